@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Iterates the samples of epochs in exactly the order given, reading ahead along it.
+//
+//   auto reader = Reader::open(*store, *order, {.epochs = 2});
+//   while (auto sample = (*reader)->next()) {
+//     if (!sample->bytes) continue;   // this one failed: sample->bytes.error()
+//     train(sample->bytes->bytes(), sample->label);
+//   }
+//
+// Thread-safety: next() from several threads (each sample goes to one of them); cancel() from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/read_ahead.h"
+#include "headrace/cache/store.h"
+
+namespace headrace::cache {
+
+struct Sample {
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // within the epoch
+  SampleIndex index = 0;       // the loader's dataset[index]
+  std::uint32_t label = 0;
+  EntryId entry = 0;           // catalog().path(entry) is the path
+  Result<View> bytes = View{};
+};
+
+struct ReaderOptions {
+  std::uint64_t first_epoch = 0;
+  std::uint64_t epochs = 1;
+  std::uint64_t first_position = 0;  // resume: skips this many samples of first_epoch
+  std::uint64_t window_bytes = 0;    // how far to read ahead; 0: a quarter of the RAM budget, at least 64 MiB
+};
+
+class Reader {
+ public:
+  // The store and the order outlive the reader. Errors: kInvalidArgument.
+  [[nodiscard]] static Result<std::unique_ptr<Reader>> open(Store& store, const Order& order, ReaderOptions options);
+  virtual ~Reader() = default;
+
+  // Blocks until the next sample in order is in memory. nullopt: all epochs done, or cancelled.
+  [[nodiscard]] virtual std::optional<Sample> next() = 0;
+  // Ends next() everywhere, now and later.
+  virtual void cancel() = 0;
+  [[nodiscard]] virtual ReadAhead::State state() const = 0;
+};
+
+}  // namespace headrace::cache

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one seam to the storage below: asynchronous reads and writes, completed on the thread that drives the engine.
+//
+//   auto engine = open_engine({});                       // io_uring, or the pread pool where it is refused
+//   Operation read = Operation::read_path(dir_fd, "a/b.jpg", 0, size, std::move(buffer));
+//   read.on_complete = [](Operation& self, Result<std::uint64_t> bytes) { ... };
+//   (*engine)->submit(read);
+//   while ((*engine)->in_flight() > 0) (*engine)->wait(deadline);
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "headrace/io/buffer.h"
+#include "headrace/io/result.h"
+
+namespace headrace::io {
+
+// How the kernel's page cache takes part in a read.
+enum class CacheMode : std::uint8_t {
+  kBuffered,   // through the page cache, and left there
+  kDirect,     // O_DIRECT; the engine widens offset and length to the file's alignment and trims the result
+  kDontCache,  // RWF_DONTCACHE: through the page cache, dropped afterwards
+};
+
+// One read, write or sync.
+// Ownership: the caller's; must neither move nor die until on_complete has run (exactly once, also after cancel()).
+// The buffer and `path` belong to the operation until then.
+// Thread-safety: the driving thread only (IoThread hands operations over from any thread).
+struct Operation {
+  enum class Kind : std::uint8_t { kReadPath, kRead, kWrite, kSync };
+
+  Kind kind = Kind::kRead;
+  CacheMode cache_mode = CacheMode::kBuffered;
+  int fd = -1;                 // kReadPath: the directory that `path` starts from; else the file
+  const char* path = nullptr;  // kReadPath: relative; never leaves the directory (RESOLVE_BENEATH | NO_SYMLINKS)
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;  // reads: at most this many from offset on; writes: buffer bytes written
+  Buffer buffer;                   // reads: capacity >= length rounded out to kBufferAlignment at both ends
+  std::size_t skip_bytes = 0;      // set by the engine: content starts at buffer.data() + skip_bytes (direct reads)
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+
+  // `bytes` is how many bytes of content lie at data(): less than length_bytes only at end of file.
+  // Errors: kNotFound, kPermission, kCancelled, kTimedOut, kNoSpace, kSystem. Runs on the driving thread, may submit
+  // further operations, must not block.
+  void (*on_complete)(Operation& self, Result<std::uint64_t> bytes) = nullptr;
+  void* context = nullptr;  // for on_complete
+
+  [[nodiscard]] std::byte* data() { return buffer.data() + skip_bytes; }
+
+  [[nodiscard]] static Operation read_path(int dir_fd, const char* path, std::uint64_t offset, std::uint64_t length,
+                                           Buffer buffer);
+  [[nodiscard]] static Operation read(int fd, std::uint64_t offset, std::uint64_t length, Buffer buffer);
+  [[nodiscard]] static Operation write(int fd, std::uint64_t offset, Buffer buffer);  // writes buffer.size() bytes
+  [[nodiscard]] static Operation sync(int fd);                                        // fdatasync
+
+  // Engine-private state; callers leave it alone.
+  struct Internal {
+    Operation* next = nullptr;
+    std::uint32_t slot = 0;
+    std::uint32_t state = 0;
+    std::uint64_t progress_bytes = 0;
+  } internal = {};
+};
+
+struct EngineInfo {
+  std::string name;              // "io_uring", "pread", "fault(io_uring)"
+  std::string fallback_reason;   // why not io_uring; empty when it is, or when pread was asked for
+  unsigned queue_depth = 0;      // operations the device is given at once, now
+  unsigned queue_depth_max = 0;  // its bound
+};
+
+// Thread-safety: one driving thread for everything except wake(), which any thread may call.
+class Engine {
+ public:
+  virtual ~Engine() = default;  // cancels what is in flight and waits for it; every on_complete has run afterwards
+
+  // Takes the operation; it starts at the next wait() at the latest. Never fails: errors reach on_complete.
+  virtual void submit(Operation& operation) = 0;
+  // Asks for an early end: on_complete still runs, with kCancelled or the real result.
+  virtual void cancel(Operation& operation) = 0;
+  // Starts what was submitted and runs completions: returns after at least one ran, at the deadline, or on wake().
+  virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;
+  virtual void wake() = 0;
+  [[nodiscard]] virtual std::size_t in_flight() const = 0;
+  [[nodiscard]] virtual EngineInfo info() const = 0;
+  // Makes operations on `fd` cheaper (registered file). Optional: an engine that cannot keeps using the descriptor.
+  // `fd` stays open until unregister_file(fd).
+  virtual void register_file(int fd) = 0;
+  virtual void unregister_file(int fd) = 0;
+};
+
+struct EngineOptions {
+  enum class Kind : std::uint8_t { kAutomatic, kUring, kPread };
+  Kind kind = Kind::kAutomatic;  // kAutomatic obeys HEADRACE_ENGINE=uring|pread, then tries io_uring
+  unsigned queue_depth_max = 128;  // more in flight costs memory (a buffer each) and rarely adds throughput
+  bool rotational = false;         // few in flight: a head seeks to one place at a time
+};
+
+// Errors: kInvalidArgument for a bad HEADRACE_ENGINE; kUnsupported when kUring is forced and refused.
+[[nodiscard]] Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options);
+
+}  // namespace headrace::io

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread that owns one Engine and drives it; operations reach it from any thread.
+//
+//   auto thread = IoThread::start({.name = "hr-source"});
+//   (*thread)->submit(operation);   // on_complete runs on that thread
+//
+// Thread-safety: submit, cancel, post and info from any thread. Destruction cancels what is in flight, runs every
+// on_complete and joins; it must not happen on the thread itself.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "headrace/io/engine.h"
+
+namespace headrace::io {
+
+struct IoThreadOptions {
+  std::string name = "hr-io";  // at most 15 characters (pthread_setname_np)
+  EngineOptions engine = {};
+};
+
+class IoThread {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(IoThreadOptions options);
+  // For tests: drives an engine made by the caller (on the new thread, as io_uring's SINGLE_ISSUER wants).
+  [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(
+      std::string name, std::function<Result<std::unique_ptr<Engine>>()> make_engine);
+  ~IoThread();
+  IoThread(const IoThread&) = delete;
+  IoThread& operator=(const IoThread&) = delete;
+
+  void submit(Operation& operation);
+  void cancel(Operation& operation);
+  // Runs `task` on the thread, after what was submitted before it.
+  void post(std::function<void()> task);
+  [[nodiscard]] EngineInfo info() const;
+
+ private:
+  IoThread();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace::io

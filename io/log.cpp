@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <memory>
+
+namespace headrace::io {
+namespace {
+
+constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%e %l headrace[%P]: %v";
+
+std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
+  auto made = std::make_shared<spdlog::logger>("headrace", std::move(sink));
+  made->set_pattern(kPattern);
+  made->set_level(spdlog::level::debug);  // levels are filtered by log_enabled()
+  made->flush_on(spdlog::level::info);
+  return made;
+}
+
+// Replaced whole by set_log_file(), before the threads that log are started.
+std::shared_ptr<spdlog::logger>& logger() {
+  static std::shared_ptr<spdlog::logger> instance = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  return instance;
+}
+
+std::atomic<LogLevel>& threshold() {
+  static std::atomic<LogLevel> level{LogLevel::kWarning};
+  return level;
+}
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+void set_log_level(LogLevel level) { threshold().store(level); }
+
+bool set_log_file(const char* path) {
+  try {
+    logger() = make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+    return true;
+  } catch (const spdlog::spdlog_ex&) {
+    return false;
+  }
+}
+
+bool log_enabled(LogLevel level) { return level >= threshold().load(std::memory_order_relaxed); }
+
+void log_line(LogLevel level, std::string_view line) { logger()->log(to_spdlog(level), line); }
+
+}  // namespace headrace::io

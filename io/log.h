@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line per event, written where the event is detected. Silent below the level set; to stderr until told otherwise.
+//
+//   log_warning("tier {}: full, admission stopped", path);
+//
+// Thread-safety: any thread, any function.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace headrace::io {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+void set_log_level(LogLevel level);
+// Appends to `path` instead of stderr. False (with errno set) when it cannot be opened.
+[[nodiscard]] bool set_log_file(const char* path);
+[[nodiscard]] bool log_enabled(LogLevel level);
+void log_line(LogLevel level, std::string_view line);
+
+template <typename... Args>
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void log_debug(fmt::format_string<Args...> format, Args&&... args) {
+  log(LogLevel::kDebug, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log(LogLevel::kInfo, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  log(LogLevel::kWarning, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void log_error(fmt::format_string<Args...> format, Args&&... args) {
+  log(LogLevel::kError, format, std::forward<Args>(args)...);
+}
+
+}  // namespace headrace::io
