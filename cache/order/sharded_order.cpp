@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/order/sharded_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace headrace::cache {
+namespace {
+
+class ShardedOrder final : public Order {
+ public:
+  ShardedOrder(std::string spec, ShardedOrderParts parts) : spec_(std::move(spec)), parts_(std::move(parts)) {}
+
+  [[nodiscard]] const std::string& spec() const override { return spec_; }
+  [[nodiscard]] std::uint64_t length(std::uint64_t /*epoch*/) const override {
+    return parts_.list_length == 0 ? 0 : parts_.shards.length();
+  }
+  [[nodiscard]] Result<Samples> epoch(std::uint64_t epoch) const override { return prefix(epoch, length(epoch)); }
+  [[nodiscard]] Result<Samples> prefix(std::uint64_t epoch, std::uint64_t count) const override;
+  [[nodiscard]] WorkerLayout workers() const override { return parts_.workers; }
+
+ private:
+  const std::string spec_;
+  const ShardedOrderParts parts_;
+};
+
+Result<Samples> ShardedOrder::prefix(std::uint64_t epoch, std::uint64_t count) const {
+  const Shards& shards = parts_.shards;
+  const std::uint64_t list_length = parts_.list_length;
+  count = std::min(count, length(epoch));
+  if (count == 0) return Samples{};
+  // position() grows with i, so the last one tells how much of the list is needed.
+  Result<Samples> list = parts_.draw(epoch, std::min(shards.position(count - 1) + 1, list_length));
+  if (!list) return list;
+  const bool every_position = shards.position(count - 1) + 1 == count;
+  if (every_position && count <= list_length) return list;
+  if (every_position) {
+    for (std::uint64_t i = list->size(); i < count; ++i) list->push_back((*list)[i % list_length]);
+    return list;
+  }
+  Samples dealt(count);
+  for (std::uint64_t i = 0; i < count; ++i) dealt[i] = (*list)[shards.position(i) % list_length];
+  return dealt;
+}
+
+}  // namespace
+
+std::uint64_t Shards::length() const {
+  if (!rank) return most_per_rank >= ceil_div(total, replicas) ? total : most_per_rank * replicas;
+  const std::uint64_t round = replicas * group;
+  const std::uint64_t rest = total % round;
+  const std::uint64_t before = *rank * group;
+  const std::uint64_t last = rest > before ? std::min(rest - before, group) : 0;
+  return std::min(total / round * group + last, most_per_rank);
+}
+
+std::uint64_t Shards::position(std::uint64_t i) const {
+  if (!rank) return i;
+  return (i / group * replicas + *rank) * group + i % group;
+}
+
+std::unique_ptr<Order> make_sharded_order(std::string spec, ShardedOrderParts parts) {
+  return std::make_unique<ShardedOrder>(std::move(spec), std::move(parts));
+}
+
+WorkerLayout read_worker_layout(Parameters& parameters) {
+  WorkerLayout layout;
+  layout.batch = static_cast<std::uint32_t>(parameters.integer("batch", 1, {.least = 1, .most = kMaxBatch}));
+  layout.workers = static_cast<std::uint32_t>(parameters.integer("workers", 0, {.least = 0, .most = kMaxWorkers}));
+  layout.prefetch_factor =
+      static_cast<std::uint32_t>(parameters.integer("prefetch_factor", 2, {.least = 1, .most = kMaxWorkers}));
+  return layout;
+}
+
+Shards read_shards(Parameters& parameters) {
+  Shards shards;
+  shards.replicas = parameters.integer("replicas", 1, {.least = 1, .most = kMaxReplicas});
+  shards.rank = parameters.optional_integer("rank", {.least = 0, .most = shards.replicas - 1});
+  return shards;
+}
+
+Samples first_indices(std::uint64_t count) {
+  Samples indices(count);
+  std::iota(indices.begin(), indices.end(), SampleIndex{0});
+  return indices;
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "headrace/cache/order/parameters.h"
+
+#include "cache/order/golden.h"
+#include "support/temp_dir.h"
+
+using namespace headrace::cache;
+using namespace headrace::test;
+
+namespace {
+
+bool mentions(const std::string& message, std::string_view part) {
+  INFO(message);
+  return message.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("order specs: what is wrong is named together with what is allowed") {
+  CHECK(mentions(refusal_of("torch-distribted"), "no order family 'torch-distribted'; known: sequential"));
+  CHECK(mentions(refusal_of(""), "no order family ''"));
+  CHECK(mentions(refusal_of("sequential:seed=1"), "no parameter 'seed'; allowed: replicas, rank"));
+  CHECK(mentions(refusal_of("torch-distributed:replicas=0"), "replicas='0' is not allowed: an integer from 1"));
+  CHECK(mentions(refusal_of("torch-distributed:replicas=2,rank=2"), "rank='2' is not allowed: an integer from 0 to 1"));
+  CHECK(mentions(refusal_of("torch-distributed:seed=abc"), "seed='abc'"));
+  CHECK(mentions(refusal_of("torch-distributed:seed=1,seed=2"), "'seed' is given twice"));
+  CHECK(mentions(refusal_of("torch-distributed:seed"), "'seed' is not NAME=VALUE"));
+  CHECK(mentions(refusal_of("torch-distributed:seed=1,,rank=0"), "'' is not NAME=VALUE"));
+  CHECK(mentions(refusal_of("torch-distributed:drop_last=yes"), "drop_last='yes'"));
+  CHECK(mentions(refusal_of("torch-distributed:torch=two"), "torch=two is not allowed"));
+  CHECK(mentions(refusal_of("sequential", (std::uint64_t{1} << 32) + 1), "at most 2^32"));
+}
+
+TEST_CASE("order specs: the worker layout is read") {
+  const WorkerLayout layout = order_of("torch-distributed:batch=64,workers=6,prefetch_factor=3", 10)->workers();
+  CHECK(layout.batch == 64);
+  CHECK(layout.workers == 6);
+  CHECK(layout.prefetch_factor == 3);
+  CHECK(order_of("sequential", 10)->workers().workers == 0);
+}
+
+TEST_CASE("order specs: an empty data set has empty epochs") {
+  for (const char* spec : {"sequential", "torch-distributed:replicas=4", "torch-distributed:replicas=4,rank=1"}) {
+    CHECK(epoch_of(spec, 0, 3).empty());
+    CHECK(order_of(spec, 0)->length(0) == 0);
+  }
+}
+
+TEST_CASE("seeds: any integer up to 128 bits, as Python sees it") {
+  CHECK(Seed::parse("-1")->low64() == UINT64_MAX);
+  CHECK(Seed::parse("-1")->words() == std::vector<std::uint32_t>{1});
+  CHECK(Seed::parse("18446744073709551621")->words() == std::vector<std::uint32_t>{5, 0, 1});
+  CHECK(Seed::parse("0")->words() == std::vector<std::uint32_t>{0});
+  CHECK(Seed::parse("-3")->plus(5).low64() == 2);
+  CHECK(Seed::parse("-5")->plus(3).low64() == UINT64_MAX - 1);
+  CHECK(Seed::parse("340282366920938463463374607431768211455").has_value());
+  CHECK_FALSE(Seed::parse("340282366920938463463374607431768211456").has_value());
+  CHECK_FALSE(Seed::parse("").has_value());
+  CHECK_FALSE(Seed::parse("-").has_value());
+  CHECK_FALSE(Seed::parse("1e3").has_value());
+}
+
+TEST_CASE("order files: indices, with a byte order mark, CR LF, empty lines and no last newline") {
+  const TempDir dir;
+  const auto file = dir.write("order",
+                              "\xef\xbb\xbf"
+                              "3\r\n0\r\n\n2");
+  CHECK(epoch_of("file:" + file.string(), 4, 5) == std::vector<SampleIndex>{3, 0, 2});
+  CHECK(order_of("file:" + file.string(), 4)->prefix(0, 2)->size() == 2);
+}
+
+TEST_CASE("order files: paths are looked up, a bad line is named with its number") {
+  const TempDir dir;
+  const OrderInput input{.sample_count = 3, .find_sample = [](std::string_view path) -> std::optional<SampleIndex> {
+                           return path == "a/1.jpg" ? std::optional<SampleIndex>(2) : std::nullopt;
+                         }};
+  const auto good = make_order("file:" + dir.write("good", "a/1.jpg\na/1.jpg\n").string(), input);
+  REQUIRE(good);
+  CHECK(*(*good)->epoch(0) == std::vector<SampleIndex>{2, 2});
+  const auto bad = make_order("file:" + dir.write("bad", "a/1.jpg\n\n7\n").string(), input);
+  REQUIRE_FALSE(bad);
+  CHECK(bad.error().code == headrace::io::ErrorCode::kNotFound);
+  CHECK(mentions(bad.error().message(), "line 3: '7' is no sample"));
+}
+
+TEST_CASE("order files: an index beyond the data set, a missing file and a folder are refused") {
+  const TempDir dir;
+  CHECK(mentions(refusal_of("file:" + dir.write("far", "1\n10\n").string()), "line 2: '10' is not an index"));
+  CHECK(mentions(refusal_of("file:" + dir.write("huge", "99999999999999999999999\n").string()), "line 1"));
+  CHECK(mentions(refusal_of("file:/nonexistent/order"), "open order file /nonexistent/order"));
+  CHECK(mentions(refusal_of("file:" + dir.path().string()), "read order file"));
+  CHECK(mentions(refusal_of("file:"), "needs a path"));
+}
