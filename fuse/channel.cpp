@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 312
+#include "headrace/fuse/channel.h"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+using io::ErrorCode;
+
+// INIT is 104 bytes with protocol 7.36 and later; the kernel refuses to hand over a request to a buffer under 8 KiB.
+struct Channel::Shared {
+  std::atomic<bool> init_answered = false;
+  std::size_t init_bytes = 0;
+  std::array<std::byte, 8192> init = {};
+};
+
+namespace {
+
+// The library reports the reason for a failed mount as text only; kept for the error of the call that failed.
+thread_local std::string last_library_message;
+
+void keep_library_message(fuse_log_level, const char* format, std::va_list arguments) {
+  std::array<char, 512> line = {};
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  last_library_message = line.data();
+  while (!last_library_message.empty() && last_library_message.back() == '\n') last_library_message.pop_back();
+  io::log_debug("libfuse: {}", last_library_message);
+}
+
+// Commas and backslashes end or escape an option in the text that the mount helpers parse.
+std::string escape_option(const std::string& value) {
+  std::string escaped;
+  for (const char letter : value) {
+    if (letter == ',' || letter == '\\') escaped.push_back('\\');
+    escaped.push_back(letter);
+  }
+  return escaped;
+}
+
+std::string option_list(const ChannelOptions& options) {
+  std::string list = "ro,nosuid,nodev,default_permissions,subtype=" + std::string(kSubtype);
+  list += ",fsname=" + escape_option(options.source_name);
+  if (options.allow_other) list += ",allow_other";
+  return list;
+}
+
+io::Error mount_error(const std::string& mountpoint, bool allow_other) {
+  io::Error error{ErrorCode::kPermission, 0, "mount " + mountpoint};
+  if (::access("/dev/fuse", F_OK) != 0) {
+    error = {ErrorCode::kUnsupported, ENODEV, "mount " + mountpoint + ": no /dev/fuse"};
+  } else if (::access("/dev/fuse", R_OK | W_OK) != 0) {
+    error = {ErrorCode::kPermission, EACCES, "mount " + mountpoint + ": open /dev/fuse"};
+  } else if (!last_library_message.empty()) {
+    error.context += ": " + last_library_message;
+  } else if (allow_other && ::geteuid() != 0) {
+    error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
+  }
+  return error;
+}
+
+// The library mounts only together with a session of its own; that one is thrown away and its descriptor kept.
+Result<int> mount_and_take_descriptor(const std::string& mountpoint, const ChannelOptions& options) {
+  fuse_set_log_func(keep_library_message);
+  last_library_message.clear();
+  const std::string option_text = option_list(options);
+  std::array<const char*, 3> words = {"headrace", "-o", option_text.c_str()};
+  fuse_args arguments = FUSE_ARGS_INIT(static_cast<int>(words.size()), const_cast<char**>(words.data()));
+  const fuse_lowlevel_ops no_operations = {};
+  const std::unique_ptr<fuse_session, decltype(&fuse_session_destroy)> session(
+      fuse_session_new(&arguments, &no_operations, sizeof(no_operations), nullptr), &fuse_session_destroy);
+  fuse_opt_free_args(&arguments);
+  if (!session) return io::make_error(ErrorCode::kSystem, "libfuse session: " + last_library_message);
+  if (fuse_session_mount(session.get(), mountpoint.c_str()) != 0) {
+    return tl::unexpected(mount_error(mountpoint, options.allow_other));
+  }
+  const int fd = ::fcntl(fuse_session_fd(session.get()), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return io::system_error(errno, "duplicate the descriptor of /dev/fuse");
+  return fd;
+}
+
+Result<std::size_t> read_init(int fd, std::span<std::byte> buffer) {
+  ssize_t count = 0;
+  do {
+    count = ::read(fd, buffer.data(), buffer.size());
+  } while (count < 0 && (errno == EINTR || errno == ENOENT));  // ENOENT: the request was withdrawn
+  if (count < 0) return io::system_error(errno, "read the first request of the kernel");
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace
+
+Channel::~Channel() {
+  close();
+}
+
+Channel::Channel(Channel&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), shared_(std::exchange(other.shared_, nullptr)) {}
+
+Channel& Channel::operator=(Channel&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::exchange(other.fd_, -1);
+    shared_ = std::exchange(other.shared_, nullptr);
+  }
+  return *this;
+}
+
+void Channel::close() {
+  if (fd_ >= 0) ::close(fd_);
+  if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
+  fd_ = -1;
+  shared_ = nullptr;
+}
+
+std::span<const std::byte> Channel::init_request() const {
+  return {shared_->init.data(), shared_->init_bytes};
+}
+bool Channel::init_answered() const {
+  return shared_->init_answered.load();
+}
+void Channel::set_init_answered() {
+  shared_->init_answered.store(true);
+}
+
+Result<Channel> open_channel(const ChannelOptions& options) {
+  Result<std::filesystem::path> path = resolve_mount_point(options.mountpoint);
+  if (!path) return io::forward_error(std::move(path));
+  if (Status usable = check_mount_point(*path, options.over_source); !usable)
+    return io::forward_error(std::move(usable));
+
+  void* memory = ::mmap(nullptr, sizeof(Channel::Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
+  Channel channel(-1, new (memory) Channel::Shared);
+  Result<int> fd = mount_and_take_descriptor(path->string(), options);
+  if (!fd) return io::forward_error(std::move(fd));
+  channel.fd_ = *fd;
+  Result<std::size_t> init = read_init(channel.fd_, channel.shared_->init);
+  if (!init) {
+    const Status ignored = unmount(*path);  // the first failure is the one to report
+    return io::forward_error(std::move(init));
+  }
+  channel.shared_->init_bytes = *init;
+  return channel;
+}
+
+}  // namespace headrace::fuse

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connection to the kernel of one mount: the /dev/fuse descriptor and the INIT request that the kernel sent first.
+// Whoever holds it keeps the mount alive, so that one process may die and another take over (fuse/supervisor.h).
+//
+//   auto channel = open_channel({.mountpoint = "/mnt/imagenet"});   // mounted; reads wait for somebody to answer
+//   auto mount = Mount::start(*store, options, *channel);
+//
+// Thread-safety: none; one owner. Ownership: the descriptor closes with the object; that does not unmount.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "headrace/io/result.h"
+
+namespace headrace::fuse {
+
+using io::Result;
+using io::Status;
+
+struct ChannelOptions {
+  std::filesystem::path mountpoint;
+  std::string source_name = "headrace";
+  bool allow_other = false;
+  bool over_source = false;  // the mount point has content that the mount hides: the source itself
+};
+
+class Channel {
+ public:
+  ~Channel();
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&& other) noexcept;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] std::span<const std::byte> init_request() const;
+  // True once INIT was answered, by this process or by one that shared the channel across fork().
+  [[nodiscard]] bool init_answered() const;
+  void set_init_answered();
+
+ private:
+  friend Result<Channel> open_channel(const ChannelOptions& options);
+  struct Shared;  // in memory that forked processes share
+  Channel(int fd, Shared* shared) : fd_(fd), shared_(shared) {}
+  void close();
+
+  int fd_ = -1;
+  Shared* shared_ = nullptr;
+};
+
+// Mounts (through fusermount3 where the caller is not root) and takes the INIT request. A dead mount found at the mount
+// point is cleared first. Errors, one clear line each: kNotFound (missing), kInvalidArgument (not a directory, not
+// empty), kBusy (a mount is there already), kPermission, kUnsupported (no /dev/fuse).
+[[nodiscard]] Result<Channel> open_channel(const ChannelOptions& options);
+
+// Ends the mount at `mountpoint`, lazily where it is in use: an overlay over it, then itself, also when its daemon is
+// dead. Success when nothing of headrace is mounted there. Errors: kPermission, kBusy.
+[[nodiscard]] Status unmount(const std::filesystem::path& mountpoint);
+
+}  // namespace headrace::fuse

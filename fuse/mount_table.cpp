@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/mount_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/fuse/channel.h"
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::Result;
+using io::Status;
+
+namespace {
+
+// mountinfo writes blanks and backslashes in paths as \040 and the like.
+std::string unescape_octal(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      plain.push_back(static_cast<char>(std::stoi(std::string(text.substr(i + 1, 3)), nullptr, 8)));
+      i += 3;
+    } else {
+      plain.push_back(text[i]);
+    }
+  }
+  return plain;
+}
+
+// One line: id parent major:minor root PATH options [optional...] - TYPE SOURCE super-options (proc(5)).
+MountEntry parse_line(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
+  const auto dash = std::find(fields.begin(), fields.end(), "-");
+  if (fields.size() < 5 || std::distance(dash, fields.end()) < 3) return {};
+  return {unescape_octal(fields[4]), *(dash + 1), unescape_octal(*(dash + 2))};
+}
+
+bool is_dead(const fs::path& path) {
+  struct statfs ignored {};  // statfs is never answered from the kernel's caches
+  return ::statfs(path.c_str(), &ignored) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+Status run_fusermount(const fs::path& path) {
+  std::string target = path.string();
+  std::array<const char*, 6> arguments = {"fusermount3", "-u", "-z", "--", target.c_str(), nullptr};
+  pid_t child = 0;
+  const int spawned =
+      ::posix_spawnp(&child, "fusermount3", nullptr, nullptr, const_cast<char* const*>(arguments.data()), environ);
+  if (spawned != 0) return io::system_error(spawned, "run fusermount3");
+  int exit_status = 0;
+  while (::waitpid(child, &exit_status, 0) < 0 && errno == EINTR) continue;
+  if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0) return {};
+  return io::make_error(ErrorCode::kPermission, "unmount " + target);
+}
+
+Status detach(const MountEntry& entry, const fs::path& path) {
+  if (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || errno == EINVAL) return {};  // EINVAL: gone already
+  const int failure = errno;
+  if (failure == EPERM && entry.fs_type != "overlay") return run_fusermount(path);
+  return io::system_error(failure, "unmount " + path.string());
+}
+
+Status check_empty(const fs::path& path) {
+  std::error_code failure;
+  const bool empty = fs::is_empty(path, failure);
+  if (failure) return io::system_error(failure.value(), "mount point " + path.string());
+  if (!empty) return io::make_error(ErrorCode::kInvalidArgument, "mount point " + path.string(), ENOTEMPTY);
+  return {};
+}
+
+}  // namespace
+
+bool MountEntry::is_headrace() const {
+  return fs_type == "fuse." + std::string(kSubtype) || (fs_type == "overlay" && source == kOverlaySource);
+}
+
+std::vector<MountEntry> mounts_at(std::string_view mountinfo, std::string_view path) {
+  std::vector<MountEntry> found;
+  std::istringstream lines{std::string(mountinfo)};
+  for (std::string line; std::getline(lines, line);) {
+    MountEntry entry = parse_line(line);
+    if (entry.path == path) found.push_back(std::move(entry));
+  }
+  return found;
+}
+
+std::vector<MountEntry> mounts_at(const fs::path& path) {
+  std::ifstream file("/proc/self/mountinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return mounts_at(text, path.string());
+}
+
+Result<fs::path> resolve_mount_point(const fs::path& path) {
+  const std::string context = "mount point " + path.string();
+  std::error_code failure;
+  const fs::path absolute = fs::absolute(path, failure);
+  if (failure) return io::system_error(failure.value(), context);
+  fs::path resolved = fs::canonical(absolute, failure);
+  if (!failure) return resolved;
+  if (failure.value() != ENOTCONN) return io::system_error(failure.value(), context);
+  const fs::path trimmed = absolute.has_filename() ? absolute : absolute.parent_path();
+  resolved = fs::canonical(trimmed.parent_path(), failure);
+  if (failure) return io::system_error(failure.value(), context);
+  return resolved / trimmed.filename();
+}
+
+Status check_mount_point(const fs::path& path, bool may_have_content) {
+  const auto is_ours = [](const MountEntry& entry) { return entry.is_headrace(); };
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  if (std::any_of(mounts.begin(), mounts.end(), is_ours)) {
+    if (!is_dead(path)) {
+      return io::make_error(ErrorCode::kBusy, "mount point " + path.string() + ": a headrace mount");
+    }
+    io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
+    if (Status cleared = unmount(path); !cleared) return cleared;
+  }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return io::system_error(errno, "mount point " + path.string());
+  if (!S_ISDIR(status.st_mode)) {
+    return io::make_error(ErrorCode::kInvalidArgument, "mount point " + path.string(), ENOTDIR);
+  }
+  return may_have_content ? Status{} : check_empty(path);
+}
+
+Status unmount(const fs::path& mountpoint) {
+  Result<fs::path> path = resolve_mount_point(mountpoint);
+  if (!path) return io::forward_error(std::move(path));
+  // 16: an overlay, its mount and dead ones below them; more would mean that unmounting has no effect.
+  for (int round = 0; round < 16; ++round) {
+    const std::vector<MountEntry> mounts = mounts_at(*path);
+    if (mounts.empty() || !mounts.back().is_headrace()) return {};
+    if (Status detached = detach(mounts.back(), *path); !detached) return detached;
+  }
+  return io::make_error(ErrorCode::kBusy, "unmount " + path->string());
+}
+
+}  // namespace headrace::fuse

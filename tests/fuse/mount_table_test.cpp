@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/mount_table.h"
+
+#include <cerrno>
+
+#include <doctest/doctest.h>
+
+#include "headrace/fuse/channel.h"
+
+#include "support/temp_dir.h"
+
+namespace headrace::fuse {
+namespace {
+
+using io::ErrorCode;
+using test::TempDir;
+
+constexpr std::string_view kTable =
+    "22 1 253:0 / / rw,relatime - ext4 /dev/root rw\n"
+    "40 22 0:35 / /data\\040sets/a ro,nosuid shared:7 master:2 - fuse.headrace headrace ro,user_id=0\n"
+    "41 40 0:36 / /data\\040sets/a ro,relatime - overlay headrace-overlay ro,lowerdir=x\n"
+    "42 22 0:37 / /other rw - tmpfs none rw\n"
+    "a line that is cut\n";
+
+TEST_CASE("mounts at a path are listed lowest first, whatever blanks the path has") {
+  const auto mounts = mounts_at(kTable, "/data sets/a");
+  REQUIRE(mounts.size() == 2);
+  CHECK(mounts[0].fs_type == "fuse.headrace");
+  CHECK(mounts[1].fs_type == "overlay");
+  CHECK(mounts[0].is_headrace());
+  CHECK(mounts[1].is_headrace());
+}
+
+TEST_CASE("mounts of others are not taken for headrace's") {
+  const auto mounts = mounts_at(kTable, "/other");
+  REQUIRE(mounts.size() == 1);
+  CHECK_FALSE(mounts[0].is_headrace());
+  CHECK(mounts_at(kTable, "/nowhere").empty());
+}
+
+TEST_CASE("a mount point that does not exist is refused") {
+  TempDir dir;
+  auto channel = open_channel({.mountpoint = dir.path() / "missing"});
+  REQUIRE_FALSE(channel);
+  CHECK(channel.error().code == ErrorCode::kNotFound);
+  CHECK(channel.error().message() ==
+        "mount point " + (dir.path() / "missing").string() + ": No such file or directory");
+}
+
+TEST_CASE("a mount point that is a file is refused") {
+  TempDir dir;
+  const auto file = dir.write("file", "x");
+  auto channel = open_channel({.mountpoint = file});
+  REQUIRE_FALSE(channel);
+  CHECK(channel.error().os_errno == ENOTDIR);
+}
+
+TEST_CASE("a mount point that is not empty is refused unless it is the source") {
+  TempDir dir;
+  dir.write("file", "x");
+  CHECK(check_mount_point(dir.path(), false).error().os_errno == ENOTEMPTY);
+  CHECK(check_mount_point(dir.path(), true));
+}
+
+TEST_CASE("unmounting where nothing is mounted succeeds") {
+  TempDir dir;
+  CHECK(unmount(dir.path()));
+}
+
+}  // namespace
+}  // namespace headrace::fuse
