@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include "headrace/cli/internal/unix_socket.h"
+#include "headrace/cli/places.h"
+#include "headrace/io/log.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using io::system_error;
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+// Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
+// entries with this identifier. Empty where there is no journal.
+UniqueFd open_journal() {
+  io::Result<sockaddr_un> address = unix_address("/run/systemd/journal/stdout");
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    return {};
+  }
+  // identifier, unit, priority (6: info), "<N>" prefixes, forward to syslog, kmsg and console
+  constexpr std::string_view kHeader = "headrace\n\n6\n0\n0\n0\n0\n";
+  if (::send(fd.get(), kHeader.data(), kHeader.size(), MSG_NOSIGNAL) < 0) return {};
+  return fd;
+}
+
+io::Result<UniqueFd> open_log(const std::string& name) {
+  if (UniqueFd journal = open_journal(); journal.get() >= 0) return journal;
+  io::Result<std::filesystem::path> directory = log_directory();
+  if (!directory) return io::forward_error(std::move(directory));
+  const std::filesystem::path file = *directory / name;
+  UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd.get() < 0) return system_error(errno, "open log " + file.string());
+  return fd;
+}
+
+// Input from and output to nowhere, errors to the log: the terminal is given back to whoever started us.
+io::Status leave_terminal(const std::string& log_name) {
+  io::Result<UniqueFd> log = open_log(log_name);
+  if (!log) return io::forward_error(std::move(log));
+  UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (nowhere.get() < 0) return system_error(errno, "open /dev/null");
+  ::setsid();
+  if (::chdir("/") != 0) return system_error(errno, "chdir /");  // never keeps a file system from being unmounted
+  ::dup2(nowhere.get(), STDIN_FILENO);
+  ::dup2(nowhere.get(), STDOUT_FILENO);
+  ::dup2(log->get(), STDERR_FILENO);
+  return {};
+}
+
+// What the child tells its parent through the pipe: one byte, then for an error its errno and context.
+constexpr char kReady = 'R';
+constexpr char kFailed = 'F';
+
+void send_outcome(int fd, const io::Status& status) {
+  std::string message(1, status ? kReady : kFailed);
+  if (!status) {
+    message += static_cast<char>(status.error().code);
+    message += std::to_string(status.error().os_errno) + "\n" + status.error().context;
+  }
+  [[maybe_unused]] const ssize_t written = ::write(fd, message.data(), message.size());  // one pipe write, < PIPE_BUF
+}
+
+io::Status parse_outcome(const std::string& message) {
+  if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while starting; its log may say why");
+  if (message.front() == kReady) return {};
+  const std::size_t line_end = message.find('\n');
+  if (message.size() < 3 || line_end == std::string::npos) return make_error(ErrorCode::kSystem, "the daemon failed");
+  return make_error(static_cast<ErrorCode>(message[1]), message.substr(line_end + 1),
+                    std::atoi(message.substr(2, line_end - 2).c_str()));
+}
+
+[[noreturn]] void run_child(const DaemonOptions& options, const DaemonBody& body, UniqueFd outcome) {
+  bool ready_sent = false;
+  io::Status status = leave_terminal(options.log_name);
+  if (status) {
+    status = body([&] {
+      send_outcome(outcome.get(), {});
+      outcome.reset();
+      ready_sent = true;
+    });
+  }
+  if (!status && ready_sent) io::log_error("{}", status.error().message());
+  if (!ready_sent) send_outcome(outcome.get(), status);
+  std::exit(status ? 0 : 1);
+}
+
+// Reads what the child says until it is ready or gone; a signal to stop is passed on to it once.
+std::string await_outcome(int pipe, pid_t child) {
+  const sigset_t signals = stop_signals();
+  UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+  std::string message;
+  while (true) {
+    pollfd watched[] = {{pipe, POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
+    if (::poll(watched, 2, -1) < 0 && errno != EINTR) return message;
+    if (watched[1].revents != 0) {
+      ::kill(child, SIGTERM);
+      signal_fd.reset();  // poll() passes over a negative descriptor
+    }
+    if (watched[0].revents == 0) continue;
+    char chunk[4096];
+    const ssize_t count = ::read(pipe, chunk, sizeof chunk);
+    if (count <= 0) return message;
+    message.append(chunk, static_cast<std::size_t>(count));
+    if (message.front() == kReady) return message;
+  }
+}
+
+void notify_systemd() {
+  const char* socket = std::getenv("NOTIFY_SOCKET");
+  if (socket == nullptr || *socket == '\0') return;
+  io::Result<sockaddr_un> address = unix_address(socket);
+  if (!address) return;
+  if (address->sun_path[0] == '@') address->sun_path[0] = '\0';  // abstract name
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(socket));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr std::string_view kMessage = "READY=1";
+  ::sendto(fd.get(), kMessage.data(), kMessage.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&*address),
+           length);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  request_fd_ = ::eventfd(0, EFD_CLOEXEC);
+  HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
+}
+
+StopSignal::~StopSignal() {
+  ::close(signal_fd_);
+  ::close(request_fd_);
+}
+
+void StopSignal::wait() {
+  while (!wait_for(std::chrono::hours(1))) {
+  }
+}
+
+bool StopSignal::wait_for(std::chrono::milliseconds time) {
+  pollfd watched[] = {{signal_fd_, POLLIN, 0}, {request_fd_, POLLIN, 0}};
+  return ::poll(watched, 2, static_cast<int>(time.count())) > 0;
+}
+
+void StopSignal::request() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
+}
+
+io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");
+  UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return system_error(errno, "fork");
+  if (child == 0) {
+    read_end.reset();
+    run_child(options, body, std::move(write_end));
+  }
+  write_end.reset();
+  const std::string message = await_outcome(read_end.get(), child);
+  if (message.empty() || message.front() != kReady) ::waitpid(child, nullptr, 0);
+  return parse_outcome(message);
+}
+
+io::Status run_in_foreground(const DaemonBody& body) {
+  return body(notify_systemd);
+}
+
+}  // namespace headrace::cli

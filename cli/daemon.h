@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Going to the background, telling whoever waits that all is ready, and ending on a signal.
+//
+//   StopSignal stop;                                          // before any thread is started
+//   return run_detached({.log_name = "mnt.log"}, [&](const ReadyCallback& ready) -> io::Status {
+//     ... start ...; ready(); stop.wait(); ... end ...; return {};
+//   });
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cli {
+
+// Turns SIGTERM, SIGINT and SIGHUP into something to wait for. Blocks them for the calling thread and the threads it
+// starts afterwards, so make it first.
+// Thread-safety: request() from any thread; wait() by the owner.
+class StopSignal {
+ public:
+  StopSignal();
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  // Returns when a signal came or request() was called.
+  void wait();
+  // False when the time passed without one.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds time);
+  void request();
+
+ private:
+  int signal_fd_ = -1;
+  int request_fd_ = -1;
+};
+
+using ReadyCallback = std::function<void()>;
+using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;
+
+struct DaemonOptions {
+  // Name of the log file in log_directory(), used where there is no journal.
+  std::string log_name;
+};
+
+// Runs `body` in a new session in the background. Returns when it calls ready(), or with its error when it ends
+// before; a SIGINT or SIGTERM meanwhile ends the child. The child never returns from here: its exit status is 0 or 1.
+// Must be called before the process has threads.
+[[nodiscard]] io::Status run_detached(const DaemonOptions& options, const DaemonBody& body);
+
+// Runs `body` here; ready() tells systemd ($NOTIFY_SOCKET, sd_notify(3)) if it listens.
+[[nodiscard]] io::Status run_in_foreground(const DaemonBody& body);
+
+}  // namespace headrace::cli

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where headrace keeps its own files, and the one name a mount point has however it is written.
+//
+//   control socket   $HEADRACE_RUNTIME_DIR, else root: /run/headrace, others: $XDG_RUNTIME_DIR/headrace or
+//                    /tmp/headrace-UID
+//   saved catalogs   $HEADRACE_CACHE_DIR, else root: /var/cache/headrace, others: $XDG_CACHE_HOME/headrace or
+//                    ~/.cache/headrace
+//   log files        $HEADRACE_LOG_DIR, else root: /var/log/headrace, others: the cache folder
+//
+// Thread-safety: any thread (they read the environment).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cli {
+
+// Absolute, without symlinks, "." and "..". Works for a mount point whose daemon died (nothing below it answers then)
+// and for a path that does not exist.
+[[nodiscard]] std::filesystem::path canonical_path(const std::filesystem::path& path);
+
+// Made with mode 0700 when missing. Errors: kPermission when it belongs to somebody else or others may enter.
+[[nodiscard]] io::Result<std::filesystem::path> runtime_directory();
+[[nodiscard]] io::Result<std::filesystem::path> cache_directory();
+[[nodiscard]] io::Result<std::filesystem::path> log_directory();
+
+// A readable, unique file name for a path: its last part and a hash of all of it.
+[[nodiscard]] std::string file_name_for(const std::filesystem::path& path, std::string_view ending);
+
+// Errors: those of runtime_directory().
+[[nodiscard]] io::Result<std::filesystem::path> control_socket_of(const std::filesystem::path& mount_point);
+
+}  // namespace headrace::cli

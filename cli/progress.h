@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a long job is: a bar that is redrawn on a terminal, a plain line now and then otherwise.
+//
+//   Progress progress(stderr, "warming", {.samples = 1'281'167, .bytes = total});
+//   progress.update({.samples = done, .bytes = done_bytes});   // as often as you like; draws when it is time
+//   progress.finish({...});                                    // the last state, then a line end
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace headrace::cli {
+
+struct Amount {
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+};
+
+// One line of at most `columns` characters: label, bar, per cent, samples, bytes, rate and time left (or taken when
+// everything is done). Pure, for tests.
+[[nodiscard]] std::string format_progress(std::string_view label, Amount done, Amount total, double elapsed_seconds,
+                                          std::size_t columns);
+
+// Columns of the terminal behind `stream`; 0 when it is none.
+[[nodiscard]] std::size_t terminal_columns(std::FILE* stream);
+
+class Progress {
+ public:
+  Progress(std::FILE* stream, std::string label, Amount total);
+  void update(Amount done);
+  void finish(Amount done);
+  [[nodiscard]] double elapsed_seconds() const;
+
+ private:
+  void draw(Amount done);
+
+  std::FILE* stream_;
+  std::string label_;
+  Amount total_;
+  bool terminal_;
+  std::chrono::steady_clock::time_point started_;
+  std::chrono::steady_clock::time_point next_draw_;
+};
+
+}  // namespace headrace::cli
