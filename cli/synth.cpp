@@ -34,8 +34,9 @@ using io::make_error;
 using io::Result;
 using io::Status;
 
-// 8 canvases of 11 MB: cuts at random places, scales and reflections share no block of pixels.
-constexpr std::uint32_t kCanvasCount = 8;
+// 8 canvases of 11 MB: cuts at random places, scales and reflections share no block of pixels. A few files need fewer.
+constexpr std::uint32_t kCanvasesMax = 8;
+constexpr std::uint32_t kFilesPerCanvas = 20;
 // Bounds the memory for photographs: 32 of 20 megapixels are 2 GB. The first ones by name are taken.
 constexpr std::size_t kPhotosMax = 32;
 // A cut of a photograph may show empty sky; another place is tried until the file can have the size planned.
@@ -67,10 +68,11 @@ Status for_each_parallel(std::uint32_t count, const std::function<Status(std::ui
   return {};
 }
 
-Result<std::vector<Picture>> paint_canvases(std::uint64_t seed) {
-  std::vector<Picture> canvases(kCanvasCount);
-  const Status painted = for_each_parallel(kCanvasCount, [&](std::uint32_t i) -> Status {
-    canvases[i] = paint_canvas(seed * kCanvasCount + i);
+Result<std::vector<Picture>> paint_canvases(const SynthOptions& options) {
+  const std::uint32_t count = std::clamp(options.files / kFilesPerCanvas, 1U, kCanvasesMax);
+  std::vector<Picture> canvases(count);
+  const Status painted = for_each_parallel(count, [&](std::uint32_t i) -> Status {
+    canvases[i] = paint_canvas(options.seed * kCanvasesMax + i);
     return {};
   });
   if (!painted) return tl::unexpected(painted.error());
@@ -181,7 +183,7 @@ Status make_folders(const SynthOptions& options) {
 
 Result<SynthReport> synth_data_set(const SynthOptions& options) {
   if (Status good = check(options); !good) return tl::unexpected(std::move(good.error()));
-  const auto canvases = options.from_folder.empty() ? paint_canvases(options.seed) : load_photos(options.from_folder);
+  const auto canvases = options.from_folder.empty() ? paint_canvases(options) : load_photos(options.from_folder);
   if (!canvases) return tl::unexpected(canvases.error());
   if (Status made = make_folders(options); !made) return tl::unexpected(std::move(made.error()));
   const std::vector<ImagePlan> plans = plan_images(options.files, options.seed);
