@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every image decoder obeys: limits against hostile files, and what to do with damaged ones.
+#pragma once
+
+#include <cstdint>
+
+namespace headrace::decode {
+
+enum class Damage : std::uint8_t {
+  kReject,   // any sign of damaged data is an error
+  kRepair,   // what the library repairs is taken, as PIL does; a file that ends early is an error
+  kSalvage,  // also files that end early or break off in the middle: the part that is missing is black or grey
+};
+
+struct DecodeOptions {
+  Damage damage = Damage::kRepair;
+  bool apply_orientation = true;  // EXIF orientation of a JPEG; PIL's Image.open() leaves it alone
+  // 100 M: three times the largest photographs of today; 300 MB decoded. Checked before anything is allocated.
+  std::uint64_t pixels_max = 100'000'000;
+  // 100: encoders write about 10 scans; each one costs a pass over the whole image, however few bytes it has.
+  int scans_max = 100;
+};
+
+}  // namespace headrace::decode

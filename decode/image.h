@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pixels in memory: 8 bits per channel, channels interleaved, rows without padding.
+//
+//   Image image;
+//   image.reset({.width = 500, .height = 375});   // content undefined
+//   std::uint8_t* third_row = image.row(2);
+//
+// Thread-safety: as a plain value. Ownership: move-only; the memory goes with it and is kept across reset().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace headrace::decode {
+
+struct Size {
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  friend bool operator==(const Size&, const Size&) = default;
+  [[nodiscard]] std::uint64_t pixels() const { return std::uint64_t{width} * height; }
+};
+
+// A rectangle of whole pixels; (0, 0) is the top left corner.
+struct Box {
+  std::uint32_t x = 0;
+  std::uint32_t y = 0;
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  friend bool operator==(const Box&, const Box&) = default;
+  [[nodiscard]] Size size() const { return {width, height}; }
+};
+
+[[nodiscard]] inline Box whole(Size size) {
+  return {0, 0, size.width, size.height};
+}
+[[nodiscard]] inline bool contains(Size size, const Box& box) {
+  return box.width > 0 && box.height > 0 && box.x <= size.width && box.width <= size.width - box.x &&
+         box.y <= size.height && box.height <= size.height - box.y;
+}
+
+class Image {
+ public:
+  static constexpr std::uint32_t kChannels = 3;  // RGB
+  // Readable bytes behind the last pixel, so that kernels may load whole vectors.
+  static constexpr std::size_t kSlackBytes = 64;
+
+  // Makes room for `size`; memory grows, never shrinks. Throws std::bad_alloc.
+  void reset(Size size) {
+    const std::size_t bytes = static_cast<std::size_t>(size.pixels()) * kChannels + kSlackBytes;
+    if (bytes > capacity_) {
+      data_.reset();  // first, so that both never live at once
+      capacity_ = 0;
+      data_ = std::make_unique_for_overwrite<std::uint8_t[]>(bytes);
+      capacity_ = bytes;
+    }
+    size_ = size;
+  }
+
+  [[nodiscard]] Size size() const { return size_; }
+  [[nodiscard]] std::size_t row_bytes() const { return std::size_t{size_.width} * kChannels; }
+  [[nodiscard]] std::uint8_t* row(std::size_t y) { return data_.get() + y * row_bytes(); }
+  [[nodiscard]] const std::uint8_t* row(std::size_t y) const { return data_.get() + y * row_bytes(); }
+  [[nodiscard]] std::span<std::uint8_t> bytes() { return {data_.get(), row_bytes() * size_.height}; }
+  [[nodiscard]] std::span<const std::uint8_t> bytes() const { return {data_.get(), row_bytes() * size_.height}; }
+
+ private:
+  std::unique_ptr<std::uint8_t[]> data_;
+  std::size_t capacity_ = 0;
+  Size size_;
+};
+
+}  // namespace headrace::decode

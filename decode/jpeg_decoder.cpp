@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// libjpeg reports errors by a call that must not return, so every stretch of libjpeg calls runs inside guarded(), which
+// sets the jump target. No object with a destructor may live in such a stretch: longjmp would skip it.
+#include "headrace/decode/jpeg_decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+// After <cstdio>, which they use without including it.
+#include <jerror.h>
+#include <jpeglib.h>
+
+namespace headrace::decode {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+
+// The libjpeg error callbacks of one image, and what they found out.
+struct ErrorManager : jpeg_error_mgr {
+  std::jmp_buf jump;
+  Damage damage = Damage::kRepair;
+  int fatal_code = 0;
+  std::array<char, JMSG_LENGTH_MAX> fatal_text = {};
+  std::array<char, JMSG_LENGTH_MAX> warning_text = {};  // the first one
+};
+
+ErrorManager& manager_of(j_common_ptr info) {
+  return *static_cast<ErrorManager*>(info->err);
+}
+
+void on_error(j_common_ptr info) {
+  ErrorManager& manager = manager_of(info);
+  manager.fatal_code = manager.msg_code;
+  manager.format_message(info, manager.fatal_text.data());
+  std::longjmp(manager.jump, 1);
+}
+
+bool harmless(int code) {
+  return code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM || code == JWRN_BOGUS_ICC || code == JWRN_NOT_SEQUENTIAL;
+}
+
+bool fatal(int code, Damage damage) {
+  if (damage == Damage::kReject) return true;
+  return code == JWRN_JPEG_EOF && damage != Damage::kSalvage;
+}
+
+void on_message(j_common_ptr info, int level) {
+  ErrorManager& manager = manager_of(info);
+  if (level >= 0 || harmless(manager.msg_code)) return;
+  if (fatal(manager.msg_code, manager.damage)) on_error(info);
+  if (manager.num_warnings++ == 0) manager.format_message(info, manager.warning_text.data());
+}
+
+constexpr int kTooManyScans = -1;  // beside libjpeg's own codes, which are positive
+
+struct ScanLimit : jpeg_progress_mgr {
+  int scans_max = 0;
+};
+
+void check_scans(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  if (decompress->input_scan_number <= static_cast<const ScanLimit*>(info->progress)->scans_max) return;
+  ErrorManager& manager = manager_of(info);
+  manager.fatal_code = kTooManyScans;
+  std::snprintf(manager.fatal_text.data(), manager.fatal_text.size(), "more than %d scans",
+                static_cast<const ScanLimit*>(info->progress)->scans_max);
+  std::longjmp(manager.jump, 1);
+}
+
+ErrorCode code_of(int jpeg_code) {
+  switch (jpeg_code) {
+    case JERR_SOF_UNSUPPORTED:  // lossless, hierarchical
+    case JERR_BAD_PRECISION:    // 12 or 16 bits per channel
+    case JERR_COMPONENT_COUNT:
+    case JERR_CONVERSION_NOTIMPL:
+    case JERR_ARITH_NOTIMPL:
+    case JERR_CCIR601_NOTIMPL:
+    case JERR_FRACT_SAMPLE_NOTIMPL:
+      return ErrorCode::kUnsupported;
+    case kTooManyScans:
+      return ErrorCode::kInvalidArgument;
+    case JERR_OUT_OF_MEMORY:
+      return ErrorCode::kSystem;
+    default:
+      return ErrorCode::kCorrupt;
+  }
+}
+
+// 255 * result = a * b, rounded.
+unsigned multiply_255(unsigned a, unsigned b) {
+  const unsigned product = a * b + 128;
+  return ((product >> 8) + product) >> 8;
+}
+
+// Adobe stores ink inverted, so each byte is light: RGB = black's light less what the ink takes from it. Every CMYK
+// file is read so, and with this rounding, because PIL does (Convert.c cmyk2rgb).
+void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels) {
+  for (std::size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
+    const unsigned light = cmyk[3];
+    for (int c = 0; c < 3; ++c) rgb[c] = static_cast<std::uint8_t>(light - multiply_255(255U - cmyk[c], light));
+  }
+}
+
+// Rows and columns around the box that "fancy" chroma upsampling looks at. Decoding them too makes the box equal to the
+// same part of the whole image.
+struct Margin {
+  std::uint32_t columns = 0;
+  std::uint32_t rows = 0;
+};
+
+Margin margin_for(const jpeg_decompress_struct& info) {
+  Margin margin;
+  if (info.max_h_samp_factor > 1) margin.columns = 1;
+  if (info.max_v_samp_factor > 1) margin.rows = 1;
+  return margin;
+}
+
+}  // namespace
+
+struct JpegDecoder::Impl {
+  explicit Impl(const DecodeOptions& decode_options) : options(decode_options) {}
+  ~Impl() { jpeg_destroy_decompress(&info); }
+
+  // Runs libjpeg calls; an error in them ends `body` where it stands.
+  template <typename Body>
+  Status guarded(Body&& body) {
+    if (setjmp(errors.jump) != 0) return make_error(code_of(errors.fatal_code), errors.fatal_text.data());
+    body();
+    return {};
+  }
+
+  void start(std::span<const std::byte> bytes);
+  Status check_header() const;
+  void begin_output(const Box& box, std::uint32_t reduce);
+  void read_rows(const Box& box, Image& out);
+  Status finish(Status status, const Box& box, Image& out);
+
+  const DecodeOptions options;
+  jpeg_decompress_struct info = {};
+  ErrorManager errors = {};
+  ScanLimit scan_limit = {};
+  std::uint32_t first_column = 0;  // where in a decoded row the box begins
+  std::uint32_t rows_done = 0;
+  std::vector<std::uint8_t> line;  // one decoded row, wider than the box or not RGB
+  std::string damage;
+};
+
+// A fresh decompressor for each image costs a few microseconds; a used one would keep the Huffman and quantisation
+// tables of the image before, and a damaged file that lacks its own would decode with those.
+void JpegDecoder::Impl::start(std::span<const std::byte> bytes) {
+  jpeg_destroy_decompress(&info);
+  info = {};
+  info.err = jpeg_std_error(&errors);
+  errors.error_exit = on_error;
+  errors.emit_message = on_message;
+  errors.damage = options.damage;
+  errors.fatal_code = 0;
+  errors.warning_text[0] = '\0';
+  jpeg_create_decompress(&info);
+  scan_limit.progress_monitor = check_scans;
+  scan_limit.scans_max = options.scans_max;
+  info.progress = &scan_limit;
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&info, TRUE);
+}
+
+Status JpegDecoder::Impl::check_header() const {
+  if (info.data_precision != 8) {
+    return make_error(ErrorCode::kUnsupported, std::to_string(info.data_precision) + " bits per channel");
+  }
+  if (info.jpeg_color_space == JCS_UNKNOWN) {
+    return make_error(ErrorCode::kUnsupported, std::to_string(info.num_components) + " channels");
+  }
+  const Size size = {info.image_width, info.image_height};
+  if (size.pixels() > options.pixels_max) {
+    return make_error(ErrorCode::kInvalidArgument, std::to_string(size.width) + " x " + std::to_string(size.height) +
+                                                       " is over the limit of " + std::to_string(options.pixels_max) +
+                                                       " pixels");
+  }
+  return {};
+}
+
+void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
+  const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = reduce;
+  jpeg_start_decompress(&info);
+  if (box.width == info.output_width) return;
+
+  const Margin margin = margin_for(info);
+  const std::uint32_t left = box.x - std::min(box.x, margin.columns);
+  JDIMENSION x = left;
+  JDIMENSION width = std::min(box.x + box.width + margin.columns, info.output_width) - left;
+  jpeg_crop_scanline(&info, &x, &width);  // moves x left to where a block begins
+  first_column = box.x - x;
+}
+
+void JpegDecoder::Impl::read_rows(const Box& box, Image& out) {
+  const std::uint32_t margin_rows = std::min(box.y, margin_for(info).rows);
+  if (box.y > margin_rows) jpeg_skip_scanlines(&info, box.y - margin_rows);
+  JSAMPROW row = line.data();
+  for (std::uint32_t i = 0; i < margin_rows; ++i) jpeg_read_scanlines(&info, &row, 1);
+
+  const bool direct = info.output_width == box.width && info.out_color_space == JCS_RGB;
+  while (rows_done < box.height) {
+    if (direct) row = out.row(rows_done);
+    jpeg_read_scanlines(&info, &row, 1);
+    if (info.out_color_space == JCS_CMYK) {
+      cmyk_to_rgb(row + std::size_t{first_column} * 4, out.row(rows_done), box.width);
+    } else if (!direct) {
+      std::memcpy(out.row(rows_done), row + std::size_t{first_column} * 3, out.row_bytes());
+    }
+    ++rows_done;
+  }
+}
+
+// Notes repaired damage; with kSalvage, keeps the rows decoded before a fatal error and blackens the others.
+Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
+  damage = errors.warning_text.data();
+  jpeg_abort_decompress(&info);
+  if (status || options.damage != Damage::kSalvage || status.error().code != ErrorCode::kCorrupt) return status;
+  damage = status.error().context;
+  std::memset(out.row(rows_done), 0, out.row_bytes() * (box.height - rows_done));
+  return {};
+}
+
+JpegDecoder::JpegDecoder(const DecodeOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+JpegDecoder::~JpegDecoder() = default;
+
+Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
+  Impl& impl = *impl_;
+  Status status = impl.guarded([&] { impl.start(bytes); });
+  if (status) status = impl.check_header();
+  if (!status) return tl::unexpected(std::move(status.error()));
+  const jpeg_decompress_struct& info = impl.info;
+  return Header{{info.image_width, info.image_height}, info.num_components, info.progressive_mode != FALSE};
+}
+
+Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
+  Impl& impl = *impl_;
+  const Size size = reduced({impl.info.image_width, impl.info.image_height}, reduce);
+  HEADRACE_ASSERT(contains(size, box));
+  out.reset(box.size());
+  impl.line.resize(std::size_t{size.width} * 4);
+  impl.first_column = 0;
+  impl.rows_done = 0;
+  Status status = impl.guarded([&] {
+    impl.begin_output(box, reduce);
+    impl.read_rows(box, out);
+  });
+  return impl.finish(std::move(status), box, out);
+}
+
+const std::string& JpegDecoder::damage() const {
+  return impl_->damage;
+}
+
+}  // namespace headrace::decode

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG to RGB through libjpeg-turbo's libjpeg interface, equal to it bit for bit.
+//
+//   JpegDecoder decoder({});
+//   auto header = decoder.open(bytes);            // header->size, from the first few hundred bytes
+//   Status done = decoder.decode(whole(header->size), 1, image);
+//
+// Baseline, progressive and arithmetic coding; grey, YCbCr, RGB, CMYK and YCCK (converted as PIL does). ICC profiles
+// are ignored. 12 and 16 bits per channel and lossless files are refused (kUnsupported).
+//
+// Thread-safety: none; one decoder per thread, reused. Ownership: the bytes are the caller's, alive until decode()
+// ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "headrace/decode/decode_options.h"
+#include "headrace/decode/image.h"
+#include "headrace/io/result.h"
+
+namespace headrace::decode {
+
+using io::Result;
+using io::Status;
+
+class JpegDecoder {
+ public:
+  struct Header {
+    Size size;  // as stored, before any orientation
+    int components = 0;
+    bool progressive = false;
+  };
+
+  explicit JpegDecoder(const DecodeOptions& options);
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  // Reads the header. Errors: kCorrupt, kUnsupported, kInvalidArgument (larger than pixels_max).
+  [[nodiscard]] Result<Header> open(std::span<const std::byte> bytes);
+
+  // Decodes what open() was given, once. `reduce` is 1, 2, 4 or 8: the inverse DCT yields an image of
+  // ceil(size / reduce), and `box` is a rectangle of that image. The pixels equal those of the whole image at the same
+  // `reduce`, at every edge of the box.
+  // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans). Throws std::bad_alloc.
+  [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, Image& out);
+
+  // What was repaired or salvaged in the last decode(); empty for a sound file.
+  [[nodiscard]] const std::string& damage() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+[[nodiscard]] inline Size reduced(Size size, std::uint32_t reduce) {
+  return {(size.width + reduce - 1) / reduce, (size.height + reduce - 1) / reduce};
+}
+
+}  // namespace headrace::decode

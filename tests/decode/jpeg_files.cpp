@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decode/jpeg_files.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include <jpeglib.h>
+
+namespace headrace::test {
+namespace {
+
+int channels_of(JpegColor color) {
+  if (color == JpegColor::kGrey) return 1;
+  return color == JpegColor::kCmyk || color == JpegColor::kYcck ? 4 : 3;
+}
+
+J_COLOR_SPACE input_space(JpegColor color) {
+  if (color == JpegColor::kGrey) return JCS_GRAYSCALE;
+  return channels_of(color) == 4 ? JCS_CMYK : JCS_RGB;
+}
+
+J_COLOR_SPACE file_space(JpegColor color) {
+  switch (color) {
+    case JpegColor::kGrey:
+      return JCS_GRAYSCALE;
+    case JpegColor::kYcc:
+      return JCS_YCbCr;
+    case JpegColor::kRgb:
+      return JCS_RGB;
+    case JpegColor::kCmyk:
+      return JCS_CMYK;
+    case JpegColor::kYcck:
+      return JCS_YCCK;
+  }
+  std::abort();
+}
+
+void configure(jpeg_compress_struct& info, const JpegSpec& spec) {
+  info.image_width = spec.size.width;
+  info.image_height = spec.size.height;
+  info.input_components = channels_of(spec.color);
+  info.in_color_space = input_space(spec.color);
+  jpeg_set_defaults(&info);
+  jpeg_set_colorspace(&info, file_space(spec.color));
+  jpeg_set_quality(&info, spec.quality, TRUE);
+  info.comp_info[0].h_samp_factor = spec.horizontal_sampling;
+  info.comp_info[0].v_samp_factor = spec.vertical_sampling;
+  for (int c = 1; c < info.num_components; ++c) {
+    // YCCK: black has the resolution of Y.
+    info.comp_info[c].h_samp_factor = c == 3 ? spec.horizontal_sampling : 1;
+    info.comp_info[c].v_samp_factor = c == 3 ? spec.vertical_sampling : 1;
+  }
+  info.arith_code = spec.arithmetic ? TRUE : FALSE;
+  info.restart_interval = spec.restart_interval;
+  if (spec.progressive) jpeg_simple_progression(&info);
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> make_pixels(decode::Size size, int channels, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.pixels()) * static_cast<unsigned>(channels));
+  std::size_t at = 0;
+  for (unsigned y = 0; y < size.height; ++y) {
+    for (unsigned x = 0; x < size.width; ++x) {
+      const bool edge = (x / 23 + y / 17) % 2 == 0;
+      for (int c = 0; c < channels; ++c) {
+        const double wave = 60 * std::sin(0.11 * x * (c + 1) + 0.07 * y) + (edge ? 90 : 150);
+        pixels[at++] = static_cast<std::uint8_t>(wave + static_cast<double>(random() % 32));
+      }
+    }
+  }
+  return pixels;
+}
+
+Bytes make_jpeg(const JpegSpec& spec) {
+  const int channels = channels_of(spec.color);
+  std::vector<std::uint8_t> pixels = make_pixels(spec.size, channels, spec.seed);
+  jpeg_compress_struct info = {};
+  jpeg_error_mgr errors = {};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long memory_bytes = 0;
+  jpeg_mem_dest(&info, &memory, &memory_bytes);
+  configure(info, spec);
+  jpeg_start_compress(&info, TRUE);
+  const std::size_t row_bytes = std::size_t{spec.size.width} * static_cast<unsigned>(channels);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = pixels.data() + info.next_scanline * row_bytes;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  const auto* begin = reinterpret_cast<const std::byte*>(memory);
+  Bytes file(begin, begin + memory_bytes);
+  jpeg_destroy_compress(&info);
+  std::free(memory);
+  return file;
+}
+
+Bytes with_orientation(const Bytes& jpeg, unsigned orientation) {
+  const unsigned char segment[] = {
+      0xff, 0xe1, 0,    34,   'E', 'x', 'i', 'f', 0, 0,  // APP1, length
+      'M',  'M',  0,    42,   0,   0,   0,   8,          // TIFF, big endian, directory at 8
+      0,    1,    0x01, 0x12, 0,   3,   0,   0,   0, 1, 0, static_cast<unsigned char>(orientation), 0, 0,  // one SHORT
+      0,    0,    0,    0};
+  Bytes file(jpeg.begin(), jpeg.begin() + 2);
+  for (unsigned char byte : segment) file.push_back(static_cast<std::byte>(byte));
+  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
+  return file;
+}
+
+std::vector<JpegSpec> jpeg_kinds() {
+  std::vector<JpegSpec> kinds = {{},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 2},
+                                 {.horizontal_sampling = 2},
+                                 {.vertical_sampling = 2},
+                                 {.horizontal_sampling = 4},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 2, .progressive = true},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 2, .arithmetic = true},
+                                 {.progressive = true, .arithmetic = true},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 2, .restart_interval = 3},
+                                 {.color = JpegColor::kGrey},
+                                 {.color = JpegColor::kGrey, .progressive = true},
+                                 {.color = JpegColor::kRgb},
+                                 {.color = JpegColor::kCmyk},
+                                 {.color = JpegColor::kYcck},
+                                 {.color = JpegColor::kYcck, .horizontal_sampling = 2, .vertical_sampling = 2}};
+  return kinds;
+}
+
+std::string describe(const JpegSpec& spec) {
+  static const char* const kColors[] = {"grey", "ycc", "rgb", "cmyk", "ycck"};
+  std::string text = kColors[static_cast<int>(spec.color)];
+  text += " " + std::to_string(spec.horizontal_sampling) + "x" + std::to_string(spec.vertical_sampling);
+  if (spec.progressive) text += " progressive";
+  if (spec.arithmetic) text += " arithmetic";
+  if (spec.restart_interval > 0) text += " restarts";
+  return text;
+}
+
+ReferenceImage reference_decode(std::span<const std::byte> jpeg, unsigned reduce) {
+  jpeg_decompress_struct info = {};
+  jpeg_error_mgr errors = {};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size());
+  jpeg_read_header(&info, TRUE);
+  const bool cmyk = info.num_components == 4;
+  info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = reduce;
+  jpeg_start_decompress(&info);
+  ReferenceImage image{{info.output_width, info.output_height}, cmyk ? 4 : 3, {}};
+  const std::size_t row_bytes = std::size_t{info.output_width} * static_cast<unsigned>(image.channels);
+  image.pixels.resize(row_bytes * info.output_height);
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = image.pixels.data() + info.output_scanline * row_bytes;
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+  return image;
+}
+
+}  // namespace headrace::test

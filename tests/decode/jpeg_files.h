@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// JPEG files made in memory, and the plain libjpeg loop that is the oracle for decoding them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headrace/decode/image.h"
+
+namespace headrace::test {
+
+enum class JpegColor : std::uint8_t { kGrey, kYcc, kRgb, kCmyk, kYcck };
+
+struct JpegSpec {
+  decode::Size size = {97, 61};
+  JpegColor color = JpegColor::kYcc;
+  int horizontal_sampling = 1;  // of the first component; the others have 1
+  int vertical_sampling = 1;
+  bool progressive = false;
+  bool arithmetic = false;
+  unsigned restart_interval = 0;  // MCUs
+  int quality = 85;
+  unsigned seed = 1;
+};
+
+using Bytes = std::vector<std::byte>;
+
+// A picture with gradients, edges and some noise.
+[[nodiscard]] std::vector<std::uint8_t> make_pixels(decode::Size size, int channels, unsigned seed);
+[[nodiscard]] Bytes make_jpeg(const JpegSpec& spec);
+// The same file with an EXIF segment that holds this orientation.
+[[nodiscard]] Bytes with_orientation(const Bytes& jpeg, unsigned orientation);
+// One of each kind that the decoder takes.
+[[nodiscard]] std::vector<JpegSpec> jpeg_kinds();
+[[nodiscard]] std::string describe(const JpegSpec& spec);
+
+struct ReferenceImage {
+  decode::Size size;
+  int channels = 3;  // 4: CMYK as stored
+  std::vector<std::uint8_t> pixels;
+};
+// jpeg_read_scanlines from top to bottom at 1 / reduce. Aborts on an error.
+[[nodiscard]] ReferenceImage reference_decode(std::span<const std::byte> jpeg, unsigned reduce = 1);
+
+}  // namespace headrace::test
