@@ -106,18 +106,10 @@ void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels
   }
 }
 
-// Rows and columns around the box that "fancy" chroma upsampling looks at. Decoding them too makes the box equal to the
-// same part of the whole image.
-struct Margin {
-  std::uint32_t columns = 0;
-  std::uint32_t rows = 0;
-};
-
-Margin margin_for(const jpeg_decompress_struct& info) {
-  Margin margin;
-  if (info.max_h_samp_factor > 1) margin.columns = 1;
-  if (info.max_v_samp_factor > 1) margin.rows = 1;
-  return margin;
+// "Fancy" chroma upsampling looks one column to each side. Decoding that too makes the box equal to the same part of
+// the whole image. (Rows need nothing: jpeg_skip_scanlines keeps the rows that upsampling looks at.)
+std::uint32_t margin_columns(const jpeg_decompress_struct& info) {
+  return info.max_h_samp_factor > 1 ? 1 : 0;
 }
 
 }  // namespace
@@ -193,20 +185,17 @@ void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
   jpeg_start_decompress(&info);
   if (box.width == info.output_width) return;
 
-  const Margin margin = margin_for(info);
-  const std::uint32_t left = box.x - std::min(box.x, margin.columns);
+  const std::uint32_t margin = margin_columns(info);
+  const std::uint32_t left = box.x - std::min(box.x, margin);
   JDIMENSION x = left;
-  JDIMENSION width = std::min(box.x + box.width + margin.columns, info.output_width) - left;
+  JDIMENSION width = std::min(box.x + box.width + margin, info.output_width) - left;
   jpeg_crop_scanline(&info, &x, &width);  // moves x left to where a block begins
   first_column = box.x - x;
 }
 
 void JpegDecoder::Impl::read_rows(const Box& box, Image& out) {
-  const std::uint32_t margin_rows = std::min(box.y, margin_for(info).rows);
-  if (box.y > margin_rows) jpeg_skip_scanlines(&info, box.y - margin_rows);
+  if (box.y > 0) jpeg_skip_scanlines(&info, box.y);
   JSAMPROW row = line.data();
-  for (std::uint32_t i = 0; i < margin_rows; ++i) jpeg_read_scanlines(&info, &row, 1);
-
   const bool direct = info.output_width == box.width && info.out_color_space == JCS_RGB;
   while (rows_done < box.height) {
     if (direct) row = out.row(rows_done);
@@ -235,6 +224,7 @@ JpegDecoder::~JpegDecoder() = default;
 
 Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
   Impl& impl = *impl_;
+  impl.damage.clear();
   Status status = impl.guarded([&] { impl.start(bytes); });
   if (status) status = impl.check_header();
   if (!status) return tl::unexpected(std::move(status.error()));

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/decode/worker_pool.h"
+
+#include <string>
+#include <thread>
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "headrace/decode/queue.h"
+#include "headrace/decode/usable_cores.h"
+
+namespace headrace::decode {
+namespace {
+
+void pin_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // refused: it runs anywhere, which is as correct
+}
+
+}  // namespace
+
+struct WorkerPool::Impl {
+  explicit Impl(std::size_t queue_capacity) : queue(queue_capacity) {}
+
+  void work(unsigned number, const WorkerOptions& options) {
+    pthread_setname_np(pthread_self(), ("hr-decode-" + std::to_string(number)).c_str());
+    if (options.pin_threads) {
+      const std::vector<int> cpus = allowed_cpus();
+      pin_to(cpus[number % cpus.size()]);
+    }
+    Worker worker(options.decode);
+    Task task;
+    while (!queue.closed() && queue.pop(task)) task.job->run(worker, task.part);
+  }
+
+  BoundedQueue<Task> queue;
+  std::vector<std::thread> threads;
+};
+
+WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity)
+    : impl_(std::make_unique<Impl>(queue_capacity)) {
+  const unsigned count = options.threads > 0 ? options.threads : usable_cores();
+  for (unsigned i = 0; i < count; ++i) {
+    impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });
+  }
+}
+
+WorkerPool::~WorkerPool() {
+  close();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+bool WorkerPool::submit(const Task& task) { return impl_->queue.push(task); }
+void WorkerPool::close() { impl_->queue.close(); }
+std::size_t WorkerPool::thread_count() const {
+  return impl_->threads.size();
+}
+std::size_t WorkerPool::queue_depth() const {
+  return impl_->queue.depth();
+}
+
+}  // namespace headrace::decode

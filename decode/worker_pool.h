@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decoder threads: they take tasks from one bounded queue and run them.
+//
+//   WorkerPool pool({.threads = 2}, queue_capacity);
+//   pool.submit({&job, 7});   // job.run(worker, 7) on one of the threads
+//
+// Thread-safety: every function from any thread. Destruction closes and joins; tasks not begun are dropped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "headrace/decode/decode_options.h"
+#include "headrace/decode/image_decoder.h"
+
+namespace headrace::decode {
+
+// What a thread keeps from task to task.
+struct Worker {
+  explicit Worker(const DecodeOptions& options) : decoder(options) {}
+  ImageDecoder decoder;
+};
+
+class Job {
+ public:
+  virtual ~Job() = default;
+  // On a decoder thread; must not throw. `part` is what the task said.
+  virtual void run(Worker& worker, std::uint32_t part) noexcept = 0;
+};
+
+struct Task {
+  Job* job = nullptr;  // not owned; alive until it ran or the pool stopped
+  std::uint32_t part = 0;
+};
+
+struct WorkerOptions {
+  unsigned threads = 0;      // 0: as many as this process may use at once (usable_cores.h)
+  bool pin_threads = false;  // thread i stays on the i-th allowed CPU: steadier figures, worse beside other work
+  DecodeOptions decode = {};
+};
+
+class WorkerPool {
+ public:
+  WorkerPool(const WorkerOptions& options, std::size_t queue_capacity);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // Sleeps while the queue is full. False: closed.
+  bool submit(const Task& task);
+  // Ends submit(), now and later; the threads end after the tasks that they have begun.
+  void close();
+  [[nodiscard]] std::size_t thread_count() const;
+  [[nodiscard]] std::size_t queue_depth() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace::decode
