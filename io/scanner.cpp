@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a cold tree is read fast: a folder is listed whole with getdents64, its entries are sorted by inode number and
+// their attributes are read in that order, in batches shared by all threads. Neighbouring inodes lie in the same block
+// of the inode table (ext4, xfs), so that one device read serves many files, and the threads keep several reads in
+// flight. Directory entries of the hashed order that readdir returns would read the same blocks again and again.
+//
+// Batches go before folders: at most one folder per thread is open beyond those whose batches are being worked on,
+// whatever the shape of the tree.
+#include "headrace/io/scanner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "headrace/io/log.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::io {
+namespace {
+
+// 1024: a batch takes about a millisecond warm, so that a folder of 100 000 files still spreads over all threads.
+constexpr std::size_t kBatchEntries = 1024;
+// 256 KiB: about 8 000 entries per call; larger buffers save nothing measurable.
+constexpr std::size_t kListingBytes = std::size_t{256} << 10;
+// A tree full of unreadable files must not fill the log.
+constexpr std::size_t kWarningsMax = 20;
+
+struct LinuxDirent64 {
+  std::uint64_t d_ino;
+  std::int64_t d_off;
+  std::uint16_t d_reclen;
+  std::uint8_t d_type;
+  char d_name[];
+};
+
+unsigned thread_count(const ScanOptions& options) {
+  if (options.threads != 0) return std::min(options.threads, 256U);
+  // Between 8 (a network share answers in parallel even where there are few cores) and 32 (disks gain nothing more).
+  return std::clamp(4 * std::thread::hardware_concurrency(), 8U, 32U);
+}
+
+// Saturates beyond the years 1677 to 2262: such times are legal in some file systems, and always a mistake.
+std::int64_t nanoseconds(const statx_timestamp& time) {
+  std::int64_t sum = 0;
+  if (__builtin_mul_overflow(time.tv_sec, std::int64_t{1'000'000'000}, &sum) ||
+      __builtin_add_overflow(sum, std::int64_t{time.tv_nsec}, &sum)) {
+    return time.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+  }
+  return sum;
+}
+
+ScannedAttributes attributes_from(const struct statx& status) {
+  return {.size_bytes = status.stx_size,
+          .mtime_ns = nanoseconds(status.stx_mtime),
+          .inode = status.stx_ino,
+          .mode = status.stx_mode,
+          .uid = status.stx_uid,
+          .gid = status.stx_gid};
+}
+
+dev_t device_of(const struct statx& status) {
+  return makedev(status.stx_dev_major, status.stx_dev_minor);
+}
+
+// Returns 0 or an errno.
+int read_status(int directory_fd, const char* name, int flags, struct statx& status) {
+  constexpr unsigned kMask = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID | STATX_MTIME | STATX_INO | STATX_SIZE;
+  return ::statx(directory_fd, name, flags | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, kMask, &status) == 0 ? 0 : errno;
+}
+
+// Opens a folder below `root_fd`; no component may be a symlink, even one that was swapped in after the listing.
+UniqueFd open_beneath(int root_fd, const std::string& path) {
+  const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  open_how how = {};
+  how.flags = static_cast<std::uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const long fd = ::syscall(SYS_openat2, root_fd, path.c_str(), &how, sizeof how);
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return UniqueFd(static_cast<int>(fd));
+  return UniqueFd(::openat(root_fd, path.c_str(), flags));  // a seccomp filter that does not know openat2
+}
+
+// A folder whose entries are being read. The descriptor closes with the last batch.
+struct OpenFolder {
+  UniqueFd fd;
+  std::uint32_t number = 0;
+  ScannedDirectory* result = nullptr;
+  std::size_t batches_left HEADRACE_GUARDED_BY(mutex) = 0;
+  Mutex mutex;  // also for result->targets; an entry belongs to one batch
+};
+
+struct Batch {
+  std::shared_ptr<OpenFolder> folder;
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
+
+class TreeScanner {
+ public:
+  TreeScanner(UniqueFd root, dev_t device) : root_(std::move(root)), root_device_(device) {}
+
+  ScannedTree run(unsigned threads);
+
+ private:
+  void work();
+  void scan_folder(std::uint32_t number);
+  bool open_folder(OpenFolder& folder);
+  bool list_entries(OpenFolder& folder);
+  void add_listed(OpenFolder& folder, const LinuxDirent64& listed);
+  void queue_batches(const std::shared_ptr<OpenFolder>& folder);
+  void read_batch(const Batch& batch);
+  bool read_entry(OpenFolder& folder, ScannedEntry& entry, std::string& targets);
+  bool read_target(OpenFolder& folder, ScannedEntry& entry, const char* name, std::string& targets);
+  void add_directory(OpenFolder& folder, ScannedEntry& entry);
+  ScannedDirectory& directory(std::uint32_t number);
+  std::string path_of(std::uint32_t number);
+  void skip(const std::string& path, std::string_view reason);
+  void skip_errno(const std::string& path, int os_errno);
+  std::string path_in(const OpenFolder& folder, std::string_view name);
+
+  const UniqueFd root_;
+  const dev_t root_device_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  ScannedTree tree_ HEADRACE_GUARDED_BY(mutex_);                    // a directory's content: by who scans it
+  std::vector<Batch> batches_ HEADRACE_GUARDED_BY(mutex_);          // last in, first out: few folders are open
+  std::vector<std::uint32_t> folders_ HEADRACE_GUARDED_BY(mutex_);  // not opened yet
+  std::size_t busy_ HEADRACE_GUARDED_BY(mutex_) = 0;                // threads that may still add work
+};
+
+ScannedTree TreeScanner::run(unsigned threads) {
+  {
+    MutexLock lock(mutex_);
+    tree_.directories.emplace_back();
+    folders_.push_back(0);
+  }
+  std::vector<std::thread> helpers;
+  try {
+    for (unsigned i = 1; i < threads; ++i) {
+      helpers.emplace_back([this] {
+        ::pthread_setname_np(::pthread_self(), "hr-scan");
+        work();
+      });
+    }
+  } catch (const std::system_error& error) {
+    log_warning("scan: {} threads instead of {}: {}", helpers.size() + 1, threads, error.what());
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  MutexLock lock(mutex_);
+  return std::move(tree_);
+}
+
+void TreeScanner::work() {
+  MutexLock lock(mutex_);
+  while (true) {
+    if (!batches_.empty()) {
+      const Batch batch = std::move(batches_.back());
+      batches_.pop_back();
+      ++busy_;
+      lock.unlock();
+      read_batch(batch);
+    } else if (!folders_.empty()) {
+      const std::uint32_t number = folders_.back();
+      folders_.pop_back();
+      ++busy_;
+      lock.unlock();
+      scan_folder(number);
+    } else if (busy_ > 0) {
+      changed_.wait(lock);
+      continue;
+    } else {
+      changed_.notify_all();
+      return;
+    }
+    lock.lock();
+    --busy_;
+  }
+}
+
+void TreeScanner::scan_folder(std::uint32_t number) {
+  auto folder = std::make_shared<OpenFolder>();
+  folder->number = number;
+  folder->result = &directory(number);
+  if (!open_folder(*folder) || !list_entries(*folder)) return;
+  folder->result->readable = true;
+  queue_batches(folder);
+}
+
+// False: skipped.
+bool TreeScanner::open_folder(OpenFolder& folder) {
+  const std::string path = path_of(folder.number);
+  folder.fd = open_beneath(root_.get(), path.empty() ? "." : path);
+  if (!folder.fd.valid()) {
+    if (errno != ENOENT) skip_errno(path, errno);
+    return false;
+  }
+  struct statx status = {};
+  if (const int error = read_status(folder.fd.get(), "", AT_EMPTY_PATH, status); error != 0) {
+    skip_errno(path, error);
+    return false;
+  }
+  struct statfs file_system = {};
+  if (device_of(status) != root_device_ && ::fstatfs(folder.fd.get(), &file_system) == 0 &&
+      file_system.f_type == FUSE_SUPER_MAGIC) {
+    skip(path, "a FUSE mount inside the tree");
+    return false;
+  }
+  folder.result->attributes = attributes_from(status);
+  return true;
+}
+
+// False: skipped.
+bool TreeScanner::list_entries(OpenFolder& folder) {
+  const auto buffer = std::make_unique<std::byte[]>(kListingBytes);
+  while (true) {
+    const long bytes = ::syscall(SYS_getdents64, folder.fd.get(), buffer.get(), kListingBytes);
+    if (bytes == 0) break;
+    if (bytes < 0) {
+      folder.result->entries.clear();
+      skip_errno(path_of(folder.number), errno);
+      return false;
+    }
+    for (long offset = 0; offset < bytes;) {
+      const auto* listed = reinterpret_cast<const LinuxDirent64*>(buffer.get() + offset);
+      add_listed(folder, *listed);
+      offset += listed->d_reclen;
+    }
+  }
+  std::sort(folder.result->entries.begin(), folder.result->entries.end(),
+            [](const auto& a, const auto& b) { return a.attributes.inode < b.attributes.inode; });
+  return true;
+}
+
+// Until the entry is read, its mode holds the type that the listing gave, or 0 where it gave none.
+void TreeScanner::add_listed(OpenFolder& folder, const LinuxDirent64& listed) {
+  const std::string_view name = listed.d_name;
+  if (name == "." || name == "..") return;
+  std::string& names = folder.result->names;
+  if (names.size() + name.size() > UINT32_MAX) {
+    skip(path_in(folder, name), "the folder has more than 4 GiB of names");
+    return;
+  }
+  ScannedEntry entry;
+  entry.attributes.inode = listed.d_ino;
+  entry.attributes.mode = static_cast<mode_t>(DTTOIF(listed.d_type));
+  entry.name_offset = static_cast<std::uint32_t>(names.size());
+  entry.name_bytes = static_cast<std::uint16_t>(name.size());
+  names += name;
+  folder.result->entries.push_back(entry);
+}
+
+void TreeScanner::queue_batches(const std::shared_ptr<OpenFolder>& folder) {
+  const std::size_t count = folder->result->entries.size();
+  const std::size_t batches = (count + kBatchEntries - 1) / kBatchEntries;
+  {
+    MutexLock lock(folder->mutex);
+    folder->batches_left = batches;
+  }
+  if (batches == 1) return read_batch({folder, 0, count});
+  MutexLock lock(mutex_);
+  // Pushed from the end: the first batch is popped first, so that the device is read in order.
+  for (std::size_t first = batches * kBatchEntries; first > 0; first -= kBatchEntries) {
+    batches_.push_back({folder, first - kBatchEntries, std::min(first, count)});
+  }
+  if (batches > 0) changed_.notify_all();
+}
+
+void TreeScanner::read_batch(const Batch& batch) {
+  OpenFolder& folder = *batch.folder;
+  std::string targets;
+  for (std::size_t i = batch.first; i < batch.end; ++i) {
+    ScannedEntry& entry = folder.result->entries[i];
+    if (!read_entry(folder, entry, targets)) entry.attributes.mode = 0;
+  }
+  MutexLock lock(folder.mutex);
+  std::string& all = folder.result->targets;
+  for (std::size_t i = batch.first; !targets.empty() && i < batch.end; ++i) {
+    folder.result->entries[i].target_offset += static_cast<std::uint32_t>(all.size());
+  }
+  all += targets;
+  if (--folder.batches_left > 0) return;
+  std::erase_if(folder.result->entries, [](const ScannedEntry& entry) {
+    return entry.attributes.mode == 0 && entry.directory == kNoDirectory;
+  });
+}
+
+// False: the entry is to be left out.
+bool TreeScanner::read_entry(OpenFolder& folder, ScannedEntry& entry, std::string& targets) {
+  if (S_ISDIR(entry.attributes.mode)) {
+    add_directory(folder, entry);
+    return true;
+  }
+  const std::string name(folder.result->name(entry));
+  struct statx status = {};
+  if (const int error = read_status(folder.fd.get(), name.c_str(), 0, status); error != 0) {
+    if (error != ENOENT) skip_errno(path_in(folder, name), error);
+    return false;
+  }
+  entry.attributes = attributes_from(status);
+  if (S_ISREG(status.stx_mode)) return true;
+  if (S_ISLNK(status.stx_mode)) return read_target(folder, entry, name.c_str(), targets);
+  if (S_ISDIR(status.stx_mode)) {
+    add_directory(folder, entry);
+    return true;
+  }
+  skip(path_in(folder, name), "a special file");
+  return false;
+}
+
+bool TreeScanner::read_target(OpenFolder& folder, ScannedEntry& entry, const char* name, std::string& targets) {
+  char target[PATH_MAX];
+  const ssize_t bytes = ::readlinkat(folder.fd.get(), name, target, sizeof target);
+  if (bytes < 0) {
+    if (errno != ENOENT) skip_errno(path_in(folder, name), errno);
+    return false;
+  }
+  entry.target_offset = static_cast<std::uint32_t>(targets.size());
+  entry.target_bytes = static_cast<std::uint16_t>(bytes);
+  targets.append(target, static_cast<std::size_t>(bytes));
+  return true;
+}
+
+void TreeScanner::add_directory(OpenFolder& folder, ScannedEntry& entry) {
+  entry.attributes = {};
+  MutexLock lock(mutex_);
+  entry.directory = static_cast<std::uint32_t>(tree_.directories.size());
+  ScannedDirectory& added = tree_.directories.emplace_back();
+  added.parent = folder.number;
+  added.name_offset = entry.name_offset;
+  added.name_bytes = entry.name_bytes;
+  folders_.push_back(entry.directory);
+  changed_.notify_one();
+}
+
+ScannedDirectory& TreeScanner::directory(std::uint32_t number) {
+  MutexLock lock(mutex_);
+  return tree_.directories[number];
+}
+
+// Relative to the root, which is "".
+std::string TreeScanner::path_of(std::uint32_t number) {
+  std::vector<std::string_view> names;
+  {
+    MutexLock lock(mutex_);
+    for (const ScannedDirectory* at = &tree_.directories[number]; at->parent != kNoDirectory;) {
+      const ScannedDirectory& parent = tree_.directories[at->parent];
+      names.push_back(std::string_view(parent.names).substr(at->name_offset, at->name_bytes));
+      at = &parent;
+    }
+  }
+  std::string path;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (!path.empty()) path += '/';
+    path += *name;
+  }
+  return path;
+}
+
+std::string TreeScanner::path_in(const OpenFolder& folder, std::string_view name) {
+  const std::string path = path_of(folder.number);
+  return path.empty() ? std::string(name) : path + '/' + std::string(name);
+}
+
+void TreeScanner::skip(const std::string& path, std::string_view reason) {
+  std::size_t count = 0;
+  {
+    MutexLock lock(mutex_);
+    count = ++tree_.skipped;
+  }
+  if (count <= kWarningsMax) log_warning("scan: {}: skipped: {}", path.empty() ? "." : path, reason);
+}
+
+void TreeScanner::skip_errno(const std::string& path, int os_errno) {
+  skip(path, std::generic_category().message(os_errno));
+}
+
+}  // namespace
+
+Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
+  // Opened anew: the caller's descriptor may be O_PATH, and has a reading position of its own.
+  UniqueFd root(::openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return system_error(errno, "open the source folder");
+  struct statx status = {};
+  if (const int error = read_status(root.get(), "", AT_EMPTY_PATH, status); error != 0) {
+    return system_error(error, "stat the source folder");
+  }
+  const dev_t device = device_of(status);
+  ScannedTree tree = TreeScanner(std::move(root), device).run(thread_count(options));
+  if (!tree.directories[0].readable) return make_error(ErrorCode::kSystem, "read the source folder", EIO);
+  if (tree.skipped > kWarningsMax) log_warning("scan: {} entries skipped in all", tree.skipped);
+  return tree;
+}
+
+}  // namespace headrace::io

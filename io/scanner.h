@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a whole directory tree: names and attributes of everything below one open directory, on several threads.
+//
+//   auto tree = scan_tree(source_fd, {});
+//   for (const ScannedDirectory& directory : tree->directories)
+//     for (const ScannedEntry& entry : directory.entries) use(directory.name(entry), entry.size_bytes);
+//
+// Symlinks are kept with their targets and never followed, so that a loop is impossible. Everything is reached from the
+// open directory, not from its path: a mount may lie over the path meanwhile. Mount points below it are entered, as
+// cp and find do; except FUSE mounts, which may be a mount of this very tree, or dead.
+//
+// Thread-safety: scan_tree() blocks its caller and joins its threads before it returns; the result is a plain value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "headrace/io/result.h"
+
+namespace headrace::io {
+
+inline constexpr std::uint32_t kNoDirectory = UINT32_MAX;
+
+struct ScannedAttributes {
+  std::uint64_t size_bytes = 0;
+  std::int64_t mtime_ns = 0;
+  std::uint64_t inode = 0;
+  mode_t mode = 0;  // type and permission bits
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+// A file, symlink or directory, in the order in which the device stores the inodes.
+struct ScannedEntry {
+  ScannedAttributes attributes;            // of a directory: empty here, see ScannedDirectory::attributes
+  std::uint32_t directory = kNoDirectory;  // a directory: its place in ScannedTree::directories
+  std::uint32_t name_offset = 0;
+  std::uint32_t target_offset = 0;
+  std::uint16_t name_bytes = 0;
+  std::uint16_t target_bytes = 0;  // 0 but for symlinks
+};
+
+struct ScannedDirectory {
+  ScannedAttributes attributes;
+  std::uint32_t parent = kNoDirectory;  // the root has none
+  std::uint32_t name_offset = 0;        // its own name, in the names of `parent`
+  std::uint16_t name_bytes = 0;
+  bool readable = false;  // false: could not be read, has no entries
+  std::vector<ScannedEntry> entries;
+  std::string names;    // of the entries, one after the other; bytes, not text
+  std::string targets;  // of the symlinks among them
+
+  [[nodiscard]] std::string_view name(const ScannedEntry& entry) const {
+    return std::string_view(names).substr(entry.name_offset, entry.name_bytes);
+  }
+  [[nodiscard]] std::string_view target(const ScannedEntry& entry) const {
+    return std::string_view(targets).substr(entry.target_offset, entry.target_bytes);
+  }
+};
+
+struct ScannedTree {
+  std::deque<ScannedDirectory> directories;  // [0] is the root
+  std::size_t skipped = 0;                   // folders and files that could not be read, special files, FUSE mounts
+};
+
+struct ScanOptions {
+  unsigned threads = 0;  // 0: chosen from the cores; the threads wait for the device most of the time
+};
+
+// Each thing skipped is logged as a warning (the first few by name). What vanishes meanwhile is left out silently.
+// Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read.
+[[nodiscard]] Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options);
+
+}  // namespace headrace::io
