@@ -9,11 +9,10 @@
 // to be remembered across a restart. Samples are the entries that the listing rule selects, in its order: sample i is
 // what the loader calls dataset[i].
 //
-// Memory: about 44 bytes per entry plus its name, plus 8 per sample.
+// Memory: 40 bytes per entry plus its name, 8 per sample, 16 per directory: 70 bytes per file of ImageNet. Limits: 2^32
+// entries, 4 GiB of names (about 200 M files), 65 536 combinations of mode, owner and group.
 // Thread-safety: immutable after construction, share freely.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +21,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "headrace/io/result.h"
 
@@ -34,14 +35,15 @@ using EntryId = std::uint32_t;
 using SampleIndex = std::uint32_t;
 inline constexpr EntryId kRootEntry = 0;
 inline constexpr EntryId kNoEntry = UINT32_MAX;
+inline constexpr SampleIndex kNoSample = UINT32_MAX;
 
 // Which files are samples, and in which order (cache/listing.h has the rules).
 enum class ListingRule : std::uint8_t { kImageFolder, kTimm, kDali, kKeras, kSorted };
 
 struct CatalogOptions {
   ListingRule listing = ListingRule::kImageFolder;  // no sample found: falls back to kSorted, and says so in the log
-  std::filesystem::path sample_list;                // a file of relative paths, one per line: these are the samples
-  unsigned scan_threads = 0;                        // 0: chosen from the cores (directory reads wait for the device)
+  std::filesystem::path sample_list;  // a file of relative paths, one per line: these are the samples, in this order
+  unsigned scan_threads = 0;          // 0: chosen from the cores (directory reads wait for the device)
 };
 
 // What identifies the content of a file: while it holds, cached bytes are good.
@@ -63,13 +65,17 @@ struct AttributeClass {
 class Catalog {
  public:
   // Scans `source`. Unreadable folders are logged, counted in skipped() and left out.
-  // Errors: kNotFound, kPermission (source itself), kInvalidArgument (not a directory; list names a missing file).
+  // Errors: kNotFound, kPermission (source itself), kInvalidArgument (not a directory; list names a missing file),
+  // kUnsupported (a tree beyond the limits above).
   [[nodiscard]] static Result<Catalog> scan(const std::filesystem::path& source, const CatalogOptions& options);
   // As scan(), from an open directory: for a source that a mount has been laid over.
   [[nodiscard]] static Result<Catalog> scan_fd(int source_fd, const CatalogOptions& options);
-  // Saved form: header, arrays, XXH3. Errors: kNotFound, kCorrupt, kUnsupported (another version).
+  // Saved form: header, arrays, XXH3 (cache/catalog_file.cpp). Replaces `file` at once or not at all.
+  // Errors of load: kNotFound, kCorrupt (whatever is wrong with the content), kUnsupported (another version).
   [[nodiscard]] Status save(const std::filesystem::path& file) const;
   [[nodiscard]] static Result<Catalog> load(const std::filesystem::path& file);
+  // Whether a scan with these options would list the samples in the same way (for a catalog that was loaded).
+  [[nodiscard]] bool fits(const CatalogOptions& options) const;
 
   [[nodiscard]] std::size_t entry_count() const;
   [[nodiscard]] std::size_t skipped() const;  // folders or files that could not be read, special files
@@ -81,7 +87,7 @@ class Catalog {
   [[nodiscard]] Identity identity(EntryId entry) const;
   [[nodiscard]] std::uint64_t size_bytes(EntryId entry) const;  // directories and symlinks: as lstat reports
   [[nodiscard]] std::string_view name(EntryId entry) const;
-  [[nodiscard]] EntryId parent(EntryId entry) const;  // root: itself
+  [[nodiscard]] EntryId parent(EntryId entry) const;    // root: itself
   [[nodiscard]] std::string path(EntryId entry) const;  // relative to the source; root: ""
   [[nodiscard]] std::string_view symlink_target(EntryId entry) const;
 
@@ -92,30 +98,66 @@ class Catalog {
   [[nodiscard]] Range children(EntryId directory) const;
   [[nodiscard]] std::uint32_t subdirectory_count(EntryId directory) const;
   [[nodiscard]] std::optional<EntryId> find(EntryId directory, std::string_view name) const;
-  // A relative path; symlinks inside the tree are followed (at most 40 deep, as the kernel does).
+  // A relative path; symlinks inside the tree are followed (at most 40 in all, as the kernel does).
   [[nodiscard]] std::optional<EntryId> find(std::string_view path) const;
+  // What a symlink stands for in the end; other entries stand for themselves. nullopt: broken, or it leaves the tree.
+  [[nodiscard]] std::optional<EntryId> resolve(EntryId entry) const;
 
   [[nodiscard]] SampleIndex sample_count() const;
+  // The file that opening the sample opens: behind symlinks inside the tree, so that two samples may share an entry. A
+  // sample that is a symlink out of the tree keeps its index; its entry is that symlink.
   [[nodiscard]] EntryId sample_entry(SampleIndex sample) const;
   [[nodiscard]] std::uint32_t sample_label(SampleIndex sample) const;  // class index of the listing rule; 0 if none
-  [[nodiscard]] std::optional<SampleIndex> sample_of(EntryId entry) const;
-  [[nodiscard]] std::uint64_t sample_bytes() const;  // sum over all samples
+  [[nodiscard]] std::optional<SampleIndex> sample_of(EntryId entry) const;  // the first, where several share it
+  [[nodiscard]] std::uint64_t sample_bytes() const;                         // sum over all samples
   [[nodiscard]] ListingRule listing() const;
   [[nodiscard]] std::size_t class_count() const;
 
  private:
-  friend class CatalogBuilder;
+  friend class CatalogBuilder;  // makes one from a scan
+  friend class CatalogFile;     // the saved form
+
   struct Row {
     std::uint64_t size_bytes;
     std::int64_t mtime_ns;
     std::uint64_t inode;
-    std::uint64_t name_offset;
+    std::uint32_t name_offset;
     EntryId parent;
+    std::uint32_t detail;  // directory: its number; file: its first sample or kNoSample; symlink: bytes of its target
     std::uint16_t attribute_class;
-    std::uint16_t name_bytes;
+    std::uint16_t name_bytes;  // of a symlink: its target follows the name
   };
+  struct Directory {
+    EntryId entry;
+    EntryId first_child;
+    EntryId child_count;
+    std::uint32_t subdirectory_count;
+  };
+  // What the samples were asked for with; the rule in use may be the fall-back.
+  struct Request {
+    ListingRule listing = ListingRule::kImageFolder;
+    std::uint64_t sample_list_hash = 0;  // of the list's content; 0: no list
+    friend bool operator==(const Request&, const Request&) = default;
+  };
+  static_assert(sizeof(Row) == 40 && sizeof(Directory) == 16 && sizeof(AttributeClass) == 12,
+                "these lie in the saved form");
+
+  [[nodiscard]] mode_t type(EntryId entry) const;
+  [[nodiscard]] std::optional<EntryId> walk(EntryId from, std::string_view path, unsigned& links_left) const;
+  [[nodiscard]] std::optional<EntryId> follow(EntryId entry, unsigned& links_left) const;
+
   std::vector<Row> rows_;
+  std::vector<Directory> directories_;  // in the order of their entries, and so are their children
+  std::vector<AttributeClass> attributes_;
   std::vector<char> names_;
+  std::vector<EntryId> samples_;
+  std::vector<std::uint32_t> labels_;  // of the samples; empty: all 0
+  std::string source_path_;            // for absolute symlinks that lead back into the tree; may be empty
+  std::uint64_t sample_bytes_ = 0;
+  std::uint64_t skipped_ = 0;
+  std::uint32_t class_count_ = 0;
+  ListingRule listing_ = ListingRule::kSorted;
+  Request request_;
 };
 
 }  // namespace headrace::cache
