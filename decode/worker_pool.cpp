@@ -10,6 +10,12 @@
 #include "headrace/decode/queue.h"
 #include "headrace/decode/usable_cores.h"
 
+#if defined(__SANITIZE_THREAD__)
+// Boost's free list reads the link of a node that another thread may be taking at that moment, and lets a tagged
+// compare-and-swap reject what it read. The sanitizer cannot know that.
+extern "C" const char* __tsan_default_suppressions() { return "race:boost::lockfree::detail::\n"; }
+#endif
+
 namespace headrace::decode {
 namespace {
 
