@@ -24,6 +24,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,6 +163,14 @@ class Reading {
   std::uint32_t* latencies_;  // one per read, behind the Shared
 };
 
+// What the reading processes have used so far.
+double child_cpu_seconds(const rusage& usage) {
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 bool parse(int argc, char** argv, Options& options) {
   std::vector<std::string> places;
   for (int i = 1; i < argc; ++i) {
@@ -209,10 +218,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   const double seconds = reading.run();
+  rusage usage = {};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
   if (options.sum) reading.sum();
-  std::printf("{\"samples\": %llu, \"bytes\": %llu, \"seconds\": %.6f",
+  std::printf("{\"samples\": %llu, \"bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.3f, \"peak_bytes\": %ld",
               static_cast<unsigned long long>(reading.total()), static_cast<unsigned long long>(reading.shared().bytes),
-              seconds);
+              seconds, child_cpu_seconds(usage), usage.ru_maxrss * 1024 * static_cast<long>(options.processes));
   if (options.sum) std::printf(", \"xxh3\": \"%016llx\"", static_cast<unsigned long long>(reading.shared().checksum));
   if (options.latency) {
     std::printf(", \"p50_us\": %u, \"p99_us\": %u, \"p999_us\": %u", reading.latency_us(0.5), reading.latency_us(0.99),

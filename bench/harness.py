@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every comparison shares: data sets, cache state, processes with their cost, mounts, and the rounds.
+
+A comparison is a Row: two sides that read the same samples. compare() runs the sides alternately, so that what changes
+on the machine meanwhile meets both, and looks at the ratio of each round.
+"""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sources import CannotRun, end_process, need_fuse, need_root, unmount, wait_until_mounted
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch; another one on PATH has not
+PHOTOS = Path("/usr/share/backgrounds/mate")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Figures:
+    """One run of one side."""
+    samples: int
+    seconds: float
+    bytes: int = 0
+    cpu_seconds: float = 0
+    peak_bytes: int = 0
+    checksum: str | None = None  # XXH3 over all samples; None: this run could not know
+    extra: dict = field(default_factory=dict)
+
+    @property
+    def rate(self):
+        return self.samples / self.seconds
+
+    @property
+    def cpu_per_1000(self):
+        return 1000 * self.cpu_seconds / self.samples
+
+
+class Row:
+    """One line of the table in MEASURING: subclasses say how to prepare and how to run a side.
+
+    run() puts the caches into the same state for both sides before it measures.
+    """
+    name = ""
+    bar = 1.0
+    cpu_bar = None           # most of the other side's CPU per sample that is allowed
+    variants = ("",)         # the row holds when each holds
+    sides = ("headrace", "other")
+    headrace_side = ""       # one line each, for the table
+    other_side = ""
+    rounds = 5
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.stack = contextlib.ExitStack()  # what prepare() set up
+
+    def prepare(self):
+        """Makes data and what both sides need. Raises CannotRun."""
+
+    def run(self, side, variant):
+        """Figures of one run of 'headrace' or 'other'."""
+        raise NotImplementedError
+
+    def close(self):
+        self.stack.close()
+
+
+class Bench:
+    """Where the programs and the data are, and how to start what is measured."""
+
+    def __init__(self, work, build=None, quick=False):
+        self.work = Path(work).resolve()
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.quick = quick
+        self.build = Path(build).resolve() if build else REPOSITORY / "build" / "release"
+        self.build_here = build is None
+        self.built = set()
+
+    def program(self, target):
+        """The path of a program of the project, built if need be."""
+        if self.build_here and target not in self.built:
+            self._build(target)
+        folder = {"headrace": "cli", "slow_fs": "tests/support"}.get(target, "bench")
+        path = self.build / folder / target
+        if not path.exists():
+            raise CannotRun(f"{path} is not built")
+        return path
+
+    def _build(self, target):
+        log = self.work / "build.log"
+        with open(log, "ab") as output:
+            for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", target]):
+                if subprocess.run(command, cwd=REPOSITORY, stdout=output, stderr=output, check=False).returncode != 0:
+                    raise CannotRun(f"{target} does not build: see {log}")
+        self.built.add(target)
+
+    def count(self, full, quick):
+        return quick if self.quick else full
+
+    def data_set(self, files=4000, photos=False):
+        """The standard data set, made once per work folder. `photos`: cut out of real photographs."""
+        if photos and not PHOTOS.is_dir():
+            raise CannotRun("the package mate-backgrounds is missing: no photographs to cut samples from")
+        folder = self.work / f"set-{'photos-' if photos else ''}{files}"
+        if not folder.exists():
+            partial = folder.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            command = [self.program("headrace"), "synth", partial, "--files", files, "--classes", 100, "--seed", 1]
+            command += ["--from", PHOTOS] if photos else []
+            self.execute(command)
+            partial.rename(folder)
+        return folder
+
+    def file_list(self, folder, seed=1):
+        """A file that lists the samples of `folder` in a shuffled order."""
+        path = self.work / f"{folder.name}.list"
+        if not path.exists():
+            files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+            random.Random(seed).shuffle(files)
+            path.write_text("".join(file + "\n" for file in files), encoding="utf-8")
+        return path
+
+    def execute(self, command, **options):
+        """Runs to the end; output to the log. Raises CannotRun with its last line."""
+        process = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, errors="replace", check=False, **options)
+        if process.returncode != 0:
+            last = (process.stdout.strip().splitlines() or ["no output"])[-1]
+            raise CannotRun(f"{Path(str(command[0])).name} ended with status {process.returncode}: {last}")
+        return process.stdout
+
+    def measure(self, command, daemons=(), wait_for_go=None, **options):
+        """Runs a program that ends with one JSON line of figures; adds the CPU time and memory it took.
+
+        `daemons`: process ids whose work during the run counts too, with their descendants. `wait_for_go`: the program
+        says when its imports are done and then waits; this function runs in between, untimed.
+        """
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, **options)
+        try:
+            if wait_for_go:
+                if process.stdout.readline().strip() != "ready":
+                    raise CannotRun(f"{command[1]} did not start")
+                daemons = wait_for_go() or daemons
+            before = sum(cpu_seconds_of_tree(pid) for pid in daemons)
+            for pid in daemons:
+                forget_peak(pid)
+            if wait_for_go:
+                process.stdin.write("go\n")
+            process.stdin.close()
+            output = process.stdout.read()
+            # Not process.wait(): this way the kernel also says what the process and its children took.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        except BaseException:
+            end_process(process)
+            raise
+        finally:
+            process.stdout.close()
+        if process.returncode != 0:
+            raise CannotRun(f"{Path(str(command[0])).name} ended with status {process.returncode}")
+        figures = figures_of(json.loads(output.strip().splitlines()[-1]), usage)
+        figures.cpu_seconds += sum(cpu_seconds_of_tree(pid) for pid in daemons) - before
+        figures.peak_bytes += sum(peak_bytes(pid) for pid in daemons)
+        return figures
+
+    def sum_of(self, folder, samples):
+        """XXH3 over the listed files as seen through `folder`; not part of any timing."""
+        command = [self.program("read_files"), folder, samples, "--sum"]
+        return json.loads(self.execute(command).strip().splitlines()[-1])["xxh3"]
+
+    def drop_caches(self):
+        need_root("drop the page cache")
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+    def warm(self, folder, samples):
+        """Brings the content of the listed files into the page cache."""
+        self.execute([self.program("read_files"), folder, samples])
+
+
+def figures_of(result, usage):
+    """A program's JSON line; where it does not say what it took, the kernel's account of the whole process does."""
+    return Figures(samples=result.pop("samples"), seconds=result.pop("seconds"), bytes=result.pop("bytes", 0),
+                   cpu_seconds=result.pop("cpu_seconds", usage.ru_utime + usage.ru_stime),
+                   peak_bytes=result.pop("peak_bytes", usage.ru_maxrss * 1024), checksum=result.pop("xxh3", None),
+                   extra=result)
+
+
+class Mount:
+    """A headrace mount in the foreground, so that its cost can be told: `with Mount(bench, source, ...) as mount`."""
+
+    def __init__(self, bench, source, *options, mountpoint=None, preexec_fn=None):
+        self.bench = bench
+        self.path = Path(mountpoint or bench.work / f"mount-{os.getpid()}")
+        self.command = [bench.program("headrace"), "mount", source, self.path, "--foreground", *options]
+        self.preexec_fn = preexec_fn
+        self.process = None
+
+    def __enter__(self):
+        need_fuse()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.log = open(self.bench.work / "mount.log", "ab")
+        self.process = subprocess.Popen([str(word) for word in self.command], stdout=self.log, stderr=self.log,
+                                        preexec_fn=self.preexec_fn)
+        try:
+            wait_until_mounted(self.path, self.process)
+            self._wait_until_answering()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        end_process(self.process)
+        unmount(self.path)
+        self.log.close()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def stat(self):
+        return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", self.path, "--json"]))
+
+    def push_everything(self):
+        self.bench.execute([self.bench.program("headrace"), "warm", self.path, "--ram"])
+
+    def _wait_until_answering(self):
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                self.stat()
+                return
+            except CannotRun:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+
+def process_tree(pid):
+    """`pid` and its descendants."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents.setdefault(int(stat_fields(entry.name)[1]), []).append(int(entry.name))
+    tree = [pid]
+    for member in tree:
+        tree += parents.get(member, [])
+    return tree
+
+
+def stat_fields(pid):
+    """The fields of /proc/PID/stat from the state on; the name before them may hold spaces and brackets."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def cpu_seconds_of_tree(pid):
+    """User and system time of a process and its descendants, those that have ended included."""
+    total = 0
+    for member in process_tree(pid):
+        with contextlib.suppress(OSError):
+            total += sum(int(ticks) for ticks in stat_fields(member)[11:15])
+    return total / TICKS_PER_SECOND
+
+
+def forget_peak(pid):
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets VmHWM (proc(5))
+
+
+def peak_bytes(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+@dataclass
+class Result:
+    """What one row came to."""
+    name: str
+    bar: float
+    variants: list  # of VariantResult
+
+    @property
+    def deciding(self):
+        """The variant that is furthest from its bar."""
+        return min(self.variants, key=lambda variant: variant.median)
+
+    @property
+    def met(self):
+        return all(variant.met for variant in self.variants)
+
+    def last_line(self):
+        ratio = self.deciding
+        return (f"{self.name} ratio={ratio.median:.2f} min={min(ratio.ratios):.2f} max={max(ratio.ratios):.2f} "
+                f"bar={self.bar:.2f} {'met' if self.met else 'short'}")
+
+
+@dataclass
+class VariantResult:
+    variant: str
+    runs: dict    # side -> [Figures]
+    ratios: list  # of throughput, one per round
+    met: bool
+
+    @property
+    def median(self):
+        return statistics.median(self.ratios)
+
+
+def compare(row, rounds, report=print):
+    """Runs all rounds of a row that is prepared."""
+    results = []
+    for variant in row.variants:
+        runs = {side: [] for side in row.sides}
+        for number in range(rounds):
+            # The side that goes first changes, so that whatever the first run leaves behind favours neither.
+            for side in row.sides if number % 2 == 0 else reversed(row.sides):
+                figures = row.run(side, variant)
+                runs[side].append(figures)
+                report(f"  round {number + 1} {variant:>12} {side:>9}: {figures.rate:10.1f} samples/s")
+        check_same_bytes(row.name, runs)
+        results.append(judge(row, variant, runs))
+    return Result(row.name, row.bar, results)
+
+
+def check_same_bytes(name, runs):
+    sums = {figures.checksum for side in runs.values() for figures in side if figures.checksum}
+    if len(sums) > 1:
+        raise AssertionError(f"{name}: the sides read different bytes: XXH3 {sorted(sums)}")
+    if not sums:
+        raise AssertionError(f"{name}: no side said what it read")
+
+
+def judge(row, variant, runs):
+    ours, theirs = (runs[side] for side in row.sides)
+    ratios = [mine.rate / other.rate for mine, other in zip(ours, theirs)]
+    met = statistics.median(ratios) >= row.bar
+    if row.cpu_bar:
+        cpu = statistics.median(mine.cpu_seconds / other.cpu_seconds for mine, other in zip(ours, theirs))
+        met = met and cpu <= row.cpu_bar
+    return VariantResult(variant, runs, ratios, met)
+
+
+def median_of(figures, attribute):
+    return statistics.median(getattr(run, attribute) for run in figures)
+
+
+def machine():
+    """What a reader of the figures needs to know about the machine."""
+    model = next((line.partition(":")[2].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                  if line.startswith("model name")), "unknown")
+    memory_kib = int(open("/proc/meminfo", encoding="utf-8").readline().split()[1])
+    return {"processor": model, "cores": os.cpu_count(), "memory_bytes": memory_kib * 1024,
+            "kernel": os.uname().release, "revision": revision()}
+
+
+def revision():
+    try:
+        return subprocess.run(["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""

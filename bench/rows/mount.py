@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader gets through the mount, compared with a local file system, with the source, and with the bound."""
+
+import os
+
+from harness import PYTHON, REPOSITORY, CannotRun, Figures, Mount, Row
+from sources import SlowDisk, SlowFs, need_root
+
+LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
+RAM_FOR_ALL = "4G"                         # more than any data set here
+
+
+def need_torch(bench):
+    bench.execute([PYTHON, "-c", "import torchvision"])
+
+
+class MountHot(Row):
+    name = "mount-hot"
+    bar = 0.90
+    variants = ("1 process", "2 processes")
+    headrace_side = "open+fstat+read+close of pushed files through the mount"
+    other_side = "the same on a local file system, in the page cache"
+    options = ()
+    passes = 20
+
+    def prepare(self):
+        need_root("drop the page cache")
+        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.samples = self.bench.file_list(self.source)
+        self.checksum = self.bench.sum_of(self.source, self.samples)
+        self.mount = self.stack.enter_context(Mount(self.bench, self.source, "--ram", RAM_FOR_ALL, *self.options))
+
+    def run(self, side, variant):
+        if side == "headrace":
+            self.mount.push_everything()
+            folder, daemons = self.mount.path, [self.mount.pid]
+        else:
+            self.bench.warm(self.source, self.samples)
+            folder, daemons = self.source, []
+        figures = self.bench.measure(self.command(folder, variant), daemons)
+        figures.checksum = self.bench.sum_of(folder, self.samples)
+        return figures
+
+    def command(self, folder, variant):
+        return [self.bench.program("read_files"), folder, self.samples, "--processes", variant.split()[0], "--passes",
+                self.passes]
+
+
+class MountPython(MountHot):
+    name = "mount-python"
+    bar = 0.70
+    variants = ("1 process",)
+    headrace_side = "Python's open(p, 'rb').read() of pushed files through the mount, --overlay"
+    other_side = "the same on a local file system, in the page cache"
+    options = ("--overlay",)
+
+    def command(self, folder, variant):
+        return [PYTHON, REPOSITORY / "bench/python_reader.py", folder, self.samples, self.passes]
+
+
+class MountCold(Row):
+    name = "mount-cold"
+    bar = 0.90
+    variants = ("2 processes",)
+    headrace_side = "2 processes through the mount, nothing prefetched, caches cold"
+    other_side = "the same on the source directly"
+
+    def prepare(self):
+        need_root("drop the page cache")
+        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.samples = self.bench.file_list(self.source)
+
+    def run(self, side, variant):
+        if side == "other":
+            self.bench.drop_caches()
+            return self.read(self.source, [])
+        with Mount(self.bench, self.source, "--ram", "0") as mount:
+            self.bench.drop_caches()
+            return self.read(mount.path, [mount.pid])
+
+    def read(self, folder, daemons):
+        figures = self.bench.measure([self.bench.program("read_files"), folder, self.samples, "--processes", 2], daemons)
+        figures.checksum = self.bench.sum_of(folder, self.samples)
+        return figures
+
+
+class LoaderRow(Row):
+    """An unmodified torchvision loader over a source with 20 ms per open and per read."""
+    epochs = 1
+    files = 1000
+
+    def prepare(self):
+        need_root("drop the page cache")
+        need_torch(self.bench)
+        self.folder = self.bench.data_set(self.bench.count(self.files, 100))
+        self.samples = self.bench.file_list(self.folder)
+        mountpoint = self.bench.work / f"slow-{os.getpid()}"
+        self.stack.callback(lambda: mountpoint.is_dir() and mountpoint.rmdir())
+        slow_fs = SlowFs(self.bench.program("slow_fs"), self.folder, mountpoint)
+        self.source = self.stack.enter_context(slow_fs)
+
+    def load(self, folder, wait_for_go):
+        command = [PYTHON, REPOSITORY / "bench/loader.py", folder, "--epochs", self.epochs, "--wait"]
+        return self.bench.measure(command, wait_for_go=wait_for_go)
+
+    def reset(self):
+        """The source cold, what lies below its latency in RAM."""
+        self.bench.drop_caches()
+        self.bench.warm(self.folder, self.samples)
+
+    def load_from_source(self):
+        return self.load(self.source, lambda: self.reset() or ())
+
+    def load_from_mount(self, *options):
+        mount = Mount(self.bench, self.source, "--ram", RAM_FOR_ALL, *options)
+
+        def start():
+            self.reset()
+            mount.__enter__()
+            return [mount.pid]
+
+        try:
+            figures = self.load(mount.path, start)
+            figures.extra["stat"] = mount.stat()
+            figures.checksum = self.bench.sum_of(mount.path, self.samples)
+        finally:
+            if mount.process:
+                mount.__exit__()
+        return figures
+
+
+class MountLatency(LoaderRow):
+    name = "mount-latency"
+    bar = 8.0
+    rounds = 3  # the other side takes half a minute each time
+    headrace_side = "ImageFolder + DataLoader (2 workers) through a cold mount that was given the order"
+    other_side = "the same loader on the source: 20 ms per open and per read"
+
+    def run(self, side, variant):
+        if side == "headrace":
+            return self.load_from_mount("--order", LOADER_ORDER)
+        figures = self.load_from_source()
+        figures.checksum = self.bench.sum_of(self.folder, self.samples)
+        return figures
+
+
+class MountLearned(LoaderRow):
+    name = "mount-learned"
+    bar = 0.95
+    epochs = 3
+    rounds = 3
+    headrace_side = "the loader through a mount with --order auto, from the second epoch on"
+    other_side = "the same with the order given"
+
+    def run(self, side, variant):
+        figures = self.load_from_mount("--order", "auto" if side == "headrace" else LOADER_ORDER)
+        later = figures.extra["epoch_seconds"][1:]
+        figures.samples = figures.samples // self.epochs * len(later)
+        figures.seconds = sum(later)
+        return figures
+
+
+class EpochHalf(Row):
+    name = "epoch-half"
+    bar = 0.95
+    rounds = 3
+    headrace_side = "steady epoch through the mount: cache = half the data, source limited to 200 IOPS"
+    other_side = "the bound: the half that cannot be held, at the rate of the source"
+    order = "torch-distributed:seed=0"
+    steady_epoch = 2
+
+    def prepare(self):
+        need_root("set up a loop device")
+        folder = self.bench.data_set(self.bench.count(1000, 100))
+        self.disk = self.stack.enter_context(SlowDisk(self.bench.work, folder, read_iops=200))
+        self.samples = self.bench.file_list(folder)
+        self.cache_bytes = sum(file.stat().st_size for file in folder.rglob("*.jpg")) // 2
+
+    def run(self, side, variant):
+        return self.run_mount() if side == "headrace" else self.run_bound()
+
+    def run_bound(self):
+        """The whole source once at its limit; half of that time is what no cache of this size can save."""
+        self.bench.drop_caches()
+        command = [self.bench.program("read_files"), self.disk.path, self.samples, "--threads", 32]
+        figures = self.bench.measure(command, preexec_fn=self.disk.limit_me)
+        return Figures(samples=figures.samples, seconds=figures.seconds / 2, bytes=figures.bytes,
+                       cpu_seconds=figures.cpu_seconds, peak_bytes=figures.peak_bytes,
+                       checksum=self.bench.sum_of(self.disk.path, self.samples))
+
+    def run_mount(self):
+        self.bench.drop_caches()
+        options = ["--ram", self.cache_bytes, "--order", self.order]
+        with Mount(self.bench, self.disk.path, *options, preexec_fn=self.disk.limit_me) as mount:
+            figures = None
+            for epoch in range(self.steady_epoch + 1):
+                command = [self.bench.program("read_files"), mount.path, self.epoch_list(epoch)]
+                figures = self.bench.measure(command, [mount.pid])
+            figures.extra["stat"] = mount.stat()
+            figures.checksum = self.bench.sum_of(mount.path, self.samples)
+        return figures
+
+    def epoch_list(self, epoch):
+        command = [self.bench.program("headrace"), "order", self.disk.path, "--order", self.order, "--epoch", epoch,
+                   "--print", "path"]
+        path = self.bench.work / f"epoch-{epoch}.list"
+        path.write_text(self.bench.execute(command), encoding="utf-8")
+        if path.stat().st_size == 0:
+            raise CannotRun("headrace order printed nothing")
+        return path
+
+
+ROWS = (MountHot, MountPython, MountCold, MountLatency, MountLearned, EpochHalf)
