@@ -142,7 +142,7 @@ class SlowDisk:
         content_bytes = sum(entry.stat().st_size + 4096 for entry in self.folder.rglob("*") if entry.is_file())
         stack.callback(self.image.unlink, missing_ok=True)
         with open(self.image, "wb") as image:
-            image.truncate(int(content_bytes * 1.1) + (512 << 20))
+            image.truncate((int(content_bytes * 1.1) + (512 << 20)) // 4096 * 4096)
         subprocess.run([f"mkfs.{self.file_system}", "-q", str(self.image)], check=True)
         # Direct I/O on the image, so that its content is not cached a second time below the file system.
         self.device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", str(self.image)], check=True,
