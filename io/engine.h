@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one seam to the storage below: asynchronous reads and writes, completed on the thread that drives the engine.
 //
-//   auto engine = open_engine({});                       // io_uring, or the pread pool where it is refused
+//   auto engine = open_engine({});   // on the thread that will drive it; the pread pool where io_uring is refused
 //   Operation read = Operation::read_path(dir_fd, "a/b.jpg", 0, size, std::move(buffer));
 //   read.on_complete = [](Operation& self, Result<std::uint64_t> bytes) { ... };
 //   (*engine)->submit(read);
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "headrace/io/buffer.h"
 #include "headrace/io/result.h"
@@ -26,12 +27,12 @@ enum class CacheMode : std::uint8_t {
   kDontCache,  // RWF_DONTCACHE: through the page cache, dropped afterwards
 };
 
-// One read, write or sync.
+// One read, write, sync or allocation.
 // Ownership: the caller's; must neither move nor die until on_complete has run (exactly once, also after cancel()).
 // The buffer and `path` belong to the operation until then.
 // Thread-safety: the driving thread only (IoThread hands operations over from any thread).
 struct Operation {
-  enum class Kind : std::uint8_t { kReadPath, kRead, kWrite, kSync };
+  enum class Kind : std::uint8_t { kReadPath, kRead, kWrite, kSync, kAllocate };
 
   Kind kind = Kind::kRead;
   CacheMode cache_mode = CacheMode::kBuffered;
@@ -56,33 +57,48 @@ struct Operation {
   [[nodiscard]] static Operation read(int fd, std::uint64_t offset, std::uint64_t length, Buffer buffer);
   [[nodiscard]] static Operation write(int fd, std::uint64_t offset, Buffer buffer);  // writes buffer.size() bytes
   [[nodiscard]] static Operation sync(int fd);                                        // fdatasync
+  // Reserves blocks for offset..offset+length, so that writes there do not meet a full disk later (fallocate).
+  [[nodiscard]] static Operation allocate(int fd, std::uint64_t offset, std::uint64_t length);
 
   // Engine-private state; callers leave it alone.
   struct Internal {
+    enum class Place : std::uint8_t { kIdle, kQueued, kStarted, kFinished };
+    enum class Stop : std::uint8_t { kNone, kCancelled, kTimedOut };
+
     Operation* next = nullptr;
-    std::uint32_t slot = 0;
-    std::uint32_t state = 0;
-    std::uint64_t progress_bytes = 0;
+    Operation* previous = nullptr;
+    std::uint64_t progress_bytes = 0;  // transferred, counted from where the (widened) transfer began
+    std::int64_t outcome = 0;          // bytes of content or -errno, once kFinished
+    std::uint32_t slot = 0;            // io_uring: index of the slot, and of its direct descriptor
+    int opened_fd = -1;                // io_uring without chains: the file between open and close
+    Place place = Place::kIdle;
+    Stop stop = Stop::kNone;                      // an early end was asked for
+    CacheMode cache_mode = CacheMode::kBuffered;  // what is used; kBuffered where the one asked for was refused
+    std::uint8_t retry_count = 0;
   } internal = {};
 };
 
 struct EngineInfo {
-  std::string name;              // "io_uring", "pread", "fault(io_uring)"
-  std::string fallback_reason;   // why not io_uring; empty when it is, or when pread was asked for
-  unsigned queue_depth = 0;      // operations the device is given at once, now
-  unsigned queue_depth_max = 0;  // its bound
+  std::string name;                      // "io_uring", "pread", "fault(io_uring)"
+  std::string fallback_reason;           // why not io_uring; empty when it is, or when pread was asked for
+  unsigned queue_depth = 0;              // operations the device is given at once, now
+  unsigned queue_depth_max = 0;          // its bound
+  std::vector<std::string> limits;       // what this kernel or container lacks, one line each
+  std::uint64_t buffered_fallbacks = 0;  // operations whose cache mode was refused and that went through the page cache
 };
 
-// Thread-safety: one driving thread for everything except wake(), which any thread may call.
+// Thread-safety: one driving thread, which is also the one that opened the engine; wake() and info() from any thread.
 class Engine {
  public:
-  virtual ~Engine() = default;  // cancels what is in flight and waits for it; every on_complete has run afterwards
+  // Cancels what is in flight and waits for it; every on_complete has run afterwards. What those submit is cancelled.
+  virtual ~Engine() = default;
 
   // Takes the operation; it starts at the next wait() at the latest. Never fails: errors reach on_complete.
   virtual void submit(Operation& operation) = 0;
-  // Asks for an early end: on_complete still runs, with kCancelled or the real result.
+  // Asks for an early end: on_complete still runs, with kCancelled or the real result. No effect once it has run.
   virtual void cancel(Operation& operation) = 0;
-  // Starts what was submitted and runs completions: returns after at least one ran, at the deadline, or on wake().
+  // Starts what was submitted and runs completions (nowhere else): returns after at least one ran, at the deadline, or
+  // on wake(), also when wake() came first.
   virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;
   virtual void wake() = 0;
   [[nodiscard]] virtual std::size_t in_flight() const = 0;
@@ -95,7 +111,7 @@ class Engine {
 
 struct EngineOptions {
   enum class Kind : std::uint8_t { kAutomatic, kUring, kPread };
-  Kind kind = Kind::kAutomatic;  // kAutomatic obeys HEADRACE_ENGINE=uring|pread, then tries io_uring
+  Kind kind = Kind::kAutomatic;    // kAutomatic obeys HEADRACE_ENGINE=uring|pread, then tries io_uring
   unsigned queue_depth_max = 128;  // more in flight costs memory (a buffer each) and rarely adds throughput
   bool rotational = false;         // few in flight: a head seeks to one place at a time
 };

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/engine.h"
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "headrace/io/log.h"
+#include "headrace/io/pread_engine.h"
+#include "headrace/io/uring_engine.h"
+
+namespace headrace::io {
+namespace {
+
+using Kind = EngineOptions::Kind;
+
+Result<Kind> wanted_kind(const EngineOptions& options) {
+  if (options.kind != Kind::kAutomatic) return options.kind;
+  const char* value = std::getenv("HEADRACE_ENGINE");  // NOLINT(concurrency-mt-unsafe): nothing here calls setenv
+  const std::string_view name = value != nullptr ? value : "";
+  if (name.empty()) return Kind::kAutomatic;
+  if (name == "uring") return Kind::kUring;
+  if (name == "pread") return Kind::kPread;
+  return make_error(ErrorCode::kInvalidArgument, "HEADRACE_ENGINE=" + std::string(name) + " (uring or pread)");
+}
+
+}  // namespace
+
+Operation Operation::read_path(int dir_fd, const char* path, std::uint64_t offset, std::uint64_t length,
+                               Buffer buffer) {
+  Operation operation = read(dir_fd, offset, length, std::move(buffer));
+  operation.kind = Kind::kReadPath;
+  operation.path = path;
+  return operation;
+}
+
+Operation Operation::read(int fd, std::uint64_t offset, std::uint64_t length, Buffer buffer) {
+  Operation operation;
+  operation.kind = Kind::kRead;
+  operation.fd = fd;
+  operation.offset_bytes = offset;
+  operation.length_bytes = length;
+  operation.buffer = std::move(buffer);
+  return operation;
+}
+
+Operation Operation::write(int fd, std::uint64_t offset, Buffer buffer) {
+  const std::uint64_t length = buffer.size();
+  Operation operation = read(fd, offset, length, std::move(buffer));
+  operation.kind = Kind::kWrite;
+  return operation;
+}
+
+Operation Operation::sync(int fd) {
+  Operation operation;
+  operation.kind = Kind::kSync;
+  operation.fd = fd;
+  return operation;
+}
+
+Operation Operation::allocate(int fd, std::uint64_t offset, std::uint64_t length) {
+  Operation operation;
+  operation.kind = Kind::kAllocate;
+  operation.fd = fd;
+  operation.offset_bytes = offset;
+  operation.length_bytes = length;
+  return operation;
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options) {
+  Result<Kind> kind = wanted_kind(options);
+  if (!kind) return forward_error(std::move(kind));
+  if (*kind == Kind::kPread) return open_pread_engine(options, "");
+
+  Result<std::unique_ptr<Engine>> uring = open_uring_engine(options);
+  if (uring) return uring;
+  const std::string reason = uring.error().message();
+  if (*kind == Kind::kUring) return make_error(ErrorCode::kUnsupported, reason);
+  log_warning("{}; reading with a thread pool instead", reason);
+  return open_pread_engine(options, reason);
+}
+
+}  // namespace headrace::io

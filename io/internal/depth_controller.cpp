@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/internal/depth_controller.h"
+
+#include <algorithm>
+
+namespace headrace::io::internal {
+namespace {
+
+// One head, and a scheduler below that sorts: 4 in flight keep it busy, more only add latency.
+constexpr unsigned kRotationalDepth = 4;
+constexpr unsigned kInitialDepth = 16;
+// Sample sizes vary by 70 %; 128 of them bring the error of the mean to about 6 %, half of what a doubling must gain.
+constexpr unsigned kWindowOperationsMin = 128;
+constexpr unsigned kWindowRoundsMin = 4;  // a window sees each place used several times
+constexpr double kGainWorthDoubling = 1.10;
+// After 64 windows without growth the load or the device may be another.
+constexpr unsigned kHoldWindows = 64;
+// What one operation costs a device besides its bytes, in bytes; it levels windows of small and of large files.
+constexpr std::uint64_t kOperationWork = 32 * 1024;
+
+}  // namespace
+
+DepthOptions depth_options(const EngineOptions& options, unsigned engine_max) {
+  const unsigned max = std::clamp(options.queue_depth_max, 1u, engine_max);
+  if (options.rotational) return {.initial = std::min(max, kRotationalDepth), .max = std::min(max, kRotationalDepth)};
+  return {.initial = std::min(max, kInitialDepth), .max = max};
+}
+
+void DepthController::on_finished(std::uint64_t bytes, bool limited, TimePoint now) {
+  if (!limited || window_operations_ == 0) {
+    window_begin_ = now;
+    window_work_ = 0;
+    window_operations_ = limited ? 1 : 0;
+    return;
+  }
+  window_work_ += bytes + kOperationWork;
+  ++window_operations_;
+  const double seconds = std::chrono::duration<double>(now - window_begin_).count();
+  if (window_operations_ <= std::max(kWindowOperationsMin, kWindowRoundsMin * depth_) || seconds <= 0) return;
+  const double rate = static_cast<double>(window_work_) / seconds;
+  window_operations_ = 0;
+  on_window(rate);
+}
+
+void DepthController::on_window(double rate) {
+  if (hold_windows_ > 0) {
+    if (--hold_windows_ == 0) best_rate_ = 0;  // the next window is the new yardstick
+    return;
+  }
+  if (best_rate_ == 0 || rate > best_rate_ * kGainWorthDoubling) {
+    best_rate_ = rate;
+    best_depth_ = depth_;
+    if (depth_ < options_.max) depth_ = std::min(2 * depth_, options_.max);
+    return;
+  }
+  depth_ = best_depth_;
+  hold_windows_ = kHoldWindows;
+}
+
+}  // namespace headrace::io::internal

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/internal/transfer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace headrace::io::internal {
+namespace {
+
+using Kind = Operation::Kind;
+using Stop = Operation::Internal::Stop;
+
+// EINTR and EAGAIN say nothing about the device. 16 in one operation is no accident any more; then they are reported.
+constexpr int kRetryLimit = 16;
+
+bool is_read(const Operation& operation) {
+  return operation.kind == Kind::kReadPath || operation.kind == Kind::kRead;
+}
+
+bool is_direct_read(const Operation& operation) {
+  return is_read(operation) && operation.internal.cache_mode == CacheMode::kDirect;
+}
+
+// Where the whole transfer lies in the file: for direct reads widened to the alignment at both ends.
+// Widening is always to 4096: a device reads no less anyway, and 512-byte devices accept it.
+struct Extent {
+  std::uint64_t offset_bytes;
+  std::uint64_t length_bytes;
+};
+
+Extent extent_of(const Operation& operation) {
+  if (!is_direct_read(operation)) return {operation.offset_bytes, operation.length_bytes};
+  const std::uint64_t begin = operation.offset_bytes / kBufferAlignment * kBufferAlignment;
+  const std::uint64_t end = operation.offset_bytes + operation.length_bytes;
+  return {begin, (end - begin + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment};
+}
+
+std::size_t skip_of(const Operation& operation) {
+  return static_cast<std::size_t>(operation.offset_bytes - extent_of(operation).offset_bytes);
+}
+
+std::uint64_t content_bytes(const Operation& operation) {
+  const std::uint64_t progress = operation.internal.progress_bytes;
+  const std::uint64_t skip = skip_of(operation);
+  return progress <= skip ? 0 : std::min(progress - skip, operation.length_bytes);
+}
+
+bool ended_after_bytes(Operation& operation, std::uint64_t bytes) {
+  if (operation.kind == Kind::kSync || operation.kind == Kind::kAllocate) {
+    finish(operation, 0);
+    return true;
+  }
+  operation.internal.progress_bytes += bytes;
+  const bool complete = content_bytes(operation) == operation.length_bytes;
+  // A direct transfer stops in the middle of a block only where the file ends; reading on would be misaligned.
+  const bool at_end =
+      bytes == 0 || (is_direct_read(operation) && operation.internal.progress_bytes % kBufferAlignment != 0);
+  if (!complete && !at_end) return false;
+  // A write that moves nothing and reports no error would repeat for ever.
+  const bool stuck_write = !complete && operation.kind == Kind::kWrite;
+  finish(operation, stuck_write ? -EIO : static_cast<std::int64_t>(content_bytes(operation)));
+  return true;
+}
+
+bool use_page_cache_after(Operation& operation, std::int64_t error) {
+  const CacheMode mode = operation.internal.cache_mode;
+  const bool direct_refused = mode == CacheMode::kDirect && operation.kind == Kind::kReadPath && error == -EINVAL;
+  const bool dont_cache_refused = mode == CacheMode::kDontCache && (error == -EOPNOTSUPP || error == -EINVAL);
+  if (!direct_refused && !dont_cache_refused) return false;
+  operation.internal.cache_mode = CacheMode::kBuffered;
+  operation.internal.progress_bytes = 0;
+  return true;
+}
+
+std::string describe(const Operation& operation) {
+  static constexpr const char* kVerbs[] = {"read", "read", "write", "sync", "allocate"};
+  const std::string verb = kVerbs[static_cast<std::size_t>(operation.kind)];
+  if (operation.kind == Kind::kReadPath) return verb + ' ' + operation.path;
+  return verb + " descriptor " + std::to_string(operation.fd) + " at " + std::to_string(operation.offset_bytes);
+}
+
+}  // namespace
+
+void begin(Operation& operation) {
+  HEADRACE_ASSERT(operation.on_complete != nullptr);
+  HEADRACE_ASSERT(operation.internal.place == Operation::Internal::Place::kIdle);
+  operation.internal = {};
+  operation.internal.cache_mode = operation.cache_mode;
+  operation.skip_bytes = 0;
+  HEADRACE_ASSERT(operation.offset_bytes <= std::numeric_limits<std::int64_t>::max() / 2);
+  HEADRACE_ASSERT(operation.length_bytes <= std::numeric_limits<std::int64_t>::max() / 2);
+  if (operation.kind == Kind::kReadPath) HEADRACE_ASSERT(operation.path != nullptr);
+  if (is_read(operation)) HEADRACE_ASSERT(extent_of(operation).length_bytes <= operation.buffer.capacity());
+  if (operation.kind == Kind::kWrite) HEADRACE_ASSERT(operation.length_bytes <= operation.buffer.size());
+}
+
+Transfer next_transfer(const Operation& operation, std::uint64_t limit_bytes) {
+  const Extent extent = extent_of(operation);
+  const std::uint64_t progress = operation.internal.progress_bytes;
+  const std::uint64_t left = std::min({extent.length_bytes - progress, limit_bytes, kTransferBytesMax});
+  Transfer transfer;
+  // The buffer is the operation's own; const here only says that the operation itself is not changed.
+  transfer.data = const_cast<std::byte*>(operation.buffer.data()) + progress;
+  transfer.offset_bytes = extent.offset_bytes + progress;
+  transfer.length_bytes = static_cast<std::uint32_t>(left);
+  transfer.flags = operation.internal.cache_mode == CacheMode::kDontCache ? kRwfDontCache : 0;
+  return transfer;
+}
+
+bool finished_after(Operation& operation, std::int64_t result) {
+  if (result >= 0 && ended_after_bytes(operation, static_cast<std::uint64_t>(result))) return true;
+  if (stop_of(operation) != Stop::kNone) {
+    finish(operation, -ECANCELED);
+    return true;
+  }
+  if (result >= 0) return false;
+  const bool transient = result == -EINTR || result == -EAGAIN;
+  if (transient && operation.internal.retry_count++ < kRetryLimit) return false;
+  if (use_page_cache_after(operation, result)) return false;
+  finish(operation, result);
+  return true;
+}
+
+void finish(Operation& operation, std::int64_t outcome) {
+  const bool timed_out = outcome == -ECANCELED && stop_of(operation) == Stop::kTimedOut;
+  operation.internal.outcome = timed_out ? -ETIME : outcome;
+}
+
+void deliver(Operation& operation) {
+  const std::int64_t outcome = operation.internal.outcome;
+  operation.internal.place = Operation::Internal::Place::kIdle;
+  if (outcome < 0) {
+    operation.on_complete(operation, system_error(static_cast<int>(-outcome), describe(operation)));
+    return;
+  }
+  if (is_read(operation)) {
+    operation.skip_bytes = skip_of(operation);
+    operation.buffer.set_size(operation.skip_bytes + static_cast<std::size_t>(outcome));
+  }
+  operation.on_complete(operation, static_cast<std::uint64_t>(outcome));
+}
+
+int open_flags(const Operation& operation) {
+  return O_RDONLY | O_NOCTTY | (operation.internal.cache_mode == CacheMode::kDirect ? O_DIRECT : 0);
+}
+
+void request_stop(Operation& operation, Stop reason) {
+  std::atomic_ref(operation.internal.stop).store(reason, std::memory_order_relaxed);
+}
+
+Stop stop_of(const Operation& operation) {
+  return std::atomic_ref(const_cast<Stop&>(operation.internal.stop)).load(std::memory_order_relaxed);
+}
+
+}  // namespace headrace::io::internal

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every engine does alike with an operation: which bytes to move next, what a system call's result means, when to
+// try again, and how the end is reported. Engines only differ in who makes the system call.
+//
+//   begin(operation);
+//   do result = pread(fd, ..., next_transfer(operation)); while (!finished_after(operation, result));
+//   deliver(operation);
+//
+// Thread-safety: as the operation: one thread at a time, except request_stop() and stop_of().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "headrace/io/engine.h"
+
+namespace headrace::io::internal {
+
+// The kernel moves at most this much per call (MAX_RW_COUNT, 2 GiB less a page).
+inline constexpr std::uint64_t kTransferBytesMax = 0x7ffff000;
+// RWF_DONTCACHE (Linux 6.14), missing in older headers.
+inline constexpr int kRwfDontCache = 0x80;
+
+struct Transfer {
+  std::byte* data = nullptr;
+  std::uint64_t offset_bytes = 0;
+  std::uint32_t length_bytes = 0;
+  int flags = 0;  // RWF_*
+};
+
+// Resets the engine-private state; asserts what the caller owes (a callback, room in the buffer).
+void begin(Operation& operation);
+
+// The next piece of a read or write. `limit_bytes` bounds it (tests use small pieces to see them joined).
+[[nodiscard]] Transfer next_transfer(const Operation& operation, std::uint64_t limit_bytes = kTransferBytesMax);
+
+// Takes in the result of one system call (bytes or -errno). True: the operation has ended and its outcome is set.
+// False: do it again with next_transfer(); a path is opened again, with open_flags() as they are then.
+[[nodiscard]] bool finished_after(Operation& operation, std::int64_t result);
+
+// Ends the operation with -errno or bytes of content.
+void finish(Operation& operation, std::int64_t outcome);
+
+// Runs on_complete. The operation may be gone afterwards.
+void deliver(Operation& operation);
+
+// Flags for open(2) of a kReadPath, without O_CLOEXEC.
+[[nodiscard]] int open_flags(const Operation& operation);
+
+// Whether the cache mode asked for was refused and the page cache is used.
+[[nodiscard]] inline bool fell_back_to_buffered(const Operation& operation) {
+  return operation.internal.cache_mode != operation.cache_mode;
+}
+
+// The reason for an early end crosses threads in the pool: relaxed, because nothing else is published with it.
+void request_stop(Operation& operation, Operation::Internal::Stop reason);
+[[nodiscard]] Operation::Internal::Stop stop_of(const Operation& operation);
+
+}  // namespace headrace::io::internal

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/io_thread.h"
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <pthread.h>
+
+#include "headrace/io/internal/operation_queue.h"
+#include "headrace/io/internal/transfer.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::io {
+namespace {
+
+// What other threads ask for, in the order in which they asked.
+struct Command {
+  enum class Kind : std::uint8_t { kSubmit, kCancel, kTask };
+  Kind kind;
+  Operation* operation;
+  std::function<void()> task;
+};
+
+}  // namespace
+
+struct IoThread::Impl {
+  using MakeEngine = std::function<Result<std::unique_ptr<Engine>>()>;
+
+  void push(Command command);
+  [[nodiscard]] bool take_commands();
+  void run(const MakeEngine& make_engine, std::promise<Status> opened);
+  void run_commands();
+  void end_without_engine(Operation& operation);
+
+  std::thread thread;
+
+  // Set before start() returns, then read only; cleared by the thread under `mutex` at its end.
+  std::unique_ptr<Engine> engine;
+
+  // The thread only.
+  std::vector<Command> taken;
+
+  mutable Mutex mutex;
+  std::vector<Command> commands HEADRACE_GUARDED_BY(mutex);
+  bool asleep HEADRACE_GUARDED_BY(mutex) = false;  // may be in wait(): needs a wake()
+  bool stopping HEADRACE_GUARDED_BY(mutex) = false;
+};
+
+void IoThread::Impl::push(Command command) {
+  MutexLock lock(mutex);
+  commands.push_back(std::move(command));
+  // The thread itself looks here before it sleeps again; others need one wake() however many commands follow.
+  if (!asleep || std::this_thread::get_id() == thread.get_id()) return;
+  asleep = false;
+  engine->wake();
+}
+
+// False when there is nothing to do: the thread may sleep.
+bool IoThread::Impl::take_commands() {
+  MutexLock lock(mutex);
+  taken.clear();
+  taken.swap(commands);
+  asleep = taken.empty() && !stopping;
+  return !taken.empty();
+}
+
+void IoThread::Impl::run_commands() {
+  while (take_commands()) {
+    for (Command& command : taken) {
+      if (command.kind == Command::Kind::kTask) {
+        command.task();
+      } else if (engine == nullptr) {
+        if (command.kind == Command::Kind::kSubmit) end_without_engine(*command.operation);
+      } else if (command.kind == Command::Kind::kSubmit) {
+        engine->submit(*command.operation);
+      } else {
+        engine->cancel(*command.operation);
+      }
+    }
+  }
+}
+
+// What completions submit while the engine goes down ends as cancelled.
+void IoThread::Impl::end_without_engine(Operation& operation) {
+  internal::begin(operation);
+  internal::finish(operation, -ECANCELED);
+  internal::deliver(operation);
+}
+
+void IoThread::Impl::run(const MakeEngine& make_engine, std::promise<Status> opened) {
+  Result<std::unique_ptr<Engine>> made = make_engine();
+  if (!made) return opened.set_value(forward_error(std::move(made)));
+  engine = std::move(*made);
+  opened.set_value({});
+
+  for (bool stop = false; !stop;) {
+    run_commands();
+    {
+      MutexLock lock(mutex);
+      stop = stopping;
+    }
+    if (!stop) engine->wait(std::chrono::steady_clock::time_point::max());
+  }
+  run_commands();
+  engine.reset();
+  run_commands();
+}
+
+IoThread::IoThread() : impl_(std::make_unique<Impl>()) {}
+
+Result<std::unique_ptr<IoThread>> IoThread::start(IoThreadOptions options) {
+  return start(std::move(options.name), [engine = options.engine] { return open_engine(engine); });
+}
+
+Result<std::unique_ptr<IoThread>> IoThread::start(std::string name,
+                                                  std::function<Result<std::unique_ptr<Engine>>()> make_engine) {
+  std::unique_ptr<IoThread> made(new IoThread);
+  std::promise<Status> promise;
+  std::future<Status> opened = promise.get_future();
+  try {
+    made->impl_->thread =
+        std::thread([&impl = *made->impl_, promise = std::move(promise), make_engine, name]() mutable {
+          ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+          impl.run(make_engine, std::move(promise));
+        });
+  } catch (const std::system_error& error) {
+    return system_error(error.code().value(), "start thread " + name);
+  }
+  if (Status status = opened.get(); !status) return forward_error(std::move(status));
+  return made;
+}
+
+IoThread::~IoThread() {
+  if (!impl_->thread.joinable()) return;
+  {
+    MutexLock lock(impl_->mutex);
+    impl_->stopping = true;
+    if (impl_->asleep) impl_->engine->wake();
+    impl_->asleep = false;
+  }
+  impl_->thread.join();
+}
+
+void IoThread::submit(Operation& operation) {
+  impl_->push({Command::Kind::kSubmit, &operation, {}});
+}
+void IoThread::cancel(Operation& operation) {
+  impl_->push({Command::Kind::kCancel, &operation, {}});
+}
+void IoThread::post(std::function<void()> task) {
+  impl_->push({Command::Kind::kTask, nullptr, std::move(task)});
+}
+EngineInfo IoThread::info() const {
+  return impl_->engine->info();
+}
+
+}  // namespace headrace::io

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine on io_uring: one ring, driven by one thread; a file is opened, read and closed in one system call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "headrace/io/engine.h"
+
+namespace headrace::io {
+
+// Makes this kernel look older or stricter, so that every fall-back can be tested. The defaults hide nothing.
+struct UringMask {
+  std::uint32_t refused_setup_flags = 0;          // IORING_SETUP_* answered with EINVAL
+  std::uint32_t hidden_features = 0;              // IORING_FEAT_* treated as missing
+  std::uint64_t transfer_bytes_max = UINT64_MAX;  // larger transfers come back short, as the kernel may do
+};
+
+// Must be called on the thread that will drive the engine.
+// Errors: kUnsupported, kPermission or kSystem: io_uring cannot be had here (the context says which part).
+[[nodiscard]] Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options,
+                                                                const UringMask& mask = {});
+
+}  // namespace headrace::io

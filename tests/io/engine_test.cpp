@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// One body over every engine; plain file contents are the oracle.
+#include "headrace/io/engine.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/engines.h"
+#include "support/temp_dir.h"
+
+using namespace headrace::io;
+using namespace headrace::test;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+std::string content_of(std::size_t bytes, std::uint64_t seed) {
+  return std::string(as_text(pattern_bytes(bytes, seed)));
+}
+
+Operation path_read(const DirFd& dir, const char* path, std::uint64_t offset, std::uint64_t length, CacheMode mode) {
+  Operation operation = Operation::read_path(dir.get(), path, offset, length, buffer_for(offset, length));
+  operation.cache_mode = mode;
+  return operation;
+}
+
+constexpr CacheMode kModes[] = {CacheMode::kBuffered, CacheMode::kDirect, CacheMode::kDontCache};
+
+}  // namespace
+
+TEST_CASE("files of every awkward size are read whole, in every cache mode") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  for (const std::size_t bytes : {0, 1, 511, 512, 4095, 4096, 4097, 108'000, 1'000'003}) {
+    const std::string name = "class/" + std::to_string(bytes);
+    const std::string content = content_of(bytes, bytes);
+    folder.write(name, content);
+    for_each_engine([&](Engine& engine) {
+      for (const CacheMode mode : kModes) {
+        Tracked read(path_read(dir, name.c_str(), 0, bytes, mode));
+        REQUIRE(run(engine, read) == bytes);
+        CHECK(read.text() == content);
+      }
+    });
+  }
+}
+
+TEST_CASE("misaligned ranges come back exactly, by path and by descriptor") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const std::string content = content_of(50'000, 7);
+  const auto path = folder.write("f", content);
+  const DirFd buffered(path, O_RDONLY);
+  const DirFd direct(path, O_RDONLY | O_DIRECT);
+  for_each_engine([&](Engine& engine) {
+    for (const std::uint64_t offset : {0, 1, 4095, 4096, 4097, 49'999, 50'000, 60'000}) {
+      for (const std::uint64_t length : {1, 4096, 4097, 30'000}) {
+        CAPTURE(offset);
+        CAPTURE(length);
+        const std::string expected = offset < content.size() ? content.substr(offset, length) : "";
+        for (const CacheMode mode : kModes) {
+          Tracked by_path(path_read(dir, "f", offset, length, mode));
+          REQUIRE(run(engine, by_path) == expected.size());
+          CHECK(by_path.text() == expected);
+
+          const int fd = mode == CacheMode::kDirect ? direct.get() : buffered.get();
+          Tracked by_fd(Operation::read(fd, offset, length, buffer_for(offset, length)));
+          by_fd.operation.cache_mode = mode;
+          REQUIRE(run(engine, by_fd) == expected.size());
+          CHECK(by_fd.text() == expected);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a missing file in a chain is reported and its neighbours are read") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("there", "content");
+  for_each_engine([&](Engine& engine) {
+    Tracked first(path_read(dir, "there", 0, 7, CacheMode::kBuffered));
+    Tracked missing(path_read(dir, "missing", 0, 7, CacheMode::kBuffered));
+    Tracked last(path_read(dir, "there", 0, 7, CacheMode::kBuffered));
+    for (Tracked* tracked : {&first, &missing, &last}) engine.submit(tracked->operation);
+    drain(engine);
+    CHECK(first.text() == "content");
+    CHECK(last.text() == "content");
+    REQUIRE_FALSE(*missing.result);
+    CHECK(missing.result->error().code == ErrorCode::kNotFound);
+    CHECK(missing.result->error().message() == "read missing: No such file or directory");
+  });
+}
+
+TEST_CASE("a read past the end of the file is short, and the chain still closes the file") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("short", "0123456789");
+  for_each_engine({.queue_depth_max = 2}, [&](Engine& engine) {
+    for (int round = 0; round < 20; ++round) {  // a slot that stays occupied would be missed soon
+      Tracked read(path_read(dir, "short", 0, 100, CacheMode::kBuffered));
+      REQUIRE(run(engine, read) == 10);
+      CHECK(read.text() == "0123456789");
+    }
+  });
+}
+
+TEST_CASE("a path never leaves its directory") {
+  const TempDir folder;
+  const TempDir outside;
+  outside.write("secret", "secret");
+  folder.write("in/f", "inside");
+  symlink("in/f", (folder.path() / "link").c_str());
+  symlink("in", (folder.path() / "dirlink").c_str());
+  const DirFd dir(folder.path() / "in");
+  const DirFd root(folder.path());
+  const std::string absolute = (outside.path() / "secret").string();
+  for_each_engine([&](Engine& engine) {
+    for (const char* path : {"../in/f", absolute.c_str()}) {
+      Tracked read(path_read(dir, path, 0, 6, CacheMode::kBuffered));
+      CHECK_FALSE(run(engine, read));
+    }
+    for (const char* path : {"link", "dirlink/f"}) {
+      Tracked read(path_read(root, path, 0, 6, CacheMode::kBuffered));
+      CHECK_FALSE(run(engine, read));
+    }
+  });
+}
+
+TEST_CASE("a path that the kernel rejects before it starts is an error of that operation alone") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", "content");
+  const std::string too_long(5000, 'x');
+  for_each_engine([&](Engine& engine) {
+    Tracked bad(path_read(dir, too_long.c_str(), 0, 7, CacheMode::kBuffered));
+    Tracked empty(path_read(dir, "", 0, 7, CacheMode::kBuffered));
+    Tracked good(path_read(dir, "f", 0, 7, CacheMode::kBuffered));
+    for (Tracked* tracked : {&bad, &empty, &good}) engine.submit(tracked->operation);
+    drain(engine);
+    CHECK(bad.result->error().os_errno == ENAMETOOLONG);
+    CHECK(empty.result->error().code == ErrorCode::kNotFound);
+    CHECK(good.text() == "content");
+  });
+}
+
+TEST_CASE("more operations than the queue holds all complete once") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const std::string content = content_of(9000, 3);
+  folder.write("f", content);
+  for_each_engine({.queue_depth_max = 4}, [&](Engine& engine) {
+    std::vector<std::unique_ptr<Tracked>> reads;
+    for (int i = 0; i < 300; ++i) {
+      reads.push_back(std::make_unique<Tracked>(path_read(dir, "f", 0, 9000, CacheMode::kBuffered)));
+      engine.submit(reads.back()->operation);
+    }
+    drain(engine);
+    for (auto& read : reads) {
+      CHECK(read->completions == 1);
+      CHECK(read->text() == content);
+    }
+  });
+}
+
+TEST_CASE("what is written, allocated and synced can be read back") {
+  const TempDir folder;
+  const std::string content = content_of(3 * kBufferAlignment, 11);
+  for_each_engine([&](Engine& engine) {
+    for (const int flags : {0, O_DIRECT}) {
+      const DirFd file(folder.path() / "segment", O_RDWR | O_CREAT | O_TRUNC | flags);
+      Tracked allocate(Operation::allocate(file.get(), 0, 1 << 20));
+      REQUIRE(run(engine, allocate));
+      Buffer buffer = buffer_for(0, content.size());
+      std::copy(content.begin(), content.end(), reinterpret_cast<char*>(buffer.data()));
+      buffer.set_size(content.size());
+      Tracked write(Operation::write(file.get(), 4096, std::move(buffer)));
+      REQUIRE(run(engine, write) == content.size());
+      Tracked sync(Operation::sync(file.get()));
+      REQUIRE(run(engine, sync) == 0);
+      Tracked read(Operation::read(file.get(), 4096, content.size(), buffer_for(0, content.size())));
+      read.operation.cache_mode = flags != 0 ? CacheMode::kDirect : CacheMode::kBuffered;
+      REQUIRE(run(engine, read) == content.size());
+      CHECK(read.text() == content);
+    }
+  });
+}
+
+TEST_CASE("a full device is an error value") {
+  const DirFd full("/dev/full", O_WRONLY);
+  for_each_engine([&](Engine& engine) {
+    Buffer buffer = buffer_for(0, 4096);
+    buffer.set_size(4096);
+    Tracked write(Operation::write(full.get(), 0, std::move(buffer)));
+    REQUIRE_FALSE(run(engine, write));
+    CHECK(write.result->error().code == ErrorCode::kNoSpace);
+  });
+}
+
+TEST_CASE("registered files are read and written like others, and more than fit simply are not registered") {
+  const TempDir folder;
+  const std::string content = content_of(5000, 5);
+  const auto path = folder.write("pack", content);
+  for_each_engine([&](Engine& engine) {
+    std::vector<std::unique_ptr<DirFd>> files;
+    for (int i = 0; i < 100; ++i) {
+      files.push_back(std::make_unique<DirFd>(path, O_RDONLY));
+      engine.register_file(files.back()->get());
+    }
+    for (const auto& file : files) {
+      Tracked read(Operation::read(file->get(), 1000, 4000, buffer_for(1000, 4000)));
+      REQUIRE(run(engine, read) == 4000);
+      CHECK(read.text() == content.substr(1000));
+    }
+    for (const auto& file : files) engine.unregister_file(file->get());
+    Tracked read(Operation::read(files[0]->get(), 0, 10, buffer_for(0, 10)));
+    CHECK(run(engine, read) == 10);
+  });
+}
+
+TEST_CASE("a cancelled operation completes once, queued or started") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", content_of(5000, 1));
+  for_each_engine({.queue_depth_max = 1}, [&](Engine& engine) {
+    Tracked started(path_read(dir, "f", 0, 5000, CacheMode::kBuffered));
+    Tracked queued(path_read(dir, "f", 0, 5000, CacheMode::kBuffered));
+    engine.submit(started.operation);
+    engine.submit(queued.operation);
+    engine.cancel(queued.operation);
+    engine.cancel(started.operation);
+    drain(engine);
+    for (Tracked* tracked : {&started, &queued}) {
+      CHECK(tracked->completions == 1);
+      if (!*tracked->result) CHECK(tracked->result->error().code == ErrorCode::kCancelled);
+    }
+    CHECK_FALSE(*queued.result);
+  });
+}
+
+TEST_CASE("cancelling after the completion changes nothing") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", "content");
+  for_each_engine([&](Engine& engine) {
+    Tracked read(path_read(dir, "f", 0, 7, CacheMode::kBuffered));
+    REQUIRE(run(engine, read) == 7);
+    engine.cancel(read.operation);
+    engine.wait(Clock::now());
+    CHECK(read.completions == 1);
+    Tracked next(path_read(dir, "f", 0, 7, CacheMode::kBuffered));
+    CHECK(run(engine, next) == 7);
+  });
+}
+
+TEST_CASE("a read that never ends is stopped by cancel and by its deadline") {
+  int pipe_fds[2];
+  REQUIRE(::pipe2(pipe_fds, O_CLOEXEC) == 0);
+  need_uring();  // a thread in read(2) on a pipe cannot be called back
+  for (const EngineCase& engine_case : engine_cases()) {
+    if (engine_case.name == "pread") continue;
+    CAPTURE(engine_case.name);
+    auto engine = engine_case.open({});
+    REQUIRE(engine);
+    Tracked cancelled(Operation::read(pipe_fds[0], 0, 10, buffer_for(0, 10)));
+    (*engine)->submit(cancelled.operation);
+    (*engine)->wait(Clock::now() + std::chrono::milliseconds(5));
+    CHECK(cancelled.completions == 0);
+    (*engine)->cancel(cancelled.operation);
+    drain(**engine);
+    CHECK(cancelled.result->error().code == ErrorCode::kCancelled);
+
+    Tracked late(Operation::read(pipe_fds[0], 0, 10, buffer_for(0, 10)));
+    late.operation.deadline = Clock::now() + std::chrono::milliseconds(5);
+    CHECK_FALSE(run(**engine, late));
+    CHECK(late.result->error().code == ErrorCode::kTimedOut);
+  }
+  ::close(pipe_fds[0]);
+  ::close(pipe_fds[1]);
+}
+
+TEST_CASE("an operation whose deadline passed in the queue times out") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", "content");
+  for_each_engine({.queue_depth_max = 1}, [&](Engine& engine) {
+    std::vector<std::unique_ptr<Tracked>> reads;
+    for (int i = 0; i < 50; ++i) {
+      reads.push_back(std::make_unique<Tracked>(path_read(dir, "f", 0, 7, CacheMode::kBuffered)));
+      reads.back()->operation.deadline = Clock::now() - std::chrono::milliseconds(1);
+      engine.submit(reads.back()->operation);
+    }
+    drain(engine);
+    int timed_out = 0;
+    for (auto& read : reads) {
+      CHECK(read->completions == 1);
+      if (!*read->result) timed_out += read->result->error().code == ErrorCode::kTimedOut ? 1 : 0;
+    }
+    CHECK(timed_out >= 40);
+  });
+}
+
+TEST_CASE("destruction with reads in flight completes every one of them") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", content_of(200'000, 1));
+  for (const EngineCase& engine_case : engine_cases()) {
+    CAPTURE(engine_case.name);
+    std::vector<std::unique_ptr<Tracked>> reads;
+    {
+      auto engine = engine_case.open({.queue_depth_max = 8});
+      for (int i = 0; i < 40; ++i) {
+        const CacheMode mode = kModes[i % 3];
+        reads.push_back(std::make_unique<Tracked>(path_read(dir, "f", 0, 200'000, mode)));
+        (*engine)->submit(reads.back()->operation);
+      }
+      (*engine)->wait(Clock::now());
+    }
+    for (auto& read : reads) CHECK(read->completions == 1);
+  }
+}
+
+TEST_CASE("what a completion submits while the engine goes down is cancelled") {
+  struct Chain {
+    Tracked second;
+    Engine* engine;
+  };
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", "content");
+  for (const EngineCase& engine_case : engine_cases()) {
+    CAPTURE(engine_case.name);
+    auto engine = engine_case.open({});
+    Tracked second(path_read(dir, "f", 0, 7, CacheMode::kBuffered));
+    std::pair<Engine*, Tracked*> next{engine->get(), &second};
+    Operation first = path_read(dir, "f", 0, 7, CacheMode::kBuffered);
+    first.context = &next;
+    first.on_complete = [](Operation& self, Result<std::uint64_t>) {
+      auto& [engine_in_use, tracked] = *static_cast<std::pair<Engine*, Tracked*>*>(self.context);
+      engine_in_use->submit(tracked->operation);
+    };
+    (*engine)->submit(first);
+    engine->reset();
+    REQUIRE(second.completions == 1);
+    CHECK(second.result->error().code == ErrorCode::kCancelled);
+  }
+}
+
+TEST_CASE("wake ends a wait, also when it comes first") {
+  for_each_engine([&](Engine& engine) {
+    const auto deadline = Clock::now() + std::chrono::seconds(20);
+    for (int i = 0; i < 3; ++i) {
+      engine.wake();
+      engine.wait(deadline);
+    }
+    CHECK(Clock::now() < deadline);
+  });
+}
+
+TEST_CASE("a wait without work ends at its deadline") {
+  for_each_engine([&](Engine& engine) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(3);
+    engine.wait(deadline);
+    CHECK(Clock::now() >= deadline);
+  });
+}
