@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include <doctest/doctest.h>
 #include <xxhash.h>
@@ -23,10 +24,15 @@ using cache::SampleIndex;
 
 }  // namespace
 
-json golden(std::string_view file) {
-  std::ifstream stream(std::filesystem::path(HEADRACE_TEST_DATA) / file);
-  REQUIRE_MESSAGE(stream.is_open(), file);
-  return json::parse(stream);
+const json& golden(const std::string& file) {
+  static std::map<std::string, json> read;
+  const auto [entry, is_new] = read.try_emplace(file);
+  if (is_new) {
+    std::ifstream stream(std::filesystem::path(HEADRACE_TEST_DATA) / file);
+    REQUIRE_MESSAGE(stream.is_open(), file);
+    entry->second = json::parse(stream);
+  }
+  return entry->second;
 }
 
 bool matches(const std::vector<SampleIndex>& order, const json& entry) {

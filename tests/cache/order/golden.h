@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,8 @@ namespace headrace::test {
 
 using nlohmann::json;
 
-[[nodiscard]] json golden(std::string_view file);
+// Read once; stays valid to the end of the program.
+[[nodiscard]] const json& golden(const std::string& file);
 
 // Full lists element by element; longer ones by length, first 16, last 4 and, where given, XXH64 of little-endian
 // int64.

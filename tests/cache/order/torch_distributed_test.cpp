@@ -18,7 +18,7 @@ std::string spec_of(const json& entry) {
 }  // namespace
 
 TEST_CASE("DistributedSampler: every golden order is reproduced") {
-  const json file = golden("torch_distributed.json");
+  const json& file = golden("torch_distributed.json");
   int checked = 0;
   for (const char* group : {"cases", "fewer_samples_than_replicas"}) {
     for (const json& entry : file[group]) {

@@ -36,7 +36,7 @@ TEST_CASE("MT19937: discarding outputs equals drawing them") {
 }
 
 TEST_CASE("torch.randperm: every golden permutation is reproduced") {
-  const json file = golden("torch_randperm.json");
+  const json& file = golden("torch_randperm.json");
   for (const char* group : {"fresh_generator", "dtype"}) {
     for (const json& entry : file[group]) {
       CAPTURE(entry["seed"]);
@@ -59,7 +59,7 @@ TEST_CASE("torch.randperm: the first elements come without the rest") {
 }
 
 TEST_CASE("torch.randperm: raw and 64-bit outputs of the generator") {
-  const json file = golden("torch_randperm.json");
+  const json& file = golden("torch_randperm.json");
   Mt19937 narrow(42);
   for (const json& value : file["raw_uint32_seed42"]) CHECK(narrow.next32() % (1U << 27) == value);
   Mt19937 wide(42);
