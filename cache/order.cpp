@@ -17,6 +17,19 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"sequential", make_sequential},
     {"torch-distributed", make_torch_distributed},
+    {"torch-random", make_torch_random},
+    {"torch-subset", make_torch_subset},
+    {"ra-sampler", make_ra_sampler},
+    {"hf-trainer", make_hf_trainer},
+    {"lightning", make_torch_distributed},  // injects DistributedSampler with seed = PL_GLOBAL_SEED or 0
+    {"detectron2", make_detectron2},
+    {"mmengine", make_mmengine},
+    {"numpy", make_numpy},
+    {"python", make_python},
+    {"dali", make_dali},
+    {"ffcv", make_ffcv},
+    {"dlio", make_dlio},
+    {"keras", make_keras},
     {"file", make_file_order},
 };
 
@@ -40,6 +53,10 @@ Result<std::unique_ptr<Order>> make_order(std::string_view spec, const OrderInpu
   constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 32;
   if (input.sample_count > kMostSamples) {
     return io::make_error(io::ErrorCode::kInvalidArgument, "an order has at most 2^32 samples");
+  }
+  constexpr std::size_t kMostCharacters = 4096;  // a path and a few dozen parameters; bounds the nesting of of=
+  if (spec.size() > kMostCharacters) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, "an order spec has at most 4096 characters");
   }
   Parameters parameters(spec);
   const auto* family = std::ranges::find(kFamilies, parameters.family(), &Family::name);

@@ -14,6 +14,21 @@ using OrderResult = Result<std::unique_ptr<Order>>;
 
 [[nodiscard]] OrderResult make_sequential(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_torch_distributed(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_torch_random(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_torch_subset(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_ra_sampler(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_hf_trainer(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_detectron2(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_mmengine(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_numpy(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_python(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_dali(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_ffcv(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_dlio(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_keras(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_file_order(Parameters& parameters, const OrderInput& input);
+
+// The samples that a text file lists (file_order.cpp has its form).
+[[nodiscard]] Result<std::vector<SampleIndex>> read_order_file(const std::string& path, const OrderInput& input);
 
 }  // namespace headrace::cache

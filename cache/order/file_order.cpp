@@ -99,14 +99,18 @@ void for_each_line(std::string_view rest, const Visit& visit) {
 
 }  // namespace
 
+Result<Samples> read_order_file(const std::string& path, const OrderInput& input) {
+  const Result<std::string> content = read_whole(path);
+  if (!content) return tl::unexpected(content.error());
+  return parse(path, *content, input);
+}
+
 OrderResult make_file_order(Parameters& parameters, const OrderInput& input) {
   const std::string path(parameters.whole());
   if (path.empty()) return io::make_error(io::ErrorCode::kInvalidArgument, "order 'file': needs a path, file:PATH");
-  const Result<std::string> content = read_whole(path);
-  if (!content) return tl::unexpected(content.error());
-  Result<Samples> parsed = parse(path, *content, input);
-  if (!parsed) return io::forward_error(std::move(parsed));
-  const auto samples = std::make_shared<const Samples>(std::move(*parsed));
+  Result<Samples> read = read_order_file(path, input);
+  if (!read) return io::forward_error(std::move(read));
+  const auto samples = std::make_shared<const Samples>(std::move(*read));
   const auto draw = [samples](std::uint64_t /*epoch*/, std::uint64_t count) -> Result<Samples> {
     return Samples(samples->begin(), samples->begin() + static_cast<std::ptrdiff_t>(count));
   };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,6 +28,9 @@ template <typename T>
       shown, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return fmt::format("'{}{}'", shown, text.size() > kShown ? "..." : "");
 }
+
+// A parameter whose value is a spec of its own, commas and all.
+constexpr std::string_view kRestOfSpec = "of=";
 
 [[nodiscard]] std::string_view take_until(std::string_view& rest, char separator) {
   const std::size_t at = std::min(rest.find(separator), rest.size());
@@ -88,7 +92,7 @@ Parameters::Parameters(std::string_view spec) : spec_(spec) {
   whole_ = spec.substr(colon + 1);
   std::string_view rest = whole_;
   while (!rest.empty()) {
-    const std::string_view item = take_until(rest, ',');
+    const std::string_view item = rest.starts_with(kRestOfSpec) ? std::exchange(rest, {}) : take_until(rest, ',');
     std::string_view value = item;
     const std::string_view name = take_until(value, '=');
     if (name.size() == item.size()) fail(fmt::format("{} is not NAME=VALUE", quoted(item)));

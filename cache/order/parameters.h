@@ -6,8 +6,8 @@
 //   if (Status good = parameters.finish(); !good) return forward_error(std::move(good));
 //
 // Every getter makes its name known. The first problem sticks; after it getters return the fallback, and finish()
-// reports it. finish() also reports names that no getter asked for, with the names that are allowed.
-// Thread-safety: none.
+// reports it. finish() also reports names that no getter asked for, with the names that are allowed. The value of "of"
+// is the rest of the spec, commas and all. Thread-safety: none.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,7 @@ class Seed {
   bool negative_ = false;
 };
 
+// Both inclusive.
 struct Bounds {
   std::uint64_t least = 0;
   std::uint64_t most = UINT64_MAX;

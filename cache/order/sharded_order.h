@@ -17,6 +17,7 @@
 
 namespace headrace::cache {
 
+using io::Status;
 using Samples = std::vector<SampleIndex>;
 // The first min(count, list length) elements of an epoch's list, before it is padded and dealt.
 using DrawList = std::function<Result<Samples>(std::uint64_t epoch, std::uint64_t count)>;

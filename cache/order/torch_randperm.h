@@ -19,7 +19,7 @@ namespace headrace::cache {
 // A release of torch, as far as orders depend on it.
 struct TorchVersion {
   std::uint32_t major = 2;
-  std::uint32_t minor = 6;
+  std::uint32_t minor = 14;
   friend auto operator<=>(const TorchVersion&, const TorchVersion&) = default;
 
   // From this many elements torch 2.6 and later use 64-bit draws (pytorch pull request 143875).

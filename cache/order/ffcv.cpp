@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// ffcv: OrderOption.RANDOM (ffcv/traversal_order/random.py): numpy, or DistributedSampler where distributed.
+#include "headrace/cache/order/families.h"
+#include "headrace/cache/order/pcg64.h"
+#include "headrace/cache/order/reshuffling.h"
+
+namespace headrace::cache {
+OrderResult make_ffcv(Parameters& parameters, const OrderInput& input) {
+  if (parameters.flag("distributed", false)) return make_torch_distributed(parameters, input);
+  const Seed seed = parameters.seed("seed", 0);
+  if (seed.negative()) parameters.fail("numpy's seeds are not negative");
+  const Reshuffling run{.n = input.sample_count, .epoch_seed = EpochSeed::kSeedPlusEpoch};
+  return whole_list_order(parameters, run.n, [=](std::uint64_t epoch) {
+    return run.order(
+        epoch, [&](std::uint64_t e) { return Pcg64(seed.plus(e)); }, kNumpyShuffle);
+  });
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "cache/order/golden.h"
+#include "support/temp_dir.h"
+
+using namespace headrace::cache;
+using namespace headrace::test;
+
+namespace {
+
+void check_epochs(const std::string& spec, std::uint64_t n, const json& epochs) {
+  CAPTURE(spec);
+  CAPTURE(n);
+  const auto order = order_of(spec, n);
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    CAPTURE(epoch);
+    const auto samples = order->epoch(epoch);
+    REQUIRE(samples);
+    CHECK(samples->size() == order->length(epoch));
+    CHECK(matches(*samples, epochs[epoch]));
+  }
+}
+
+std::string number(const json& entry, const char* name) {
+  return entry.contains(name) ? std::to_string(entry[name].get<std::int64_t>()) : "0";
+}
+
+std::string loader_spec(const json& entry, const std::string& torch) {
+  const std::string title = entry["case"];
+  const bool is_explicit = title.starts_with("generator");
+  const std::size_t at = title.find(is_explicit ? "seed " : "seed(") + 5;
+  std::string spec =
+      fmt::format("torch-random:torch={},generator={},seed={},batch={},workers={},persistent={},drop_last={}", torch,
+                  is_explicit ? "explicit" : "default", std::stoi(title.substr(at)), number(entry, "batch_size"),
+                  number(entry, "num_workers"), entry.value("persistent_workers", false) ? 1 : 0,
+                  entry.value("drop_last", false) ? 1 : 0);
+  if (!entry["stop_after_batches"].is_null()) spec += ",stop=" + number(entry, "stop_after_batches");
+  return spec;
+}
+
+void check_random_sampler(const json& file, const std::string& torch) {
+  const std::string common = "torch-random:loader=0,torch=" + torch;
+  for (const json& entry : file["sampler_alone_default_generator"]) {
+    check_epochs(common + ",seed=" + number(entry, "manual_seed"), entry["n"], entry["epochs"]);
+  }
+  for (const json& entry : file["sampler_alone_explicit_generator"]) {
+    check_epochs(common + ",generator=explicit,seed=" + number(entry, "generator_seed"), entry["n"], entry["epochs"]);
+  }
+  for (const char* group : {"replacement", "num_samples_without_replacement"}) {
+    for (const json& entry : file[group]) {
+      check_epochs(fmt::format("{},generator=explicit,seed={},num_samples={},replacement={}", common,
+                               number(entry, "generator_seed"), number(entry, "num_samples"),
+                               group == std::string("replacement") ? 1 : 0),
+                   entry["n"], entry["epochs"]);
+    }
+  }
+  CHECK(file["dataloader"].size() == 34);
+  for (const json& entry : file["dataloader"]) check_epochs(loader_spec(entry, torch), entry["n"], entry["epochs"]);
+}
+
+}  // namespace
+
+TEST_CASE("RandomSampler: every golden order of torch 1.12 and later is reproduced") {
+  check_random_sampler(golden("torch_random_sampler.json"), "2.6");
+}
+
+TEST_CASE("RandomSampler: every golden order of torch 1.7 is reproduced") {
+  check_random_sampler(golden("torch_random_sampler_1.7.json"), "1.7");
+}
+
+TEST_CASE("RandomSampler: offset and stride move along the default generator") {
+  // Epoch e of the plain loader uses output 4e + 3 of the stream; so does an offset of 4e.
+  const auto plain = order_of("torch-random:seed=9", 500);
+  CHECK(*plain->epoch(3) == epoch_of("torch-random:seed=9,offset=12", 500, 0));
+  CHECK(*plain->epoch(4) == epoch_of("torch-random:seed=9,stride=8", 500, 2));
+}
+
+TEST_CASE("RandomSampler: an epoch that would take minutes to reach is refused") {
+  const auto order = order_of("torch-random:generator=explicit", 1'000'000);
+  CHECK_FALSE(order->epoch(UINT64_MAX / 2));
+  CHECK_FALSE(order->epoch(1'000'000));
+}
+
+TEST_CASE("SubsetRandomSampler and random_split: golden orders are reproduced") {
+  const json& file = golden("torch_misc.json");
+  check_epochs("torch-subset:range=100:200:3,seed=42,loader=0", 1000, file["subset"]["epochs"]);
+  for (std::size_t part = 0; part < 2; ++part) {
+    CHECK(
+        matches(epoch_of(fmt::format("torch-subset:split=900/100,part={},split_seed=42,of=sequential", part), 1000, 0),
+                file["random_split"][part]));
+  }
+}
+
+TEST_CASE("torch-subset: another family reads the subset") {
+  const auto inner = epoch_of("torch-distributed:seed=3,replicas=2,rank=1", 50, 2);
+  const auto outer = epoch_of("torch-subset:range=100:200:2,of=torch-distributed:seed=3,replicas=2,rank=1", 400, 2);
+  REQUIRE(outer.size() == inner.size());
+  for (std::size_t i = 0; i < inner.size(); ++i) CHECK(outer[i] == 100 + 2 * inner[i]);
+  const TempDir dir;
+  const auto list = dir.write("list", "7\n5\n3\n");
+  CHECK(epoch_of("torch-subset:list=" + list.string() + ",of=sequential", 10, 0) == std::vector<SampleIndex>{7, 5, 3});
+}
+
+TEST_CASE("torch-subset: what is wrong is named") {
+  CHECK(refusal_of("torch-subset").find("one of range=") != std::string::npos);
+  CHECK(refusal_of("torch-subset:range=0:11").find("within the data set") != std::string::npos);
+  CHECK(refusal_of("torch-subset:range=0:10:0").find("within the data set") != std::string::npos);
+  CHECK(refusal_of("torch-subset:split=5/4").find("add up to 10") != std::string::npos);
+  CHECK(refusal_of("torch-subset:range=0:5,of=torch-random:x=1").find("no parameter 'x'") != std::string::npos);
+}
+
+TEST_CASE("loaders: batch b goes to worker b modulo the workers, as the layout says") {
+  for (const json& entry : golden("torch_misc.json")["workers"]) {
+    const auto samples = epoch_of(
+        fmt::format("torch-random:generator=explicit,seed=42,batch=4,workers={}", number(entry, "workers")), 50, 0);
+    std::size_t position = 0;
+    for (std::size_t b = 0; b < entry["batches"].size(); ++b) {
+      const json& batch = entry["batches"][b];
+      CHECK(batch["worker"] == b % entry["workers"].get<std::size_t>());
+      for (const json& index : batch["indices"]) CHECK(samples[position++] == index);
+    }
+    CHECK(position == samples.size());
+  }
+}
+
+TEST_CASE("repeated augmentation: every golden order is reproduced") {
+  const json& file = golden("ra_samplers.json");
+  const std::pair<const char*, const char*> groups[] = {
+      {"deit_RASampler", "variant=deit,repeats"},
+      {"torchvision_references_RASampler", "variant=torchvision,repeats"},
+      {"timm_RepeatAugSampler", "variant=timm,num_repeats"}};
+  for (const auto& [group, variant] : groups) {
+    CHECK_FALSE(file[group].empty());
+    for (const json& entry : file[group]) {
+      const std::string spec =
+          fmt::format("ra-sampler:{}={},replicas={},rank={}", variant, entry["num_repeats"].get<double>(),
+                      number(entry, "replicas"), number(entry, "rank"));
+      CAPTURE(spec);
+      CHECK(matches(epoch_of(spec, entry["dataset"], entry["epoch"]), entry));
+    }
+  }
+  for (const json& entry : file["timm_OrderedDistributedSampler"]) {
+    CHECK(matches(epoch_of(fmt::format("torch-distributed:shuffle=0,replicas={},rank={}", number(entry, "replicas"),
+                                       number(entry, "rank")),
+                           entry["dataset"], 0),
+                  entry));
+  }
+}
+
+TEST_CASE("infinite samplers: every golden stream is reproduced") {
+  const json& file = golden("infinite_samplers.json");
+  for (const auto& [group, family] : {std::pair{"detectron2_TrainingSampler", "detectron2:"},
+                                      std::pair{"mmengine_InfiniteSampler", "mmengine:sampler=infinite,"}}) {
+    for (const json& entry : file[group]) {
+      const std::string spec = fmt::format("{}seed={},replicas={},rank={}", family, number(entry, "seed"),
+                                           number(entry, "replicas"), number(entry, "rank"));
+      CAPTURE(spec);
+      const auto order = order_of(spec, entry["dataset"]);
+      std::vector<SampleIndex> stream;
+      for (std::uint64_t epoch = 0; stream.size() < entry["taken"]; ++epoch) {
+        const auto next = *order->epoch(epoch);
+        CHECK(next.size() == order->length(epoch));
+        stream.insert(stream.end(), next.begin(), next.end());
+      }
+      stream.resize(entry["taken"]);
+      CHECK(matches(stream, entry));
+    }
+  }
+}
+
+TEST_CASE("mmengine DefaultSampler: every golden order is reproduced") {
+  for (const json& entry : golden("infinite_samplers.json")["mmengine_DefaultSampler"]) {
+    const std::string spec =
+        fmt::format("mmengine:seed={},replicas={},rank={},round_up={}", number(entry, "seed"),
+                    number(entry, "replicas"), number(entry, "rank"), entry["round_up"].get<bool>() ? 1 : 0);
+    CAPTURE(spec);
+    CHECK(matches(epoch_of(spec, entry["dataset"], entry["epoch"]), entry));
+  }
+}
+
+TEST_CASE("Hugging Face Trainer: ranks take whole batches in turn, the last round is filled from the front") {
+  const auto list = epoch_of("torch-distributed:seed=42", 50, 1);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    // 7 batches of 8 (the last has 2) become 8 full ones: 4 for each rank.
+    const auto samples = epoch_of(fmt::format("hf-trainer:replicas=2,rank={},batch=8", rank), 50, 1);
+    REQUIRE(samples.size() == 32);
+    for (std::size_t i = 0; i < samples.size(); ++i) CHECK(samples[i] == list[((i / 8 * 2 + rank) * 8 + i % 8) % 50]);
+  }
+  CHECK(epoch_of("hf-trainer:batch=8", 50, 1) == list);
+  CHECK(epoch_of("hf-trainer:replicas=2,rank=0,batch=8,drop_last=1", 50, 1).size() == 24);
+  CHECK(epoch_of("hf-trainer:replicas=2,rank=1,batch=8,even_batches=0", 50, 1).size() == 24);
+  CHECK(epoch_of("hf-trainer:replicas=2,rank=0,batch=8,even_batches=0", 50, 1).size() == 26);
+}
+
+TEST_CASE("Lightning injects the DistributedSampler") {
+  CHECK(epoch_of("lightning:seed=7,replicas=2,rank=1", 33, 4) ==
+        epoch_of("torch-distributed:seed=7,replicas=2,rank=1", 33, 4));
+}
