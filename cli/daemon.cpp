@@ -172,6 +172,21 @@ void StopSignal::request() {
   [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
 }
 
+OnStop::OnStop(StopSignal& stop, std::function<void()> action)
+    : stop_(stop), thread_([this, action = std::move(action)] {
+        ::pthread_setname_np(::pthread_self(), "hr-stop");
+        stop_.wait();
+        if (ended_) return;
+        stopped_ = true;
+        action();
+      }) {}
+
+OnStop::~OnStop() {
+  ended_ = true;
+  stop_.request();
+  thread_.join();
+}
+
 io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");

@@ -7,10 +7,12 @@
 //   });
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "headrace/io/result.h"
 
@@ -35,6 +37,23 @@ class StopSignal {
  private:
   int signal_fd_ = -1;
   int request_fd_ = -1;
+};
+
+// Runs `action` on a thread of its own when the signal comes, once; the way to end a job that blocks the main thread.
+// Thread-safety: stopped() from any thread. Destruction waits for the action, if it runs.
+class OnStop {
+ public:
+  OnStop(StopSignal& stop, std::function<void()> action);
+  ~OnStop();
+  OnStop(const OnStop&) = delete;
+  OnStop& operator=(const OnStop&) = delete;
+  [[nodiscard]] bool stopped() const { return stopped_.load(); }
+
+ private:
+  StopSignal& stop_;
+  std::atomic<bool> ended_{false};  // by destruction, not by a signal
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
 };
 
 using ReadyCallback = std::function<void()>;

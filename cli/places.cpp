@@ -98,21 +98,22 @@ io::Result<fs::path> log_directory() {
       choose_directory("HEADRACE_LOG_DIR", "/var/log/headrace", "XDG_STATE_HOME", cache_directory_path()));
 }
 
-std::string file_name_for(const fs::path& path, std::string_view ending) {
+std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending) {
   constexpr std::size_t kReadablePart = 32;  // socket paths may have 107 characters in all
-  std::string readable = path.filename().string().substr(0, kReadablePart);
-  for (char& letter : readable) {
+  std::string name(readable.substr(0, kReadablePart));
+  for (char& letter : name) {
     const bool plain = (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
                        (letter >= 'A' && letter <= 'Z') || letter == '-' || letter == '_';
     if (!plain) letter = '_';
   }
-  const std::string& whole = path.native();
-  return fmt::format("{}-{:016x}{}", readable, XXH3_64bits(whole.data(), whole.size()), ending);
+  return fmt::format("{}-{:016x}{}", name, XXH3_64bits(identity.data(), identity.size()), ending);
 }
 
 io::Result<fs::path> control_socket_of(const fs::path& mount_point) {
-  return runtime_directory().map(
-      [&](const fs::path& directory) { return directory / file_name_for(canonical_path(mount_point), ".sock"); });
+  const fs::path path = canonical_path(mount_point);
+  return runtime_directory().map([&](const fs::path& directory) {
+    return directory / file_name_for(path.filename().native(), path.native(), ".sock");
+  });
 }
 
 }  // namespace headrace::cli

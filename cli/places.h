@@ -27,8 +27,8 @@ namespace headrace::cli {
 [[nodiscard]] io::Result<std::filesystem::path> cache_directory();
 [[nodiscard]] io::Result<std::filesystem::path> log_directory();
 
-// A readable, unique file name for a path: its last part and a hash of all of it.
-[[nodiscard]] std::string file_name_for(const std::filesystem::path& path, std::string_view ending);
+// A file name that people recognise and that is one of its own for each identity: "imagenet-0123456789abcdef.sock".
+[[nodiscard]] std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending);
 
 // Errors: those of runtime_directory().
 [[nodiscard]] io::Result<std::filesystem::path> control_socket_of(const std::filesystem::path& mount_point);

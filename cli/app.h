@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as a whole: from argv to an exit status.
+#pragma once
+
+namespace headrace::cli {
+
+inline constexpr int kExitGood = 0;
+inline constexpr int kExitFailed = 1;  // one line on stderr says what and why
+inline constexpr int kExitUsage = 2;   // the command line, a config file or a size in them makes no sense
+
+// Parses, runs the command, prints its error if there is one. Called once, from main().
+[[nodiscard]] int run_app(int argc, char** argv);
+
+}  // namespace headrace::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the commands that open the cache: in a mount, or for themselves.
+#include "headrace/cli/internal/app_options.h"
+
+namespace headrace::cli {
+namespace {
+
+void add_mount(CLI::App& app, Selected& selected) {
+  std::shared_ptr<MountArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, "mount", "Show a data set through a mount that reads ahead of the loader", run_mount, arguments);
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  command
+      .add_option("MOUNTPOINT", arguments->mount_point, "An empty folder, or SOURCE itself: the mount then covers it")
+      ->required();
+  add_ram_size(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "The order in which the loader reads; without it: catalog order");
+  command.add_option("--epoch", arguments->first_epoch, "The epoch that comes first (resuming a training)")
+      ->type_name("E")
+      ->group(kOrderGroup);
+  add_listing_options(command, arguments->cache);
+  command.add_flag("--foreground,-f", arguments->foreground, "Stay in the foreground, log to stderr")->group("Mount");
+  command.add_flag("--allow-other", arguments->allow_other, "Other users may read too, as file permissions allow")
+      ->group("Mount");
+  command
+      .add_flag("--overlay", arguments->overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
+      ->group("Mount");
+  command.add_option("--log-level", arguments->log_level, "What is logged")
+      ->type_name("debug|info|warning|error")
+      ->capture_default_str()
+      ->envname("HEADRACE_LOG_LEVEL")
+      ->group("Mount");
+  add_engine_option(command, arguments->cache);
+  command.footer(
+      "Examples:\n"
+      "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
+      "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
+      "      --order torch-distributed:seed=0,replicas=8,rank=3");
+}
+
+void add_unmount(CLI::App& app, Selected& selected) {
+  std::shared_ptr<UnmountArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, "unmount", "End a mount, also one whose daemon died; good if there is none",
+                  run_unmount, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+}
+
+void add_stat(CLI::App& app, Selected& selected) {
+  std::shared_ptr<StatArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, "stat", "What a mount holds, has served and is doing", run_stat, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+}
+
+void add_warm(CLI::App& app, Selected& selected) {
+  std::shared_ptr<WarmArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, "warm", "Fill the tiers before a training starts", run_warm, arguments);
+  command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source folder")->required();
+  command.add_flag("--ram", arguments->ram, "A mount: also push samples until its memory budget is full")
+      ->group(kTierGroup);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
+  command.add_option("--epoch", arguments->epoch, "The epoch of that order")->type_name("E")->group(kOrderGroup);
+  command
+      .add_option("--list", arguments->list, "Warm what this file names (a path or index per line); -: standard input")
+      ->type_name("FILE")
+      ->group(kOrderGroup);
+  command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
+      ->type_name("SIZE")
+      ->group(kSpecialGroup);
+  add_listing_options(command, arguments->cache);
+  add_engine_option(command, arguments->cache);
+  command.footer(
+      "Examples:\n"
+      "  headrace warm /data/train --ssd /nvme/headrace:200G\n"
+      "  headrace warm /mnt/train --ram");
+}
+
+void add_read(CLI::App& app, Selected& selected) {
+  std::shared_ptr<ReadArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, "read", "Read epochs through the C++ reader and print the rates", run_read, arguments);
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  add_ram_size(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "The order to read in");
+  command.add_option("--epochs", arguments->epochs, "How many epochs")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kOrderGroup);
+  command.add_option("--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
+  command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
+  command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
+      ->group("Work");
+  command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
+  add_listing_options(command, arguments->cache);
+  add_engine_option(command, arguments->cache);
+  command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
+}
+
+}  // namespace
+
+void add_mount_commands(CLI::App& app, Selected& selected) {
+  add_mount(app, selected);
+  add_unmount(app, selected);
+  add_stat(app, selected);
+  add_warm(app, selected);
+  add_read(app, selected);
+}
+
+}  // namespace headrace::cli

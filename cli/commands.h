@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of the tool: what each is told by the command line, and the function that does it.
+//
+//   io::Status done = run_stat({.mount_point = "/mnt/imagenet", .json = true});
+//
+// Each prints its result to stdout and what is only for people (progress, warnings) to stderr; nothing else on success.
+// An Error is one clear line; kInvalidArgument means that the command line itself makes no sense (exit status 2).
+// Thread-safety: one command per process, on its main thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cli {
+
+inline constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+
+// How a data set is listed and cached: the options that mount, warm and read share.
+struct CacheArguments {
+  std::string ram;               // a size or a percentage of the machine's memory; empty: the command's default
+  std::vector<std::string> ssd;  // PATH:SIZE, fastest first
+  std::vector<std::string> hdd;
+  std::string listing = "imagefolder";
+  std::filesystem::path sample_list;  // file of relative paths; empty: the listing rule chooses
+  std::string engine = "auto";        // auto, uring or pread
+};
+
+struct MountArguments {
+  std::filesystem::path source;
+  std::filesystem::path mount_point;
+  CacheArguments cache;
+  std::string order;  // empty: not known
+  std::uint64_t first_epoch = 0;
+  bool foreground = false;
+  bool allow_other = false;
+  bool overlay = false;
+  std::string log_level = "info";
+};
+[[nodiscard]] io::Status run_mount(const MountArguments& arguments);
+
+struct UnmountArguments {
+  std::filesystem::path mount_point;
+};
+[[nodiscard]] io::Status run_unmount(const UnmountArguments& arguments);
+
+struct StatArguments {
+  std::filesystem::path mount_point;
+  bool json = false;
+};
+[[nodiscard]] io::Status run_stat(const StatArguments& arguments);
+
+struct WarmArguments {
+  std::filesystem::path target;  // a mount point or a source folder
+  CacheArguments cache;
+  bool ram = false;         // a mount: fill its RAM tier
+  std::string order;        // empty: catalog order
+  std::uint64_t epoch = 0;  // whose order is followed
+  std::string list;         // file of paths or indices; "-": standard input; empty: none
+  std::string rate_limit;   // bytes per second read from the source; empty: none
+};
+[[nodiscard]] io::Status run_warm(const WarmArguments& arguments);
+
+struct ReadArguments {
+  std::filesystem::path source;
+  CacheArguments cache;
+  std::string order = "sequential";
+  std::uint64_t epochs = 1;
+  std::uint64_t first_epoch = 0;
+  bool decode = false;
+  bool checksum = false;
+  bool json = false;
+};
+[[nodiscard]] io::Status run_read(const ReadArguments& arguments);
+
+struct OrderArguments {
+  std::filesystem::path source;
+  CacheArguments cache;  // only how it is listed
+  std::string order;
+  std::uint64_t epoch = 0;
+  std::uint64_t count = kAll;
+  std::string print = "path";  // or "index"
+};
+[[nodiscard]] io::Status run_order(const OrderArguments& arguments);
+
+struct SynthArguments {
+  std::filesystem::path directory;
+  std::uint32_t files = 4000;
+  std::uint32_t classes = 100;
+  std::uint64_t seed = 1;
+  std::filesystem::path from_folder;
+};
+[[nodiscard]] io::Status run_synth(const SynthArguments& arguments);
+
+}  // namespace headrace::cli

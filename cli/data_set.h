@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the command line's words to an open data set: source folder, tiers, order.
+//
+//   auto source = open_source("/data/imagenet");
+//   auto options = make_store_options(*source, arguments.cache, "25%");
+//   auto store = cache::Store::open(std::move(*options));
+//   auto order = open_order(arguments.order, (*store)->catalog());
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/store.h"
+#include "headrace/cli/commands.h"
+#include "headrace/cli/internal/unix_socket.h"
+
+namespace headrace::cli {
+
+// The source, held open: it stays reachable when a mount is laid over its path.
+struct Source {
+  std::filesystem::path path;  // canonical
+  UniqueFd directory;
+};
+// Errors: kNotFound, kPermission, kInvalidArgument (not a folder), each naming the path.
+[[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);
+
+[[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
+
+// `ram_default` counts where --ram was not given. The Source must outlive the Store made of the options.
+// Errors: kInvalidArgument (sizes, a tier inside the source, one folder named twice), kNotFound (sample list).
+[[nodiscard]] io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
+                                                                 std::string_view ram_default);
+
+// "file:list.txt" with its path made absolute, for a daemon that leaves this folder; other specs as they are.
+[[nodiscard]] std::string absolute_order_spec(const std::string& spec);
+[[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec,
+                                                                   const cache::Catalog& catalog);
+
+// Entries of samples in the order in which `spec` first reads them in `epoch`, each once; all, in catalog order, when
+// `spec` is empty.
+[[nodiscard]] io::Result<std::vector<cache::EntryId>> select_entries(std::string_view spec, std::uint64_t epoch,
+                                                                     const cache::Catalog& catalog);
+
+}  // namespace headrace::cli

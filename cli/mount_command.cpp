@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace mount: opens the data set, mounts it and serves it until it is unmounted or told to stop.
+//
+// The order of starting: everything that can be refused from the command line alone is refused before the fork; then
+// store (scans the source), mount, control socket. Ending goes the other way round.
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include "headrace/cli/commands.h"
+#include "headrace/cli/control.h"
+#include "headrace/cli/daemon.h"
+#include "headrace/cli/data_set.h"
+#include "headrace/cli/mount_service.h"
+#include "headrace/cli/places.h"
+#include "headrace/fuse/mount.h"
+#include "headrace/io/log.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+
+// Pieces of one file that several READs ask for at a time are fetched once and lie here in between.
+constexpr std::uint64_t kStagingBytes = std::uint64_t{256} << 20;
+
+struct MountPlan {
+  Source source;
+  fs::path mount_point;  // canonical
+  bool over_source = false;
+  std::uint64_t ram_bytes = 0;
+  cache::StoreOptions store;
+  std::string order;
+};
+
+io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& source) {
+  struct stat at_source {};
+  struct stat at_mount {};
+  if (::stat(mount_point.c_str(), &at_mount) != 0) {
+    if (errno == ENOTCONN) return false;  // a mount whose daemon died: it is cleared on the way
+    if (errno == ENOENT) {
+      return make_error(ErrorCode::kNotFound,
+                        fmt::format("mount point {0} does not exist; make it with mkdir -p {0}", mount_point.string()));
+    }
+    return io::system_error(errno, "mount point " + mount_point.string());
+  }
+  if (!S_ISDIR(at_mount.st_mode)) {
+    return make_error(ErrorCode::kNotFound, fmt::format("mount point {} is not a folder", mount_point.string()));
+  }
+  if (::fstat(source.directory.get(), &at_source) != 0) return io::system_error(errno, source.path.string());
+  return at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino;
+}
+
+io::Result<MountPlan> make_plan(const MountArguments& arguments) {
+  MountPlan plan;
+  io::Result<Source> source = open_source(arguments.source);
+  if (!source) return io::forward_error(std::move(source));
+  plan.source = std::move(*source);
+  plan.mount_point = canonical_path(arguments.mount_point);
+  io::Result<bool> over_source = check_mount_point(plan.mount_point, plan.source);
+  if (!over_source) return io::forward_error(std::move(over_source));
+  plan.over_source = *over_source;
+  io::Result<cache::StoreOptions> store = make_store_options(plan.source, arguments.cache, "25%");
+  if (!store) return io::forward_error(std::move(store));
+  plan.store = std::move(*store);
+  plan.ram_bytes = std::exchange(plan.store.ram_bytes, kStagingBytes);
+  plan.order = absolute_order_spec(arguments.order);
+  return plan;
+}
+
+io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
+                                                     cache::Store& store) {
+  fuse::MountOptions options;
+  options.mountpoint = plan.mount_point;
+  options.source_name = plan.source.path.string();
+  options.ram_bytes = plan.ram_bytes;
+  options.first_epoch = arguments.first_epoch;
+  options.allow_other = arguments.allow_other;
+  options.over_source = plan.over_source;
+  options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
+  if (!plan.order.empty()) {
+    io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog());
+    if (!order) return io::forward_error(std::move(order));
+    options.order = std::move(*order);
+  }
+  return fuse::Mount::start(store, std::move(options));
+}
+
+// Serves until a signal comes or somebody unmounts.
+void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
+  std::thread watcher([&] {
+    ::pthread_setname_np(::pthread_self(), "hr-watch");
+    mount.wait();
+    stop.request();
+  });
+  stop.wait();
+  mount.stop();
+  watcher.join();
+}
+
+io::Status serve(const MountArguments& arguments, MountPlan plan, const ReadyCallback& ready) {
+  StopSignal stop;
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(plan.store));
+  if (!store) return io::forward_error(std::move(store));
+  io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store);
+  if (!mount) return io::forward_error(std::move(mount));
+  MountService service(**store, **mount, plan.mount_point, plan.source.path);
+  io::Result<fs::path> socket = control_socket_of(plan.mount_point);
+  if (!socket) return io::forward_error(std::move(socket));
+  io::Result<std::unique_ptr<ControlServer>> server =
+      ControlServer::start(*socket, [&](std::string_view line) { return service.answer(line); });
+  if (!server) return io::forward_error(std::move(server));
+
+  io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
+               (*store)->catalog().sample_count());
+  ready();
+  serve_until_stopped(**mount, stop);
+  io::log_info("{} unmounted", plan.mount_point.string());
+  return {};
+}
+
+io::Result<io::LogLevel> parse_log_level(const std::string& name) {
+  if (name == "debug") return io::LogLevel::kDebug;
+  if (name == "info") return io::LogLevel::kInfo;
+  if (name == "warning") return io::LogLevel::kWarning;
+  if (name == "error") return io::LogLevel::kError;
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("--log-level '{}' is unknown; debug, info, warning and error are known", name));
+}
+
+}  // namespace
+
+io::Status run_mount(const MountArguments& arguments) {
+  io::Result<io::LogLevel> level = parse_log_level(arguments.log_level);
+  if (!level) return io::forward_error(std::move(level));
+  io::Result<MountPlan> plan = make_plan(arguments);
+  if (!plan) return io::forward_error(std::move(plan));
+  io::set_log_level(*level);
+  const std::string log_name = file_name_for(plan->mount_point.filename().native(), plan->mount_point.native(), ".log");
+  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, std::move(*plan), ready); };
+  return arguments.foreground ? run_in_foreground(body) : run_detached({.log_name = log_name}, body);
+}
+
+}  // namespace headrace::cli

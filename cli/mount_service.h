@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon of a mount answers on its control socket.
+//
+//   version                                        {"version", "protocol", "pid"}
+//   stat                                           see README.md
+//   warm {"ram", "disk", "order", "epoch", "rate_bytes_per_second"}   starts; one at a time
+//   warm-state                                     see warm_job.h
+//   warm-stop
+//   order {"spec", "epoch"}                        without spec: tells it
+//
+// Thread-safety: answer() by one thread (the control server's). Ownership: store and mount outlive it.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "headrace/cache/store.h"
+#include "headrace/cli/warm_job.h"
+#include "headrace/fuse/mount.h"
+
+namespace headrace::cli {
+
+class MountService {
+ public:
+  MountService(cache::Store& store, fuse::Mount& mount, std::filesystem::path mount_point,
+               std::filesystem::path source);
+  [[nodiscard]] std::string answer(std::string_view request);
+
+ private:
+  [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json stat() const;
+  [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
+
+  cache::Store& store_;
+  fuse::Mount& mount_;
+  const std::filesystem::path mount_point_;
+  const std::filesystem::path source_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::unique_ptr<WarmJob> job_;  // the last one, kept so that its end can be asked for
+};
+
+}  // namespace headrace::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a store and of a mount as JSON; cli/README.md documents the members.
+// Thread-safety: any thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "headrace/cache/store.h"
+#include "headrace/fuse/mount.h"
+
+namespace headrace::cli {
+
+[[nodiscard]] const char* name_of(cache::TierKind kind);
+[[nodiscard]] nlohmann::json to_json(const cache::StoreStats& stats);
+[[nodiscard]] nlohmann::json to_json(const fuse::MountStats& stats);
+
+}  // namespace headrace::cli
