@@ -97,7 +97,8 @@ class Bench:
     def _build(self, target):
         log = self.work / "build.log"
         with open(log, "ab") as output:
-            for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", target]):
+            for arguments in (["--preset", "release"], ["--build", "--preset", "release", "--target", target]):
+                command = ["cmake", *arguments]
                 if subprocess.run(command, cwd=REPOSITORY, stdout=output, stderr=output, check=False).returncode != 0:
                     raise CannotRun(f"{target} does not build: see {log}")
         self.built.add(target)

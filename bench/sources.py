@@ -78,7 +78,8 @@ class SlowFs:
 
     def __init__(self, program, folder, mountpoint, open_ms=20, read_ms=20, allow_other=False):
         self.mountpoint = Path(mountpoint)
-        self.command = [str(program), str(folder), str(mountpoint), "--open-ms", str(open_ms), "--read-ms", str(read_ms)]
+        self.command = [str(program), str(folder), str(mountpoint)]
+        self.command += ["--open-ms", str(open_ms), "--read-ms", str(read_ms)]
         self.command += ["--allow-other"] if allow_other else []
         self.process = None
         self.counts = {}  # opens and reads answered, known after the end

@@ -79,7 +79,8 @@ class MountCold(Row):
             return self.read(mount.path, [mount.pid])
 
     def read(self, folder, daemons):
-        figures = self.bench.measure([self.bench.program("read_files"), folder, self.samples, "--processes", 2], daemons)
+        command = [self.bench.program("read_files"), folder, self.samples, "--processes", 2]
+        figures = self.bench.measure(command, daemons)
         figures.checksum = self.bench.sum_of(folder, self.samples)
         return figures
 
