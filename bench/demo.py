@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of bench/demo that runs once everything is built."""
+
+import argparse
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+
+from harness import PYTHON, REPOSITORY, Bench, Mount  # noqa: E402 (bytecode is turned off first)
+from sources import CannotRun, SlowFs  # noqa: E402
+
+ORDER = "torch-distributed:seed=0"  # what DistributedSampler(seed=0) draws
+EPOCHS = 2
+LATENCY_MS = 20
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def describe_set(folder):
+    sizes = [file.stat().st_size for file in folder.rglob("*.jpg")]
+    return f"{len(sizes)} JPEG photographs, {sum(sizes) / 1e6:.0f} MB, in {len(list(folder.iterdir()))} class folders"
+
+
+def load(bench, folder):
+    return bench.measure([PYTHON, REPOSITORY / "bench/loader.py", folder, "--epochs", EPOCHS])
+
+
+def print_side_by_side(source, mounted):
+    say(f"{'':28}{'source directly':>18}{'through headrace':>18}{'faster':>10}")
+
+    def line(name, ours, theirs, samples=None):
+        texts = [f"{seconds:.2f} s" + (f" ({samples / seconds:.0f}/s)" if samples else "") for seconds in (theirs, ours)]
+        say(f"  {name:26}{texts[0]:>18}{texts[1]:>18}{theirs / ours:9.1f}x")
+
+    samples = source.samples // EPOCHS
+    line("first batch of 32", mounted.extra["first_batch_seconds"][0], source.extra["first_batch_seconds"][0])
+    for epoch in range(EPOCHS):
+        line(f"epoch {epoch + 1}", mounted.extra["epoch_seconds"][epoch], source.extra["epoch_seconds"][epoch], samples)
+    say(f"  {'CPU seconds per 1000':26}{source.cpu_per_1000:>18.2f}{mounted.cpu_per_1000:>18.2f}")
+
+
+def print_cache(stat, samples):
+    mount = stat["mount"]
+    tiers = {tier["kind"]: tier for tier in stat["store"]["tiers"]}
+    say("What the cache did (headrace stat MOUNTPOINT --json):")
+    say(f"  pushed ahead of the loader    {mount['pushed_samples']} samples, {mount['pushed_bytes'] / 1e6:.0f} MB")
+    say(f"  opens by the loader           {mount['opens']}, of them in memory already: {mount['hits']}, "
+        f"on their way: {mount['late']}")
+    say(f"  reads the kernel asked for    {mount['requests'].get('READ', 0)} (a pushed file needs none)")
+    say(f"  read from the source          {tiers['source']['hits']} times for {EPOCHS * samples} samples used")
+    say(f"  I/O engine                    {stat['store']['engine']['name']} {stat['store']['engine']['fallback_reason']}")
+    for fallback in mount["fallbacks"]:
+        say(f"  could not be had              {fallback}")
+
+
+def demo_mount(bench, folder, samples):
+    mountpoint = bench.work / "source"
+    with SlowFs(bench.program("slow_fs"), folder, mountpoint, LATENCY_MS, LATENCY_MS) as source:
+        say(f"source     a file system that answers each open and each read {LATENCY_MS} ms late, as a network share does")
+        say("loader     torchvision ImageFolder + DataLoader (2 workers, DistributedSampler), unmodified")
+        say(f"command    headrace mount SOURCE MOUNTPOINT --ram 1G --order {ORDER}")
+        say()
+        say("loading from the source ...")
+        direct = load(bench, source)
+        say("loading through headrace ...")
+        with Mount(bench, source, "--ram", "1G", "--order", ORDER) as mount:
+            mounted = load(bench, mount.path)
+            stat = mount.stat()
+            equal = bench.sum_of(mount.path, samples) == bench.sum_of(folder, samples)
+    say()
+    print_side_by_side(direct, mounted)
+    say()
+    print_cache(stat, direct.samples // EPOCHS)
+    say(f"  bytes seen through the mount  {'equal to the source' if equal else 'DIFFER from the source'} "
+        "(XXH3 of every file)")
+    return 0 if equal else 1
+
+
+def demo_reader(bench, folder, reason):
+    say(f"left out   the mount and the Python loader: {reason}")
+    say("instead    the C++ reader on the same data set, two epochs: headrace read --decode")
+    say()
+    command = [bench.program("headrace"), "read", folder, "--ram", "1G", "--order", ORDER, "--epochs", EPOCHS, "--decode"]
+    say(bench.execute(command))
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="bench/demo: the main job, side by side with plain loading.")
+    parser.add_argument("--files", type=int, default=600)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as work:
+        bench = Bench(work, REPOSITORY / "build/release")
+        folder = bench.data_set(arguments.files)
+        samples = bench.file_list(folder)
+        say()
+        say("headrace: an unmodified training loader, without and with it")
+        say()
+        say(f"data set   {describe_set(folder)}")
+        try:
+            return demo_mount(bench, folder, samples)
+        except CannotRun as reason:
+            return demo_reader(bench, folder, reason)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
