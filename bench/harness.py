@@ -138,6 +138,11 @@ class Bench:
             raise CannotRun(f"{Path(str(command[0])).name} ended with status {process.returncode}: {last}")
         return process.stdout
 
+    def run_program(self, command):
+        """Runs a program; what it printed, and what it and its children took (a struct_rusage)."""
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+        return finish(process)
+
     def measure(self, command, daemons=(), wait_for_go=None, **options):
         """Runs a program that ends with one JSON line of figures; adds the CPU time and memory it took.
 
@@ -157,17 +162,10 @@ class Bench:
             if wait_for_go:
                 process.stdin.write("go\n")
             process.stdin.close()
-            output = process.stdout.read()
-            # Not process.wait(): this way the kernel also says what the process and its children took.
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
         except BaseException:
             end_process(process)
             raise
-        finally:
-            process.stdout.close()
-        if process.returncode != 0:
-            raise CannotRun(f"{Path(str(command[0])).name} ended with status {process.returncode}")
+        output, usage = finish(process)
         figures = figures_of(json.loads(output.strip().splitlines()[-1]), usage)
         figures.cpu_seconds += sum(cpu_seconds_of_tree(pid) for pid in daemons) - before
         figures.peak_bytes += sum(peak_bytes(pid) for pid in daemons)
@@ -186,6 +184,23 @@ class Bench:
     def warm(self, folder, samples):
         """Brings the content of the listed files into the page cache."""
         self.execute([self.program("read_files"), folder, samples])
+
+
+def finish(process):
+    """Waits for the end of a process that prints to a pipe: its output, and what it and its children took."""
+    try:
+        output = process.stdout.read()
+        # Not process.wait(): only this call also gives the kernel's account.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    except BaseException:
+        end_process(process)
+        raise
+    finally:
+        process.stdout.close()
+    if process.returncode != 0:
+        raise CannotRun(f"{Path(process.args[0]).name} ended with status {process.returncode}")
+    return output, usage
 
 
 def figures_of(result, usage):
