@@ -11,14 +11,17 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/internal/app_options.h"
+#include "headrace/cli/internal/help_formatter.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {
 namespace {
 
 void add_commands(CLI::App& app, Selected& selected) {
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("headrace ") + kVersion);
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
   app.footer("headrace COMMAND --help tells more about a command. Exit status: 0 good, 1 failed, 2 usage.");
   add_data_commands(app, selected);
 }

@@ -8,15 +8,16 @@ namespace {
 void add_order(CLI::App& app, Selected& selected) {
   std::shared_ptr<OrderArguments> arguments;
   CLI::App& command =
-      add_command(app, selected, "order", "Print the samples of an epoch in the order of a spec", run_order, arguments);
+      add_command(app, selected, {kDataCommands, "order", "Print the samples of an epoch in the order of a spec"},
+                  run_order, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
   add_order_option(command, arguments->order, "The order, for instance torch-distributed:seed=0,replicas=8,rank=3");
   command.get_option("--order")->required();
-  command.add_option("--epoch", arguments->epoch, "Which epoch")
+  add_number(command, "--epoch", arguments->epoch, "Which epoch")
       ->type_name("E")
       ->capture_default_str()
       ->group(kOrderGroup);
-  command.add_option("-n", arguments->count, "Only the first K")->type_name("K")->group("Output");
+  add_number(command, "-n", arguments->count, "Only the first K")->type_name("K")->group("Output");
   command.add_option("--print", arguments->print, "What is printed")
       ->type_name("path|index")
       ->capture_default_str()
@@ -27,12 +28,12 @@ void add_order(CLI::App& app, Selected& selected) {
 
 void add_synth(CLI::App& app, Selected& selected) {
   std::shared_ptr<SynthArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, "synth", "Make a data set of JPEG files to try things on", run_synth, arguments);
+  CLI::App& command = add_command(
+      app, selected, {kDataCommands, "synth", "Make a data set of JPEG files to try things on"}, run_synth, arguments);
   command.add_option("DIR", arguments->directory, "Where to; must be empty or missing")->required();
-  command.add_option("--files", arguments->files, "How many files")->type_name("N")->capture_default_str();
-  command.add_option("--classes", arguments->classes, "How many class folders")->type_name("N")->capture_default_str();
-  command.add_option("--seed", arguments->seed, "Equal seeds give equal files")->type_name("N")->capture_default_str();
+  add_number(command, "--files", arguments->files, "How many files")->type_name("N")->capture_default_str();
+  add_number(command, "--classes", arguments->classes, "How many class folders")->type_name("N")->capture_default_str();
+  add_number(command, "--seed", arguments->seed, "Equal seeds give equal files")->type_name("N")->capture_default_str();
   command.add_option("--from", arguments->from_folder, "Cut the samples out of the photographs in this folder")
       ->type_name("FOLDER");
   command.footer("Example:\n  headrace synth /tmp/photos --files 4000 --classes 100 --seed 1");

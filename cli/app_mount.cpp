@@ -8,7 +8,8 @@ namespace {
 void add_mount(CLI::App& app, Selected& selected) {
   std::shared_ptr<MountArguments> arguments;
   CLI::App& command = add_command(
-      app, selected, "mount", "Show a data set through a mount that reads ahead of the loader", run_mount, arguments);
+      app, selected, {kMountCommands, "mount", "Show a data set through a mount that reads ahead of the loader"},
+      run_mount, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
   command
       .add_option("MOUNTPOINT", arguments->mount_point, "An empty folder, or SOURCE itself: the mount then covers it")
@@ -16,7 +17,7 @@ void add_mount(CLI::App& app, Selected& selected) {
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "The order in which the loader reads; without it: catalog order");
-  command.add_option("--epoch", arguments->first_epoch, "The epoch that comes first (resuming a training)")
+  add_number(command, "--epoch", arguments->first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);
   add_listing_options(command, arguments->cache);
@@ -29,7 +30,6 @@ void add_mount(CLI::App& app, Selected& selected) {
   command.add_option("--log-level", arguments->log_level, "What is logged")
       ->type_name("debug|info|warning|error")
       ->capture_default_str()
-      ->envname("HEADRACE_LOG_LEVEL")
       ->group("Mount");
   add_engine_option(command, arguments->cache);
   command.footer(
@@ -41,30 +41,30 @@ void add_mount(CLI::App& app, Selected& selected) {
 
 void add_unmount(CLI::App& app, Selected& selected) {
   std::shared_ptr<UnmountArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, "unmount", "End a mount, also one whose daemon died; good if there is none",
-                  run_unmount, arguments);
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "unmount", "End a mount, also one whose daemon died; good if there is none"},
+      run_unmount, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
 }
 
 void add_stat(CLI::App& app, Selected& selected) {
   std::shared_ptr<StatArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, "stat", "What a mount holds, has served and is doing", run_stat, arguments);
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "stat", "What a mount holds, has served and is doing"}, run_stat, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
   command.add_flag("--json", arguments->json, "Print one JSON object");
 }
 
 void add_warm(CLI::App& app, Selected& selected) {
   std::shared_ptr<WarmArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, "warm", "Fill the tiers before a training starts", run_warm, arguments);
+  CLI::App& command = add_command(app, selected, {kMountCommands, "warm", "Fill the tiers before a training starts"},
+                                  run_warm, arguments);
   command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source folder")->required();
   command.add_flag("--ram", arguments->ram, "A mount: also push samples until its memory budget is full")
       ->group(kTierGroup);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
-  command.add_option("--epoch", arguments->epoch, "The epoch of that order")->type_name("E")->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->epoch, "The epoch of that order")->type_name("E")->group(kOrderGroup);
   command
       .add_option("--list", arguments->list, "Warm what this file names (a path or index per line); -: standard input")
       ->type_name("FILE")
@@ -83,16 +83,17 @@ void add_warm(CLI::App& app, Selected& selected) {
 void add_read(CLI::App& app, Selected& selected) {
   std::shared_ptr<ReadArguments> arguments;
   CLI::App& command =
-      add_command(app, selected, "read", "Read epochs through the C++ reader and print the rates", run_read, arguments);
+      add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
+                  run_read, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "The order to read in");
-  command.add_option("--epochs", arguments->epochs, "How many epochs")
+  add_number(command, "--epochs", arguments->epochs, "How many epochs")
       ->type_name("N")
       ->capture_default_str()
       ->group(kOrderGroup);
-  command.add_option("--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
   command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
   command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
       ->group("Work");

@@ -8,7 +8,6 @@ void add_listing_options(CLI::App& command, CacheArguments& cache) {
   command.add_option("--listing", cache.listing, "How samples are listed and numbered")
       ->type_name("imagefolder|timm|dali|keras|sorted")
       ->capture_default_str()
-      ->envname("HEADRACE_LISTING")
       ->group(kGroup);
   command.add_option("--samples", cache.sample_list, "The samples are the files this one names, one path per line")
       ->type_name("FILE")
@@ -19,19 +18,16 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
   command.add_option("--ssd", cache.ssd, "A tier on an SSD; more than one may be given, fastest first")
       ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
-      ->envname("HEADRACE_SSD")
       ->group(kTierGroup);
   command.add_option("--hdd", cache.hdd, "A tier on a hard disk or a network share")
       ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
-      ->envname("HEADRACE_HDD")
       ->group(kTierGroup);
 }
 
 void add_ram_size(CLI::App& command, CacheArguments& cache) {
   command.add_option("--ram", cache.ram, "Memory for samples, or a part of the machine's such as 40%; default 25%")
       ->type_name("SIZE")
-      ->envname("HEADRACE_RAM")
       ->group(kTierGroup);
 }
 
@@ -43,7 +39,7 @@ void add_engine_option(CLI::App& command, CacheArguments& cache) {
 }
 
 void add_order_option(CLI::App& command, std::string& order, const char* description) {
-  command.add_option("--order", order, description)->type_name("SPEC")->envname("HEADRACE_ORDER")->group(kOrderGroup);
+  command.add_option("--order", order, description)->type_name("SPEC")->group(kOrderGroup);
 }
 
 }  // namespace headrace::cli

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/internal/help_formatter.h"
+
+#include <sstream>
+
+#include <fmt/core.h>
+
+namespace headrace::cli {
+namespace {
+
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kTextColumn = 26;  // where descriptions start
+
+// "  NAME    description" with the description wrapped; a name that is too long has a line of its own.
+std::string format_entry(const std::string& name, const std::string& description) {
+  std::string out = "  " + name;
+  if (out.size() + 2 > kTextColumn) out += "\n" + std::string(kTextColumn, ' ');
+  std::size_t column = out.size() > kTextColumn ? kTextColumn : out.size();
+  out.append(kTextColumn - column, ' ');
+  column = kTextColumn;
+  std::istringstream words(description);
+  for (std::string word; words >> word;) {
+    if (column + word.size() >= kColumns && column > kTextColumn) {
+      out += "\n" + std::string(kTextColumn, ' ');
+      column = kTextColumn;
+    }
+    if (column > kTextColumn) out += ' ';
+    column += word.size() + (column > kTextColumn ? 1 : 0);
+    out += word;
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+HelpFormatter::HelpFormatter() {
+  label("Positionals", "Arguments");
+  label("SUBCOMMAND", "COMMAND");
+}
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+  for (std::size_t gap = text.find("\n\n\n"); gap != std::string::npos; gap = text.find("\n\n\n", gap)) {
+    text.erase(gap, 1);
+  }
+  return text;
+}
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  std::string name = option->get_name(is_positional, !is_positional);
+  const std::string& type = option->get_type_name();
+  std::string description = option->get_description();
+  if (!is_positional && option->get_type_size() != 0 && !type.empty()) {
+    // Choices are explained with the description, so that names stay short.
+    if (type.find('|') == std::string::npos) {
+      name += " " + type;
+    } else {
+      description += ": " + CLI::detail::find_and_replace(type, "|", ", ");
+    }
+  }
+  if (!option->get_default_str().empty()) description += fmt::format(" [{}]", option->get_default_str());
+  return format_entry(CLI::detail::find_and_replace(name, ",", ", "), description);
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  return format_entry(command->get_name(), command->get_description());
+}
+
+}  // namespace headrace::cli

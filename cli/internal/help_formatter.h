@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Help pages for 80 columns: names on the left, wrapped descriptions with their defaults on the right.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace headrace::cli {
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter();
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  std::string make_subcommand(const CLI::App* command) const override;
+};
+
+}  // namespace headrace::cli

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as its users meet it: help, good paths, bad input, exit statuses.
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "process.h"
+
+using headrace::test::Outcome;
+using headrace::test::TempDir;
+using headrace::test::Tool;
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A failure says one line, to people, and nothing on the standard output.
+void check_refused(const Outcome& outcome, int status, const std::string& part) {
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == status);
+  CHECK(outcome.output.empty());
+  CHECK(lines_of(outcome.errors).size() == 1);
+  CHECK(outcome.errors.rfind("headrace: ", 0) == 0);
+  CHECK(contains(outcome.errors, part));
+}
+
+// An ImageFolder of two classes: a/0.jpg .. a/4.jpg, b/0.jpg .. b/4.jpg.
+struct DataSet : TempDir {
+  DataSet() {
+    for (const char* name : {"a", "b"}) {
+      for (int i = 0; i < 5; ++i) static_cast<void>(write(std::string(name) + "/" + std::to_string(i) + ".jpg", "x"));
+    }
+  }
+  [[nodiscard]] std::string source() const { return path().string(); }
+};
+
+std::vector<std::string> command_names(const Tool& tool) {
+  std::vector<std::string> names;
+  for (const std::string& line : lines_of(tool({"--help"}).output)) {
+    if (line.rfind("  ", 0) == 0 && line[2] >= 'a' && line[2] <= 'z')
+      names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every help page fits 80 columns and has a usage line") {
+  const Tool tool;
+  const std::vector<std::string> names = command_names(tool);
+  REQUIRE(std::find(names.begin(), names.end(), "order") != names.end());
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Outcome outcome = tool({name, "--help"});
+    CHECK(outcome.status == 0);
+    CHECK(outcome.errors.empty());
+    CHECK(contains(outcome.output, "Usage: headrace " + name));
+    for (const std::string& line : lines_of(outcome.output)) {
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+  }
+}
+
+TEST_CASE("the version is told") {
+  const Outcome outcome = Tool()({"--version"});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.rfind("headrace ", 0) == 0);
+}
+
+TEST_CASE("a command line that makes no sense ends with 2 and says where to look") {
+  const Tool tool;
+  const DataSet data;
+  check_refused(tool({}), 2, "headrace --help");
+  check_refused(tool({"dance"}), 2, "headrace --help");
+  check_refused(tool({"order"}), 2, "headrace order --help");
+  check_refused(tool({"order", data.source(), "--order", "sequential", "--epoch", "-1"}), 2, "--epoch: '-1'");
+  check_refused(tool({"order", data.source(), "--order", "sequential", "--colour"}), 2, "--colour");
+}
+
+TEST_CASE("order prints paths or indices of an epoch") {
+  const Tool tool;
+  const DataSet data;
+  const Outcome paths = tool({"order", data.source(), "--order", "sequential"});
+  CHECK(paths.status == 0);
+  REQUIRE(lines_of(paths.output).size() == 10);
+  CHECK(lines_of(paths.output).front() == "a/0.jpg");
+  CHECK(lines_of(paths.output).back() == "b/4.jpg");
+
+  const Outcome two = tool({"order", data.source(), "--order", "sequential", "-n", "2", "--print", "index"});
+  CHECK(two.output == "0\n1\n");
+
+  const Outcome first = tool({"order", data.source(), "--order", "torch-distributed:seed=0", "--print", "index"});
+  const Outcome second =
+      tool({"order", data.source(), "--order", "torch-distributed:seed=0", "--epoch", "1", "--print", "index"});
+  CHECK(lines_of(first.output).size() == 10);
+  CHECK(first.output != second.output);
+}
+
+TEST_CASE("order refuses what it cannot do, in one line") {
+  const Tool tool;
+  const DataSet data;
+  check_refused(tool({"order", data.source() + "/missing", "--order", "sequential"}), 1, "missing");
+  check_refused(tool({"order", data.source() + "/a/0.jpg", "--order", "sequential"}), 2, "not a folder");
+  check_refused(tool({"order", data.source(), "--order", "dance"}), 2, "dance");
+  check_refused(tool({"order", data.source(), "--order", "torch-distributed:sed=0"}), 2, "sed");
+  check_refused(tool({"order", data.source(), "--order", "file:/nonexistent.txt"}), 1, "/nonexistent.txt");
+  check_refused(tool({"order", data.source(), "--order", "sequential", "--print", "colour"}), 2, "--print");
+  check_refused(tool({"order", data.source(), "--order", "sequential", "--listing", "alpha"}), 2, "--listing");
+  const std::string list = data.write("../order-list.txt", "a/0.jpg\nb/9.jpg\n").string();
+  check_refused(tool({"order", data.source(), "--order", "file:" + list}), 1, "b/9.jpg");
+  std::filesystem::remove(list);
+}
+
+TEST_CASE("synth makes a data set and refuses a folder that has content") {
+  const Tool tool;
+  const std::string directory = (tool.home() / "photos").string();
+  const Outcome made = tool({"synth", directory, "--files", "6", "--classes", "3", "--seed", "7"});
+  CHECK(made.status == 0);
+  CHECK(made.output.empty());
+  const Outcome listed = tool({"order", directory, "--order", "sequential"});
+  CHECK(lines_of(listed.output).size() == 6);
+  check_refused(tool({"synth", directory, "--files", "6"}), 2, directory);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "process.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace headrace::test {
+namespace {
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> list;
+  for (std::string& text : strings) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+void redirect(int fd, const std::filesystem::path& file, int flags) {
+  const int opened = ::open(file.c_str(), flags, 0600);
+  if (opened < 0 || ::dup2(opened, fd) < 0) std::_Exit(125);
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+             const std::string& input) {
+  static_cast<void>(files_.write("input", input));
+  std::vector<std::string> argument_copy = arguments;
+  argument_copy.insert(argument_copy.begin(), HEADRACE_BINARY);
+  std::vector<std::string> environment_copy = environment;
+  pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("fork");
+  if (pid_ > 0) return;
+  redirect(STDIN_FILENO, files_.path() / "input", O_RDONLY);
+  redirect(STDOUT_FILENO, files_.path() / "output", O_WRONLY | O_CREAT);
+  redirect(STDERR_FILENO, files_.path() / "errors", O_WRONLY | O_CREAT);
+  ::execve(HEADRACE_BINARY, pointers(argument_copy).data(), pointers(environment_copy).data());
+  std::_Exit(126);
+}
+
+Child::~Child() {
+  if (pid_ < 0) return;
+  signal(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Child::signal(int number) const {
+  ::kill(pid_, number);
+}
+
+Outcome Child::wait() {
+  int status = 0;
+  if (::waitpid(pid_, &status, 0) != pid_) throw std::runtime_error("waitpid");
+  pid_ = -1;
+  return {.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .output = output(),
+          .errors = errors()};
+}
+
+std::string Child::output() const {
+  return read_file(files_.path() / "output");
+}
+std::string Child::errors() const {
+  return read_file(files_.path() / "errors");
+}
+
+std::vector<std::string> Tool::environment() const {
+  const std::string home = home_.path().string();
+  std::vector<std::string> all = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + home,
+                                  "HEADRACE_RUNTIME_DIR=" + home + "/run", "HEADRACE_CACHE_DIR=" + home + "/cache",
+                                  "HEADRACE_LOG_DIR=" + home + "/log"};
+  all.insert(all.end(), environment_.begin(), environment_.end());
+  return all;
+}
+
+Outcome Tool::operator()(const std::vector<std::string>& arguments, const std::string& input) const {
+  return Child(arguments, environment(), input).wait();
+}
+
+std::unique_ptr<Child> Tool::start(const std::vector<std::string>& arguments) const {
+  return std::make_unique<Child>(arguments, environment(), "");
+}
+
+}  // namespace headrace::test
