@@ -155,6 +155,16 @@ void IoThread::cancel(Operation& operation) {
 void IoThread::post(std::function<void()> task) {
   impl_->push({Command::Kind::kTask, nullptr, std::move(task)});
 }
+void IoThread::register_file(int fd) {
+  post([&engine = impl_->engine, fd] {
+    if (engine != nullptr) engine->register_file(fd);
+  });
+}
+void IoThread::unregister_file(int fd) {
+  post([&engine = impl_->engine, fd] {
+    if (engine != nullptr) engine->unregister_file(fd);
+  });
+}
 EngineInfo IoThread::info() const {
   return impl_->engine->info();
 }

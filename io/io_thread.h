@@ -4,7 +4,7 @@
 //   auto thread = IoThread::start({.name = "hr-source"});
 //   (*thread)->submit(operation);   // on_complete runs on that thread
 //
-// Thread-safety: submit, cancel, post and info from any thread. Destruction cancels what is in flight, runs every
+// Thread-safety: every function from any thread. Destruction cancels what is in flight, runs every
 // on_complete and joins; it must not happen on the thread itself.
 #pragma once
 
@@ -35,6 +35,9 @@ class IoThread {
   void cancel(Operation& operation);
   // Runs `task` on the thread, after what was submitted before it.
   void post(std::function<void()> task);
+  // Engine::register_file and its counterpart, in order with what is submitted.
+  void register_file(int fd);
+  void unregister_file(int fd);
   [[nodiscard]] EngineInfo info() const;
 
  private:

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chunk on its way into memory: a part of the budget, then the fastest tier that has it, then the source.
+//
+// Ownership: its own; deletes itself once the waiters are answered.
+// Thread-safety: one step at a time, each on the thread where the step before completed.
+#pragma once
+
+#include <cstdint>
+
+#include "headrace/cache/store_impl.h"
+
+namespace headrace::cache {
+
+class Fetch final : public MemoryRequest {
+ public:
+  // `holding` is claimed, with the fetch's pin.
+  Fetch(StoreImpl& store, Holding& holding, const Identity& identity, bool ahead);
+  void start() { store_.memory_.request(*this); }
+
+  void granted() override;
+  void denied(io::Error error) override { fail(error); }
+
+ private:
+  void read_source();
+  void finish(io::Buffer buffer, std::byte* data, TierKind from);
+  void fail(const io::Error& error);
+
+  StoreImpl& store_;
+  Holding& holding_;
+  const Identity identity_;
+  const ChunkRange range_;
+  SourceRead source_read_;
+};
+
+}  // namespace headrace::cache

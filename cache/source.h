@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data set's own storage: the last tier, only ever read.
+//
+//   SourceRead read{.path = "a/b.jpg", .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
+//   source->read(read);
+//
+// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
+// less than the catalog says is kStale. Both are logged once, not once per read.
+//
+// Thread-safety: every function from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+#include "headrace/cache/chunk.h"
+#include "headrace/cache/store.h"
+#include "headrace/cache/timer_thread.h"
+#include "headrace/io/io_thread.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+class Source;
+
+// Ownership: the caller's; must neither move nor die until on_done has run (exactly once, also at shutdown).
+struct SourceRead {
+  std::string path;   // relative to the source
+  ChunkRange range;   // all of it lies within the catalogued size
+  io::Buffer buffer;  // capacity: the range in whole pages; given back, filled, on success
+  // Runs on the source's I/O thread; must not block. On success data holds range.length bytes.
+  void (*on_done)(SourceRead& self, Status status) = nullptr;
+  void* context = nullptr;
+  std::byte* data = nullptr;
+
+  // Private to Source.
+  Source* source = nullptr;
+  unsigned attempt = 0;
+  io::Operation operation = {};
+};
+
+class Source {
+ public:
+  // Errors: as opening a directory; those of open_engine().
+  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const StoreOptions& options, TimerThread& timers);
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  void read(SourceRead& read);
+  // Runs a task on the I/O thread.
+  void post(std::function<void()> task) { thread_->post(std::move(task)); }
+  // Nothing is tried again from now on. To be followed by TimerThread::stop(), then join().
+  void stop_retrying() { stopping_.store(true); }
+  // Ends what is in flight (kCancelled) and joins the I/O thread.
+  void join() { thread_.reset(); }
+
+  [[nodiscard]] int directory_fd() const { return fd_; }
+  [[nodiscard]] TierStats stats() const;
+  [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
+
+ private:
+  Source(int fd, io::UniqueFd owned_fd, std::string name, TimerThread& timers);
+
+  void submit(SourceRead& read);
+  void finish(SourceRead& read, Result<std::uint64_t> bytes);
+  [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
+  void note_failure(const io::Error& error);
+  void note_success();
+  [[nodiscard]] io::Error note_stale(const SourceRead& read, std::uint64_t bytes);
+
+  const int fd_;
+  const io::UniqueFd owned_fd_;  // empty when the caller's descriptor is used
+  const std::string name_;
+  TimerThread& timers_;
+  io::CacheMode cache_mode_ = io::CacheMode::kBuffered;
+  std::unique_ptr<io::IoThread> thread_;
+
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> reads_ = 0;
+  std::atomic<std::uint64_t> read_bytes_ = 0;
+  std::atomic<std::uint64_t> errors_ = 0;
+  std::atomic<std::uint64_t> failures_in_a_row_ = 0;
+  mutable io::Mutex mutex_;
+  std::string last_failure_ HEADRACE_GUARDED_BY(mutex_);
+  std::unordered_set<std::string> stale_paths_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+}  // namespace headrace::cache

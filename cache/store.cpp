@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "headrace/cache/fetch.h"
+#include "headrace/cache/gathered_read.h"
+#include "headrace/cache/store_impl.h"
+#include "headrace/io/log.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::CondVar;
+using io::Error;
+using io::ErrorCode;
+using io::Mutex;
+using io::MutexLock;
+
+constexpr std::uint32_t kChunksAhead = 2;  // 8 MiB: keeps a stream of a large file busy, costs little when it stops
+
+// Where a blocking read waits for its callback. The notification happens under the lock: the waiter may take the latch
+// away as soon as it has seen the result.
+class ReadLatch {
+ public:
+  void set(Result<View> result) {
+    MutexLock lock(mutex_);
+    result_ = std::move(result);
+    arrived_.notify_one();
+  }
+  [[nodiscard]] Result<View> wait() {
+    MutexLock lock(mutex_);
+    while (!result_) arrived_.wait(lock);
+    return std::move(*result_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar arrived_;
+  std::optional<Result<View>> result_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+Result<Catalog> open_catalog(const StoreOptions& options) {
+  if (!options.catalog_file.empty()) {
+    auto saved = Catalog::load(options.catalog_file);
+    if (saved) return saved;
+    if (saved.error().code != ErrorCode::kNotFound) io::log_warning("{}; scanning anew", saved.error().message());
+  }
+  auto scanned = options.source_fd >= 0 ? Catalog::scan_fd(options.source_fd, options.catalog)
+                                        : Catalog::scan(options.source, options.catalog);
+  if (!scanned || options.catalog_file.empty()) return scanned;
+  if (auto saved = scanned->save(options.catalog_file); !saved) {
+    io::log_warning("{}; the next start scans again", saved.error().message());
+  }
+  return scanned;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::open(StoreOptions options) {
+  auto catalog = open_catalog(options);
+  if (!catalog) return io::forward_error(std::move(catalog));
+  auto store = std::make_unique<StoreImpl>(std::move(*catalog), options.ram_bytes);
+  if (auto started = store->start(options); !started) return io::forward_error(std::move(started));
+  return store;
+}
+
+StoreImpl::StoreImpl(Catalog catalog, std::uint64_t ram_bytes)
+    : catalog_(std::move(catalog)),
+      ram_(ram_bytes, [this] { memory_.pump_soon(); }),
+      memory_(ram_, timers_, [this](std::function<void()> task) { source_->post(std::move(task)); }) {}
+
+Status StoreImpl::start(const StoreOptions& options) {
+  auto source = Source::open(options, timers_);
+  if (!source) return io::forward_error(std::move(source));
+  source_ = std::move(*source);
+  return {};
+}
+
+// From the front to the back: nothing new may start behind what has ended already.
+StoreImpl::~StoreImpl() {
+  closing_.store(true);
+  memory_.close();
+  if (source_ != nullptr) source_->stop_retrying();
+  timers_.stop();
+  if (source_ != nullptr) source_->join();
+}
+
+Result<View> StoreImpl::read(EntryId entry) {
+  if (entry < catalog_.entry_count() && !is_chunked(identity_of(entry).size_bytes)) {
+    if (Holding* hit = ram_.pin({entry, 0}, false)) {
+      reads_.fetch_add(1, std::memory_order_relaxed);
+      return hit->view(TierKind::kRam, 0, UINT64_MAX);
+    }
+  }
+  ReadLatch latch;
+  read_async(
+      entry, [&latch](Result<View> result) { latch.set(std::move(result)); }, ReadHint::kNow);
+  return latch.wait();
+}
+
+void StoreImpl::read_async(EntryId entry, ReadCallback done, ReadHint hint) {
+  if (!check_file(entry, done)) return;
+  read_span(entry, {0, identity_of(entry).size_bytes}, hint, false, std::move(done));
+}
+
+void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) {
+  if (!check_file(entry, done)) return;
+  const std::uint64_t size = identity_of(entry).size_bytes;
+  const std::uint64_t start = std::min(offset, size);
+  read_span(entry, {start, std::min(length, size - start)}, ReadHint::kNow, true, std::move(done));
+}
+
+void StoreImpl::read_span(EntryId entry, ChunkRange span, ReadHint hint, bool ranged, ReadCallback done) {
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  if (span.length == 0) return done(View{});
+  const std::uint64_t size = identity_of(entry).size_bytes;
+  const std::uint32_t first = chunk_at(size, span.offset);
+  const std::uint32_t last = chunk_at(size, span.offset + span.length - 1);
+  if (first == last) {
+    const std::uint64_t offset = span.offset - chunk_range(size, first).offset;
+    const std::uint64_t length = span.length == size ? UINT64_MAX : span.length;  // whole, even if it grows just now
+    read_chunk({.key = {entry, first}, .offset = offset, .length = length, .hint = hint, .ranged = ranged},
+               std::move(done));
+  } else {
+    (new GatheredRead(*this, entry, size, span, hint, ranged, std::move(done)))->start();
+  }
+  if (ranged && is_chunked(size)) read_ahead_of(entry, size, last);
+}
+
+// A stream is recognised by what it left behind: the chunk before this one.
+void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk) {
+  if (chunk == 0 || !ram_.contains({entry, chunk - 1})) return;
+  for (std::uint32_t next = chunk + 1; next <= chunk + kChunksAhead && next < chunk_count(file_bytes); ++next) {
+    if (ram_.contains({entry, next})) continue;
+    read_chunk({.key = {entry, next}, .hint = ReadHint::kAhead, .ranged = true}, [](const Result<View>&) {});
+  }
+}
+
+void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
+  const bool keep = request.hint == ReadHint::kAheadAndKeep;
+  if (Holding* hit = ram_.pin(request.key, keep)) {
+    return done(hit->view(TierKind::kRam, request.offset, request.length));
+  }
+  auto fresh = std::make_unique<Holding>(ram_, request.key);
+  fresh->keep = keep;
+  fresh->ranged = request.ranged;
+  auto waiter = std::make_unique<Waiter>();
+  waiter->offset = request.offset;
+  waiter->length = request.length;
+  waiter->done = std::move(done);
+
+  const RamTier::Claim claim = ram_.claim(std::move(fresh), *waiter);
+  switch (claim.outcome) {
+    case RamTier::Claim::Outcome::kReady:
+      return waiter->done(claim.holding->view(TierKind::kRam, request.offset, request.length));
+    case RamTier::Claim::Outcome::kWaiting:
+      static_cast<void>(waiter.release());  // the fetch answers it
+      shared_fetches_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    case RamTier::Claim::Outcome::kOwner:
+      static_cast<void>(waiter.release());
+      return (new Fetch(*this, *claim.holding, identity_of(request.key.entry), request.hint != ReadHint::kNow))
+          ->start();
+  }
+}
+
+void StoreImpl::answer(Waiter* waiters, Holding& holding, TierKind from) {
+  while (waiters != nullptr) {
+    const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
+    waiter->done(holding.view(from, waiter->offset, waiter->length));
+  }
+}
+
+void StoreImpl::answer_error(Waiter* waiters, const Error& error) {
+  while (waiters != nullptr) {
+    const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    waiter->done(tl::unexpected<Error>(error));
+  }
+}
+
+void StoreImpl::prefetch(EntryId entry, bool keep_in_ram, std::function<void(Status)> done) {
+  if (ram_.budget_bytes() == 0) return done({});
+  read_async(
+      entry,
+      [done = std::move(done)](Result<View> result) {
+        done(result ? Status{} : Status(io::forward_error(std::move(result))));
+      },
+      keep_in_ram ? ReadHint::kAheadAndKeep : ReadHint::kAhead);
+}
+
+void StoreImpl::drop(EntryId entry) {
+  const std::uint32_t chunks = chunk_count(identity_of(entry).size_bytes);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) ram_.drop({entry, chunk});
+}
+
+void StoreImpl::unkeep(EntryId entry) {
+  const std::uint32_t chunks = chunk_count(identity_of(entry).size_bytes);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) ram_.unkeep({entry, chunk});
+}
+
+void StoreImpl::set_identity(EntryId entry, const Identity& identity) {
+  const std::uint64_t old_bytes = identity_of(entry).size_bytes;
+  {
+    MutexLock lock(changed_mutex_);
+    changed_[entry] = identity;
+    any_changed_.store(true);
+  }
+  for (std::uint32_t chunk = 0; chunk < chunk_count(old_bytes); ++chunk) ram_.forget({entry, chunk});
+}
+
+Identity StoreImpl::identity_of(EntryId entry) const {
+  if (any_changed_.load(std::memory_order_acquire)) {
+    MutexLock lock(changed_mutex_);
+    if (auto found = changed_.find(entry); found != changed_.end()) return found->second;
+  }
+  return catalog_.identity(entry);
+}
+
+bool StoreImpl::check_file(EntryId entry, const ReadCallback& done) const {
+  if (entry < catalog_.entry_count() && catalog_.is_file(entry)) return true;
+  done(io::make_error(ErrorCode::kInvalidArgument, fmt::format("read: entry {} is not a file", entry)));
+  return false;
+}
+
+void StoreImpl::warm(EntryId /*entry*/, std::function<void(Status)> done) {
+  done(io::make_error(ErrorCode::kNoSpace, "warm: the store has no disk tier"));
+}
+
+Status StoreImpl::flush() {
+  return {};
+}
+
+StoreStats StoreImpl::stats() const {
+  StoreStats stats;
+  const RamTier::Stats ram = ram_.stats();
+  stats.tiers.push_back({.kind = TierKind::kRam,
+                         .budget_bytes = ram_.budget_bytes(),
+                         .used_bytes = ram_.used_bytes(),
+                         .samples = ram.samples,
+                         .hits = ram.hits,
+                         .hit_bytes = ram.hit_bytes,
+                         .writes = ram.admitted,
+                         .write_bytes = ram.admitted_bytes,
+                         .evictions = ram.evictions,
+                         .state = "ok"});
+  stats.tiers.push_back(source_->stats());
+  stats.reads = reads_.load(std::memory_order_relaxed);
+  stats.shared_fetches = shared_fetches_.load(std::memory_order_relaxed);
+  stats.failures = failures_.load(std::memory_order_relaxed);
+  stats.engine = source_->engine();
+  return stats;
+}
+
+}  // namespace headrace::cache

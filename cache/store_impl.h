@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Store's insides. store.cpp: opening, closing, reads; fetch.cpp: how one chunk gets into memory and into the disk
+// tiers; gathered_read.cpp: reads that span chunks.
+//
+// The life of a read: the RAM tier has the chunk (a pin, a view, no allocation) | somebody fetches it already (one more
+// waiter) | a Fetch is made: it waits for its part of the budget, tries the disk tiers, then the source, hands views to
+// the waiters, and the disk tiers write from the same buffer.
+//
+// Thread-safety: as Store. Lock order: no lock of this layer is held while another is taken or a callback runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "headrace/cache/memory_queue.h"
+#include "headrace/cache/ram_tier.h"
+#include "headrace/cache/source.h"
+#include "headrace/cache/store.h"
+#include "headrace/cache/timer_thread.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+class Fetch;
+
+class StoreImpl final : public Store {
+ public:
+  explicit StoreImpl(Catalog catalog, std::uint64_t ram_bytes);
+  ~StoreImpl() override;
+  [[nodiscard]] Status start(const StoreOptions& options);
+
+  [[nodiscard]] const Catalog& catalog() const override { return catalog_; }
+  [[nodiscard]] Result<View> read(EntryId entry) override;
+  void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
+  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override;
+  void prefetch(EntryId entry, bool keep_in_ram, std::function<void(Status)> done) override;
+  void drop(EntryId entry) override;
+  void unkeep(EntryId entry) override;
+  void set_identity(EntryId entry, const Identity& identity) override;
+  void warm(EntryId entry, std::function<void(Status)> done) override;
+  [[nodiscard]] Status flush() override;
+  [[nodiscard]] StoreStats stats() const override;
+
+ private:
+  friend class Fetch;
+  friend class GatheredRead;
+
+  // A part of one chunk, and how it is wanted.
+  struct ChunkRequest {
+    ChunkKey key;
+    std::uint64_t offset = 0;  // within the chunk
+    std::uint64_t length = UINT64_MAX;
+    ReadHint hint = ReadHint::kNow;
+    bool ranged = false;
+  };
+  void read_chunk(const ChunkRequest& request, ReadCallback done);
+  void read_span(EntryId entry, ChunkRange span, ReadHint hint, bool ranged, ReadCallback done);
+  void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
+  [[nodiscard]] Identity identity_of(EntryId entry) const;
+  [[nodiscard]] bool check_file(EntryId entry, const ReadCallback& done) const;
+  void answer(Waiter* waiters, Holding& holding, TierKind from);
+  void answer_error(Waiter* waiters, const io::Error& error);
+
+  const Catalog catalog_;
+  TimerThread timers_{"hr-timer"};
+  RamTier ram_;
+  MemoryQueue memory_;
+  std::unique_ptr<Source> source_;
+  std::atomic<bool> closing_ = false;
+
+  std::atomic<std::uint64_t> reads_ = 0;
+  std::atomic<std::uint64_t> shared_fetches_ = 0;
+  std::atomic<std::uint64_t> failures_ = 0;
+
+  // Identities that are no longer the catalog's.
+  std::atomic<bool> any_changed_ = false;
+  mutable io::Mutex changed_mutex_;
+  std::unordered_map<EntryId, Identity> changed_ HEADRACE_GUARDED_BY(changed_mutex_);
+};
+
+}  // namespace headrace::cache

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Content pinned in memory: what a read hands out.
+//
+// Ownership: move-only; unpins on destruction, which must come before the Store's.
+// Thread-safety: as a plain value; the bytes may be read from any thread while the view lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cache {
+
+struct Holding;
+
+enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kSource };
+
+class View {
+ public:
+  View() = default;
+  ~View() { reset(); }
+  View(View&& other) noexcept { swap(other); }
+  View& operator=(View&& other) noexcept {
+    if (this != &other) {
+      reset();
+      swap(other);
+    }
+    return *this;
+  }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] TierKind served_from() const { return served_from_; }
+  void reset();
+
+ private:
+  friend struct Holding;
+  void swap(View& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(served_from_, other.served_from_);
+    std::swap(holding_, other.holding_);
+  }
+
+  std::span<const std::byte> bytes_;
+  TierKind served_from_ = TierKind::kSource;
+  Holding* holding_ = nullptr;  // carries one pin; null: nothing to unpin
+};
+
+using ReadCallback = std::function<void(io::Result<View>)>;
+
+}  // namespace headrace::cache

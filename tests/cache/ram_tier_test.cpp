@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/ram_tier.h"
+
+#include <memory>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/memory_queue.h"
+#include "headrace/cache/timer_thread.h"
+
+namespace {
+
+using headrace::cache::ChunkKey;
+using headrace::cache::EntryId;
+using headrace::cache::Holding;
+using headrace::cache::MemoryQueue;
+using headrace::cache::MemoryRequest;
+using headrace::cache::RamTier;
+using headrace::cache::TierKind;
+using headrace::cache::TimerThread;
+using headrace::cache::View;
+using headrace::cache::Waiter;
+using headrace::io::Buffer;
+using headrace::io::ErrorCode;
+
+constexpr std::uint64_t kPage = 4096;
+
+struct Fixture {
+  explicit Fixture(std::uint64_t pages) : tier(pages * kPage, [this] { space_told += 1; }) {}
+
+  // Fetches one page of content for `entry`; false when the budget forbids.
+  bool insert(EntryId entry, bool keep = false) {
+    if (!tier.reserve(kPage, true)) return false;
+    auto fresh = std::make_unique<Holding>(tier, ChunkKey{entry, 0});
+    fresh->keep = keep;
+    Waiter waiter;
+    Holding* holding = tier.claim(std::move(fresh), waiter).holding;
+    holding->cost_bytes = kPage;
+    holding->buffer = *Buffer::allocate(kPage);
+    holding->data = holding->buffer.data();
+    holding->size = kPage;
+    Waiter* first = tier.publish(*holding);
+    REQUIRE(first == &waiter);
+    tier.unpin(*holding);  // the waiter's pin
+    tier.unpin(*holding);  // the fetch's pin
+    return true;
+  }
+  View pinned(EntryId entry) {
+    Holding* hit = tier.pin({entry, 0}, false);
+    return hit == nullptr ? View{} : hit->view(TierKind::kRam, 0, UINT64_MAX);
+  }
+  bool holds(EntryId entry) { return tier.contains({entry, 0}); }
+
+  int space_told = 0;
+  RamTier tier;
+};
+
+TEST_CASE("the budget is never exceeded, and what was least wanted makes room") {
+  Fixture fixture(8);
+  for (EntryId entry = 0; entry < 100; ++entry) {
+    REQUIRE(fixture.insert(entry));
+    CHECK(fixture.tier.used_bytes() <= 8 * kPage);
+  }
+  CHECK(fixture.tier.used_bytes() == 8 * kPage);
+  CHECK(fixture.tier.stats().evictions == 92);
+  CHECK(fixture.tier.stats().samples == 8);
+}
+
+TEST_CASE("pinned content is not evicted, and its bytes count") {
+  Fixture fixture(4);
+  std::vector<View> views;
+  for (EntryId entry = 0; entry < 4; ++entry) {
+    REQUIRE(fixture.insert(entry));
+    views.push_back(fixture.pinned(entry));
+    REQUIRE(views.back().bytes().size() == kPage);
+  }
+  CHECK_FALSE(fixture.insert(9));
+  CHECK(fixture.tier.used_bytes() == 4 * kPage);
+  views.erase(views.begin() + 2);
+  CHECK(fixture.insert(9));
+  CHECK_FALSE(fixture.holds(2));
+  CHECK(fixture.holds(0));
+}
+
+TEST_CASE("kept content goes last, and not at all for a read ahead") {
+  Fixture fixture(4);
+  for (EntryId entry = 0; entry < 3; ++entry) REQUIRE(fixture.insert(entry, true));
+  for (EntryId entry = 10; entry < 20; ++entry) REQUIRE(fixture.insert(entry));
+  for (EntryId entry = 0; entry < 3; ++entry) CHECK(fixture.holds(entry));
+  CHECK(fixture.tier.reserve(kPage, false));
+  CHECK_FALSE(fixture.tier.reserve(kPage, false));
+  CHECK(fixture.tier.reserve(kPage, true));
+  fixture.tier.unreserve(2 * kPage);
+}
+
+TEST_CASE("what is read again survives a scan") {
+  constexpr EntryId kHot = 512;  // of 1024 places, so that every shard has room for its part
+  Fixture fixture(2 * kHot);
+  for (EntryId entry = 0; entry < kHot; ++entry) REQUIRE(fixture.insert(entry));
+  for (EntryId entry = 0; entry < kHot; ++entry) static_cast<void>(fixture.pinned(entry));
+  for (EntryId entry = 10'000; entry < 10'000 + 8 * kHot; ++entry) REQUIRE(fixture.insert(entry));
+  EntryId survivors = 0;
+  for (EntryId entry = 0; entry < kHot; ++entry) survivors += fixture.holds(entry) ? 1 : 0;
+  CHECK(survivors > kHot * 95 / 100);
+}
+
+TEST_CASE("a dropped holding goes with its last view") {
+  Fixture fixture(4);
+  REQUIRE(fixture.insert(1));
+  View view = fixture.pinned(1);
+  CHECK(fixture.tier.drop({1, 0}));
+  CHECK(fixture.tier.used_bytes() == kPage);
+  view.reset();
+  CHECK(fixture.tier.used_bytes() == 0);
+  CHECK_FALSE(fixture.tier.drop({1, 0}));
+}
+
+TEST_CASE("a forgotten holding is not found again but stays good for its views") {
+  Fixture fixture(4);
+  REQUIRE(fixture.insert(1));
+  View view = fixture.pinned(1);
+  fixture.tier.forget({1, 0});
+  CHECK_FALSE(fixture.holds(1));
+  CHECK(view.bytes().size() == kPage);
+  REQUIRE(fixture.insert(1));
+  view.reset();
+  CHECK(fixture.tier.used_bytes() == kPage);
+}
+
+TEST_CASE("with a budget of 0 nothing stays once it is unpinned") {
+  Fixture fixture(0);
+  for (EntryId entry = 0; entry < 10; ++entry) REQUIRE(fixture.insert(entry));
+  CHECK(fixture.tier.used_bytes() == 0);
+}
+
+TEST_CASE("whoever waits for space hears of it") {
+  Fixture fixture(1);
+  REQUIRE(fixture.insert(1));
+  View view = fixture.pinned(1);
+  fixture.tier.want_space(true);
+  CHECK(fixture.space_told == 0);
+  view.reset();
+  CHECK(fixture.space_told == 1);
+}
+
+struct Request final : MemoryRequest {
+  using MemoryRequest::MemoryRequest;
+  void granted() override { outcome = 1; }
+  void denied(headrace::io::Error error) override {
+    outcome = -1;
+    code = error.code;
+  }
+  int outcome = 0;
+  ErrorCode code = ErrorCode::kSystem;
+};
+
+struct QueueFixture : Fixture {
+  explicit QueueFixture(std::uint64_t pages) : Fixture(pages) {}
+  void run_posted() {
+    while (!posted.empty()) {
+      auto task = std::move(posted.front());
+      posted.erase(posted.begin());
+      task();
+    }
+  }
+  std::vector<std::function<void()>> posted;
+  TimerThread timers{"test-timer"};
+  MemoryQueue queue{tier, timers, [this](std::function<void()> task) { posted.push_back(std::move(task)); }};
+};
+
+TEST_CASE("requests are granted in their order, those for now before those ahead") {
+  QueueFixture fixture(2);
+  Request first(2 * kPage, false);
+  fixture.queue.request(first);
+  CHECK(first.outcome == 1);
+  Request ahead(kPage, true);
+  Request now(kPage, false);
+  Request second_now(kPage, false);
+  fixture.queue.request(ahead);
+  fixture.queue.request(now);
+  fixture.queue.request(second_now);
+  fixture.run_posted();
+  CHECK(ahead.outcome + now.outcome + second_now.outcome == 0);
+
+  fixture.tier.unreserve(kPage);
+  fixture.queue.pump_soon();
+  fixture.run_posted();
+  CHECK(now.outcome == 1);
+  CHECK(second_now.outcome == 0);
+  CHECK(ahead.outcome == 0);
+
+  fixture.queue.close();
+  CHECK(ahead.outcome == -1);
+  CHECK(ahead.code == ErrorCode::kCancelled);
+  CHECK(second_now.outcome == -1);
+  fixture.tier.unreserve(2 * kPage);
+}
+
+TEST_CASE("a request larger than the budget is refused at once") {
+  QueueFixture fixture(2);
+  Request request(3 * kPage, false);
+  fixture.queue.request(request);
+  CHECK(request.outcome == -1);
+  CHECK(request.code == ErrorCode::kNoSpace);
+}
+
+}  // namespace

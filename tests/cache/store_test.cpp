@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::ReadHint;
+using headrace::cache::Store;
+using headrace::cache::StoreOptions;
+using headrace::cache::StoreStats;
+using headrace::cache::TierKind;
+using headrace::cache::View;
+using headrace::io::ErrorCode;
+using headrace::io::Result;
+using headrace::test::as_text;
+using headrace::test::pattern_bytes;
+using headrace::test::TempDir;
+
+std::string text_of(const View& view) {
+  return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
+}
+
+std::string content(std::size_t bytes, std::uint64_t seed) {
+  return std::string(as_text(pattern_bytes(bytes, seed)));
+}
+
+struct DataSet {
+  EntryId add(const std::string& path, std::size_t bytes) {
+    contents.push_back(content(bytes, contents.size()));
+    dir.write(path, contents.back());
+    return static_cast<EntryId>(contents.size() - 1);
+  }
+  std::unique_ptr<Store> open(std::uint64_t ram_bytes) {
+    auto store = Store::open({.source = dir.path(), .ram_bytes = ram_bytes});
+    REQUIRE(store.has_value());
+    return std::move(*store);
+  }
+  TempDir dir;
+  std::vector<std::string> contents;
+};
+
+EntryId entry_of(const Store& store, const std::string& path) {
+  const auto found = store.catalog().find(path);
+  REQUIRE(found.has_value());
+  return *found;
+}
+
+Result<View> read_range(Store& store, EntryId entry, std::uint64_t offset, std::uint64_t length) {
+  std::promise<Result<View>> promise;
+  store.read_range_async(entry, offset, length, [&](Result<View> result) { promise.set_value(std::move(result)); });
+  return promise.get_future().get();
+}
+
+TEST_CASE("a file is read from the source, then from memory") {
+  DataSet data;
+  data.add("a/1.jpg", 100'000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1.jpg");
+  {
+    auto view = store->read(entry);
+    REQUIRE(view.has_value());
+    CHECK(text_of(*view) == data.contents[0]);
+    CHECK(view->served_from() == TierKind::kSource);
+  }
+  auto again = store->read(entry);
+  REQUIRE(again.has_value());
+  CHECK(text_of(*again) == data.contents[0]);
+  CHECK(again->served_from() == TierKind::kRam);
+  const StoreStats stats = store->stats();
+  CHECK(stats.reads == 2);
+  CHECK(stats.tiers.front().hits == 1);
+  CHECK(stats.tiers.back().hits == 1);
+}
+
+TEST_CASE("empty files and sizes around a page are read whole") {
+  DataSet data;
+  const std::vector<std::size_t> sizes = {0, 1, 4095, 4096, 4097, 8191, 8192, 12288 - 128, 12288 - 127};
+  for (const std::size_t size : sizes) data.add("a/" + std::to_string(size), size);
+  auto store = data.open(1 << 20);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    auto view = store->read(entry_of(*store, "a/" + std::to_string(sizes[i])));
+    REQUIRE(view.has_value());
+    CHECK(text_of(*view) == data.contents[i]);
+  }
+}
+
+TEST_CASE("32 readers of one sample cost one fetch") {
+  DataSet data;
+  data.add("a/1.jpg", 300'000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1.jpg");
+  std::atomic<int> good = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 32; ++i) {
+    readers.emplace_back([&] {
+      auto view = store->read(entry);
+      if (view && text_of(*view) == data.contents[0]) ++good;
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  CHECK(good == 32);
+  CHECK(store->stats().tiers.back().hits == 1);
+}
+
+TEST_CASE("with no RAM budget a view is good while it lives and nothing stays") {
+  DataSet data;
+  data.add("a/1.jpg", 50'000);
+  auto store = data.open(0);
+  const EntryId entry = entry_of(*store, "a/1.jpg");
+  {
+    auto view = store->read(entry);
+    REQUIRE(view.has_value());
+    auto second = store->read(entry);
+    REQUIRE(second.has_value());
+    CHECK(second->served_from() == TierKind::kRam);  // shared while pinned
+    CHECK(text_of(*second) == data.contents[0]);
+  }
+  CHECK(store->stats().tiers.front().used_bytes == 0);
+}
+
+TEST_CASE("a read waits for memory until a view lets go of it") {
+  DataSet data;
+  data.add("a/1", 100'000);
+  data.add("a/2", 100'000);
+  auto store = data.open(128 << 10);  // room for one of them
+  auto first = store->read(entry_of(*store, "a/1"));
+  REQUIRE(first.has_value());
+  std::promise<Result<View>> promise;
+  auto second = promise.get_future();
+  store->read_async(entry_of(*store, "a/2"), [&](Result<View> result) { promise.set_value(std::move(result)); });
+  CHECK(second.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
+  CHECK(store->stats().tiers.front().used_bytes <= (128 << 10));
+  first->reset();
+  auto view = second.get();
+  REQUIRE(view.has_value());
+  CHECK(text_of(*view) == data.contents[1]);
+}
+
+TEST_CASE("a file larger than the RAM budget is refused whole and read by ranges") {
+  DataSet data;
+  data.add("a/big", 20 << 20);
+  auto store = data.open(16 << 20);
+  const EntryId entry = entry_of(*store, "a/big");
+  auto whole = store->read(entry);
+  REQUIRE_FALSE(whole.has_value());
+  CHECK(whole.error().code == ErrorCode::kNoSpace);
+  constexpr std::uint64_t kStep = 1'000'003;  // crosses chunk borders at odd places
+  for (std::uint64_t offset = 0; offset < data.contents[0].size(); offset += kStep) {
+    auto part = read_range(*store, entry, offset, kStep);
+    REQUIRE(part.has_value());
+    REQUIRE(text_of(*part) == data.contents[0].substr(offset, kStep));
+  }
+  CHECK(read_range(*store, entry, 20 << 20, 10)->bytes().empty());
+  CHECK(store->stats().tiers.front().used_bytes <= (16 << 20));
+}
+
+TEST_CASE("a chunked file is put together by a whole read") {
+  DataSet data;
+  data.add("a/big", (17 << 20) + 12345);
+  auto store = data.open(64 << 20);
+  auto view = store->read(entry_of(*store, "a/big"));
+  REQUIRE(view.has_value());
+  CHECK(text_of(*view) == data.contents[0]);
+}
+
+TEST_CASE("ranges of a large file are fetched once per chunk even without a RAM budget") {
+  DataSet data;
+  data.add("a/big", 12 << 20);
+  auto store = data.open(0);
+  const EntryId entry = entry_of(*store, "a/big");
+  for (std::uint64_t offset = 0; offset < (12 << 20); offset += 128 << 10) {
+    auto part = read_range(*store, entry, offset, 128 << 10);
+    REQUIRE(part.has_value());
+    REQUIRE(text_of(*part) == data.contents[0].substr(offset, 128 << 10));
+  }
+  CHECK(store->stats().tiers.back().hit_bytes == (12 << 20));
+}
+
+TEST_CASE("a file that shrank is stale and serves nothing") {
+  DataSet data;
+  data.add("a/1", 100'000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  fs::resize_file(data.dir.path() / "a/1", 60'000);
+  for (int i = 0; i < 2; ++i) {
+    auto view = store->read(entry);
+    REQUIRE_FALSE(view.has_value());
+    CHECK(view.error().code == ErrorCode::kStale);
+  }
+  CHECK(store->stats().tiers.front().used_bytes == 0);
+}
+
+TEST_CASE("a source file that vanished and came back is read again") {
+  DataSet data;
+  data.add("a/1", 1000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  fs::rename(data.dir.path() / "a/1", data.dir.path() / "elsewhere");
+  auto gone = store->read(entry);
+  REQUIRE_FALSE(gone.has_value());
+  CHECK(gone.error().code == ErrorCode::kNotFound);
+  CHECK(store->stats().tiers.back().state.find("failing") == 0);
+  fs::rename(data.dir.path() / "elsewhere", data.dir.path() / "a/1");
+  auto back = store->read(entry);
+  REQUIRE(back.has_value());
+  CHECK(store->stats().tiers.back().state == "ok");
+}
+
+TEST_CASE("a changed identity is not served from memory any more") {
+  DataSet data;
+  data.add("a/1", 1000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  auto old_view = store->read(entry);
+  REQUIRE(old_view.has_value());
+  const std::string grown = content(2000, 77);
+  data.dir.write("a/1", grown);
+  store->set_identity(entry, {.size_bytes = 2000, .mtime_ns = 1, .inode = 1});
+  auto fresh = store->read(entry);
+  REQUIRE(fresh.has_value());
+  CHECK(text_of(*fresh) == grown);
+  CHECK(text_of(*old_view) == data.contents[0]);
+}
+
+TEST_CASE("what is not a file is an error, not a crash") {
+  DataSet data;
+  data.add("a/1", 10);
+  auto store = data.open(0);
+  CHECK(store->read(0).error().code == ErrorCode::kInvalidArgument);
+  CHECK(store->read(1'000'000).error().code == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("dropping makes the next read a fetch") {
+  DataSet data;
+  data.add("a/1", 10'000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  REQUIRE(store->read(entry).has_value());
+  store->drop(entry);
+  REQUIRE(store->read(entry)->served_from() == TierKind::kSource);
+}
+
+TEST_CASE("closing ends what is in flight and waiting") {
+  DataSet data;
+  for (int i = 0; i < 200; ++i) data.add("a/" + std::to_string(i), 200'000);
+  for (int round = 0; round < 5; ++round) {
+    auto store = data.open(2 << 20);
+    std::atomic<int> ended = 0;
+    for (EntryId entry = 0; entry < store->catalog().entry_count(); ++entry) {
+      if (store->catalog().is_file(entry)) store->read_async(entry, [&](const Result<View>&) { ++ended; });
+    }
+    store.reset();
+    CHECK(ended == 200);
+  }
+}
+
+}  // namespace
