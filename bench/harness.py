@@ -103,6 +103,10 @@ class Bench:
                     raise CannotRun(f"{target} does not build: see {log}")
         self.built.add(target)
 
+    @staticmethod
+    def cores():
+        return len(os.sched_getaffinity(0))
+
     def count(self, full, quick):
         return quick if self.quick else full
 
