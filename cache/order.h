@@ -22,9 +22,10 @@ namespace headrace::cache {
 using io::Result;
 using SampleIndex = std::uint32_t;
 
-// How a loader's worker processes spread an epoch over time (torch DataLoader). workers == 0: strictly in order.
+// How a loader's worker processes spread an epoch over time (torch DataLoader): what was opened lies within
+// batch * workers * prefetch_factor positions of the reader. workers == 0: strictly in order.
 struct WorkerLayout {
-  std::uint32_t batch = 1;
+  std::uint32_t batch = 1;  // positions that one step takes, of all ranks that read here
   std::uint32_t workers = 0;
   std::uint32_t prefetch_factor = 2;
 };

@@ -30,11 +30,15 @@ class DaliOrder final : public Order {
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }
   [[nodiscard]] std::uint64_t length(std::uint64_t epoch) const override {
-    return parts_.shards.rank ? shard_end(epoch, *parts_.shards.rank) - shard_begin(epoch, *parts_.shards.rank)
-                              : parts_.n;
+    std::uint64_t sum = 0;
+    for (std::uint64_t i = 0; i < parts_.shards.rank_count; ++i) {
+      const std::uint64_t rank = parts_.shards.first_rank + i;
+      sum += shard_end(epoch, rank) - shard_begin(epoch, rank);
+    }
+    return sum;
   }
   [[nodiscard]] Result<Samples> epoch(std::uint64_t epoch) const override;
-  [[nodiscard]] WorkerLayout workers() const override { return parts_.workers; }
+  [[nodiscard]] WorkerLayout workers() const override { return layout_of(parts_.workers, parts_.shards); }
 
  private:
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t epoch, std::uint64_t rank) const {
@@ -71,12 +75,14 @@ Result<Samples> DaliOrder::list_of(std::uint64_t epoch) const {
   return list;
 }
 
-// All ranks advance together: the first sample of each shard, then the second ones, ...
+// The ranks advance together: the first sample of each shard, then the second ones, ...
 Samples DaliOrder::side_by_side(std::uint64_t epoch, const Samples& list) const {
   Samples dealt;
-  dealt.reserve(list.size());
-  for (std::uint64_t step = 0; dealt.size() < list.size(); ++step) {
-    for (std::uint64_t rank = 0; rank < parts_.shards.replicas; ++rank) {
+  const std::uint64_t count = length(epoch);
+  dealt.reserve(count);
+  for (std::uint64_t step = 0; dealt.size() < count; ++step) {
+    for (std::uint64_t i = 0; i < parts_.shards.rank_count; ++i) {
+      const std::uint64_t rank = parts_.shards.first_rank + i;
       const std::uint64_t position = shard_begin(epoch, rank) + step;
       if (position < shard_end(epoch, rank)) dealt.push_back(list[position]);
     }
@@ -86,11 +92,7 @@ Samples DaliOrder::side_by_side(std::uint64_t epoch, const Samples& list) const 
 
 Result<Samples> DaliOrder::epoch(std::uint64_t epoch) const {
   Result<Samples> list = list_of(epoch);
-  if (!list) return list;
-  if (!parts_.shards.rank) return parts_.shards.replicas == 1 ? *list : side_by_side(epoch, *list);
-  const auto begin = static_cast<std::ptrdiff_t>(shard_begin(epoch, *parts_.shards.rank));
-  const auto end = static_cast<std::ptrdiff_t>(shard_end(epoch, *parts_.shards.rank));
-  return Samples(list->begin() + begin, list->begin() + end);
+  return list && parts_.shards.replicas > 1 ? side_by_side(epoch, *list) : list;
 }
 
 }  // namespace

@@ -27,29 +27,34 @@ class InfiniteOrder final : public Order {
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }
   [[nodiscard]] std::uint64_t length(std::uint64_t epoch) const override {
-    const std::uint64_t first = first_position(epoch);
-    return first >= parts_.n ? 0 : ceil_div(parts_.n - first, step());
+    const Shards& shards = parts_.shards;
+    std::uint64_t count = parts_.n / shards.replicas * shards.rank_count;
+    for (std::uint64_t i = parts_.n - parts_.n % shards.replicas; i < parts_.n; ++i) count += is_ours(epoch, i) ? 1 : 0;
+    return count;
   }
   [[nodiscard]] Result<Samples> epoch(std::uint64_t epoch) const override { return prefix(epoch, length(epoch)); }
   [[nodiscard]] Result<Samples> prefix(std::uint64_t epoch, std::uint64_t count) const override {
     count = std::min(count, length(epoch));
-    if (count == 0) return Samples{};
-    const std::uint64_t first = first_position(epoch);
-    Result<Samples> permutation = permutation_prefix(epoch, first + (count - 1) * step() + 1);
-    if (!permutation || step() == 1) return permutation;
-    for (std::uint64_t i = 0; i < count; ++i) (*permutation)[i] = (*permutation)[first + i * step()];
+    // At most this far: in every round of `replicas` positions all ranks have their turn.
+    const std::uint64_t rounds = ceil_div(count, parts_.shards.rank_count) + 1;
+    Result<Samples> permutation = permutation_prefix(epoch, std::min(rounds * parts_.shards.replicas, parts_.n));
+    if (!permutation) return permutation;
+    std::uint64_t taken = 0;
+    for (std::uint64_t i = 0; taken < count; ++i) {
+      if (is_ours(epoch, i)) (*permutation)[taken++] = (*permutation)[i];
+    }
     permutation->resize(count);
     return permutation;
   }
-  [[nodiscard]] WorkerLayout workers() const override { return parts_.workers; }
+  [[nodiscard]] WorkerLayout workers() const override { return layout_of(parts_.workers, parts_.shards); }
 
  private:
-  [[nodiscard]] std::uint64_t step() const { return parts_.shards.rank ? parts_.shards.replicas : 1; }
-  // The rank's first position inside the epoch's permutation: the stream position is rank modulo replicas.
-  [[nodiscard]] std::uint64_t first_position(std::uint64_t epoch) const {
-    if (!parts_.shards.rank) return 0;
-    const std::uint64_t before = (epoch % step()) * (parts_.n % step()) % step();  // epoch * n modulo replicas
-    return (*parts_.shards.rank + step() - before) % step();
+  // Position i of the epoch's permutation is position epoch * n + i of the stream.
+  [[nodiscard]] bool is_ours(std::uint64_t epoch, std::uint64_t i) const {
+    const Shards& shards = parts_.shards;
+    const std::uint64_t before = (epoch % shards.replicas) * (parts_.n % shards.replicas);
+    const std::uint64_t rank = (before + i) % shards.replicas;
+    return rank >= shards.first_rank && rank < shards.first_rank + shards.rank_count;
   }
   [[nodiscard]] Result<Samples> permutation_prefix(std::uint64_t epoch, std::uint64_t count) const {
     if (!parts_.shuffle) return first_indices(count);

@@ -128,6 +128,17 @@ std::uint64_t Parameters::integer(std::string_view name, std::uint64_t fallback,
   return optional_integer(name, bounds).value_or(fallback);
 }
 
+std::optional<Bounds> Parameters::range(std::string_view name, Bounds bounds) {
+  const std::optional<std::string_view> given = take(name);
+  if (!given) return std::nullopt;
+  std::string_view last = *given;
+  const std::optional<std::uint64_t> least = parse_number<std::uint64_t>(take_until(last, '-'));
+  const std::optional<std::uint64_t> most = last.empty() ? least : parse_number<std::uint64_t>(last);
+  if (least && most && *least >= bounds.least && *least <= *most && *most <= bounds.most) return Bounds{*least, *most};
+  reject(name, *given, fmt::format("an integer from {} to {}, or FIRST-LAST", bounds.least, bounds.most));
+  return std::nullopt;
+}
+
 bool Parameters::flag(std::string_view name, bool fallback) {
   return integer(name, fallback ? 1 : 0, {.least = 0, .most = 1}) == 1;
 }

@@ -58,7 +58,8 @@ class Parameters {
 
   [[nodiscard]] std::uint64_t integer(std::string_view name, std::uint64_t fallback, Bounds bounds = {});
   [[nodiscard]] std::optional<std::uint64_t> optional_integer(std::string_view name, Bounds bounds = {});
-  [[nodiscard]] bool flag(std::string_view name, bool fallback);  // 0 or 1
+  [[nodiscard]] std::optional<Bounds> range(std::string_view name, Bounds bounds);  // "3" or "3-7"
+  [[nodiscard]] bool flag(std::string_view name, bool fallback);                    // 0 or 1
   [[nodiscard]] double number(std::string_view name, double fallback, double least, double most);
   [[nodiscard]] Seed seed(std::string_view name, Seed fallback);
   [[nodiscard]] std::vector<Seed> seeds(std::string_view name, Seed fallback);  // "42" or "42/1/7"

@@ -17,7 +17,7 @@ class ShardedOrder final : public Order {
   }
   [[nodiscard]] Result<Samples> epoch(std::uint64_t epoch) const override { return prefix(epoch, length(epoch)); }
   [[nodiscard]] Result<Samples> prefix(std::uint64_t epoch, std::uint64_t count) const override;
-  [[nodiscard]] WorkerLayout workers() const override { return parts_.workers; }
+  [[nodiscard]] WorkerLayout workers() const override { return layout_of(parts_.workers, parts_.shards); }
 
  private:
   const std::string spec_;
@@ -46,17 +46,18 @@ Result<Samples> ShardedOrder::prefix(std::uint64_t epoch, std::uint64_t count) c
 }  // namespace
 
 std::uint64_t Shards::length() const {
-  if (!rank) return most_per_rank >= ceil_div(total, replicas) ? total : most_per_rank * replicas;
+  const std::uint64_t here = rank_count * group;
   const std::uint64_t round = replicas * group;
   const std::uint64_t rest = total % round;
-  const std::uint64_t before = *rank * group;
-  const std::uint64_t last = rest > before ? std::min(rest - before, group) : 0;
-  return std::min(total / round * group + last, most_per_rank);
+  const std::uint64_t before = first_rank * group;
+  const std::uint64_t last = rest > before ? std::min(rest - before, here) : 0;
+  const std::uint64_t dealt = total / round * here + last;
+  return most_per_rank < ceil_div(dealt, rank_count) ? most_per_rank * rank_count : dealt;
 }
 
 std::uint64_t Shards::position(std::uint64_t i) const {
-  if (!rank) return i;
-  return (i / group * replicas + *rank) * group + i % group;
+  const std::uint64_t block = i / group;
+  return (block / rank_count * replicas + first_rank + block % rank_count) * group + i % group;
 }
 
 std::unique_ptr<Order> make_sharded_order(std::string spec, ShardedOrderParts parts) {
@@ -75,8 +76,15 @@ WorkerLayout read_worker_layout(Parameters& parameters) {
 Shards read_shards(Parameters& parameters) {
   Shards shards;
   shards.replicas = parameters.integer("replicas", 1, {.least = 1, .most = kMaxReplicas});
-  shards.rank = parameters.optional_integer("rank", {.least = 0, .most = shards.replicas - 1});
+  const auto ranks = parameters.range("rank", {.least = 0, .most = shards.replicas - 1});
+  shards.first_rank = ranks ? ranks->least : 0;
+  shards.rank_count = ranks ? ranks->most - ranks->least + 1 : shards.replicas;
   return shards;
+}
+
+WorkerLayout layout_of(WorkerLayout one_rank, const Shards& shards) {
+  one_rank.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.batch * shards.rank_count, UINT32_MAX));
+  return one_rank;
 }
 
 Samples first_indices(std::uint64_t count) {

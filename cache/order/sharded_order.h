@@ -8,7 +8,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,8 @@ using DrawList = std::function<Result<Samples>(std::uint64_t epoch, std::uint64_
 struct Shards {
   std::uint64_t total = 0;  // positions dealt; beyond the list's length it starts again at its front
   std::uint64_t replicas = 1;
-  std::optional<std::uint64_t> rank = std::nullopt;  // none: one mount serves all ranks, which advance side by side
+  std::uint64_t first_rank = 0;  // the ranks that read here, which advance side by side
+  std::uint64_t rank_count = 1;
   std::uint64_t group = 1;
   std::uint64_t most_per_rank = UINT64_MAX;  // a sampler that stops early
 
@@ -39,7 +39,7 @@ struct ShardedOrderParts {
   std::uint64_t list_length = 0;
   DrawList draw = nullptr;
   Shards shards = {};
-  WorkerLayout workers = {};
+  WorkerLayout workers = {};  // of one rank
 };
 
 [[nodiscard]] std::unique_ptr<Order> make_sharded_order(std::string spec, ShardedOrderParts parts);
@@ -50,7 +50,9 @@ inline constexpr std::uint64_t kMaxBatch = 1 << 24;
 inline constexpr std::uint64_t kMaxWorkers = 4096;
 // batch, workers, prefetch_factor
 [[nodiscard]] WorkerLayout read_worker_layout(Parameters& parameters);
-// replicas, rank; the caller sets total
+// What an order tells of its readers: a step of the job takes one batch for each of the ranks that read here.
+[[nodiscard]] WorkerLayout layout_of(WorkerLayout one_rank, const Shards& shards);
+// replicas, rank (one, or FIRST-LAST; without it all of them read here); the caller sets total
 [[nodiscard]] Shards read_shards(Parameters& parameters);
 
 [[nodiscard]] constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {

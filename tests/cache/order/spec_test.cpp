@@ -24,6 +24,7 @@ TEST_CASE("order specs: what is wrong is named together with what is allowed") {
   CHECK(mentions(refusal_of("sequential:seed=1"), "no parameter 'seed'; allowed: replicas, rank"));
   CHECK(mentions(refusal_of("torch-distributed:replicas=0"), "replicas='0' is not allowed: an integer from 1"));
   CHECK(mentions(refusal_of("torch-distributed:replicas=2,rank=2"), "rank='2' is not allowed: an integer from 0 to 1"));
+  CHECK(mentions(refusal_of("torch-distributed:replicas=4,rank=2-1"), "or FIRST-LAST"));
   CHECK(mentions(refusal_of("torch-distributed:seed=abc"), "seed='abc'"));
   CHECK(mentions(refusal_of("torch-distributed:seed=1,seed=2"), "'seed' is given twice"));
   CHECK(mentions(refusal_of("torch-distributed:seed"), "'seed' is not NAME=VALUE"));

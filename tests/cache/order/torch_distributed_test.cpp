@@ -43,6 +43,16 @@ TEST_CASE("DistributedSampler: without a rank the ranks' samples are interleaved
   }
 }
 
+TEST_CASE("DistributedSampler: several ranks of many, as one node of a job has them") {
+  const auto all = epoch_of("torch-distributed:seed=1,replicas=6,batch=5,workers=2", 100, 0);
+  const auto ours = order_of("torch-distributed:seed=1,replicas=6,rank=2-3,batch=5,workers=2", 100);
+  CHECK(ours->workers().batch == 10);
+  const auto samples = *ours->epoch(0);
+  CHECK(samples.size() == 2 * 17);
+  CHECK(samples.size() == ours->length(0));
+  for (std::size_t i = 0; i < samples.size(); ++i) CHECK(samples[i] == all[i / 2 * 6 + 2 + i % 2]);
+}
+
 TEST_CASE("DistributedSampler: a prefix is the beginning of the epoch, for every length") {
   for (const char* spec : {"torch-distributed:seed=3,replicas=4,rank=2", "torch-distributed:replicas=7"}) {
     const auto order = order_of(spec, 1000);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/learn/evidence.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headrace::cache {
+namespace {
+
+constexpr std::size_t kSlots = 4 * OpenSet::kMost;
+
+// Numbers of ranks in use: all small ones, then whole nodes of 8.
+[[nodiscard]] std::vector<std::uint64_t> make_strides() {
+  std::vector<std::uint64_t> strides;
+  for (std::uint64_t s = 1; s <= 16; ++s) strides.push_back(s);
+  for (std::uint64_t s = 24; s <= 128; s += 8) strides.push_back(s);
+  for (std::uint64_t s = 256; s <= 1024; s *= 2) strides.push_back(s);
+  return strides;
+}
+
+// -log2 P(X >= count) for X ~ Poisson(expected), by Chernoff's bound (never more than the truth).
+[[nodiscard]] double tail_bits(double count, double expected) {
+  if (count <= expected || expected <= 0) return 0;
+  return count * std::log2(count / expected) - (count - expected) * 1.4426950408889634;
+}
+
+}  // namespace
+
+OpenSet::OpenSet() : slots_(kSlots) {}
+
+std::size_t OpenSet::slot_of(SampleIndex sample) const {
+  std::size_t slot = sample * 0x9e3779b1U >> 18;  // 32 - 18 = 14 bits: kSlots
+  static_assert(kSlots == 1 << 14);
+  while (slots_[slot] != 0 && samples_[slots_[slot] - 1] != sample) slot = (slot + 1) % kSlots;
+  return slot;
+}
+
+bool OpenSet::add(SampleIndex sample) {
+  const std::size_t slot = slot_of(sample);
+  if (slots_[slot] != 0 || full()) return false;
+  samples_.push_back(sample);
+  slots_[slot] = static_cast<std::uint16_t>(samples_.size());
+  return true;
+}
+
+bool OpenSet::contains(SampleIndex sample) const {
+  return slots_[slot_of(sample)] != 0;
+}
+
+void OpenSet::clear() {
+  samples_.clear();
+  std::ranges::fill(slots_, std::uint16_t{0});
+}
+
+double start_bits(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
+  const double chance = static_cast<double>(opens.size()) / static_cast<double>(n);
+  double best = 0;
+  std::size_t hits = 0;
+  std::size_t scale = 4;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (opens.contains(order[i])) ++hits;
+    if (i + 1 != scale) continue;
+    best = std::max(best, tail_bits(static_cast<double>(hits), static_cast<double>(scale) * chance));
+    scale *= 2;
+  }
+  return best;
+}
+
+Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
+  static const std::vector<std::uint64_t> strides = make_strides();
+  Fit fit;
+  std::vector<bool> opened(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!opens.contains(order[i])) continue;
+    opened[i] = true;
+    fit.positions.push_back(i);
+  }
+  const double chance = static_cast<double>(opens.size()) / static_cast<double>(n);
+  const double expected = static_cast<double>(order.size()) * chance * chance;
+  for (const std::uint64_t stride : strides) {
+    const auto pairs =
+        std::ranges::count_if(fit.positions, [&](std::uint64_t p) { return p >= stride && opened[p - stride]; });
+    const double bits = tail_bits(static_cast<double>(pairs), expected);
+    if (bits <= fit.bits) continue;
+    fit.bits = bits;
+    fit.stride = stride;
+  }
+  return fit;
+}
+
+}  // namespace headrace::cache
