@@ -79,6 +79,7 @@ struct MountStats {
   std::uint64_t ahead_samples = 0;  // pushed or under way in front of the reader
   std::string order;                // spec in use; empty: unknown
 
+  bool listed = false;  // every directory is watched and its files are known to the kernel
   bool overlay = false;
   std::vector<std::string> fallbacks;  // one line each: what could not be had, and why
 };

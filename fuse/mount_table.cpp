@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <sstream>
 
@@ -48,7 +49,7 @@ MountEntry parse_line(const std::string& line) {
   std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
   const auto dash = std::find(fields.begin(), fields.end(), "-");
   if (fields.size() < 5 || std::distance(dash, fields.end()) < 3) return {};
-  return {unescape_octal(fields[4]), *(dash + 1), unescape_octal(*(dash + 2))};
+  return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2))};
 }
 
 bool is_dead(const fs::path& path) {
@@ -76,6 +77,17 @@ Status detach(const MountEntry& entry, const fs::path& path) {
   return io::system_error(failure, "unmount " + path.string());
 }
 
+// Unmounts from the top while `more` says so of what is mounted at `path`.
+Status detach_while(const fs::path& path, const std::function<bool(const std::vector<MountEntry>&)>& more) {
+  // 16: an overlay, its mount and dead ones below them; more would mean that unmounting has no effect.
+  for (int round = 0; round < 16; ++round) {
+    const std::vector<MountEntry> mounts = mounts_at(path);
+    if (mounts.empty() || !more(mounts)) return {};
+    if (Status detached = detach(mounts.back(), path); !detached) return detached;
+  }
+  return io::make_error(ErrorCode::kBusy, "unmount " + path.string());
+}
+
 Status check_empty(const fs::path& path) {
   std::error_code failure;
   const bool empty = fs::is_empty(path, failure);
@@ -87,7 +99,11 @@ Status check_empty(const fs::path& path) {
 }  // namespace
 
 bool MountEntry::is_headrace() const {
-  return fs_type == "fuse." + std::string(kSubtype) || (fs_type == "overlay" && source == kOverlaySource);
+  return is_overlay() || fs_type == "fuse." + std::string(kSubtype);
+}
+
+bool MountEntry::is_overlay() const {
+  return fs_type == "overlay" && source == kOverlaySource;
 }
 
 std::vector<MountEntry> mounts_at(std::string_view mountinfo, std::string_view path) {
@@ -141,13 +157,19 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
 Status unmount(const fs::path& mountpoint) {
   Result<fs::path> path = resolve_mount_point(mountpoint);
   if (!path) return io::forward_error(std::move(path));
-  // 16: an overlay, its mount and dead ones below them; more would mean that unmounting has no effect.
-  for (int round = 0; round < 16; ++round) {
-    const std::vector<MountEntry> mounts = mounts_at(*path);
-    if (mounts.empty() || !mounts.back().is_headrace()) return {};
-    if (Status detached = detach(mounts.back(), *path); !detached) return detached;
-  }
-  return io::make_error(ErrorCode::kBusy, "unmount " + path->string());
+  return detach_while(*path, [](const auto& mounts) { return mounts.back().is_headrace(); });
+}
+
+Status unmount_device(const fs::path& path, const std::string& device) {
+  return detach_while(path, [&device](const auto& mounts) {
+    return std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });
+  });
+}
+
+void abort_connection(const fs::path& path, const std::string& device) {
+  // Forcing fails with EBUSY where the mount is in use, after it has aborted the connection.
+  if (::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY) return;
+  std::ofstream("/sys/fs/fuse/connections/" + device.substr(device.find(':') + 1) + "/abort") << "1";
 }
 
 }  // namespace headrace::fuse

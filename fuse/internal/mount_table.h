@@ -19,10 +19,12 @@ inline constexpr std::string_view kOverlaySource = "headrace-overlay";  // sourc
 
 struct MountEntry {
   std::string path;
+  std::string device;  // "0:35": unlike the path, never another mount's while this one lives
   std::string fs_type;
   std::string source;
 
-  [[nodiscard]] bool is_headrace() const;
+  [[nodiscard]] bool is_headrace() const;  // a mount of headrace or the overlay over one
+  [[nodiscard]] bool is_overlay() const;
 };
 
 // What `mountinfo` (the text of /proc/self/mountinfo) lists at `path`, lowest first.
@@ -34,5 +36,10 @@ struct MountEntry {
 
 // Whether something may be mounted at the resolved path; clears a dead mount of headrace. Errors: as open_channel().
 [[nodiscard]] io::Status check_mount_point(const std::filesystem::path& path, bool may_have_content);
+
+// Detaches what lies at the resolved path from the top down to the mount `device`, if that is there.
+[[nodiscard]] io::Status unmount_device(const std::filesystem::path& path, const std::string& device);
+// Makes the kernel end the connection at once: what waits for an answer gets an error. Needs root, else no effect.
+void abort_connection(const std::filesystem::path& path, const std::string& device);
 
 }  // namespace headrace::fuse

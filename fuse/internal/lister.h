@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks the directories of the mount once, from outside: sets a watch on each and lists it, which makes the kernel
+// create the inodes that files can be pushed to, some 200 with each request.
+//
+// Thread-safety: done() from any thread, the rest from the owner's. Ownership: catalog and follower outlive it.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "headrace/fuse/internal/follower.h"
+
+namespace headrace::fuse {
+
+class Lister {
+ public:
+  // `follower` null: no watches. `on_unwatched` hears once, with the reason, when a directory cannot be watched.
+  Lister(const cache::Catalog& catalog, std::filesystem::path root, Follower* follower,
+         std::function<void(const io::Error&)> on_unwatched);
+  ~Lister();  // stop()
+  Lister(const Lister&) = delete;
+  Lister& operator=(const Lister&) = delete;
+
+  void stop();  // ends the walk; idempotent
+  [[nodiscard]] bool done() const { return done_.load(); }
+
+ private:
+  void run();
+  void watch(cache::EntryId directory, const std::filesystem::path& path);
+  void list(const std::filesystem::path& path) const;
+
+  const cache::Catalog& catalog_;
+  const std::filesystem::path root_;
+  Follower* follower_;  // null once a watch has failed
+  const std::function<void(const io::Error&)> on_unwatched_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace headrace::fuse

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One libfuse session over a Channel, with threads of our own that read requests and hand them to its operations.
+//
+//   auto session = Session::open(channel, operations, tree);   // answers INIT, or takes over where it was answered
+//   session->start(4);
+//   session->store(inode, 0, bytes);                           // NOTIFY_STORE
+//   session->stop();
+//
+// libfuse decodes and encodes; the loop is ours, because libfuse 3.14's own can neither be stopped without a signal nor
+// count what arrives, and because a session that takes over must be fed the INIT that another process answered.
+//
+// Thread-safety: every function from any thread after start(); the notifications block while the kernel has a page of
+// the file locked for a READ, so they must not be sent by a thread that answers READs.
+// Ownership: shared by whoever still has a request to answer. The handler lives as long.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "headrace/fuse/channel.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/result.h"
+
+struct fuse_lowlevel_ops;
+struct fuse_req;
+struct fuse_session;
+struct iovec;
+
+namespace headrace::fuse {
+
+// Kinds of requests are counted by opcode; the kernel's highest is 52 today.
+inline constexpr std::size_t kOpcodeCount = 64;
+// "READ" for 15; empty for what the protocol does not define.
+[[nodiscard]] std::string_view opcode_name(std::size_t opcode);
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  // Errors: kUnsupported (the kernel's protocol is too old), kSystem.
+  [[nodiscard]] static Result<std::shared_ptr<Session>> open(Channel& channel, const fuse_lowlevel_ops& operations,
+                                                             std::shared_ptr<void> handler);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The session that a request came through, and its handler.
+  [[nodiscard]] static Session& of(fuse_req* request);
+  [[nodiscard]] void* handler() const { return handler_.get(); }
+
+  [[nodiscard]] Status start(unsigned thread_count);
+  // Ends the threads; requests that are not read yet stay with the kernel. Idempotent; not from a session thread.
+  void stop();
+  // True once the kernel has ended the mount or stop() was called.
+  [[nodiscard]] bool ended() const;
+  void wait_until_ended();
+
+  // Puts bytes of a file into the page cache. 0 or an errno: ENOENT when the kernel does not know the inode.
+  [[nodiscard]] int store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes);
+  // Drops the pages and attributes of an inode. 0 or an errno: ENOENT when the kernel does not know it.
+  [[nodiscard]] int invalidate(std::uint64_t inode);
+  // Asks for what another process read and did not answer (Linux 6.9). False when the kernel does not offer it.
+  [[nodiscard]] bool resend();
+
+  [[nodiscard]] std::uint64_t request_count(std::size_t opcode) const { return counts_[opcode].load(); }
+
+ private:
+  enum class InitPhase : std::uint8_t { kDone, kAnswer, kSwallow };
+
+  explicit Session(std::shared_ptr<void> handler) : handler_(std::move(handler)) {}
+  [[nodiscard]] Status attach(Channel& channel, const fuse_lowlevel_ops& operations);
+  [[nodiscard]] Status replay_init(Channel& channel);
+  void serve(int wait_fd);
+  bool serve_one(std::span<std::byte> buffer, int wait_fd);
+  void end();
+  static std::int64_t write_reply(int fd, iovec* parts, int count, void* userdata);
+
+  const std::shared_ptr<void> handler_;
+  fuse_session* session_ = nullptr;          // its descriptor is a duplicate of the channel's
+  int fd_ = -1;                              // that descriptor
+  int stop_fd_ = -1;                         // eventfd, readable once the threads are to end
+  InitPhase init_phase_ = InitPhase::kDone;  // changes before the threads start only
+  bool init_accepted_ = false;               // likewise
+  std::array<std::atomic<std::uint64_t>, kOpcodeCount> counts_ = {};
+  std::atomic<bool> stopping_ = false;
+
+  mutable io::Mutex mutex_;
+  io::CondVar ended_changed_;
+  bool ended_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // start() and stop() only
+};
+
+}  // namespace headrace::fuse

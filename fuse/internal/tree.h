@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the kernel's requests: names and attributes from the catalog at once, content from the store when it comes.
+//
+// What the kernel may keep it keeps for good: the catalog never changes. OPEN, OPENDIR and FLUSH are refused once,
+// after which the kernel opens and closes without asking. An inode number is EntryId + 1, so FORGET means nothing here
+// and nothing has to be remembered for a successor.
+//
+// Thread-safety: every function from any thread. Ownership: of the Session that calls it; the Store outlives it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "headrace/cache/store.h"
+#include "headrace/io/mutex.h"
+
+struct fuse_lowlevel_ops;
+struct fuse_req;
+
+namespace headrace::fuse {
+
+[[nodiscard]] constexpr std::uint64_t inode_of(cache::EntryId entry) {
+  return std::uint64_t{entry} + 1;
+}
+[[nodiscard]] constexpr cache::EntryId entry_of(std::uint64_t inode) {
+  return static_cast<cache::EntryId>(inode - 1);
+}
+
+struct ReadRange {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  bool past_page_cache = false;  // O_DIRECT: says nothing about what the page cache holds
+};
+
+class Tree {
+ public:
+  // `on_read` hears of READs that the page cache could not serve, of each pass over a file the one at offset 0.
+  // Called on session threads.
+  Tree(cache::Store& store, std::function<void(cache::EntryId)> on_read);
+
+  // To be registered with a Session whose handler is a Tree.
+  [[nodiscard]] static const fuse_lowlevel_ops& operations();
+
+  [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
+  void read(fuse_req* request, cache::EntryId entry, ReadRange range);
+  [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+
+  [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
+  [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
+  // Waits until no READ is under way, or for the deadline. False: the deadline passed.
+  [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  void answer_read(fuse_req* request, std::uint64_t length, const io::Result<cache::View>& view);
+  void end_read();
+
+  cache::Store& store_;
+  const cache::Catalog& catalog_;
+  const std::function<void(cache::EntryId)> on_read_;
+  const std::uint64_t file_bytes_;  // of all files, for statfs
+  std::atomic<std::uint64_t> read_bytes_ = 0;
+  std::atomic<std::uint64_t> read_failures_ = 0;
+
+  io::Mutex mutex_;
+  io::CondVar idle_;
+  std::uint64_t reads_in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace headrace::fuse

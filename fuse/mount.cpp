@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/mount.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "headrace/fuse/internal/follower.h"
+#include "headrace/fuse/internal/lister.h"
+#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/internal/overlay.h"
+#include "headrace/fuse/internal/pusher.h"
+#include "headrace/fuse/internal/session.h"
+#include "headrace/fuse/internal/tree.h"
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+using io::ErrorCode;
+using io::MutexLock;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+// stop() as a whole takes under a second: each of the two things that storage can hold up gets this long.
+constexpr milliseconds kPatience{300};
+constexpr milliseconds kProgressInterval{100};
+// One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
+constexpr unsigned kReadAheadKiB = 1024;
+
+unsigned session_thread_count(unsigned asked) {
+  return asked > 0 ? asked : std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
+}
+
+}  // namespace
+
+struct Mount::Impl {
+  Impl(cache::Store& store_in, MountOptions options_in) : store(store_in), options(std::move(options_in)) {}
+  ~Impl() { stop(); }
+
+  Status start(Channel& channel);
+  Status find_device();
+  Status place_overlay();
+  void raise_read_ahead();
+  void follow();
+  void add_fallback(std::string line);
+  void stop();
+  void stop_helpers();
+
+  cache::Store& store;
+  MountOptions options;
+  std::optional<Channel> own_channel;
+  std::filesystem::path path;  // of the mount point, resolved
+  std::string device;          // of the mount below an overlay, as mountinfo names it
+  bool has_overlay = false;
+  std::shared_ptr<Pusher> pusher;
+  std::shared_ptr<Session> session;
+  Tree* tree = nullptr;  // the session's
+  std::unique_ptr<Follower> follower;
+  std::unique_ptr<Lister> lister;
+
+  io::Mutex stop_mutex;
+  bool stopped HEADRACE_GUARDED_BY(stop_mutex) = false;
+  mutable io::Mutex mutex;
+  std::vector<std::string> fallbacks HEADRACE_GUARDED_BY(mutex);
+};
+
+Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options) {
+  Result<Channel> channel = open_channel({.mountpoint = options.mountpoint,
+                                          .source_name = options.source_name,
+                                          .allow_other = options.allow_other,
+                                          .over_source = options.over_source});
+  if (!channel) return io::forward_error(std::move(channel));
+  auto impl = std::make_unique<Impl>(store, std::move(options));
+  impl->own_channel.emplace(std::move(*channel));
+  if (Status started = impl->start(*impl->own_channel); !started) return io::forward_error(std::move(started));
+  return std::unique_ptr<Mount>(new Mount(std::move(impl)));
+}
+
+Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options, Channel& channel) {
+  auto impl = std::make_unique<Impl>(store, std::move(options));
+  if (Status started = impl->start(channel); !started) return io::forward_error(std::move(started));
+  return std::unique_ptr<Mount>(new Mount(std::move(impl)));
+}
+
+Mount::Mount(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Mount::~Mount() = default;
+void Mount::stop() {
+  impl_->stop();
+}
+void Mount::wait() {
+  impl_->session->wait_until_ended();
+}
+
+// The threads that answer come first: everything after them goes through the mount itself.
+Status Mount::Impl::start(Channel& channel) {
+  const bool takes_over = channel.init_answered();
+  path = std::filesystem::absolute(options.mountpoint);
+  pusher = std::make_shared<Pusher>(
+      store,
+      PusherOptions{
+          .root = path, .budget_bytes = options.ram_bytes, .order = options.order, .first_epoch = options.first_epoch});
+  auto handler =
+      std::make_shared<Tree>(store, [pusher = pusher.get()](cache::EntryId entry) { pusher->on_read(entry); });
+  tree = handler.get();
+  Result<std::shared_ptr<Session>> opened = Session::open(channel, Tree::operations(), std::move(handler));
+  if (!opened) return io::forward_error(std::move(opened));
+  session = std::move(*opened);
+  if (Status started = session->start(session_thread_count(options.session_threads)); !started) return started;
+  if (takes_over && !session->resend()) {
+    add_fallback("requests of the process before this one stay unanswered: FUSE_NOTIFY_RESEND needs Linux 6.9");
+  }
+  if (Status found = find_device(); !found) return found;
+  if (Status placed = place_overlay(); !placed) return placed;
+  raise_read_ahead();
+  pusher->start(session);
+  follow();
+  return {};
+}
+
+Status Mount::Impl::find_device() {
+  Result<std::filesystem::path> resolved = resolve_mount_point(options.mountpoint);
+  if (!resolved) return io::forward_error(std::move(resolved));
+  path = std::move(*resolved);
+  for (const MountEntry& entry : mounts_at(path)) {
+    if (entry.is_headrace() && !entry.is_overlay()) device = entry.device;
+    if (entry.is_overlay()) has_overlay = true;
+  }
+  if (device.empty()) return io::make_error(ErrorCode::kNotFound, "mount at " + path.string());
+  return {};
+}
+
+Status Mount::Impl::place_overlay() {
+  if (options.overlay == OverlayMode::kOff || has_overlay) return {};
+  Status placed = mount_overlay(path);
+  has_overlay = placed.has_value();
+  if (placed || options.overlay == OverlayMode::kRequired) return placed;
+  add_fallback("no overlay: " + placed.error().message());
+  return {};
+}
+
+void Mount::Impl::raise_read_ahead() {
+  const std::string file = "/sys/class/bdi/" + device + "/read_ahead_kb";
+  std::ofstream setting(file);
+  setting << kReadAheadKiB << std::flush;
+  if (!setting) add_fallback("readahead stays at 128 KiB: " + file + " cannot be written (needs root)");
+}
+
+void Mount::Impl::follow() {
+  const auto blind = [this](const io::Error& reason) {
+    pusher->follow_reads();
+    add_fallback("opens are not all seen, the reader is followed by what it asks for: " + reason.message());
+  };
+  Result<std::unique_ptr<Follower>> opened =
+      Follower::open(store.catalog(), {.on_opens = [this](auto samples) { pusher->on_opens(samples); },
+                                       .on_overflow = [this] { pusher->on_overflow(); }});
+  if (opened) {
+    follower = std::move(*opened);
+  } else {
+    blind(opened.error());
+  }
+  lister = std::make_unique<Lister>(store.catalog(), path, follower.get(), blind);
+}
+
+void Mount::Impl::add_fallback(std::string line) {
+  io::log_warning("mount {}: {}", path.string(), line);
+  MutexLock lock(mutex);
+  fallbacks.push_back(std::move(line));
+}
+
+void Mount::Impl::stop() {
+  MutexLock lock(stop_mutex);
+  if (std::exchange(stopped, true) || !session) return;
+  stop_helpers();
+  if (!device.empty()) {
+    if (const Status unmounted = unmount_device(path, device); !unmounted) {
+      io::log_error("{}", unmounted.error().message());
+    }
+  } else if (own_channel) {
+    [[maybe_unused]] const Status ignored = unmount(path);  // start() failed, whose error is the one to report
+  }
+  if (!tree->drain(steady_clock::now() + kPatience)) {
+    io::log_warning("mount {}: ended while reads were waiting for storage", path.string());
+  }
+  session->stop();
+  own_channel.reset();
+}
+
+// Their requests go through the mount, so they end before it does.
+void Mount::Impl::stop_helpers() {
+  pusher->request_stop();
+  if (!pusher->wait_stopped(steady_clock::now() + kPatience)) abort_connection(path, device);
+  pusher->join();
+  if (lister) lister->stop();
+  follower.reset();
+}
+
+MountStats Mount::stats() const {
+  MountStats stats;
+  impl_->pusher->add_stats(stats);
+  for (std::size_t opcode = 0; opcode < kOpcodeCount; ++opcode) {
+    const std::uint64_t count = impl_->session->request_count(opcode);
+    if (count == 0) continue;
+    stats.requests.push_back({opcode_name(opcode), count});
+    stats.request_total += count;
+  }
+  stats.read_bytes = impl_->tree->read_bytes();
+  stats.read_failures = impl_->tree->read_failures();
+  stats.listed = impl_->lister->done();
+  stats.overlay = impl_->has_overlay;
+  MutexLock lock(impl_->mutex);
+  stats.fallbacks = impl_->fallbacks;
+  return stats;
+}
+
+void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
+  impl_->pusher->set_order(std::move(order), epoch);
+}
+
+Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
+  if (impl_->options.ram_bytes == 0) return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
+  bool full = false;
+  do {
+    full = impl_->pusher->wait_full(steady_clock::now() + kProgressInterval);
+    if (impl_->session->ended()) return io::make_error(ErrorCode::kCancelled, "the mount has ended");
+  } while (on_progress(impl_->pusher->progress()) && !full);
+  return {};
+}
+
+}  // namespace headrace::fuse

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 312
+#include "headrace/fuse/internal/session.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+using io::ErrorCode;
+
+namespace {
+
+// A request that comes in is at most this long: nothing is ever written through a read-only mount, so the kernel is
+// told to write at most a page (Session::write_reply), and names and FORGET batches are smaller.
+constexpr std::size_t kRequestBytesMax = 16 * 1024;
+constexpr unsigned kMaxWriteBytes = 4096;
+// 1 MiB per READ, the most that kernels without a raised fs.fuse.max_pages_limit grant.
+constexpr std::uint16_t kMaxPages = 256;
+// FUSE_NOTIFY_RESEND of Linux 6.9; the headers of 6.1 lack it.
+constexpr int kNotifyResend = 7;
+
+constexpr std::array<std::string_view, kOpcodeCount> kOpcodeNames = [] {
+  std::array<std::string_view, kOpcodeCount> names = {};
+  names[0] = "OTHER";
+  names[FUSE_LOOKUP] = "LOOKUP";
+  names[FUSE_FORGET] = "FORGET";
+  names[FUSE_GETATTR] = "GETATTR";
+  names[FUSE_SETATTR] = "SETATTR";
+  names[FUSE_READLINK] = "READLINK";
+  names[FUSE_OPEN] = "OPEN";
+  names[FUSE_READ] = "READ";
+  names[FUSE_STATFS] = "STATFS";
+  names[FUSE_RELEASE] = "RELEASE";
+  names[FUSE_FSYNC] = "FSYNC";
+  names[FUSE_GETXATTR] = "GETXATTR";
+  names[FUSE_LISTXATTR] = "LISTXATTR";
+  names[FUSE_FLUSH] = "FLUSH";
+  names[FUSE_INIT] = "INIT";
+  names[FUSE_OPENDIR] = "OPENDIR";
+  names[FUSE_READDIR] = "READDIR";
+  names[FUSE_RELEASEDIR] = "RELEASEDIR";
+  names[FUSE_FSYNCDIR] = "FSYNCDIR";
+  names[FUSE_GETLK] = "GETLK";
+  names[FUSE_SETLK] = "SETLK";
+  names[FUSE_SETLKW] = "SETLKW";
+  names[FUSE_ACCESS] = "ACCESS";
+  names[FUSE_INTERRUPT] = "INTERRUPT";
+  names[FUSE_BMAP] = "BMAP";
+  names[FUSE_DESTROY] = "DESTROY";
+  names[FUSE_IOCTL] = "IOCTL";
+  names[FUSE_POLL] = "POLL";
+  names[FUSE_NOTIFY_REPLY] = "NOTIFY_REPLY";
+  names[FUSE_BATCH_FORGET] = "BATCH_FORGET";
+  names[FUSE_READDIRPLUS] = "READDIRPLUS";
+  names[FUSE_LSEEK] = "LSEEK";
+  names[FUSE_SYNCFS] = "SYNCFS";
+  names[52] = "STATX";  // Linux 6.6
+  return names;
+}();
+
+std::int64_t refuse_read(int, void*, std::size_t, void*) {
+  return -ENOSYS;
+}  // the loop reads by itself
+
+// An epoll instance that reports requests to one waiting thread only, and stop_fd to all of them. -1: see errno.
+int make_wait_fd(int request_fd, int stop_fd) {
+  const int wait_fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (wait_fd < 0) return -1;
+  epoll_event request = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = request_fd}};
+  epoll_event stop = {.events = EPOLLIN, .data = {.fd = stop_fd}};
+  if (::epoll_ctl(wait_fd, EPOLL_CTL_ADD, request_fd, &request) == 0 &&
+      ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, stop_fd, &stop) == 0) {
+    return wait_fd;
+  }
+  ::close(wait_fd);
+  return -1;
+}
+
+}  // namespace
+
+std::string_view opcode_name(std::size_t opcode) {
+  return kOpcodeNames[opcode];
+}
+
+Result<std::shared_ptr<Session>> Session::open(Channel& channel, const fuse_lowlevel_ops& operations,
+                                               std::shared_ptr<void> handler) {
+  std::shared_ptr<Session> session(new Session(std::move(handler)));
+  if (Status attached = session->attach(channel, operations); !attached) return io::forward_error(std::move(attached));
+  if (Status replayed = session->replay_init(channel); !replayed) return io::forward_error(std::move(replayed));
+  return session;
+}
+
+Session::~Session() {
+  stop();
+  if (session_ != nullptr) fuse_session_destroy(session_);  // closes fd_
+  if (stop_fd_ >= 0) ::close(stop_fd_);
+}
+
+Session& Session::of(fuse_req* request) {
+  return *static_cast<Session*>(fuse_req_userdata(request));
+}
+
+Status Session::attach(Channel& channel, const fuse_lowlevel_ops& operations) {
+  std::array<const char*, 1> words = {"headrace"};
+  fuse_args arguments = FUSE_ARGS_INIT(static_cast<int>(words.size()), const_cast<char**>(words.data()));
+  session_ = fuse_session_new(&arguments, &operations, sizeof(operations), this);
+  fuse_opt_free_args(&arguments);
+  if (session_ == nullptr) return io::make_error(ErrorCode::kSystem, "libfuse session");
+
+  fd_ = ::fcntl(channel.fd(), F_DUPFD_CLOEXEC, 0);
+  const fuse_custom_io io = {
+      .writev = write_reply, .read = refuse_read, .splice_receive = nullptr, .splice_send = nullptr};
+  if (fd_ < 0 || fuse_session_custom_io(session_, &io, fd_) != 0) return io::system_error(errno, "libfuse session");
+  const int flags = ::fcntl(fd_, F_GETFL);
+  if (::fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) return io::system_error(errno, "libfuse session");
+  stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_fd_ < 0) return io::system_error(errno, "eventfd");
+  return {};
+}
+
+// libfuse learns the protocol's version and flags from INIT alone, so each session is shown the one that was recorded;
+// the kernel gets one answer only.
+Status Session::replay_init(Channel& channel) {
+  const std::span<const std::byte> request = channel.init_request();
+  std::vector<std::byte> copy(request.begin(), request.end());
+  fuse_buf buffer = {};
+  buffer.mem = copy.data();
+  buffer.size = copy.size();
+  init_phase_ = channel.init_answered() ? InitPhase::kSwallow : InitPhase::kAnswer;
+  fuse_session_process_buf(session_, &buffer);
+  init_phase_ = InitPhase::kDone;
+  if (!init_accepted_) return io::make_error(ErrorCode::kUnsupported, "the kernel's FUSE protocol");
+  channel.set_init_answered();
+  return {};
+}
+
+// Everything that libfuse sends comes through here.
+std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdata) {
+  Session& self = *static_cast<Session*>(userdata);
+  if (self.init_phase_ == InitPhase::kDone) return ::writev(fd, parts, count);
+
+  const auto& header = *static_cast<const fuse_out_header*>(parts[0].iov_base);
+  self.init_accepted_ = header.error == 0 && count > 1;
+  if (self.init_phase_ == InitPhase::kSwallow) return header.len;
+  if (self.init_accepted_) {
+    // libfuse 3.14 derives the size of READs from max_write, of which a read-only mount needs none.
+    auto& init = *static_cast<fuse_init_out*>(parts[1].iov_base);
+    if ((init.flags & FUSE_MAX_PAGES) != 0) init.max_pages = kMaxPages;
+  }
+  return ::writev(fd, parts, count);
+}
+
+Status Session::start(unsigned thread_count) {
+  for (unsigned i = 0; i < thread_count; ++i) {
+    const int wait_fd = make_wait_fd(fd_, stop_fd_);
+    if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
+    threads_.emplace_back([this, i, wait_fd] {
+      ::pthread_setname_np(::pthread_self(), ("hr-fuse-" + std::to_string(i)).c_str());
+      serve(wait_fd);
+    });
+  }
+  return {};
+}
+
+void Session::serve(int wait_fd) {
+  std::vector<std::byte> buffer(kRequestBytesMax);
+  while (!stopping_.load() && serve_one(buffer, wait_fd)) continue;
+  ::close(wait_fd);
+  end();
+}
+
+// False once the kernel has ended the mount.
+bool Session::serve_one(std::span<std::byte> buffer, int wait_fd) {
+  const ssize_t count = ::read(fd_, buffer.data(), buffer.size());
+  if (count >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
+    const auto& header = *reinterpret_cast<const fuse_in_header*>(buffer.data());
+    counts_[header.opcode < kOpcodeCount ? header.opcode : 0].fetch_add(1, std::memory_order_relaxed);
+    fuse_buf request = {};
+    request.mem = buffer.data();
+    request.size = static_cast<std::size_t>(count);
+    fuse_session_process_buf(session_, &request);
+    return true;
+  }
+  if (count >= 0) return true;  // shorter than a header: never sent by a kernel; nothing to answer
+  if (errno == EAGAIN) {
+    epoll_event event = {};
+    return ::epoll_wait(wait_fd, &event, 1, -1) >= 0 || errno == EINTR;
+  }
+  if (errno == EINTR || errno == ENOENT) return true;  // ENOENT: the request was withdrawn while being read
+  if (errno != ENODEV && errno != ECONNABORTED) io::log_error("mount: read /dev/fuse: {}", std::strerror(errno));
+  return false;
+}
+
+void Session::stop() {
+  stopping_.store(true);
+  if (stop_fd_ >= 0) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));  // fails only when it is set already
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  end();
+}
+
+void Session::end() {
+  io::MutexLock lock(mutex_);
+  ended_ = true;
+  ended_changed_.notify_all();
+}
+
+bool Session::ended() const {
+  io::MutexLock lock(mutex_);
+  return ended_;
+}
+
+void Session::wait_until_ended() {
+  io::MutexLock lock(mutex_);
+  while (!ended_) ended_changed_.wait(lock);
+}
+
+int Session::store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes) {
+  fuse_bufvec data = FUSE_BUFVEC_INIT(bytes.size());
+  data.buf[0].mem = const_cast<std::byte*>(bytes.data());
+  return -fuse_lowlevel_notify_store(session_, inode, static_cast<off_t>(offset), &data, FUSE_BUF_NO_SPLICE);
+}
+
+int Session::invalidate(std::uint64_t inode) {
+  return -fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
+}
+
+bool Session::resend() {
+  const fuse_out_header notice = {.len = sizeof(fuse_out_header), .error = kNotifyResend, .unique = 0};
+  return ::write(fd_, &notice, sizeof(notice)) == static_cast<ssize_t>(sizeof(notice));
+}
+
+}  // namespace headrace::fuse

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FUSE_USE_VERSION 312
+#include "headrace/fuse/internal/tree.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "headrace/fuse/internal/session.h"
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+using cache::Catalog;
+using cache::EntryId;
+using io::Result;
+
+namespace {
+
+constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its clock as its largest timeout
+// The default of 12 stalls mounts with many readers, because READs of readahead count against it.
+constexpr unsigned kMaxBackground = 1024;
+constexpr std::uint64_t kBlockBytes = 4096;
+
+Tree& tree_of(fuse_req_t request) {
+  return *static_cast<Tree*>(Session::of(request).handler());
+}
+const Catalog& catalog_of(fuse_req_t request) {
+  return tree_of(request).catalog();
+}
+
+bool is_known(const Catalog& catalog, fuse_ino_t inode) {
+  return inode >= 1 && inode <= catalog.entry_count();
+}
+
+struct stat attributes_of(const Catalog& catalog, EntryId entry) {
+  const cache::AttributeClass& shared = catalog.attributes(entry);
+  const cache::Identity identity = catalog.identity(entry);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  std::int64_t seconds = identity.mtime_ns / kSecond;
+  std::int64_t nanoseconds = identity.mtime_ns % kSecond;
+  if (nanoseconds < 0) {  // before 1970
+    seconds -= 1;
+    nanoseconds += kSecond;
+  }
+  struct stat attributes {};
+  attributes.st_ino = inode_of(entry);
+  attributes.st_mode = shared.mode;
+  attributes.st_uid = shared.uid;
+  attributes.st_gid = shared.gid;
+  attributes.st_nlink = catalog.is_directory(entry) ? 2 + catalog.subdirectory_count(entry) : 1;
+  attributes.st_size = static_cast<off_t>(identity.size_bytes);
+  attributes.st_blocks = static_cast<blkcnt_t>((identity.size_bytes + 511) / 512);
+  attributes.st_blksize = static_cast<blksize_t>(kBlockBytes);
+  attributes.st_mtim = {.tv_sec = seconds, .tv_nsec = nanoseconds};
+  attributes.st_ctim = attributes.st_mtim;
+  attributes.st_atim = attributes.st_mtim;
+  return attributes;
+}
+
+fuse_entry_param entry_parameters(const Catalog& catalog, EntryId entry) {
+  fuse_entry_param parameters = {};
+  parameters.ino = inode_of(entry);
+  parameters.attr = attributes_of(catalog, entry);
+  parameters.attr_timeout = kForeverSeconds;
+  parameters.entry_timeout = kForeverSeconds;
+  return parameters;
+}
+
+void set_up(void*, fuse_conn_info* connection) {
+  const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
+                          FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_ASYNC_DIO;
+  connection->want = connection->capable & wanted;  // without AUTO_INVAL_DATA, which would override EXPLICIT_INVAL_DATA
+  connection->max_write = static_cast<unsigned>(kBlockBytes);
+  connection->max_background = kMaxBackground;
+  connection->congestion_threshold = kMaxBackground * 3 / 4;
+}
+
+void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  const Catalog& catalog = catalog_of(request);
+  if (!is_known(catalog, parent)) {
+    fuse_reply_err(request, ESTALE);
+    return;
+  }
+  fuse_entry_param parameters = {};
+  parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
+  if (const auto entry = catalog.find(entry_of(parent), name)) parameters = entry_parameters(catalog, *entry);
+  fuse_reply_entry(request, &parameters);
+}
+
+void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
+  const Catalog& catalog = catalog_of(request);
+  if (!is_known(catalog, inode)) {
+    fuse_reply_err(request, ESTALE);
+    return;
+  }
+  const struct stat attributes = attributes_of(catalog, entry_of(inode));
+  fuse_reply_attr(request, &attributes, kForeverSeconds);
+}
+
+void read_link(fuse_req_t request, fuse_ino_t inode) {
+  const Catalog& catalog = catalog_of(request);
+  if (!is_known(catalog, inode) || !catalog.is_symlink(entry_of(inode))) {
+    fuse_reply_err(request, EINVAL);
+    return;
+  }
+  fuse_reply_readlink(request, std::string(catalog.symlink_target(entry_of(inode))).c_str());
+}
+
+// The answer that makes the kernel stop asking: OPEN, OPENDIR.
+void refuse(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  fuse_reply_err(request, ENOSYS);
+}
+
+void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t offset, fuse_file_info* file) {
+  Tree& tree = tree_of(request);
+  if (!is_known(tree.catalog(), inode) || !tree.catalog().is_file(entry_of(inode)) || offset < 0) {
+    fuse_reply_err(request, EINVAL);
+    return;
+  }
+  const bool past_page_cache = (file->flags & O_DIRECT) != 0;
+  tree.read(request, entry_of(inode), {static_cast<std::uint64_t>(offset), length, past_page_cache});
+}
+
+// Offset 0 is ".", 1 is "..", then come the children in the catalog's order; an offset names what comes next.
+struct DirectoryPosition {
+  EntryId entry;
+  std::string name;  // the names of a catalog do not end with a zero byte
+};
+
+DirectoryPosition directory_position(const Catalog& catalog, EntryId directory, std::uint64_t offset) {
+  if (offset == 0) return {directory, "."};
+  if (offset == 1) return {catalog.parent(directory), ".."};
+  const EntryId child = catalog.children(directory).first + static_cast<EntryId>(offset - 2);
+  return {child, std::string(catalog.name(child))};
+}
+
+// Appends one entry; returns how many bytes it takes: more than `room` when it did not fit.
+std::size_t add_entry(fuse_req_t request, char* to, std::size_t room, const DirectoryPosition& position,
+                      std::uint64_t next_offset, bool with_attributes) {
+  const Catalog& catalog = catalog_of(request);
+  fuse_entry_param parameters = entry_parameters(catalog, position.entry);
+  if (!with_attributes) {
+    return fuse_add_direntry(request, to, room, position.name.c_str(), &parameters.attr,
+                             static_cast<off_t>(next_offset));
+  }
+  if (next_offset <= 2) parameters.ino = 0;  // "." and "..": no lookup is counted for them
+  return fuse_add_direntry_plus(request, to, room, position.name.c_str(), &parameters, static_cast<off_t>(next_offset));
+}
+
+void list(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, bool with_attributes) {
+  const Catalog& catalog = catalog_of(request);
+  if (!is_known(catalog, inode) || !catalog.is_directory(entry_of(inode)) || offset < 0) {
+    fuse_reply_err(request, ENOTDIR);
+    return;
+  }
+  const EntryId directory = entry_of(inode);
+  const std::uint64_t end = std::uint64_t{2} + catalog.children(directory).count;
+  std::vector<char> buffer(room);
+  std::size_t used = 0;
+  for (auto next = static_cast<std::uint64_t>(offset); next < end; ++next) {
+    const std::size_t entry_bytes = add_entry(request, buffer.data() + used, room - used,
+                                              directory_position(catalog, directory, next), next + 1, with_attributes);
+    if (entry_bytes > room - used) break;
+    used += entry_bytes;
+  }
+  fuse_reply_buf(request, buffer.data(), used);
+}
+
+void read_directory(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, fuse_file_info*) {
+  list(request, inode, room, offset, false);
+}
+
+void read_directory_plus(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, fuse_file_info*) {
+  list(request, inode, room, offset, true);
+}
+
+void file_system_status(fuse_req_t request, fuse_ino_t) {
+  const Tree& tree = tree_of(request);
+  struct statvfs status {};
+  status.f_bsize = kBlockBytes;
+  status.f_frsize = kBlockBytes;
+  status.f_blocks = (tree.file_bytes() + kBlockBytes - 1) / kBlockBytes;
+  status.f_files = tree.catalog().entry_count();
+  status.f_namemax = 255;
+  fuse_reply_statfs(request, &status);
+}
+
+std::uint64_t sum_of_files(const Catalog& catalog) {
+  std::uint64_t sum = 0;
+  for (EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
+    if (catalog.is_file(entry)) sum += catalog.size_bytes(entry);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Tree::Tree(cache::Store& store, std::function<void(EntryId)> on_read)
+    : store_(store), catalog_(store.catalog()), on_read_(std::move(on_read)), file_bytes_(sum_of_files(catalog_)) {}
+
+// What is not listed libfuse answers with ENOSYS: most the kernel then never asks again (FLUSH, GETXATTR, LSEEK,
+// ACCESS), the ioctl of CPython's open() it asks every time. Writing never gets here: the mount is read-only in the
+// kernel.
+const fuse_lowlevel_ops& Tree::operations() {
+  static const fuse_lowlevel_ops kOperations = [] {
+    fuse_lowlevel_ops operations = {};
+    operations.init = set_up;
+    operations.lookup = look_up;
+    operations.getattr = get_attributes;
+    operations.readlink = read_link;
+    operations.open = refuse;
+    operations.read = read_file;
+    operations.opendir = refuse;
+    operations.readdir = read_directory;
+    operations.readdirplus = read_directory_plus;
+    operations.statfs = file_system_status;
+    return operations;
+  }();
+  return kOperations;
+}
+
+void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
+  const std::uint64_t size = catalog_.size_bytes(entry);
+  if (range.offset >= size) {
+    fuse_reply_buf(request, nullptr, 0);
+    return;
+  }
+  const std::uint64_t length = std::min(range.length, size - range.offset);
+  if (range.offset == 0 && !range.past_page_cache) on_read_(entry);
+  {
+    io::MutexLock lock(mutex_);
+    ++reads_in_flight_;
+  }
+  // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
+  const bool whole = range.offset == 0 && length == size;
+  // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
+  auto done = [this, request, session = Session::of(request).shared_from_this(), length](Result<cache::View> view) {
+    answer_read(request, length, view);
+    end_read();
+  };
+  if (whole) {
+    store_.read_async(entry, std::move(done));
+  } else {
+    store_.read_range_async(entry, range.offset, length, std::move(done));
+  }
+}
+
+// Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.
+void Tree::answer_read(fuse_req* request, std::uint64_t length, const Result<cache::View>& view) {
+  if (!view) {
+    read_failures_.fetch_add(1, std::memory_order_relaxed);
+    io::log_warning("read: {}", view.error().message());
+    fuse_reply_err(request, io::errno_from_error(view.error()));
+    return;
+  }
+  // Less than the catalog promised: the file changed under the mount. Zeroes in its place would be wrong bytes.
+  if (view->bytes().size() < length) {
+    read_failures_.fetch_add(1, std::memory_order_relaxed);
+    fuse_reply_err(request, EIO);
+    return;
+  }
+  const auto bytes = view->bytes().first(length);
+  read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
+  fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+void Tree::end_read() {
+  io::MutexLock lock(mutex_);
+  if (--reads_in_flight_ == 0) idle_.notify_all();
+}
+
+bool Tree::drain(std::chrono::steady_clock::time_point deadline) {
+  io::MutexLock lock(mutex_);
+  while (reads_in_flight_ > 0) {
+    if (!idle_.wait_until(lock, deadline)) return reads_in_flight_ == 0;
+  }
+  return true;
+}
+
+}  // namespace headrace::fuse
