@@ -3,16 +3,18 @@
 // Pure: no I/O, no threads, no clock; the Reader, the mount's pusher and the simulator drive the same object.
 //
 //   ReadAhead plan(order, sizes, {.budget_bytes = 8 << 30, .window_bytes = 256 << 20});
-//   while (auto sample = plan.next_fetch()) start_fetch(*sample);   // then on_fetched(*sample, true)
 //   plan.on_read(sample);                                           // the reader took this one
-//   for (SampleIndex gone : plan.take_releases()) drop(gone);
+//   for (SampleIndex gone : plan.take_releases()) drop(gone);       // first: they make the room
+//   while (auto sample = plan.next_fetch()) start_fetch(*sample);   // then on_fetched(*sample, true)
 //
 // Placement: the budget holds a resident part that is never evicted (each sample is read once per epoch, so no policy
 // beats hit ratio = held fraction: MinIO, VLDB 2021) and a window of fetched samples ahead of the reader, let go once
 // read. Fetching follows the order across the epoch boundary and never takes the place of a sample needed sooner
 // ("do no harm", Cao et al., SIGMETRICS 1995).
 //
-// Thread-safety: none; one owner.
+// Memory: 1 byte per sample, two epochs of the order (4 bytes per position each), and the window. Each call is O(1) on
+// average; now and then one draws an epoch, or looks for a reader that went elsewhere (a pass over the epoch).
+// Thread-safety: none; one owner. Ownership: the order and the sizes outlive it.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +27,9 @@
 namespace headrace::cache {
 
 struct ReadAheadOptions {
-  std::uint64_t budget_bytes = 0;   // resident part + window
-  std::uint64_t window_bytes = 0;   // at most this much ahead of the reader that is not resident; 0: budget / 4
+  std::uint64_t budget_bytes = 0;  // resident part + window
+  std::uint64_t window_bytes = 0;  // at most this much ahead of the reader that is not resident; 0: budget / 4, at most
+                                   // 1 GiB. Not needed, and not used, where the budget holds all samples
   std::uint64_t first_epoch = 0;
   std::uint64_t epoch_count = UINT64_MAX;  // fetches nothing for epochs after these
 };
@@ -46,7 +49,7 @@ class ReadAhead {
   void on_read(SampleIndex sample);
   // Whoever holds the data lost it (the kernel reclaimed pages, an eviction): it may be fetched again.
   void on_lost(SampleIndex sample);
-  // Samples that no longer have a place; the caller drops them.
+  // Samples that no longer have a place; the caller drops them before it starts the next fetch.
   [[nodiscard]] std::vector<SampleIndex> take_releases();
   // Moves the reader; held samples stay where they are still useful.
   void seek(std::uint64_t epoch, std::uint64_t position);
@@ -54,14 +57,14 @@ class ReadAhead {
 
   struct State {
     std::uint64_t epoch = 0;
-    std::uint64_t position = 0;        // lowest position of the epoch not read yet
-    std::uint64_t ahead = 0;           // samples held or in flight in front of the reader
-    std::uint64_t held_bytes = 0;      // resident + window
+    std::uint64_t position = 0;    // lowest position of the epoch not read yet
+    std::uint64_t ahead = 0;       // samples held or in flight in front of the reader
+    std::uint64_t held_bytes = 0;  // resident + window
     std::uint64_t resident_bytes = 0;
     std::uint64_t reads = 0;
-    std::uint64_t hits = 0;            // reads that found their sample fetched
-    std::uint64_t late = 0;            // reads that found it in flight
-    std::uint64_t strays = 0;          // reads outside the window
+    std::uint64_t hits = 0;    // reads that found their sample fetched
+    std::uint64_t late = 0;    // reads that found it in flight
+    std::uint64_t strays = 0;  // reads outside the window
   };
   [[nodiscard]] State state() const;
   [[nodiscard]] bool holds(SampleIndex sample) const;

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cursor walks the schedule ahead of the reader and plans each place: a sample that is not there is claimed (from the
+// resident part while that has room, else from the window) and queued to be fetched. `pending` counts the planned
+// places of a sample that the reader has not passed; when it falls to zero the sample has done its work: a resident one
+// stays, one of the window becomes resident if there is room, or is released. The cursor waits when the window is full.
+#include "headrace/cache/read_ahead.h"
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <utility>
+
+#include "headrace/cache/reader_track.h"
+#include "headrace/cache/schedule.h"
+
+namespace headrace::cache {
+namespace {
+
+// 1 GiB ahead outlasts every stall of a source that keeps up on average.
+constexpr std::uint64_t kDefaultWindowMax = std::uint64_t{1} << 30;
+
+enum class Presence : std::uint8_t {
+  kAbsent,
+  kQueued,    // claimed, waiting for next_fetch()
+  kInFlight,  // claimed, being fetched
+  kHeld,      // claimed and there
+  kFailed,    // not there, and not tried again before the reader passes it
+};
+
+struct Mark {
+  Presence presence : 3 = Presence::kAbsent;
+  bool resident : 1 = false;  // claimed from the resident part, not from the window
+  std::uint8_t pending : 4 = 0;
+};
+static_assert(sizeof(Mark) == 1);
+
+// The cursor waits at a sample that so many places behind it need already; only tiny data sets get there.
+constexpr std::uint8_t kPendingMax = 15;
+
+}  // namespace
+
+struct ReadAhead::Impl {
+  Impl(const Order& order_in, const std::vector<std::uint32_t>& sizes_in, const ReadAheadOptions& options);
+
+  std::optional<SampleIndex> next_fetch();
+  void on_fetched(SampleIndex sample, bool success);
+  void on_read(SampleIndex sample);
+  void on_lost(SampleIndex sample);
+  std::vector<SampleIndex> take_releases();
+  void seek(std::uint64_t epoch, std::uint64_t position);
+  void set_limits(std::uint64_t budget_bytes, std::uint64_t window_bytes);
+  void set_budget(std::uint64_t budget_bytes, std::uint64_t window_bytes);
+
+  bool claim(SampleIndex sample);
+  bool claim_resident(SampleIndex sample);
+  void give_back(SampleIndex sample);
+  void let_go(SampleIndex sample);
+  void enqueue(SampleIndex sample);
+
+  bool plan_next();
+  bool plan(SampleIndex sample);
+  void pass(const ReaderTrack::Passed& passed_place);
+  void settle(SampleIndex sample);
+  void count_read(SampleIndex sample);
+  bool follow_read(SampleIndex sample);
+  void unplan_all();
+  void replan();
+  void shrink_resident();
+
+  const std::vector<std::uint32_t>& sizes;
+  const std::uint64_t total_bytes;  // of all samples
+  Schedule schedule;
+  ReaderTrack track;
+  Place cursor = 0;  // the first place not planned
+  std::uint64_t resident_limit = 0;
+  std::uint64_t window_limit = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t window_bytes = 0;
+  std::uint64_t planned = 0;  // places between reader and cursor: the sum of all `pending`
+  std::vector<Mark> marks;
+  std::deque<SampleIndex> queue;            // may name samples that are no longer kQueued
+  std::vector<SampleIndex> releases;        // to be dropped; may name samples that were claimed again
+  std::vector<SampleIndex> spare;           // while replanning: held, but claimed by nobody
+  std::vector<ReaderTrack::Passed> passed;  // scratch of follow_read()
+  State counters;                           // reads, hits, late, strays
+};
+
+ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& sizes_in, const ReadAheadOptions& options)
+    : sizes(sizes_in),
+      total_bytes(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})),
+      schedule(order,
+               {.sample_count = sizes.size(), .first_epoch = options.first_epoch, .epoch_count = options.epoch_count}),
+      track(schedule, order.workers(), order.length(options.first_epoch)),
+      marks(sizes.size()) {
+  set_limits(options.budget_bytes, options.window_bytes);
+}
+
+void ReadAhead::Impl::set_limits(std::uint64_t budget, std::uint64_t window) {
+  window_limit = window != 0 ? std::min(window, budget) : std::min(budget / 4, kDefaultWindowMax);
+  resident_limit = budget - window_limit;
+  if (total_bytes > budget) return;
+  resident_limit = budget;  // everything can stay: nothing is left for a window to do
+  window_limit = 0;
+}
+
+// Takes the bytes of a sample from the resident part or from the window.
+bool ReadAhead::Impl::claim(SampleIndex sample) {
+  if (claim_resident(sample)) return true;
+  if (window_bytes + sizes[sample] > window_limit) return false;
+  window_bytes += sizes[sample];
+  return true;
+}
+
+bool ReadAhead::Impl::claim_resident(SampleIndex sample) {
+  if (resident_bytes + sizes[sample] > resident_limit) return false;
+  // After set_budget() what is in flight may overfill the window for a while.
+  if (resident_bytes + window_bytes + sizes[sample] > resident_limit + window_limit) return false;
+  marks[sample].resident = true;
+  resident_bytes += sizes[sample];
+  return true;
+}
+
+void ReadAhead::Impl::give_back(SampleIndex sample) {
+  (marks[sample].resident ? resident_bytes : window_bytes) -= sizes[sample];
+  marks[sample].resident = false;
+}
+
+void ReadAhead::Impl::let_go(SampleIndex sample) {
+  marks[sample].presence = Presence::kAbsent;
+  releases.push_back(sample);
+}
+
+void ReadAhead::Impl::enqueue(SampleIndex sample) {
+  if (!claim(sample)) return;  // no room: the reader will have to fetch it by itself
+  marks[sample].presence = Presence::kQueued;
+  queue.push_back(sample);
+}
+
+std::optional<SampleIndex> ReadAhead::Impl::next_fetch() {
+  while (true) {
+    while (queue.empty()) {
+      if (!plan_next()) return std::nullopt;
+    }
+    const SampleIndex sample = queue.front();
+    queue.pop_front();
+    if (marks[sample].presence != Presence::kQueued) continue;
+    marks[sample].presence = Presence::kInFlight;
+    return sample;
+  }
+}
+
+// False: the window is full, or the schedule ends.
+bool ReadAhead::Impl::plan_next() {
+  cursor = std::max(cursor, track.low());
+  const std::optional<SampleIndex> sample = schedule.at(cursor);
+  if (!sample) return false;
+  if (!track.is_passed(cursor) && !plan(*sample)) return false;
+  ++cursor;
+  return true;
+}
+
+bool ReadAhead::Impl::plan(SampleIndex sample) {
+  Mark& mark = marks[sample];
+  if (mark.pending == kPendingMax) return false;
+  const bool unclaimed = mark.presence == Presence::kHeld && !mark.resident && mark.pending == 0;
+  if (unclaimed && !claim(sample)) return false;
+  if (mark.presence == Presence::kAbsent) {
+    enqueue(sample);
+    // What can never fit must not hold up the rest.
+    if (mark.presence == Presence::kAbsent && sizes[sample] <= window_limit) return false;
+  }
+  ++mark.pending;
+  ++planned;
+  return true;
+}
+
+// The reader is through with a place.
+void ReadAhead::Impl::pass(const ReaderTrack::Passed& passed_place) {
+  if (passed_place.place >= cursor) return;  // the cursor will find it passed
+  --marks[passed_place.sample].pending;
+  --planned;
+  settle(passed_place.sample);
+}
+
+// What becomes of a sample after a place that needed it, or after its fetch.
+void ReadAhead::Impl::settle(SampleIndex sample) {
+  Mark& mark = marks[sample];
+  if (mark.presence == Presence::kFailed) {
+    mark.presence = Presence::kAbsent;
+    if (mark.pending > 0) enqueue(sample);
+  }
+  if (mark.pending > 0) return;
+  if (mark.presence == Presence::kQueued) {
+    give_back(sample);
+    mark.presence = Presence::kAbsent;
+  } else if (mark.presence == Presence::kHeld && !mark.resident) {
+    give_back(sample);
+    if (!claim_resident(sample)) let_go(sample);
+  }
+}
+
+void ReadAhead::Impl::on_fetched(SampleIndex sample, bool success) {
+  Mark& mark = marks[sample];
+  if (mark.presence != Presence::kInFlight) return;
+  if (success && (mark.resident || window_bytes <= window_limit)) {
+    mark.presence = Presence::kHeld;
+    return settle(sample);
+  }
+  give_back(sample);
+  if (success) return let_go(sample);  // the budget was cut while it was on its way
+  mark.presence = mark.pending > 0 ? Presence::kFailed : Presence::kAbsent;
+}
+
+void ReadAhead::Impl::on_lost(SampleIndex sample) {
+  if (marks[sample].presence != Presence::kHeld) return;
+  give_back(sample);
+  marks[sample].presence = Presence::kAbsent;
+  if (marks[sample].pending > 0) enqueue(sample);
+}
+
+void ReadAhead::Impl::count_read(SampleIndex sample) {
+  ++counters.reads;
+  if (marks[sample].presence == Presence::kHeld) ++counters.hits;
+  if (marks[sample].presence == Presence::kInFlight) ++counters.late;
+}
+
+void ReadAhead::Impl::on_read(SampleIndex sample) {
+  HEADRACE_ASSERT(sample < marks.size());
+  count_read(sample);
+  if (follow_read(sample)) return;
+  ++counters.strays;
+  const std::optional<ReaderTrack::Found> found = track.find_reader();
+  if (!found) return;
+  unplan_all();
+  track.move_to(found->place, {});
+  replan();
+  for (const SampleIndex read : found->reads) follow_read(read);
+}
+
+// False: a stray.
+bool ReadAhead::Impl::follow_read(SampleIndex sample) {
+  if (!track.on_read(sample, passed)) return false;
+  for (const ReaderTrack::Passed& each : passed) pass(each);
+  return true;
+}
+
+// Takes every plan back, as if the cursor were at the reader. What the window held is spare until replan().
+void ReadAhead::Impl::unplan_all() {
+  for (Place place = track.low(); place < cursor; ++place) {
+    if (track.is_passed(place)) continue;
+    const SampleIndex sample = *schedule.at(place);
+    Mark& mark = marks[sample];
+    --planned;
+    if (--mark.pending > 0) continue;
+    if (mark.presence == Presence::kHeld && !mark.resident) {
+      give_back(sample);
+      spare.push_back(sample);
+    } else {
+      settle(sample);
+    }
+  }
+  cursor = track.low();
+}
+
+// Plans from the reader on until all that was spare has a use again or the budget is full, and lets go of the rest.
+void ReadAhead::Impl::replan() {
+  cursor = track.low();
+  do {
+    while (!spare.empty() && marks[spare.back()].pending > 0) spare.pop_back();
+  } while (!spare.empty() && plan_next());
+  for (const SampleIndex sample : spare) {
+    if (marks[sample].pending == 0 && !claim_resident(sample)) let_go(sample);
+  }
+  spare.clear();
+}
+
+void ReadAhead::Impl::seek(std::uint64_t epoch, std::uint64_t position) {
+  unplan_all();
+  std::vector<Place> opened;
+  const Place place = schedule.seek(epoch, position, opened);
+  track.move_to(place, opened);
+  replan();
+}
+
+void ReadAhead::Impl::set_budget(std::uint64_t budget, std::uint64_t window) {
+  unplan_all();
+  set_limits(budget, window);
+  shrink_resident();
+  replan();
+}
+
+// What was claimed again before it was dropped is there still.
+std::vector<SampleIndex> ReadAhead::Impl::take_releases() {
+  std::erase_if(releases, [&](SampleIndex sample) {
+    if (marks[sample].presence == Presence::kQueued) marks[sample].presence = Presence::kHeld;
+    return marks[sample].presence != Presence::kAbsent;
+  });
+  return std::exchange(releases, {});
+}
+
+// After unplan_all(): any sample is as good as another, being needed once per epoch.
+void ReadAhead::Impl::shrink_resident() {
+  for (SampleIndex sample = 0; sample < marks.size() && resident_bytes > resident_limit; ++sample) {
+    Mark& mark = marks[sample];
+    if (!mark.resident) continue;
+    if (mark.presence == Presence::kHeld) {
+      give_back(sample);
+      let_go(sample);
+    } else {  // in flight: it counts until it lands, and is released then
+      mark.resident = false;
+      resident_bytes -= sizes[sample];
+      window_bytes += sizes[sample];
+    }
+  }
+}
+
+ReadAhead::ReadAhead(const Order& order, const std::vector<std::uint32_t>& sizes, ReadAheadOptions options)
+    : impl_(std::make_unique<Impl>(order, sizes, options)) {}
+ReadAhead::~ReadAhead() = default;
+
+std::optional<SampleIndex> ReadAhead::next_fetch() {
+  return impl_->next_fetch();
+}
+void ReadAhead::on_fetched(SampleIndex sample, bool success) {
+  impl_->on_fetched(sample, success);
+}
+void ReadAhead::on_read(SampleIndex sample) {
+  impl_->on_read(sample);
+}
+void ReadAhead::on_lost(SampleIndex sample) {
+  impl_->on_lost(sample);
+}
+void ReadAhead::seek(std::uint64_t epoch, std::uint64_t position) {
+  impl_->seek(epoch, position);
+}
+
+void ReadAhead::set_budget(std::uint64_t budget_bytes, std::uint64_t window_bytes) {
+  impl_->set_budget(budget_bytes, window_bytes);
+}
+
+std::vector<SampleIndex> ReadAhead::take_releases() {
+  return impl_->take_releases();
+}
+bool ReadAhead::holds(SampleIndex sample) const {
+  return impl_->marks[sample].presence == Presence::kHeld;
+}
+
+ReadAhead::State ReadAhead::state() const {
+  State state = impl_->counters;
+  const Schedule::Position position = impl_->track.position();
+  state.epoch = position.epoch;
+  state.position = position.position;
+  state.ahead = impl_->planned - std::min<std::uint64_t>(impl_->planned, impl_->queue.size());
+  state.held_bytes = impl_->resident_bytes + impl_->window_bytes;
+  state.resident_bytes = impl_->resident_bytes;
+  return state;
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The epochs around the reader as one endless row of places, in the sequence in which the loader opens the samples.
+//
+//   Schedule schedule(order, {.sample_count = n});
+//   while (std::optional<SampleIndex> sample = schedule.at(place)) ++place;   // ends two epochs ahead
+//   schedule.let_go_before(reader_place);                                     // then it goes on
+//
+// Memory: two epochs, 4 bytes per position each; three for the moment in which one is drawn.
+// Thread-safety: none; one owner. Ownership: the order outlives it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/worker_sequence.h"
+
+namespace headrace::cache {
+
+// A position of an epoch, counted through all epochs; seek() starts a new count.
+using Place = std::uint64_t;
+
+struct ScheduleOptions {
+  std::uint64_t sample_count = 0;
+  std::uint64_t first_epoch = 0;
+  std::uint64_t epoch_count = UINT64_MAX;
+};
+
+class Schedule {
+ public:
+  Schedule(const Order& order, const ScheduleOptions& options);
+
+  struct Position {
+    std::uint64_t epoch = 0;
+    std::uint64_t position = 0;  // of the order; at the end of the epoch: its length
+  };
+
+  // Draws the next epoch when `place` lies in it. nullopt: beyond the last epoch, or two epochs away.
+  [[nodiscard]] std::optional<SampleIndex> at(Place place);
+  [[nodiscard]] Position position_of(Place place) const;
+  // The first place of the epoch that `place` lies in.
+  [[nodiscard]] Place epoch_start(Place place) const;
+  // Behind the group of batches that `place` lies in (WorkerSequence).
+  [[nodiscard]] Place group_end(Place place) const;
+  [[nodiscard]] Place end() const;  // of what has been drawn
+  // Forgets epochs that end at or before `place`, so that a later one can be drawn. The last one drawn stays.
+  void let_go_before(Place place);
+
+  // Starts a new count of places, so that every place known before is void, and returns that of the first sample which
+  // a reader at `position` of the epoch has not opened yet. Its workers opened some later places, too: `opened` names
+  // them. Epochs already drawn are kept where they are still needed.
+  Place seek(std::uint64_t epoch, std::uint64_t position, std::vector<Place>& opened);
+  // Where in the two epochs these samples lie close together: the first of them, in the tightest stretch of at most
+  // `stretch` places that has them all. O(epoch).
+  [[nodiscard]] std::optional<Place> locate(std::span<const SampleIndex> samples, std::uint64_t stretch);
+
+ private:
+  struct Epoch {
+    std::uint64_t number = 0;
+    Place first = 0;
+    std::vector<SampleIndex> samples;  // by place
+    WorkerSequence sequence;
+    [[nodiscard]] Place end() const { return first + samples.size(); }
+  };
+  [[nodiscard]] bool draw_next();
+  [[nodiscard]] std::optional<Epoch> draw(std::uint64_t number, Place first) const;
+  [[nodiscard]] const Epoch& epoch_of(Place place) const;
+
+  const Order& order_;
+  const std::uint64_t sample_count_;
+  const std::uint64_t last_epoch_;  // no epoch after this one
+  std::deque<Epoch> epochs_;        // one behind the other, at most two
+  std::uint64_t next_epoch_;        // to be drawn
+  bool finished_;                   // nothing follows what has been drawn
+};
+
+}  // namespace headrace::cache
