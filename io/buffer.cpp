@@ -2,17 +2,43 @@
 #include "headrace/io/buffer.h"
 
 #include <cerrno>
+#include <memory>
 #include <new>
 #include <utility>
 
+#include <unistd.h>
+
+#include "headrace/io/buffer_arena.h"
+
 namespace headrace::io {
+namespace {
+
+// Address space as large as the machine's memory, which is taken as it is used and given back when it is not. Never
+// destroyed: buffers in static storage may outlive everything else. nullptr where it cannot be had.
+BufferArena* common_arena() {
+#if defined(__SANITIZE_ADDRESS__)
+  return nullptr;  // the sanitizer watches the heap only
+#else
+  static const auto* const arena = new Result<std::shared_ptr<BufferArena> >(BufferArena::create(
+      {.bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)),
+       .give_back = true}));
+  return *arena ? (*arena)->get() : nullptr;
+#endif
+}
+
+}  // namespace
 
 Result<Buffer> Buffer::allocate(std::size_t capacity_bytes) {
+  BufferArena* const arena = common_arena();
+  return arena != nullptr ? arena->allocate(capacity_bytes) : allocate_from_heap(capacity_bytes);
+}
+
+Result<Buffer> Buffer::allocate_from_heap(std::size_t capacity_bytes) {
   Buffer buffer;
   if (capacity_bytes == 0) return buffer;
   const std::size_t rounded = (capacity_bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
   if (rounded < capacity_bytes) return system_error(ENOMEM, "allocate a buffer");
-  void* memory = ::operator new(rounded, std::align_val_t{kBufferAlignment}, std::nothrow);
+  void* memory = ::operator new (rounded, std::align_val_t{kBufferAlignment}, std::nothrow);
   if (memory == nullptr) return system_error(ENOMEM, "allocate a buffer");
   buffer.data_ = static_cast<std::byte*>(memory);
   buffer.capacity_ = rounded;
@@ -25,16 +51,22 @@ void Buffer::set_size(std::size_t size) {
 }
 
 void Buffer::reset() {
-  ::operator delete(data_, std::align_val_t{kBufferAlignment});
+  if (arena_ != nullptr) {
+    arena_->release(data_, capacity_);
+  } else {
+    ::operator delete (data_, std::align_val_t{kBufferAlignment});
+  }
   data_ = nullptr;
   capacity_ = 0;
   size_ = 0;
+  arena_ = nullptr;
 }
 
 void Buffer::swap(Buffer& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(capacity_, other.capacity_);
   std::swap(size_, other.size_);
+  std::swap(arena_, other.arena_);
 }
 
 }  // namespace headrace::io

@@ -4,6 +4,7 @@
 //   auto buffer = Buffer::allocate(108'000);   // capacity rounded up to 4096, address aligned to 4096
 //   operation.buffer = std::move(*buffer);     // belongs to the operation until its completion
 //
+// Memory comes from huge pages where they can be had (io/buffer_arena.h says why).
 // Thread-safety: as a plain value. Ownership: move-only; the memory goes with it.
 #pragma once
 
@@ -17,6 +18,8 @@ namespace headrace::io {
 
 // Direct I/O needs at most this much alignment on every file system headrace knows (STATX_DIOALIGN is 512 or 4096).
 inline constexpr std::size_t kBufferAlignment = 4096;
+
+class BufferArena;
 
 class Buffer {
  public:
@@ -49,9 +52,15 @@ class Buffer {
   void swap(Buffer& other) noexcept;
 
  private:
+  friend class BufferArena;
+  [[nodiscard]] static Result<Buffer> allocate_from_heap(std::size_t capacity_bytes);
+  Buffer(BufferArena& arena, std::byte* data, std::size_t capacity)
+      : data_(data), capacity_(capacity), arena_(&arena) {}
+
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t size_ = 0;
+  BufferArena* arena_ = nullptr;  // nullptr: from the heap
 };
 
 }  // namespace headrace::io

@@ -27,6 +27,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "headrace/io/buffer_arena.h"
 #include "headrace/io/internal/deadlines.h"
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/operation_queue.h"
@@ -34,6 +35,7 @@
 #include "headrace/io/internal/transfer.h"
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::io {
 namespace {
@@ -79,7 +81,7 @@ struct Slot {
 
 class UringEngine final : public Engine {
  public:
-  UringEngine(std::unique_ptr<Ring> ring, int wake_fd, internal::DepthOptions depth, const UringMask& mask);
+  UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const EngineOptions& options, const UringMask& mask);
   ~UringEngine() override;
 
   void submit(Operation& operation) override;
@@ -114,19 +116,20 @@ class UringEngine final : public Engine {
   void arm_wake();
 
   // Constant after construction.
+  const std::shared_ptr<BufferArena> arena_;
   const std::unique_ptr<Ring> ring_;
-  const int wake_fd_;
+  const UniqueFd wake_fd_;
   const std::uint64_t transfer_bytes_max_;
   open_how how_buffered_ = {};  // liburing 2.3 takes it without const; the kernel copies it at submission
   open_how how_direct_ = {};
 
   // Driving thread only.
+  DepthController depth_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
   OperationQueue queued_;
   OperationQueue finished_;
   Deadlines deadlines_;
-  DepthController depth_;
   std::size_t in_flight_ = 0;
   unsigned started_ = 0;
   bool woken_ = false;
@@ -140,20 +143,22 @@ class UringEngine final : public Engine {
   std::atomic<std::uint64_t> buffered_fallbacks_{0};
 };
 
-UringEngine::UringEngine(std::unique_ptr<Ring> ring, int wake_fd, internal::DepthOptions depth, const UringMask& mask)
-    : ring_(std::move(ring)),
-      wake_fd_(wake_fd),
+UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const EngineOptions& options,
+                         const UringMask& mask)
+    : arena_(options.arena),
+      ring_(std::move(ring)),
+      wake_fd_(std::move(wake_fd)),
       transfer_bytes_max_(mask.transfer_bytes_max),
-      slots_(depth.max),
-      depth_(depth),
-      depth_shown_(depth.initial) {
+      depth_(internal::depth_options(options, kDepthMax)),
+      slots_(depth_.depth_max()),
+      depth_shown_(depth_.depth()) {
   how_buffered_.flags = O_RDONLY | O_NOCTTY;
   how_buffered_.resolve = kResolveBeneath;
   how_direct_ = how_buffered_;
   how_direct_.flags |= O_DIRECT;
-  for (unsigned slot = depth.max; slot-- > 0;) free_slots_.push_back(slot);
+  for (unsigned slot = depth_.depth_max(); slot-- > 0;) free_slots_.push_back(slot);
   if (ring_->has_file_table()) {
-    for (unsigned i = kRegisteredFilesMax; i-- > 0;) free_file_slots_.push_back(depth.max + i);
+    for (unsigned i = kRegisteredFilesMax; i-- > 0;) free_file_slots_.push_back(depth_.depth_max() + i);
   }
   arm_wake();
 }
@@ -170,7 +175,6 @@ UringEngine::~UringEngine() {
     ring_->enter(Clock::time_point::max());
     ring_->reap([this](std::uint64_t data, std::int32_t result) { on_completion(data, result); });
   }
-  ::close(wake_fd_);
 }
 
 void UringEngine::submit(Operation& operation) {
@@ -244,13 +248,13 @@ void UringEngine::run_finished() {
 void UringEngine::wake() {
   const std::uint64_t one = 1;
   // Fails only when 2^64 - 2 wake-ups are pending.
-  [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof one);
 }
 
 void UringEngine::arm_wake() {
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
-  io_uring_prep_read(&sqe, wake_fd_, &wake_count_, sizeof wake_count_, 0);
+  io_uring_prep_read(&sqe, wake_fd_.get(), &wake_count_, sizeof wake_count_, 0);
   io_uring_sqe_set_data64(&sqe, Tag{0, 0, Step::kWake}.packed());
   wake_armed_ = true;
 }
@@ -260,6 +264,7 @@ EngineInfo UringEngine::info() const {
   info.name = "io_uring";
   info.queue_depth = depth_shown_.load(std::memory_order_relaxed);
   info.queue_depth_max = depth_.depth_max();
+  info.registered_bytes = ring_->registered_bytes();
   info.limits = ring_->limits();
   info.buffered_fallbacks = buffered_fallbacks_.load(std::memory_order_relaxed);
   return info;
@@ -355,8 +360,12 @@ void UringEngine::prepare_transfer(Operation& operation, io_uring_sqe& sqe) {
   const bool chained = operation.kind == Kind::kReadPath && ring_->chains();
   int fd = operation.kind == Kind::kReadPath ? operation.internal.opened_fd : operation.fd;
   if (chained) fd = static_cast<int>(operation.internal.slot);
-  const int code = operation.kind == Kind::kWrite ? IORING_OP_WRITE : IORING_OP_READ;
+  const int buffer_index = ring_->registered_index(transfer.data, transfer.length_bytes);
+  const bool fixed = buffer_index >= 0;
+  const int code = operation.kind == Kind::kWrite ? (fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE)
+                                                  : (fixed ? IORING_OP_READ_FIXED : IORING_OP_READ);
   io_uring_prep_rw(code, &sqe, fd, transfer.data, transfer.length_bytes, transfer.offset_bytes);
+  if (fixed) sqe.buf_index = static_cast<std::uint16_t>(buffer_index);
   sqe.rw_flags = transfer.flags;
   if (chained) sqe.flags |= IOSQE_FIXED_FILE;
 }
@@ -430,9 +439,10 @@ Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, 
                           .worker_count_max = depth.max,
                           .mask = mask});
   if (!ring) return forward_error(std::move(ring));
-  const int wake_fd = ::eventfd(0, EFD_CLOEXEC);
-  if (wake_fd < 0) return system_error(errno, "eventfd");
-  return std::make_unique<UringEngine>(std::move(*ring), wake_fd, depth, mask);
+  if (options.arena) (*ring)->register_memory({options.arena->data(), options.arena->size()});
+  UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
+  if (!wake_fd.valid()) return system_error(errno, "eventfd");
+  return std::make_unique<UringEngine>(std::move(*ring), std::move(wake_fd), options, mask);
 }
 
 }  // namespace headrace::io

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/buffer_arena.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <iterator>
+
+#include <sys/mman.h>
+
+namespace headrace::io {
+namespace {
+
+constexpr std::size_t kHugePageBytes = 2 << 20;
+// Giving back and faulting in again costs about as much as reading; it must be rare, so it takes this much, and more
+// when more is in use.
+constexpr std::size_t kGiveBackBytesMin = 64 << 20;
+constexpr std::size_t kGiveBackShare = 4;  // a quarter of what is in use
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::byte* map_anonymous(std::size_t bytes, int flags) {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+// Pages that the kernel assembles by itself (transparent huge pages) need memory that starts at a multiple of their
+// size: maps one page more and gives back what sticks out.
+std::byte* map_aligned(std::size_t bytes) {
+  std::byte* const memory = map_anonymous(bytes + kHugePageBytes, MAP_NORESERVE);
+  if (memory == nullptr) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::size_t head = round_up(address, kHugePageBytes) - address;
+  if (head > 0) ::munmap(memory, head);
+  ::munmap(memory + head + bytes, kHugePageBytes - head);
+  return memory + head;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<BufferArena>> BufferArena::create(const BufferArenaOptions& options) {
+  if (options.bytes == 0) return make_error(ErrorCode::kInvalidArgument, "buffer arena of 0 bytes");
+  if (options.bytes > SIZE_MAX / 2) return system_error(ENOMEM, "buffer arena");
+  const std::size_t bytes = round_up(options.bytes, kHugePageBytes);
+  // The administrator's reserve of huge pages, if any, is for memory that stays. Not with MAP_NORESERVE: the map would
+  // succeed without the pages, and their first use would end in SIGBUS.
+  std::byte* data = options.give_back ? nullptr : map_anonymous(bytes, MAP_HUGETLB);
+  bool on_huge_pages = data != nullptr;
+  if (data == nullptr) {
+    data = map_aligned(bytes);
+    if (data == nullptr) return system_error(errno, "buffer arena");
+    on_huge_pages = ::madvise(data, bytes, MADV_HUGEPAGE) == 0;
+  }
+  return std::shared_ptr<BufferArena>(new BufferArena(data, bytes, on_huge_pages, options.give_back));
+}
+
+BufferArena::BufferArena(std::byte* data, std::size_t size, bool on_huge_pages, bool give_back)
+    : data_(data), size_(size), on_huge_pages_(on_huge_pages), give_back_(give_back) {
+  MutexLock lock(mutex_);
+  insert_free(0, size);
+}
+
+BufferArena::~BufferArena() {
+  HEADRACE_ASSERT(free_bytes() == size_);  // a buffer outlived its arena
+  ::munmap(data_, size_);
+}
+
+Result<Buffer> BufferArena::allocate(std::size_t capacity_bytes) {
+  if (capacity_bytes == 0) return Buffer();
+  if (capacity_bytes > size_) return Buffer::allocate_from_heap(capacity_bytes);
+  const std::size_t bytes = round_up(capacity_bytes, kBufferAlignment);
+  MutexLock lock(mutex_);
+  const auto found = free_by_size_.lower_bound({bytes, 0});
+  if (found == free_by_size_.end()) {
+    ++heap_allocations_;
+    lock.unlock();
+    return Buffer::allocate_from_heap(capacity_bytes);
+  }
+  const auto [free_bytes, offset] = *found;
+  erase_free(offset, free_bytes);
+  if (free_bytes > bytes) insert_free(offset + bytes, free_bytes - bytes);
+  used_and_free_bytes_ -= std::min(used_and_free_bytes_, bytes);
+  return Buffer(*this, data_ + offset, bytes);
+}
+
+void BufferArena::release(std::byte* data, std::size_t bytes) {
+  auto offset = static_cast<std::size_t>(data - data_);
+  MutexLock lock(mutex_);
+  used_and_free_bytes_ += bytes;
+  const auto next = free_by_offset_.lower_bound(offset);
+  if (next != free_by_offset_.begin()) {
+    const auto [before, before_bytes] = *std::prev(next);
+    if (before + before_bytes == offset) {
+      erase_free(before, before_bytes);
+      offset = before;
+      bytes += before_bytes;
+    }
+  }
+  if (next != free_by_offset_.end() && next->first == offset + bytes) {
+    const auto [after, after_bytes] = *next;
+    erase_free(after, after_bytes);
+    bytes += after_bytes;
+  }
+  insert_free(offset, bytes);
+  const std::size_t in_use = size_ - free_bytes_;
+  if (give_back_ && used_and_free_bytes_ > std::max(kGiveBackBytesMin, in_use / kGiveBackShare)) give_back_free();
+}
+
+void BufferArena::give_back_free() {
+  used_and_free_bytes_ = 0;
+  for (const auto& [offset, bytes] : free_by_offset_) {
+    const std::size_t begin = round_up(offset, kHugePageBytes);
+    const std::size_t end = (offset + bytes) / kHugePageBytes * kHugePageBytes;
+    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
+void BufferArena::insert_free(std::size_t offset, std::size_t bytes) {
+  free_by_offset_.emplace(offset, bytes);
+  free_by_size_.emplace(bytes, offset);
+  free_bytes_ += bytes;
+}
+
+void BufferArena::erase_free(std::size_t offset, std::size_t bytes) {
+  free_by_offset_.erase(offset);
+  free_by_size_.erase({bytes, offset});
+  free_bytes_ -= bytes;
+}
+
+std::size_t BufferArena::free_bytes() const {
+  MutexLock lock(mutex_);
+  return free_bytes_;
+}
+
+std::uint64_t BufferArena::heap_allocations() const {
+  MutexLock lock(mutex_);
+  return heap_allocations_;
+}
+
+}  // namespace headrace::io

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/io/buffer_arena.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "io/engines.h"
+#include "support/temp_dir.h"
+
+using namespace headrace::io;
+using namespace headrace::test;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+std::shared_ptr<BufferArena> make_arena(std::size_t bytes, bool give_back = false) {
+  auto arena = BufferArena::create({.bytes = bytes, .give_back = give_back});
+  REQUIRE(arena);
+  return *arena;
+}
+
+bool is_from(const BufferArena& arena, const Buffer& buffer) {
+  return buffer.data() >= arena.data() && buffer.data() + buffer.capacity() <= arena.data() + arena.size();
+}
+
+// Pages of the range that hold memory now.
+std::size_t resident_bytes(const std::byte* data, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / 4096);
+  REQUIRE(::mincore(const_cast<std::byte*>(data), bytes, pages.data()) == 0);
+  return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; })) *
+         4096;
+}
+
+}  // namespace
+
+TEST_CASE("buffers of an arena lie apart and return their parts in any order") {
+  auto arena = make_arena(8 * kMiB);
+  std::mt19937_64 random(1);
+  std::vector<Buffer> buffers;
+  for (int step = 0; step < 2000; ++step) {
+    if (buffers.size() < 60 && random() % 2 == 0) {
+      Buffer buffer = std::move(*arena->allocate(1 + random() % 300'000));
+      std::fill_n(buffer.data(), buffer.capacity(), static_cast<std::byte>(step));
+      buffer.set_size(buffer.capacity());
+      buffers.push_back(std::move(buffer));
+    } else if (!buffers.empty()) {
+      std::swap(buffers[random() % buffers.size()], buffers.back());
+      const auto bytes = buffers.back().bytes();
+      CHECK(std::ranges::all_of(bytes, [&](std::byte byte) { return byte == bytes[0]; }));  // nobody wrote into it
+      buffers.pop_back();
+    }
+  }
+  buffers.clear();
+  CHECK(arena->free_bytes() == arena->size());
+  CHECK(is_from(*arena, *arena->allocate(8 * kMiB)));  // one piece again
+}
+
+TEST_CASE("a full arena hands out buffers from the heap, and counts them") {
+  auto arena = make_arena(2 * kMiB);
+  const Buffer all = std::move(*arena->allocate(2 * kMiB));
+  const Buffer more = std::move(*arena->allocate(5000));
+  CHECK(is_from(*arena, all));
+  CHECK_FALSE(is_from(*arena, more));
+  CHECK(more.capacity() == 8192);
+  CHECK(arena->heap_allocations() == 1);
+}
+
+TEST_CASE("an arena gives memory back once much of it is free") {
+  auto arena = make_arena(200 * kMiB, true);
+  Buffer buffer = std::move(*arena->allocate(100 * kMiB));
+  std::fill_n(buffer.data(), buffer.capacity(), std::byte{1});
+  CHECK(resident_bytes(arena->data(), 100 * kMiB) == 100 * kMiB);
+  buffer.reset();
+  CHECK(resident_bytes(arena->data(), 100 * kMiB) == 0);
+}
+
+TEST_CASE("an arena of no bytes is refused") {
+  CHECK_FALSE(BufferArena::create({.bytes = 0}));
+}
+
+TEST_CASE("reads and writes work in registered memory, in the part that could not be registered, and beside it") {
+  const TempDir folder;
+  const std::string content(as_text(pattern_bytes(600'000, 4)));
+  folder.write("f", content);
+  const DirFd dir(folder.path());
+  for (const std::size_t locked_bytes : {64 * kMiB, 3 * kMiB}) {
+    rlimit old = {};
+    ::getrlimit(RLIMIT_MEMLOCK, &old);
+    const rlimit small = {locked_bytes, old.rlim_max};
+    ::setrlimit(RLIMIT_MEMLOCK, &small);
+    auto arena = make_arena(8 * kMiB);
+    for_each_engine({.arena = arena}, [&](Engine& engine) {
+      std::vector<std::unique_ptr<Tracked>> reads;
+      for (int i = 0; i < 20; ++i) {  // 12 MB: more than the arena holds
+        Buffer buffer = std::move(*arena->allocate(content.size()));
+        reads.push_back(
+            std::make_unique<Tracked>(Operation::read_path(dir.get(), "f", 0, content.size(), std::move(buffer))));
+        reads.back()->operation.cache_mode = i % 2 == 0 ? CacheMode::kDirect : CacheMode::kBuffered;
+        engine.submit(reads.back()->operation);
+      }
+      drain(engine);
+      for (auto& read : reads) CHECK(read->text() == content);
+
+      const DirFd file(folder.path() / "out", O_RDWR | O_CREAT | O_DIRECT);
+      Tracked write(Operation::write(file.get(), 0, std::move(reads[0]->operation.buffer)));
+      write.operation.length_bytes = 4096;
+      REQUIRE(run(engine, write) == 4096);
+    });
+    ::setrlimit(RLIMIT_MEMLOCK, &old);
+  }
+}
