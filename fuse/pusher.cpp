@@ -178,10 +178,7 @@ void Pusher::read_piece(Fetch fetch) {
 
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
-  if (!fetch.view || fetch.view->bytes().size() < piece) {
-    if (!fetch.view) io::log_warning("push: {}", fetch.view.error().message());
-    return finish(fetch, false);
-  }
+  if (!fetch.view || fetch.view->bytes().size() < piece) return finish(fetch, false);
   if (fetch.offset == 0 && !make_room(fetch.sample)) return finish(fetch, false);
   if (const int failure = store_piece(fetch); failure != 0) {
     if (failure != ENODEV) io::log_warning("push of sample {}: {}", fetch.sample, std::strerror(failure));

@@ -15,7 +15,6 @@
 #include <sys/statvfs.h>
 
 #include "headrace/fuse/internal/session.h"
-#include "headrace/io/log.h"
 
 namespace headrace::fuse {
 using cache::Catalog;
@@ -257,7 +256,6 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
 void Tree::answer_read(fuse_req* request, std::uint64_t length, const Result<cache::View>& view) {
   if (!view) {
     read_failures_.fetch_add(1, std::memory_order_relaxed);
-    io::log_warning("read: {}", view.error().message());
     fuse_reply_err(request, io::errno_from_error(view.error()));
     return;
   }

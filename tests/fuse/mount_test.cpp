@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/mount.h"
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include <utime.h>
+
+#include "headrace/fuse/internal/mount_table.h"
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using std::chrono::steady_clock;
+using test::difference;
+using test::Mounted;
+using test::need_fuse;
+using test::read_file;
+
+void write_odd_tree(const headrace::test::TempDir& source) {
+  source.write("one/two/three/four/deep.bin", "deep");
+  source.write("empty", "");
+  source.write("name with \xff\xfe bytes", "not UTF-8");
+  source.write("line\nbreak", "x");
+  source.write("large", Mounted::sample_content(7, 9 << 20));  // pushed in pieces
+  source.write("medium", Mounted::sample_content(8, 300'001));
+  fs::create_directory(source.path() / "no files");
+  fs::create_symlink("one/two", source.path() / "inward");
+  fs::create_symlink("/nowhere/at/all", source.path() / "dangling");
+  fs::permissions(source.write("private", "x"), fs::perms::owner_read);
+  fs::permissions(source.write("run.sh", "x"), fs::perms::all);
+  const struct timespec times[2] = {{1'000'000'000, 123'456'789}, {-86'400, 500'000'000}};
+  REQUIRE(::utimensat(AT_FDCWD, (source.path() / "empty").c_str(), times, 0) == 0);
+}
+
+TEST_CASE("the tree seen through the mount equals the source") {
+  need_fuse();
+  Mounted mounted;
+  write_odd_tree(mounted.source());
+  mounted.start();
+  CHECK(difference(mounted.source().path(), mounted.path()) == "");
+}
+
+TEST_CASE("the tree seen through the mount equals the source while everything is pushed") {
+  need_fuse();
+  Mounted mounted;
+  write_odd_tree(mounted.source());
+  mounted.options.ram_bytes = 64 << 20;
+  mounted.start();
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  CHECK(difference(mounted.source().path(), mounted.path()) == "");
+  CHECK(mounted.mount().stats().push_failures == 0);
+}
+
+TEST_CASE("a folder of 100 000 entries is listed and looked up completely") {
+  need_fuse();
+  if (fs::is_directory("/dev/shm")) ::setenv("HEADRACE_TEST_DIR", "/dev/shm", 1);  // making the files is the slow part
+  Mounted mounted;
+  constexpr int kCount = 100'000;
+  const fs::path folder = mounted.source().path() / "folder";
+  fs::create_directory(folder);
+  for (int i = 0; i < kCount; ++i) {
+    const int fd = ::open((folder / std::to_string(i)).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    REQUIRE(fd >= 0);
+    ::close(fd);
+  }
+  mounted.start();
+  int seen = 0;
+  for (const auto& entry : fs::directory_iterator(mounted.path() / "folder")) seen += entry.is_regular_file() ? 1 : 0;
+  CHECK(seen == kCount);
+  CHECK(fs::exists(mounted.path() / "folder/99999"));
+  CHECK_FALSE(fs::exists(mounted.path() / "folder/100000"));
+}
+
+TEST_CASE("statfs reports the size of the data set and no room") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, 100'000);
+  mounted.start();
+  struct statvfs status {};
+  REQUIRE(::statvfs(mounted.path().c_str(), &status) == 0);
+  CHECK(status.f_blocks * status.f_frsize >= 400'000);
+  CHECK(status.f_bavail == 0);
+  CHECK(status.f_files == 4 + 3);
+  CHECK((status.f_flag & ST_RDONLY) != 0);
+}
+
+TEST_CASE("every way to write fails with EROFS") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 1000);
+  mounted.start();
+  const std::string file = mounted.file(Mounted::sample_name(0));
+  const std::string missing = mounted.file("new");
+  const auto fails = [](int result) { return result < 0 && errno == EROFS; };
+  CHECK(fails(::open(file.c_str(), O_WRONLY)));
+  CHECK(fails(::open(file.c_str(), O_RDWR)));
+  CHECK(fails(::open(file.c_str(), O_RDONLY | O_TRUNC)));
+  CHECK(fails(::open(missing.c_str(), O_CREAT | O_WRONLY, 0644)));
+  CHECK(fails(::truncate(file.c_str(), 0)));
+  CHECK(fails(::unlink(file.c_str())));
+  CHECK(fails(::rmdir(mounted.file("a").c_str())));
+  CHECK(fails(::mkdir(missing.c_str(), 0755)));
+  CHECK(fails(::rename(file.c_str(), missing.c_str())));
+  CHECK(fails(::link(file.c_str(), missing.c_str())));
+  CHECK(fails(::symlink("x", missing.c_str())));
+  CHECK(fails(::mkfifo(missing.c_str(), 0644)));
+  CHECK(fails(::chmod(file.c_str(), 0600)));
+  CHECK(fails(::chown(file.c_str(), 0, 0)));
+  CHECK(fails(::utime(file.c_str(), nullptr)));
+  CHECK(fails(::setxattr(file.c_str(), "user.x", "x", 1, 0)));
+  CHECK(fails(::access(file.c_str(), W_OK)));
+}
+
+TEST_CASE("the mount can lie over its own source") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, 10'000);
+  headrace::test::TempDir copy;
+  fs::copy(mounted.source().path(), copy.path(), fs::copy_options::recursive);
+  mounted.options.mountpoint = mounted.source().path();
+  mounted.options.over_source = true;
+  mounted.options.ram_bytes = 1 << 20;
+  mounted.start();
+  for (unsigned i = 0; i < 4; ++i) {
+    CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, 10'000));
+  }
+  CHECK(::access(mounted.file("a").c_str(), W_OK) != 0);
+  CHECK(mounted.requests("LOOKUP") + mounted.requests("READDIRPLUS") > 0);
+}
+
+TEST_CASE("a mount point in use is refused and stays as it was") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 100);
+  mounted.start();
+  auto second = Mount::start(mounted.store(), mounted.options);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == ErrorCode::kBusy);
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))).size() == 100);
+}
+
+TEST_CASE("a dead mount at the mount point is cleared") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 100);
+  {
+    auto dead = open_channel({.mountpoint = mounted.path()});
+    REQUIRE_MESSAGE(dead.has_value(), dead.error().message());
+  }
+  mounted.start();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))).size() == 100);
+  mounted.stop();
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("unmount clears a dead mount and may be repeated") {
+  need_fuse();
+  headrace::test::TempDir dir;
+  {
+    auto dead = open_channel({.mountpoint = dir.path()});
+    REQUIRE_MESSAGE(dead.has_value(), dead.error().message());
+  }
+  CHECK(mounts_at(dir.path()).size() == 1);
+  CHECK(unmount(dir.path()));
+  CHECK(mounts_at(dir.path()).empty());
+  CHECK(unmount(dir.path()));
+}
+
+// Reads all samples over and over until the first failure or until told to stop.
+class Readers {
+ public:
+  Readers(const Mounted& mounted, unsigned threads, unsigned samples) {
+    for (unsigned t = 0; t < threads; ++t) {
+      threads_.emplace_back([&mounted, this, samples, t] {
+        for (unsigned i = t; !stop_; ++i) {
+          if (read_file(mounted.file(Mounted::sample_name(i % samples))).empty()) return;
+          ++reads_;
+        }
+      });
+    }
+  }
+  ~Readers() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void wait_for_reads(unsigned count) const {
+    while (reads_ < count) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::atomic<unsigned> reads_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+TEST_CASE("stop ends the mount within a second while readers are active") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(50, 100'000);
+  mounted.options.ram_bytes = 2 << 20;
+  mounted.start();
+  Readers readers(mounted, 4, 50);
+  readers.wait_for_reads(100);
+  const auto start = steady_clock::now();
+  mounted.mount().stop();
+  CHECK(steady_clock::now() - start < std::chrono::seconds(1));
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("umount from outside ends the mount") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, 1000);
+  mounted.options.ram_bytes = 1 << 20;
+  mounted.start();
+  mounted.settle();
+  REQUIRE(std::system(("fusermount3 -u " + mounted.path().string()).c_str()) == 0);
+  mounted.mount().wait();
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("permissions of the source hold for other users") {
+  need_fuse();
+  test::need_root();
+  Mounted mounted;
+  mounted.source().write("private", "secret");
+  mounted.source().write("public", "open");
+  fs::permissions(mounted.source().path(), fs::perms::all);
+  fs::permissions(mounted.source().path() / "private", fs::perms::owner_read);
+  mounted.options.allow_other = true;
+  mounted.start();
+  fs::permissions(mounted.path().parent_path(), fs::perms::all, fs::perm_options::add);
+  constexpr uid_t kNobody = 65534;
+  std::thread other([&] {  // set*id by the raw call changes this thread alone
+    REQUIRE(::syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0);
+    CHECK(read_file(mounted.file("public")) == "open");
+    CHECK(::open(mounted.file("private").c_str(), O_RDONLY) < 0);
+    CHECK(errno == EACCES);
+  });
+  other.join();
+}
+
+}  // namespace
+}  // namespace headrace::fuse

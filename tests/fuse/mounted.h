@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data set and a mount of it that live for one test case; nothing stays mounted whatever the case does.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "headrace/cache/store.h"
+#include "headrace/fuse/mount.h"
+
+#include "support/temp_dir.h"
+
+namespace headrace::fuse::test {
+
+using headrace::test::TempDir;
+
+// Ends the case as skipped where FUSE cannot be used at all.
+void need_fuse();
+void need_root();
+
+class Mounted {
+ public:
+  Mounted();
+  ~Mounted();  // unmounts
+
+  [[nodiscard]] const TempDir& source() const { return source_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return options.mountpoint; }
+  [[nodiscard]] std::string file(std::string_view relative) const { return (path() / relative).string(); }
+
+  // `count` files of `bytes` in two folders, named so that the catalog lists them in the order of their numbers.
+  void write_samples(unsigned count, std::size_t bytes);
+  [[nodiscard]] static std::string sample_name(unsigned number);
+  [[nodiscard]] static std::string sample_content(unsigned number, std::size_t bytes);
+
+  // Opens the store over the source, and mounts. Fails the case when that fails.
+  void start();
+  void open_store();
+  void stop();
+  [[nodiscard]] Mount& mount() { return *mount_; }
+  [[nodiscard]] cache::Store& store() { return *store_; }
+
+  [[nodiscard]] std::uint64_t requests(std::string_view name) const;
+  [[nodiscard]] std::uint64_t requests() const { return mount_->stats().request_total; }
+  // Waits until the mount's own listing and pushing have come to rest: no request for a while.
+  void settle();
+
+  MountOptions options;  // set before start()
+
+ private:
+  TempDir source_;
+  TempDir mountpoint_;
+  int source_fd_ = -1;
+  std::unique_ptr<cache::Store> store_;
+  std::unique_ptr<Mount> mount_;
+};
+
+// open, fstat, read, close; empty with errno set when one fails.
+[[nodiscard]] std::string read_file(const std::string& path);
+// Every difference between the two trees: names, types, modes, owners, sizes, times, links, contents. Empty: equal.
+[[nodiscard]] std::string difference(const std::filesystem::path& expected, const std::filesystem::path& actual);
+
+}  // namespace headrace::fuse::test

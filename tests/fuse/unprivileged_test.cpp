@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mounting as a user who is not root: through fusermount3, which must find a /dev/fuse that the user may open.
+#include <cstdio>
+#include <functional>
+
+#include <doctest/doctest.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/fuse/internal/mount_table.h"
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using test::Mounted;
+using test::read_file;
+
+constexpr uid_t kNobody = 65534;
+constexpr int kSkipped = 77;
+
+// In a mount namespace of its own: a /dev/fuse for everybody, as udev makes it on most machines.
+bool open_device_to_all(const std::string& node) {
+  if (::unshare(CLONE_NEWNS) != 0) return false;
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+  if (::mknod(node.c_str(), S_IFCHR | 0666, ::makedev(10, 229)) != 0 || ::chmod(node.c_str(), 0666) != 0) return false;
+  return ::mount(node.c_str(), "/dev/fuse", nullptr, MS_BIND, nullptr) == 0;
+}
+
+bool become_nobody() {
+  return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
+}
+
+// Runs `body` as nobody in a child; returns its exit status.
+int run_as_nobody(const std::function<int()>& body) {
+  const headrace::test::TempDir dir;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!open_device_to_all(dir.path() / "fuse") || !become_nobody()) ::_exit(kSkipped);
+    ::_exit(body());
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// doctest is the parent's: the child says what is wrong and ends with 1.
+int fail(const std::string& reason) {
+  std::fprintf(stderr, "as nobody: %s\n", reason.c_str());
+  return 1;
+}
+
+int mount_read_and_unmount() {
+  Mounted mounted;
+  mounted.write_samples(4, 50'000);
+  mounted.options.ram_bytes = 1 << 20;
+  mounted.open_store();
+  auto mount = Mount::start(mounted.store(), mounted.options);
+  if (!mount) return fail(mount.error().message());
+  if (!(*mount)->push_until_full([](const PushProgress&) { return true; })) return fail("push");
+  for (unsigned i = 0; i < 4; ++i) {
+    if (read_file(mounted.file(Mounted::sample_name(i))) != Mounted::sample_content(i, 50'000)) return fail("content");
+  }
+  const MountStats stats = (*mount)->stats();
+  if (stats.pushed_samples != 4) return fail("pushed " + std::to_string(stats.pushed_samples));
+  if (stats.fallbacks.empty()) return fail("readahead cannot be raised, yet no fallback says so");
+  (*mount)->stop();
+  return mounts_at(mounted.path()).empty() ? 0 : fail("still mounted");
+}
+
+TEST_CASE("a user who is not root can mount, read and unmount") {
+  test::need_fuse();
+  test::need_root();
+  const int status = run_as_nobody(mount_read_and_unmount);
+  if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
+  CHECK(status == 0);
+}
+
+TEST_CASE("a user who may not open the device is told so") {
+  test::need_root();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!become_nobody()) ::_exit(kSkipped);
+    const headrace::test::TempDir dir;
+    auto channel = open_channel({.mountpoint = dir.path()});
+    if (channel) ::_exit(kSkipped);  // this machine's device is open to all
+    const std::string expected = "mount " + dir.path().string() + ": open /dev/fuse: Permission denied";
+    ::_exit(channel.error().message() == expected ? 0 : fail(channel.error().message()));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WEXITSTATUS(status) == kSkipped) headrace::test::skip("everybody may open /dev/fuse here");
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace headrace::fuse
