@@ -13,7 +13,9 @@
 #if defined(__SANITIZE_THREAD__)
 // Boost's free list reads the link of a node that another thread may be taking at that moment, and lets a tagged
 // compare-and-swap reject what it read. The sanitizer cannot know that.
-extern "C" const char* __tsan_default_suppressions() { return "race:boost::lockfree::detail::\n"; }
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:boost::lockfree::detail::\n";
+}
 #endif
 
 namespace headrace::decode {
@@ -59,8 +61,12 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-bool WorkerPool::submit(const Task& task) { return impl_->queue.push(task); }
-void WorkerPool::close() { impl_->queue.close(); }
+bool WorkerPool::submit(const Task& task) {
+  return impl_->queue.push(task);
+}
+void WorkerPool::close() {
+  impl_->queue.close();
+}
 std::size_t WorkerPool::thread_count() const {
   return impl_->threads.size();
 }

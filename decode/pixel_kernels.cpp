@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Highway compiles this file once per instruction set (foreach_target.h includes it again and again); everything
+// between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE exists once in each namespace HWY_NAMESPACE.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "headrace/decode/pixel_kernels.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, as Highway wants it.
+#include <hwy/highway.h>
+
+#include "headrace/decode/pixel_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headrace::decode::HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_SCALAR  // no vectors at all: what x86-64 without SSSE3 gets
+
+using decode::resize_columns_plain;
+using decode::resize_rows_plain;
+constexpr auto& resize_columns = resize_columns_plain;
+constexpr auto& resize_rows = resize_rows_plain;
+
+#else
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+const hn::FixedTag<std::uint8_t, 16> kBytes;
+const hn::FixedTag<std::int16_t, 8> kWords;
+const hn::FixedTag<std::int32_t, 4> kInts;
+using Bytes = hn::Vec<decltype(kBytes)>;
+using Ints = hn::Vec<decltype(kInts)>;
+
+// From four RGB pixels: red of pixels 0 and 1, green, blue, nothing, each as two 16-bit numbers.
+alignas(16) constexpr std::uint8_t kFirstPair[16] = {0, 128, 3, 128, 1,   128, 4,   128,
+                                                     2, 128, 5, 128, 128, 128, 128, 128};
+alignas(16) constexpr std::uint8_t kSecondPair[16] = {6, 128, 9,  128, 7,   128, 10,  128,
+                                                      8, 128, 11, 128, 128, 128, 128, 128};
+// From four results of R, G, B, nothing: twelve bytes in a row.
+alignas(16) constexpr std::uint8_t kCompact[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 128, 128, 128, 128};
+
+// R, G, B and nothing of one output pixel, in units of 1 / kColumnWeightOne.
+HWY_INLINE Ints weigh_pixel(const std::uint8_t* pixels, const std::int16_t* pairs, std::size_t groups) {
+  const Bytes first_pair = hn::Load(kBytes, kFirstPair);
+  const Bytes second_pair = hn::Load(kBytes, kSecondPair);
+  Ints sum = hn::Set(kInts, kColumnWeightOne / 2);
+  Ints sum_high = hn::Zero(kInts);
+  for (std::size_t g = 0; g < groups; ++g, pixels += 12, pairs += 16) {
+    const Bytes bytes = hn::LoadU(kBytes, pixels);
+    const auto first = hn::BitCast(kWords, hn::TableLookupBytesOr0(bytes, first_pair));
+    const auto second = hn::BitCast(kWords, hn::TableLookupBytesOr0(bytes, second_pair));
+    sum = hn::ReorderWidenMulAccumulate(kInts, first, hn::LoadU(kWords, pairs), sum, sum_high);
+    sum = hn::ReorderWidenMulAccumulate(kInts, second, hn::LoadU(kWords, pairs + 8), sum, sum_high);
+  }
+  return hn::ShiftRight<14>(hn::RearrangeToOddPlusEven(sum, sum_high));
+}
+
+// Four output pixels as 12 bytes and four of anything.
+HWY_INLINE Bytes pack_pixels(Ints a, Ints b, Ints c, Ints d) {
+  const hn::Half<decltype(kWords)> half_words;
+  const hn::Half<decltype(kBytes)> half_bytes;
+  const auto low = hn::Combine(kWords, hn::DemoteTo(half_words, b), hn::DemoteTo(half_words, a));
+  const auto high = hn::Combine(kWords, hn::DemoteTo(half_words, d), hn::DemoteTo(half_words, c));
+  const Bytes bytes = hn::Combine(kBytes, hn::DemoteTo(half_bytes, high), hn::DemoteTo(half_bytes, low));
+  return hn::TableLookupBytesOr0(bytes, hn::Load(kBytes, kCompact));
+}
+
+template <std::size_t kGroups>  // 0: any number
+void resize_columns_groups(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t* out) {
+  const std::size_t groups = kGroups > 0 ? kGroups : pass.groups;
+  const std::size_t count = pass.offsets.size();
+  const auto weigh = [&](std::size_t i)
+                         HWY_ATTR { return weigh_pixel(in + pass.offsets[i], pass.pairs + i * groups * 16, groups); };
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4, out += 12) {
+    hn::StoreU(pack_pixels(weigh(i), weigh(i + 1), weigh(i + 2), weigh(i + 3)), kBytes, out);
+  }
+  for (; i < count; ++i, out += 3) {
+    const Ints pixel = weigh(i);
+    hn::StoreU(pack_pixels(pixel, pixel, pixel, pixel), kBytes, out);
+  }
+}
+
+void resize_columns(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t* out) {
+  if (pass.groups == 1) return resize_columns_groups<1>(pass, in, out);
+  if (pass.groups == 2) return resize_columns_groups<2>(pass, in, out);
+  resize_columns_groups<0>(pass, in, out);
+}
+
+const hn::ScalableTag<std::int16_t> kRowWords;
+const hn::Rebind<std::uint8_t, decltype(kRowWords)> kRowBytes;
+
+// One vector of output bytes.
+HWY_INLINE auto weigh_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride) {
+  auto sum = hn::Set(kRowWords, 64);  // half of the 7 fractional bits
+  for (const std::int16_t weight : weights) {
+    const auto pixels = hn::ShiftLeft<7>(hn::PromoteTo(kRowWords, hn::LoadU(kRowBytes, in)));
+    sum = hn::SaturatedAdd(sum, hn::MulFixedPoint15(pixels, hn::Set(kRowWords, weight)));
+    in += stride;
+  }
+  return hn::DemoteTo(kRowBytes, hn::ShiftRight<7>(sum));
+}
+
+void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride, std::size_t count,
+                 std::uint8_t* out) {
+  const std::size_t lanes = hn::Lanes(kRowWords);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(weigh_rows(weights, in + i, stride), kRowBytes, out + i);
+  if (i < count) resize_rows_plain(weights, in + i, stride, count - i, out + i);
+}
+
+#endif  // HWY_SCALAR
+
+}  // namespace
+}  // namespace headrace::decode::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+namespace headrace::decode {
+namespace {
+
+HWY_EXPORT(resize_columns);
+HWY_EXPORT(resize_rows);
+
+std::uint8_t clamp_to_byte(int value) {
+  return static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+}
+
+}  // namespace
+
+void resize_columns(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t* out) {
+  HWY_DYNAMIC_DISPATCH(resize_columns)(pass, in, out);
+}
+
+void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride, std::size_t count,
+                 std::uint8_t* out) {
+  HWY_DYNAMIC_DISPATCH(resize_rows)(weights, in, stride, count, out);
+}
+
+void resize_columns_plain(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t* out) {
+  for (std::size_t i = 0; i < pass.offsets.size(); ++i) {
+    const std::int16_t* pairs = pass.pairs + i * pass.groups * 16;
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      int sum = kColumnWeightOne / 2;
+      for (std::size_t tap = 0; tap < pass.groups * 4; ++tap) {
+        const int weight = pairs[tap / 2 * 8 + tap % 2];
+        if (weight != 0) sum += weight * in[pass.offsets[i] + tap * 3 + channel];
+      }
+      *out++ = clamp_to_byte(sum / kColumnWeightOne);
+    }
+  }
+}
+
+void resize_rows_plain(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride,
+                       std::size_t count, std::uint8_t* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    int sum = 64;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const int product = (in[k * stride + i] << 7) * weights[k];
+      sum = std::min(sum + ((product + kRowWeightOne / 2) >> 15), INT16_MAX);
+    }
+    out[i] = clamp_to_byte(sum >> 7);
+  }
+}
+
+}  // namespace headrace::decode
+#endif  // HWY_ONCE

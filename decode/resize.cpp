@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights follow PIL (libImaging/Resample.c, precompute_coeffs): the filter's support grows with the reduction, its
+// centre is the centre of the output pixel, and the weights that fall on existing pixels are normalised to 1.
+#include "headrace/decode/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "headrace/decode/pixel_kernels.h"
+
+namespace headrace::decode {
+namespace {
+
+double triangle(double x) {
+  return std::max(0.0, 1.0 - std::abs(x));
+}
+
+// Rounds so that the sum is exactly `one`: what rounding leaves over goes to the largest weight, where it shows least.
+void round_weights(const std::vector<double>& exact, int one, std::int16_t* out) {
+  constexpr int kLargest = std::numeric_limits<std::int16_t>::max();
+  int left_over = one;
+  std::size_t largest = 0;
+  for (std::size_t k = 0; k < exact.size(); ++k) {
+    out[k] = static_cast<std::int16_t>(std::min<long>(kLargest, std::lround(exact[k] * one)));
+    left_over -= out[k];
+    if (out[k] > out[largest]) largest = k;
+  }
+  out[largest] = static_cast<std::int16_t>(std::min(kLargest, out[largest] + left_over));
+}
+
+}  // namespace
+
+void AxisWeights::compute(std::uint32_t input_count, double begin, double extent, std::uint32_t output_count,
+                          bool antialias, int one) {
+  const double scale = extent / output_count;
+  const double support = antialias ? std::max(scale, 1.0) : 1.0;
+  taps = std::min(static_cast<std::uint32_t>(std::ceil(2 * support)), input_count);
+  first.resize(output_count);
+  weights.assign(std::size_t{output_count} * taps, 0);
+  for (std::uint32_t i = 0; i < output_count; ++i) {
+    // Beyond the centre of the outermost pixel there is only that pixel.
+    const double center = std::clamp(begin + (i + 0.5) * scale, 0.5, input_count - 0.5);
+    // Pixels whose centre lies within the support.
+    const auto low = static_cast<std::uint32_t>(std::max(0.0, std::floor(center - support + 0.5)));
+    const auto high =
+        std::min({static_cast<std::uint32_t>(std::ceil(center + support - 0.5)), low + taps, input_count});
+    exact_.clear();
+    for (std::uint32_t k = low; k < high; ++k) exact_.push_back(triangle((k + 0.5 - center) / support));
+    const double sum = std::accumulate(exact_.begin(), exact_.end(), 0.0);
+    for (double& weight : exact_) weight /= sum;
+    first[i] = std::min(low, input_count - taps);  // early enough that all taps exist
+    round_weights(exact_, one, &weights[std::size_t{i} * taps + (low - first[i])]);
+  }
+}
+
+void Resizer::expand_columns(bool mirror) {
+  const std::size_t count = columns_.first.size();
+  const std::size_t groups = (columns_.taps + 3) / 4;
+  offsets_.resize(count);
+  pairs_.assign(count * groups * 16, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t from = mirror ? count - 1 - i : i;
+    offsets_[i] = columns_.first[from] * Image::kChannels;
+    std::int16_t* pairs = &pairs_[i * groups * 16];
+    for (std::size_t tap = 0; tap < columns_.taps; ++tap) {
+      for (std::size_t channel = 0; channel < Image::kChannels; ++channel) {
+        pairs[tap / 2 * 8 + channel * 2 + tap % 2] = columns_.weights[from * columns_.taps + tap];
+      }
+    }
+  }
+}
+
+void Resizer::resize(const Image& in, const ResizeSpec& spec, Image& out) {
+  columns_.compute(in.size().width, spec.part.x, spec.part.width, spec.target.width, spec.antialias, kColumnWeightOne);
+  rows_.compute(in.size().height, spec.part.y, spec.part.height, spec.target.height, spec.antialias, kRowWeightOne);
+  expand_columns(spec.mirror);
+  out.reset(spec.target);
+
+  // Columns first: all rows that the second pass looks at, in order (a row's last store spills into the next one).
+  const ColumnPass pass = {.offsets = offsets_, .pairs = pairs_.data(), .groups = (columns_.taps + 3) / 4};
+  const std::size_t row_bytes = out.row_bytes();
+  const std::uint32_t first_row = rows_.first.front();
+  const std::uint32_t row_count = rows_.first.back() + rows_.taps - first_row;
+  narrowed_.resize(row_count * row_bytes + Image::kSlackBytes);
+  for (std::uint32_t y = 0; y < row_count; ++y) {
+    resize_columns(pass, in.row(first_row + y), narrowed_.data() + y * row_bytes);
+  }
+  for (std::uint32_t y = 0; y < spec.target.height; ++y) {
+    const std::span<const std::int16_t> weights(&rows_.weights[std::size_t{y} * rows_.taps], rows_.taps);
+    resize_rows(weights, narrowed_.data() + (rows_.first[y] - first_row) * row_bytes, row_bytes, row_bytes, out.row(y));
+  }
+}
+
+}  // namespace headrace::decode
