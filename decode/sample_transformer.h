@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One encoded sample to one tensor, decoding only what the transform looks at.
+//
+//   SampleTransformer transformer(transform, writer);
+//   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .sample = 17});
+//   if (status) transformer.write(destination);
+//
+// Thread-safety: none; one per thread, reused.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "headrace/decode/image.h"
+#include "headrace/decode/image_decoder.h"
+#include "headrace/decode/random.h"
+#include "headrace/decode/resize.h"
+#include "headrace/decode/tensor.h"
+#include "headrace/decode/transform.h"
+
+namespace headrace::decode {
+
+// What to decode of an image for a plan, and where the plan's part lies in that.
+struct DecodeRegion {
+  std::uint32_t reduce = 1;
+  Box box;       // of the reduced image
+  RealBox part;  // of the box
+};
+[[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max);
+
+class SampleTransformer {
+ public:
+  // Both outlive the object. `transform` has passed check().
+  SampleTransformer(const Transform& transform, const TensorWriter& writer)
+      : transform_(transform), writer_(writer), random_({}) {}
+
+  // Errors: as ImageDecoder. Throws std::bad_alloc.
+  [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key);
+  // Resizes, jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
+  void write(std::byte* out);
+
+  [[nodiscard]] const CropPlan& plan() const { return plan_; }  // of the last decode()
+
+ private:
+  void place_on_canvas();
+
+  const Transform& transform_;
+  const TensorWriter& writer_;
+  Random random_;
+  CropPlan plan_;
+  DecodeRegion region_;
+  Resizer resizer_;
+  Image decoded_;
+  Image resized_;
+  Image canvas_;  // resized_ with what the image does not cover
+};
+
+}  // namespace headrace::decode
