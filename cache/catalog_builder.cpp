@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays a scanned tree out breadth first: the children of each directory together, sorted by name. The scan's own memory
-// is given back folder by folder, so that the two forms of a large tree are not held at the same time.
+// The scan's own memory is given back folder by folder, so that two forms of a large tree are not held at the same
+// time.
+#include "headrace/cache/catalog_builder.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <map>
@@ -9,10 +11,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "headrace/cache/catalog.h"
 #include "headrace/cache/listing.h"
 #include "headrace/io/log.h"
-#include "headrace/io/scanner.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
@@ -172,6 +172,11 @@ Status CatalogBuilder::list(const CatalogOptions& options) {
   return {};
 }
 
+Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& options, std::string source_path) {
+  HEADRACE_ASSERT(!tree.directories.empty());
+  return CatalogBuilder(std::move(tree)).build(options, std::move(source_path));
+}
+
 Result<Catalog> Catalog::scan(const std::filesystem::path& source, const CatalogOptions& options) {
   const io::UniqueFd directory(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.valid()) return scan_fd(directory.get(), options);
@@ -185,8 +190,7 @@ Result<Catalog> Catalog::scan_fd(int source_fd, const CatalogOptions& options) {
   if (!tree) return io::forward_error(std::move(tree));
   std::error_code no_proc;  // then absolute symlinks count as leaving the tree
   const std::string link = "/proc/self/fd/" + std::to_string(source_fd);
-  const std::string source_path = std::filesystem::read_symlink(link, no_proc).string();
-  return CatalogBuilder(std::move(*tree)).build(options, source_path);
+  return build_catalog(std::move(*tree), options, std::filesystem::read_symlink(link, no_proc).string());
 }
 
 }  // namespace headrace::cache
