@@ -37,6 +37,11 @@ static_assert(sizeof(Mark) == 1);
 // The cursor waits at a sample that so many places behind it need already; only tiny data sets get there.
 constexpr std::uint8_t kPendingMax = 15;
 
+WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
+  // One worker: strictly in order, and known to be.
+  return options.in_order ? WorkerLayout{.batch = 1, .workers = 1, .prefetch_factor = 1} : order.workers();
+}
+
 }  // namespace
 
 struct ReadAhead::Impl {
@@ -88,9 +93,11 @@ struct ReadAhead::Impl {
 ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& sizes_in, const ReadAheadOptions& options)
     : sizes(sizes_in),
       total_bytes(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})),
-      schedule(order,
-               {.sample_count = sizes.size(), .first_epoch = options.first_epoch, .epoch_count = options.epoch_count}),
-      track(schedule, order.workers(), order.length(options.first_epoch)),
+      schedule(order, {.sample_count = sizes.size(),
+                       .first_epoch = options.first_epoch,
+                       .epoch_count = options.epoch_count,
+                       .workers = workers_of(order, options)}),
+      track(schedule, workers_of(order, options), order.length(options.first_epoch)),
       marks(sizes.size()) {
   set_limits(options.budget_bytes, options.window_bytes);
 }

@@ -32,6 +32,7 @@ struct ReadAheadOptions {
                                    // 1 GiB. Not needed, and not used, where the budget holds all samples
   std::uint64_t first_epoch = 0;
   std::uint64_t epoch_count = UINT64_MAX;  // fetches nothing for epochs after these
+  bool in_order = false;  // the reader takes the positions one by one, whatever the order says about its workers
 };
 
 class ReadAhead {

@@ -50,6 +50,7 @@ ReadAheadOptions plan_options(std::uint64_t ram_bytes, const ReaderOptions& opti
   plan.window_bytes = window;
   plan.first_epoch = options.first_epoch;
   plan.epoch_count = options.epochs;
+  plan.in_order = true;
   return plan;
 }
 

@@ -20,6 +20,7 @@ std::uint64_t last_of(const ScheduleOptions& options) {
 Schedule::Schedule(const Order& order, const ScheduleOptions& options)
     : order_(order),
       sample_count_(options.sample_count),
+      workers_(options.workers),
       last_epoch_(last_of(options)),
       next_epoch_(options.first_epoch),
       finished_(options.epoch_count == 0) {}
@@ -83,8 +84,8 @@ std::optional<Schedule::Epoch> Schedule::draw(std::uint64_t number, Place first)
   if (!order || order->empty()) return std::nullopt;
   const auto is_sample = [&](SampleIndex sample) { return sample < sample_count_; };
   HEADRACE_ASSERT(std::all_of(order->begin(), order->end(), is_sample));
-  const WorkerSequence sequence(order->size(), order_.workers());
-  if (order_.workers().workers <= 1) {
+  const WorkerSequence sequence(order->size(), workers_);
+  if (workers_.workers <= 1) {
     return Epoch{.number = number, .first = first, .samples = std::move(*order), .sequence = sequence};
   }
   std::vector<SampleIndex> samples(order->size());

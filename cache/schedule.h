@@ -27,6 +27,7 @@ struct ScheduleOptions {
   std::uint64_t sample_count = 0;
   std::uint64_t first_epoch = 0;
   std::uint64_t epoch_count = UINT64_MAX;
+  WorkerLayout workers = {};
 };
 
 class Schedule {
@@ -71,6 +72,7 @@ class Schedule {
 
   const Order& order_;
   const std::uint64_t sample_count_;
+  const WorkerLayout workers_;
   const std::uint64_t last_epoch_;  // no epoch after this one
   std::deque<Epoch> epochs_;        // one behind the other, at most two
   std::uint64_t next_epoch_;        // to be drawn

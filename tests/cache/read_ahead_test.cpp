@@ -213,6 +213,16 @@ TEST_CASE("workers open the first samples of their batches before any second one
   CHECK(positions == Samples{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8});
 }
 
+TEST_CASE("a reader that takes positions one by one is served in that order") {
+  const TestOrder order(100, {.batch = 10, .workers = 5, .prefetch_factor = 2});
+  Cache cache(order, equal_sizes(100), {.budget_bytes = 500, .window_bytes = 500, .in_order = true});
+  cache.fetch();
+  cache.land_all();
+  const Samples first = *order.prefix(0, 5);
+  CHECK(cache.held() == std::set<SampleIndex>(first.begin(), first.end()));
+  CHECK(read_epoch(cache, *order.epoch(0)) == 0);
+}
+
 TEST_CASE("before the first read the budget is filled along the order") {
   const TestOrder order(100);
   Cache cache(order, equal_sizes(100), {.budget_bytes = 4000, .window_bytes = 1000});
