@@ -311,6 +311,7 @@ void measure_way(benchmark::State& state, const Way& way, bool cold) {
   if (!engine) return state.SkipWithError(engine.error().message().c_str());
   if (way.packed) (*engine)->register_file(data_set().pack_direct());
   EngineRun run(**engine, way.mode, way.packed, arena.get());
+  run.read_all();  // brings in the buffers' memory and lets the depth settle
   measure(state, cold, [&run] { return run.read_all(); });
   state.counters["depth"] = (*engine)->info().queue_depth;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/buffer.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdint>
 #include <utility>
+
+#include <doctest/doctest.h>
 
 using headrace::io::Buffer;
 using headrace::io::kBufferAlignment;
@@ -23,7 +23,9 @@ TEST_CASE("a buffer of no bytes allocates nothing") {
   CHECK(buffer->data() == nullptr);
 }
 
-TEST_CASE("an impossible size is an error, not an exception") { CHECK_FALSE(Buffer::allocate(SIZE_MAX - 5)); }
+TEST_CASE("an impossible size is an error, not an exception") {
+  CHECK_FALSE(Buffer::allocate(SIZE_MAX - 5));
+}
 
 TEST_CASE("moving a buffer leaves an empty one behind") {
   Buffer first = std::move(*Buffer::allocate(10));

@@ -2,8 +2,12 @@
 // One body over every engine; plain file contents are the oracle.
 #include "headrace/io/engine.h"
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -108,6 +112,93 @@ TEST_CASE("a read past the end of the file is short, and the chain still closes 
       REQUIRE(run(engine, read) == 10);
       CHECK(read.text() == "0123456789");
     }
+  });
+}
+
+TEST_CASE("a file of 3 GiB is read anywhere") {
+  constexpr std::uint64_t kSize = 3ULL << 30;
+  constexpr std::uint64_t kLength = 200'000;
+  const TempDir folder;
+  const auto path = folder.write("big", "");
+  const DirFd file(path, O_RDWR);
+  REQUIRE(::ftruncate(file.get(), kSize) == 0);
+  const std::string mark = content_of(1000, 9);
+  const std::uint64_t places[] = {0, (1ULL << 31) - 500, (1ULL << 31) + 4095, kSize - mark.size()};
+  for (const std::uint64_t place : places) {
+    REQUIRE(::pwrite(file.get(), mark.data(), mark.size(), static_cast<off_t>(place)) == ssize_t(mark.size()));
+  }
+  const DirFd dir(folder.path());
+  for_each_engine([&](Engine& engine) {
+    for (const std::uint64_t place : places) {
+      for (const CacheMode mode : kModes) {
+        Tracked read(path_read(dir, "big", place, kLength, mode));
+        REQUIRE(run(engine, read) == std::min(kLength, kSize - place));
+        CHECK(read.text().substr(0, mark.size()) == mark);
+      }
+    }
+  });
+}
+
+TEST_CASE("a file that shrinks or grows is read as far as it goes and as far as was asked") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const std::string content = content_of(100'000, 2);
+  const auto path = folder.write("f", content);
+  for_each_engine([&](Engine& engine) {
+    for (const CacheMode mode : kModes) {
+      REQUIRE(::truncate(path.c_str(), 30'000) == 0);
+      Tracked shrunk(path_read(dir, "f", 0, content.size(), mode));
+      REQUIRE(run(engine, shrunk) == 30'000);
+      CHECK(shrunk.text() == content.substr(0, 30'000));
+      folder.write("f", content + "more");
+      Tracked grown(path_read(dir, "f", 0, content.size(), mode));
+      REQUIRE(run(engine, grown) == content.size());
+      CHECK(grown.text() == content);
+    }
+  });
+}
+
+TEST_CASE("a file that shrinks and grows while it is read never gives other bytes than it had") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const std::string content(100'000, 'x');
+  const auto path = folder.write("f", content);
+  for_each_engine([&](Engine& engine) {
+    std::atomic<bool> stop = false;
+    std::thread writer([&] {
+      for (off_t size = 0; !stop; size = (size + 7777) % 100'000) {
+        if (::truncate(path.c_str(), size) != 0) break;
+        std::this_thread::yield();
+      }
+    });
+    for (int i = 0; i < 60; ++i) {
+      Tracked read(path_read(dir, "f", 0, content.size(), kModes[i % 3]));
+      const auto bytes = run(engine, read);
+      REQUIRE(bytes);
+      CHECK(*bytes <= content.size());
+      CHECK(read.text().find_first_not_of(std::string("x\0", 2)) == std::string::npos);
+    }
+    stop = true;
+    writer.join();
+  });
+}
+
+TEST_CASE("many operations that are cancelled while in flight all complete once") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", content_of(300'000, 1));
+  for_each_engine({.queue_depth_max = 8}, [&](Engine& engine) {
+    std::vector<std::unique_ptr<Tracked>> reads;
+    for (int i = 0; i < 64; ++i) {
+      reads.push_back(std::make_unique<Tracked>(path_read(dir, "f", 0, 300'000, kModes[i % 3])));
+      engine.submit(reads.back()->operation);
+    }
+    engine.wait(Clock::now());
+    for (int round = 0; round < 3; ++round) {  // more entries than the submission queue has
+      for (auto& read : reads) engine.cancel(read->operation);
+    }
+    drain(engine);
+    for (auto& read : reads) CHECK(read->completions == 1);
   });
 }
 
@@ -327,10 +418,6 @@ TEST_CASE("destruction with reads in flight completes every one of them") {
 }
 
 TEST_CASE("what a completion submits while the engine goes down is cancelled") {
-  struct Chain {
-    Tracked second;
-    Engine* engine;
-  };
   const TempDir folder;
   const DirFd dir(folder.path());
   folder.write("f", "content");

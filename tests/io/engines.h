@@ -29,6 +29,8 @@ struct EngineCase {
 // Opens each in turn, runs `body`, checks that nothing is left in flight and no descriptor is left open.
 void for_each_engine(const io::EngineOptions& options, const std::function<void(io::Engine&)>& body);
 void for_each_engine(const std::function<void(io::Engine&)>& body);
+// This process gets `error` from that system call from now on. False: there are no seccomp filters here.
+[[nodiscard]] bool refuse_system_call(unsigned number, unsigned error);
 // Ends the test as skipped where io_uring is refused.
 void need_uring();
 

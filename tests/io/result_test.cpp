@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/result.h"
 
-#include <doctest/doctest.h>
-
 #include <cerrno>
+
+#include <doctest/doctest.h>
 
 using namespace headrace::io;
 
