@@ -221,8 +221,13 @@ void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t e
   impl_->pusher->set_order(std::move(order), epoch);
 }
 
+void Mount::set_ram_bytes(std::uint64_t bytes) {
+  impl_->pusher->set_budget(bytes);
+}
+
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
-  if (impl_->options.ram_bytes == 0) return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
+  if (impl_->pusher->budget_bytes() == 0)
+    return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
   bool full = false;
   do {
     full = impl_->pusher->wait_full(steady_clock::now() + kProgressInterval);

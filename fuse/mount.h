@@ -111,6 +111,8 @@ class Mount {
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
+  // What may lie in the page cache from now on; what no longer fits goes at once.
+  void set_ram_bytes(std::uint64_t bytes);
   // Blocks until no more can be pushed; `on_progress` runs about ten times a second on the calling thread and may
   // return false to end the wait (pushing goes on). Errors: kCancelled (the mount ended), kInvalidArgument (ram_bytes
   // is 0).

@@ -30,7 +30,7 @@ constexpr std::uint64_t kFetchBytesMax = 64 << 20;
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
 // Room for samples that are open but not read yet: released, still in the page cache. See PusherOptions::budget_bytes.
 constexpr std::uint64_t kGraceBytesMax = 64 << 20;
-constexpr std::uint64_t kGraceShare = 16;
+constexpr std::uint64_t kGraceShare = 4;
 
 std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
   std::vector<std::uint32_t> sizes(catalog.sample_count());
@@ -95,7 +95,7 @@ void Pusher::run() {
     std::optional<Fetch> arrived;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && fetched_.empty() && !can_fetch()) work_.wait(lock);
+      while (!stop_ && fetched_.empty() && !can_fetch() && !must_trim()) work_.wait(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
@@ -103,6 +103,7 @@ void Pusher::run() {
       }
     }
     if (arrived) push(std::move(*arrived));
+    evict_for(0);
     start_fetches();
   }
   MutexLock lock(mutex_);
@@ -133,6 +134,11 @@ void Pusher::start_fetches() {
 
 bool Pusher::can_fetch() const {
   return changed_ && plan_ && in_flight_ < kFetchesMax && in_flight_bytes_ < kFetchBytesMax;
+}
+
+// After the budget shrank: more is held than fits, and some of it may go.
+bool Pusher::must_trim() const {
+  return counters_.held_bytes > budget_bytes_ && !released_.empty();
 }
 
 bool Pusher::is_full() const {
@@ -210,12 +216,16 @@ void Pusher::make_known(SampleIndex sample) const {
   if (::lstat(path.c_str(), &ignored) != 0) io::log_debug("lstat {}: {}", path.string(), std::strerror(errno));
 }
 
-// Counts the sample as held from here on, and evicts what it takes the place of. False: there is no room to be had.
-bool Pusher::make_room(SampleIndex sample) {
-  while (const std::optional<SampleIndex> victim = pick_victim(sizes_[sample])) {
+void Pusher::evict_for(std::uint64_t bytes) {
+  while (const std::optional<SampleIndex> victim = pick_victim(bytes)) {
     [[maybe_unused]] const int ignored =  // ENOENT: the kernel has dropped the inode and with it the pages
         session_->invalidate(inode_of(catalog_.sample_entry(*victim)));
   }
+}
+
+// Counts the sample as held from here on, and evicts what it takes the place of. False: there is no room to be had.
+bool Pusher::make_room(SampleIndex sample) {
+  evict_for(sizes_[sample]);
   bool stale = false;
   {
     MutexLock lock(mutex_);
@@ -296,19 +306,15 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
   plan_changed();
 }
 
+// The pages of a held sample come back with the READ itself, so it stays held.
 void Pusher::on_read(cache::EntryId entry) {
   const std::optional<SampleIndex> sample = catalog_.sample_of(entry);
   if (!sample) return;
   MutexLock lock(mutex_);
-  if (!plan_) return;
-  const bool was_held = holdings_[*sample].held;
-  if (was_held) {
-    forget(*sample);
-    ++counters_.lost_samples;
-    plan_->on_lost(*sample);
-  }
-  if (follow_reads_) plan_->on_read(*sample);
-  if (was_held || follow_reads_) plan_changed();
+  if (holdings_[*sample].held) ++counters_.lost_samples;
+  if (!follow_reads_ || !plan_) return;
+  plan_->on_read(*sample);
+  plan_changed();
 }
 
 void Pusher::follow_reads() {
@@ -359,9 +365,14 @@ void Pusher::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t 
 void Pusher::set_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
   budget_bytes_ = budget_bytes;
-  if (!plan_) return;
+  if (!plan_) return make_plan(0);
   plan_->set_budget(plan_budget(), 0);
   plan_changed();
+}
+
+std::uint64_t Pusher::budget_bytes() const {
+  MutexLock lock(mutex_);
+  return budget_bytes_;
 }
 
 void Pusher::add_stats(MountStats& stats) const {

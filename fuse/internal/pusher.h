@@ -62,6 +62,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
   void set_budget(std::uint64_t budget_bytes);
+  [[nodiscard]] std::uint64_t budget_bytes() const;
 
   // Fills in the fields that are the pusher's.
   void add_stats(MountStats& stats) const;
@@ -90,6 +91,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
   bool make_room(cache::SampleIndex sample);
+  void evict_for(std::uint64_t bytes);
   std::optional<cache::SampleIndex> pick_victim(std::uint64_t bytes);
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, bool success);
@@ -97,6 +99,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t piece_bytes(cache::SampleIndex sample, std::uint64_t offset) const;
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] bool must_trim() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch() HEADRACE_REQUIRES(mutex_);
   void make_plan(std::uint64_t epoch) HEADRACE_REQUIRES(mutex_);

@@ -40,7 +40,7 @@ class Mounted {
   void open_store();
   void stop();
   [[nodiscard]] Mount& mount() { return *mount_; }
-  [[nodiscard]] cache::Store& store() { return *store_; }
+  [[nodiscard]] cache::Store& store() const { return *store_; }
 
   [[nodiscard]] std::uint64_t requests(std::string_view name) const;
   [[nodiscard]] std::uint64_t requests() const { return mount_->stats().request_total; }

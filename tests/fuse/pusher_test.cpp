@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/pusher.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using test::Mounted;
+using test::need_fuse;
+using test::read_file;
+
+constexpr unsigned kSampleCount = 64;
+constexpr std::size_t kSampleBytes = 20 * 4096;
+
+std::shared_ptr<const cache::Order> order_of(const std::string& spec) {
+  auto order = cache::make_order(spec, {.sample_count = kSampleCount});
+  REQUIRE_MESSAGE(order.has_value(), order.error().message());
+  return std::move(*order);
+}
+
+void start(Mounted& mounted, std::uint64_t budget_samples) {
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = budget_samples * kSampleBytes;
+  mounted.start();
+}
+
+void push_all(Mounted& mounted) {
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+}
+
+// By number, which is not the index: the catalog lists folder a, with the even ones, before folder b.
+std::string path_of(const Mounted& mounted, cache::SampleIndex sample) {
+  const cache::Catalog& catalog = mounted.store().catalog();
+  return mounted.file(catalog.path(catalog.sample_entry(sample)));
+}
+
+// Reads the sample and waits until the mount has seen that.
+void read_and_report(Mounted& mounted, cache::SampleIndex sample) {
+  const std::uint64_t opens = mounted.mount().stats().opens;
+  CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+  while (mounted.mount().stats().opens == opens) ::usleep(100);
+}
+
+TEST_CASE("with a quarter of the data in the budget, each sample of two epochs is pushed before it is read") {
+  need_fuse();
+  Mounted mounted;
+  mounted.options.order = order_of("torch-distributed:seed=3");
+  start(mounted, kSampleCount / 4);
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    const std::vector<cache::SampleIndex> samples = mounted.options.order->epoch(epoch).value();
+    for (const cache::SampleIndex sample : samples) {
+      push_all(mounted);
+      const MountStats stats = mounted.mount().stats();
+      REQUIRE(stats.held_bytes <= stats.budget_bytes);
+      read_and_report(mounted, sample);
+    }
+  }
+  const MountStats stats = mounted.mount().stats();
+  CHECK(mounted.requests("READ") == 0);
+  CHECK(stats.hits == 2 * kSampleCount);
+  CHECK(stats.evicted_samples > kSampleCount);
+  CHECK(stats.epoch == 2);
+}
+
+TEST_CASE("a file pushed again after its eviction costs no request") {
+  need_fuse();
+  Mounted mounted;
+  mounted.options.order = order_of("sequential");
+  start(mounted, 8);
+  for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+    push_all(mounted);
+    read_and_report(mounted, sample);
+  }
+  push_all(mounted);
+  mounted.settle();
+  REQUIRE(mounted.mount().stats().evicted_samples > 0);
+  const std::uint64_t before = mounted.requests();
+  CHECK(read_file(path_of(mounted, 0)).size() == kSampleBytes);
+  CHECK(mounted.requests() == before);
+}
+
+TEST_CASE("what the kernel dropped on its own is read once and counted as lost") {
+  need_fuse();
+  Mounted mounted;
+  start(mounted, kSampleCount);
+  push_all(mounted);
+  const int fd = ::open(path_of(mounted, 5).c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  ::close(fd);
+  CHECK(mounted.mount().stats().lost_samples == 0);
+  CHECK(read_file(path_of(mounted, 5)).size() == kSampleBytes);
+  CHECK(mounted.mount().stats().lost_samples == 1);
+  CHECK(read_file(path_of(mounted, 5)).size() == kSampleBytes);
+  CHECK(mounted.mount().stats().lost_samples == 1);
+  CHECK(mounted.requests("READ") == 1);
+}
+
+TEST_CASE("opens of samples are counted, those of folders are not") {
+  need_fuse();
+  Mounted mounted;
+  start(mounted, kSampleCount);
+  push_all(mounted);
+  mounted.settle();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(mounted.path())) CHECK(entry.exists());
+  for (cache::SampleIndex sample = 0; sample < 10; ++sample) read_and_report(mounted, sample);
+  const MountStats stats = mounted.mount().stats();
+  CHECK(stats.opens == 10);
+  CHECK(stats.hits == 10);
+}
+
+TEST_CASE("pushing goes along a new order once it is given") {
+  need_fuse();
+  Mounted mounted;
+  mounted.options.order = order_of("sequential");
+  start(mounted, 8);
+  push_all(mounted);
+  const auto shuffled = order_of("torch-distributed:seed=9");
+  mounted.mount().set_order(shuffled, 4);
+  push_all(mounted);
+  const std::vector<cache::SampleIndex> first = shuffled->prefix(4, 3).value();
+  for (const cache::SampleIndex sample : first) CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+  CHECK(mounted.requests("READ") == 0);
+  CHECK(mounted.mount().stats().epoch == 4);
+  CHECK(mounted.mount().stats().order == shuffled->spec());
+}
+
+TEST_CASE("a budget that shrinks is kept to at once") {
+  need_fuse();
+  Mounted mounted;
+  start(mounted, kSampleCount);
+  push_all(mounted);
+  mounted.mount().set_ram_bytes(10 * kSampleBytes);
+  push_all(mounted);
+  mounted.settle();
+  CHECK(mounted.mount().stats().held_samples <= 10);
+  CHECK(mounted.mount().stats().held_samples > 0);
+  mounted.mount().set_ram_bytes(kSampleCount * kSampleBytes);
+  push_all(mounted);
+  CHECK(mounted.mount().stats().held_samples == kSampleCount);
+}
+
+TEST_CASE("a mount without a RAM budget pushes nothing until it is given one") {
+  need_fuse();
+  Mounted mounted;
+  start(mounted, 0);
+  mounted.settle();
+  CHECK(mounted.mount().push_until_full([](const PushProgress&) { return true; }).error().code ==
+        io::ErrorCode::kInvalidArgument);
+  CHECK(mounted.mount().stats().pushed_samples == 0);
+  mounted.mount().set_ram_bytes(4 * kSampleBytes);
+  push_all(mounted);
+  CHECK(mounted.mount().stats().pushed_samples > 0);
+}
+
+}  // namespace
+}  // namespace headrace::fuse
