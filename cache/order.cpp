@@ -31,6 +31,7 @@ constexpr Family kFamilies[] = {
     {"dlio", make_dlio},
     {"keras", make_keras},
     {"file", make_file_order},
+    {"recorded", make_recorded},
 };
 
 [[nodiscard]] tl::unexpected<io::Error> unknown_family(std::string_view name) {

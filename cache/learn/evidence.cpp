@@ -24,6 +24,17 @@ constexpr std::size_t kSlots = 4 * OpenSet::kMost;
   return count * std::log2(count / expected) - (count - expected) * 1.4426950408889634;
 }
 
+// How many positions have another one exactly `stride` before them.
+[[nodiscard]] std::size_t pairs_at(const std::vector<std::uint64_t>& positions, std::uint64_t stride) {
+  std::size_t pairs = 0;
+  auto before = positions.begin();
+  for (const std::uint64_t position : positions) {
+    while (*before + stride < position) ++before;
+    if (*before + stride == position) ++pairs;
+  }
+  return pairs;
+}
+
 }  // namespace
 
 OpenSet::OpenSet() : slots_(kSlots) {}
@@ -67,20 +78,20 @@ double start_bits(const OpenSet& opens, std::span<const SampleIndex> order, std:
 }
 
 Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
-  static const std::vector<std::uint64_t> strides = make_strides();
-  Fit fit;
-  std::vector<bool> opened(order.size());
+  std::vector<std::uint64_t> positions;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (!opens.contains(order[i])) continue;
-    opened[i] = true;
-    fit.positions.push_back(i);
+    if (opens.contains(order[i])) positions.push_back(i);
   }
-  const double chance = static_cast<double>(opens.size()) / static_cast<double>(n);
-  const double expected = static_cast<double>(order.size()) * chance * chance;
+  return fit_of(std::move(positions), order.size(), opens.size(), n);
+}
+
+Fit fit_of(std::vector<std::uint64_t> positions, std::uint64_t length, std::size_t opens, std::uint64_t n) {
+  static const std::vector<std::uint64_t> strides = make_strides();
+  Fit fit{.positions = std::move(positions)};
+  const double chance = static_cast<double>(opens) / static_cast<double>(n);
+  const double expected = static_cast<double>(length) * chance * chance;
   for (const std::uint64_t stride : strides) {
-    const auto pairs =
-        std::ranges::count_if(fit.positions, [&](std::uint64_t p) { return p >= stride && opened[p - stride]; });
-    const double bits = tail_bits(static_cast<double>(pairs), expected);
+    const double bits = tail_bits(static_cast<double>(pairs_at(fit.positions, stride)), expected);
     if (bits <= fit.bits) continue;
     fit.bits = bits;
     fit.stride = stride;

@@ -53,6 +53,9 @@ struct Fit {
   std::vector<std::uint64_t> positions;  // of the opened samples, ascending
 };
 [[nodiscard]] Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n);
+// The same for `opens` samples of n whose positions are known already: ascending, below `length`.
+[[nodiscard]] Fit fit_of(std::vector<std::uint64_t> positions, std::uint64_t length, std::size_t opens,
+                         std::uint64_t n);
 
 // 2^32 seeds and as many families, strides and ranks as are tried, times a margin of 2^30 against a wrong lock.
 inline constexpr double kLockBits = 72;

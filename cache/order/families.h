@@ -26,6 +26,7 @@ using OrderResult = Result<std::unique_ptr<Order>>;
 [[nodiscard]] OrderResult make_ffcv(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_dlio(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_keras(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_recorded(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_file_order(Parameters& parameters, const OrderInput& input);
 
 // The samples that a text file lists (file_order.cpp has its form).

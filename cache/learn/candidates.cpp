@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/learn/candidates.h"
+
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace headrace::cache {
+namespace {
+
+constexpr std::string_view kFresh = "torch-distributed:seed=";
+
+// The seed of a spec that has no other parameter after `prefix`.
+[[nodiscard]] std::optional<std::uint64_t> seed_after(std::string_view spec, std::string_view prefix) {
+  if (!spec.starts_with(prefix)) return std::nullopt;
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(spec.data() + prefix.size(), spec.data() + spec.size(), seed);
+  if (error != std::errc{} || (end != spec.data() + spec.size() && *end != ',')) return std::nullopt;
+  return seed;
+}
+
+// One permutation of a fresh generator fits many families: they part ways in the epoch after.
+void add_fresh_alternatives(std::uint64_t seed, std::uint64_t epoch, std::vector<CandidateGroup>& groups) {
+  const auto low = static_cast<std::uint32_t>(seed + epoch);
+  groups.push_back({fmt::format("torch-distributed:seed={},set_epoch=0", low)});
+  groups.push_back({fmt::format("mmengine:sampler=infinite,seed={}", low), 1});
+  groups.push_back({fmt::format("torch-random:generator=explicit,loader=0,seed={}", low), 1});
+}
+
+void add_numpy_alternatives(std::uint64_t seed, std::vector<CandidateGroup>& groups) {
+  groups.push_back({fmt::format("keras:seed={}", seed)});
+  for (const char* rule :
+       {"epochs=seed+epoch", "cumulative=1", "epochs=same,cumulative=1", "epochs=seed+epoch,cumulative=1"}) {
+    groups.push_back({fmt::format("numpy:seed={},{}", seed, rule), 1});
+  }
+}
+
+}  // namespace
+
+const std::vector<std::uint64_t>& usual_seeds() {
+  static const std::vector<std::uint64_t> seeds = {
+      0,  42,   1,    1234,  123,   3407, 2021, 2022, 2023, 2024, 2025, 2020, 1337, 2,   3,   7,   10,    100,
+      12, 1000, 2019, 12345, 31337, 777,  666,  4321, 2048, 1024, 1111, 8888, 9176, 233, 888, 999, 54321, 98765};
+  return seeds;
+}
+
+std::string fresh_seed_spec(std::uint32_t seed) {
+  return fmt::format("{}{}", kFresh, seed);
+}
+
+std::vector<CandidateGroup> successors_of(std::string_view spec, std::uint64_t epoch) {
+  std::vector<CandidateGroup> groups;
+  groups.push_back({std::string(spec), epoch + 1, 2});
+  if (const auto fresh = seed_after(spec, kFresh)) add_fresh_alternatives(*fresh, epoch, groups);
+  if (const auto numpy = seed_after(spec, "numpy:seed=")) add_numpy_alternatives(*numpy, groups);
+  if (const auto random = seed_after(spec, "torch-random:generator=explicit,seed=")) {
+    // Where the tail permutation is not drawn: torch before 1.12, epochs that are broken off.
+    groups.push_back({fmt::format("torch-random:generator=explicit,seed={},torch=1.11", *random), epoch + 1, 2});
+    groups.push_back({fmt::format("torch-random:generator=explicit,seed={},persistent=1", *random), epoch + 1, 2});
+  }
+  groups.push_back({std::string(spec), epoch});
+  groups.push_back({"sequential"});
+  if (epoch != 0) groups.push_back({std::string(spec), 0});
+  return groups;
+}
+
+std::vector<CandidateGroup> small_candidates() {
+  std::vector<CandidateGroup> groups;
+  groups.push_back({"sequential"});
+  groups.push_back({fresh_seed_spec(0), 0, 1200});  // all (seed, epoch) whose sum is below that
+  for (const std::uint64_t seed : usual_seeds()) {
+    groups.push_back({fmt::format("torch-random:generator=explicit,seed={}", seed)});
+    groups.push_back({fmt::format("torch-random:seed={}", seed), 0, 100});
+    groups.push_back({fmt::format("torch-random:seed={},stride=6", seed), 1, 100});
+    if (seed >= 1200) groups.push_back({fresh_seed_spec(static_cast<std::uint32_t>(seed)), 0, 300});
+  }
+  groups.push_back({"detectron2", 0, 3});
+  return groups;
+}
+
+std::vector<CandidateGroup> whole_list_candidates() {
+  std::vector<CandidateGroup> groups;
+  for (const char* rule : {"11", "10"}) {
+    groups.push_back({fmt::format("dali:libstdcxx={}", rule)});
+    groups.push_back({fmt::format("dali:mode=shuffle_after_epoch,libstdcxx={}", rule), 1, 3});
+    groups.push_back({fmt::format("dali:mode=shuffle_after_epoch,checkpointing=1,libstdcxx={}", rule), 2, 3});
+  }
+  groups.push_back({"dlio", 0, 3});
+  for (const std::uint64_t seed : {0ULL, 42ULL, 1ULL, 123ULL, 1234ULL, 3407ULL}) {
+    groups.push_back({fmt::format("numpy:seed={}", seed)});
+    groups.push_back({fmt::format("ffcv:seed={}", seed), 0, 3});
+    groups.push_back({fmt::format("python:seed={}", seed)});
+  }
+  return groups;
+}
+
+std::vector<CandidateGroup> resumed_candidates() {
+  return {{fresh_seed_spec(0), 0, 200}, {fresh_seed_spec(1234), 0, 30}, {fresh_seed_spec(3407), 0, 30}};
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the seed of one epoch in the stream of torch's default generator, so that the seeds of later epochs follow.
+//
+//   if (auto link = find_link({.seed = seed_of_epoch_3})) ... link->seed, link->output
+//
+// RandomSampler without a generator shuffles each epoch with a fresh generator, seeded with the second word of a 64-bit
+// draw from the default generator. Everything else that draws on the CPU (model initialisation above all) only moves
+// the place in the stream; between epochs that is a few outputs, the same number each time. Thread-safety: pure.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headrace::cache {
+
+struct StreamLink {
+  std::uint64_t seed = 0;    // manual_seed(seed)
+  std::uint64_t output = 0;  // the epoch's seed is this output of the stream
+};
+
+// Looks through the first kLinkOutputs outputs of the usual seeds. nullopt as well once `cancelled`.
+[[nodiscard]] std::optional<StreamLink> find_link(std::uint32_t epoch_seed, const std::atomic<bool>& cancelled);
+// A ResNet-50 initialised on the CPU draws 49 M outputs. False matches are rare (offset / 2^32) and die one epoch
+// later.
+inline constexpr std::uint64_t kLinkOutputs = 80'000'000;
+
+// The order whose epoch 0 has the linked seed, and whose later ones have seeds `stride` outputs further on each.
+[[nodiscard]] std::string linked_spec(const StreamLink& link, std::uint64_t stride);
+// The seeds that epochs after the linked one may have, nearest first: as many outputs of the stream.
+[[nodiscard]] std::vector<std::uint32_t> seeds_after(const StreamLink& link, std::uint64_t count);
+// Outputs per epoch to try: base_seed and seed of the training loader are 4; each further loader, random augmentation
+// in the main process and the like add to it.
+inline constexpr std::uint64_t kMostStride = 64;
+
+}  // namespace headrace::cache

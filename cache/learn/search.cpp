@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/learn/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "headrace/cache/order/torch_randperm.h"
+
+namespace headrace::cache {
+namespace {
+
+// How much of a candidate is compared with the opens: beyond this no loader's window reaches soon after the start.
+constexpr std::uint64_t kFitElements = 1 << 17;
+
+[[nodiscard]] std::optional<Fit> convincing(const SearchTask& task, const Result<std::vector<SampleIndex>>& order) {
+  if (!order) return std::nullopt;
+  Fit fit = fit_of(*task.opens, *order, task.n);
+  if (fit.bits < kLockBits) return std::nullopt;
+  return fit;
+}
+
+[[nodiscard]] std::optional<Fit> fit_at_start(const Order& order, std::uint64_t epoch, const SearchTask& task) {
+  const auto start = order.prefix(epoch, kStartElements);
+  if (!start || start_bits(*task.opens, *start, task.n) < kStartBits) return std::nullopt;
+  return convincing(task, order.prefix(epoch, kFitElements));
+}
+
+[[nodiscard]] std::optional<Fit> fit_anywhere(const Order& order, std::uint64_t epoch, const SearchTask& task) {
+  return convincing(task, order.epoch(epoch));
+}
+
+template <typename FitOf>
+[[nodiscard]] std::optional<Match> try_groups(const std::vector<CandidateGroup>& groups, const SearchTask& task,
+                                              const FitOf& fit_of_candidate) {
+  for (const CandidateGroup& group : groups) {
+    const auto order = make_order(group.spec, {.sample_count = task.n, .find_sample = nullptr});
+    if (!order) continue;  // the family does not exist for this many samples
+    for (std::uint64_t i = 0; i < group.epochs; ++i) {
+      if (task.cancelled->load(std::memory_order_relaxed)) return std::nullopt;
+      const std::uint64_t epoch = group.first_epoch + i;
+      if (auto fit = fit_of_candidate(**order, epoch, task)) return Match{group.spec, epoch, std::move(*fit), {}};
+    }
+  }
+  return std::nullopt;
+}
+
+// The work of the search must never take time from a training process.
+void lower_priority() {
+  const sched_param parameter{};
+  pthread_setschedparam(pthread_self(), SCHED_IDLE, &parameter);  // refused: the share still bounds it
+  pthread_setname_np(pthread_self(), "hr-seeds");
+}
+
+// In the sequence of their likelihood; each is one pass over all seeds.
+[[nodiscard]] std::vector<SeedScanPlan> plans_for(std::uint64_t n) {
+  std::vector<SeedScanPlan> plans = {
+      {.n = n},                        // a fresh generator; this node has rank 0
+      {.n = n, .skipped_outputs = 2},  // one generator for all epochs, base_seed drawn first
+      {.n = n, .first_position = 3},   // as the first; one of the first opens was not seen
+      {.n = n, .first_position = 8},   // the second node of eight ranks each, ...
+      {.n = n, .first_position = 16},
+      {.n = n, .first_position = 24},
+  };
+  std::erase_if(plans, [](const SeedScanPlan& plan) { return !SeedScan::possible(plan); });
+  return plans;
+}
+
+}  // namespace
+
+std::uint64_t thread_cpu_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::optional<Match> try_at_start(const std::vector<CandidateGroup>& groups, const SearchTask& task) {
+  return try_groups(groups, task, fit_at_start);
+}
+
+std::optional<Match> try_anywhere(const std::vector<CandidateGroup>& groups, const SearchTask& task) {
+  return try_groups(groups, task, fit_anywhere);
+}
+
+std::optional<Match> SeedSearch::run() {
+  for (const SeedScanPlan& plan : plans_for(task_.n)) {
+    const SeedScan scan(task_.opens->samples(), plan);
+    next_ = 0;
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < options_.threads; ++t) threads.emplace_back([&] { go_through(scan, plan); });
+    for (std::thread& thread : threads) thread.join();
+    if (found_ || task_.cancelled->load()) break;
+  }
+  io::MutexLock lock(mutex_);
+  return match_;
+}
+
+double SeedSearch::cpu_seconds() const {
+  return static_cast<double>(cpu_ns_.load()) / 1e9;
+}
+
+void SeedSearch::go_through(const SeedScan& scan, const SeedScanPlan& plan) {
+  constexpr std::uint64_t kChunk = 1 << 18;  // about 5 ms: how long cancelling takes, and the grain of the share
+  lower_priority();
+  std::vector<std::uint32_t> survivors;
+  while (!found_ && !task_.cancelled->load(std::memory_order_relaxed)) {
+    const std::uint64_t first = next_.fetch_add(kChunk);
+    if (first >= options_.seeds) break;
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t count = std::min(kChunk, options_.seeds - first);
+    survivors.clear();
+    scan.run(static_cast<std::uint32_t>(first), count, survivors);
+    check(survivors, plan);
+    tested_ += count;
+    const auto spent = std::chrono::steady_clock::now() - begin;
+    if (options_.share < 1.0) std::this_thread::sleep_for(spent * (1.0 / std::max(options_.share, 0.01) - 1.0));
+  }
+  cpu_ns_ += thread_cpu_ns();
+}
+
+void SeedSearch::check(const std::vector<std::uint32_t>& survivors, const SeedScanPlan& plan) {
+  for (const std::uint32_t seed : survivors) {
+    if (found_ || task_.cancelled->load(std::memory_order_relaxed)) return;
+    Mt19937 generator(seed);
+    generator.discard(plan.skipped_outputs);
+    const auto start = torch_randperm(generator, plan.n, kStartElements);
+    if (start_bits(*task_.opens, start, plan.n) < kStartBits) continue;
+    const std::string spec = plan.skipped_outputs == 0 ? fresh_seed_spec(seed)
+                                                       : fmt::format("torch-random:generator=explicit,seed={}", seed);
+    std::optional<Match> match = try_at_start({{spec}}, task_);
+    if (!match) continue;
+    match->found_by = "seed search";
+    io::MutexLock lock(mutex_);
+    match_ = std::move(match);
+    found_ = true;
+  }
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/learn/track.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "headrace/cache/learn/reading.h"
+
+namespace headrace::cache {
+namespace {
+
+// Numbers of opens at which candidates are tried: early and often, then at each doubling.
+constexpr std::size_t kAttempts[] = {16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096, SIZE_MAX};
+
+[[nodiscard]] std::size_t attempt_after(std::size_t size) {
+  return static_cast<std::size_t>(std::ranges::upper_bound(kAttempts, size) - kAttempts);
+}
+
+// A file opened twice, or by several ranks (repeated augmentation), comes again within so many opens.
+constexpr std::uint64_t kJustNow = 256;
+
+// With every further open the filter of the seed search lets more wrong seeds pass; 256 see the beginning of the order
+// under 64 workers, a sixteenth of a small data set leaves one seed in 4000.
+[[nodiscard]] std::uint64_t opens_for_seed_search(std::uint64_t n) {
+  return std::clamp<std::uint64_t>(n / 16, 48, 256);
+}
+
+// Opens after which ranks and workers are looked at anew: at a lock they may have been starting.
+constexpr std::size_t kSettled = 64;
+constexpr std::size_t kWellSettled = 256;
+
+[[nodiscard]] int unexpected_in(std::uint64_t history, int last) {
+  return std::popcount(last == 64 ? history : history & ((std::uint64_t{1} << last) - 1));
+}
+
+}  // namespace
+
+std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
+  const auto order = make_order(match.spec, {.sample_count = n, .find_sample = nullptr});
+  if (!order) return std::nullopt;
+  const auto samples = (*order)->epoch(match.epoch);
+  if (!samples) return std::nullopt;
+  PreparedMatch prepared{std::move(match), std::vector<SampleIndex>(n, PreparedMatch::kNowhere)};
+  for (std::size_t i = samples->size(); i-- > 0;) prepared.position_of[(*samples)[i]] = static_cast<SampleIndex>(i);
+  return prepared;
+}
+
+Track::Track(SampleRange range)
+    : range_(range),
+      seen_(range.count),
+      recent_(std::clamp<std::uint64_t>(range.count / 16, 64, kJustNow), PreparedMatch::kNowhere) {}
+
+void Track::on_open(SampleIndex local) {
+  if (opened_just_now(local)) {
+    ++repeated_opens_;
+    return;
+  }
+  recent_[recent_at_] = local;
+  recent_at_ = (recent_at_ + 1) % recent_.size();
+  const bool expected = lock_ ? fits_lock(local) : !seen_[local];
+  history_ = history_ << 1 | (expected ? 0 : 1);
+  expected ? on_expected(local) : on_unexpected(local);
+}
+
+bool Track::opened_just_now(SampleIndex local) const {
+  return std::ranges::find(recent_, local) != recent_.end();
+}
+
+bool Track::fits_lock(SampleIndex local) {
+  if (seen_[local] || position_of_[local] == PreparedMatch::kNowhere) return false;
+  const auto position = static_cast<double>(position_of_[local]);
+  if (std::abs(position - progress_) > reach_) return false;
+  // Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
+  constexpr double kPull = 1.0 / 64;
+  progress_ += positions_per_open_ + (position - progress_) * kPull;
+  return true;
+}
+
+void Track::on_expected(SampleIndex local) {
+  seen_[local] = true;
+  ++seen_count_;
+  const bool is_new = window_.add(local);
+  if (!lock_) {
+    sequence_.push_back(local);
+  } else if (is_new && (window_.size() == kSettled || window_.size() == kWellSettled)) {
+    describe_again();
+  }
+  constexpr int kStrays = 4;  // of 64: nothing to worry about
+  if (suspects_.size() > 0 && unexpected_in(history_, 64) <= kStrays) clear_suspects();
+}
+
+void Track::on_unexpected(SampleIndex local) {
+  suspects_.add(local);
+  if (!lock_ && epoch_has_turned()) begin_epoch(opens_since_first_unexpected());
+  if (lock_ && lock_has_failed()) drop_lock();
+}
+
+// Within an epoch no sample comes twice. After it, as many as the epoch has read of all samples: 60 % of that is
+// enough.
+bool Track::epoch_has_turned() const {
+  const double read = static_cast<double>(seen_count_) / static_cast<double>(range_.count);
+  constexpr double kLeastRead = 0.05;
+  constexpr int kLeastRepeats = 8;
+  const int needed = std::max(kLeastRepeats, static_cast<int>(std::ceil(32 * read * 0.6)));
+  return read >= kLeastRead && unexpected_in(history_, 32) >= needed;
+}
+
+// Most opens do not fit, and no other epoch or order was found that they fit.
+bool Track::lock_has_failed() const {
+  const std::uint64_t patience = lock_->known_epochs == 1 ? 32 : 128;
+  return suspects_answered_ && suspects_.size() >= std::min(patience, std::max<std::uint64_t>(range_.count / 8, 16)) &&
+         unexpected_in(history_, 64) >= 40;
+}
+
+void Track::on_events_lost() {
+  if (lock_) return;  // progress_ finds its way back
+  begin_epoch({});
+}
+
+std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
+  const int count = 64 - std::countl_zero(history_ & 0xffffffffU);
+  std::vector<SampleIndex> opens;
+  for (std::size_t back = static_cast<std::size_t>(count); back > 0; --back) {
+    opens.push_back(recent_[(recent_at_ + recent_.size() - back) % recent_.size()]);
+  }
+  return opens;
+}
+
+void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
+  if (!lock_ && seen_count_ * 2 > range_.count) finished_ = std::move(sequence_);
+  ++epoch_number_;
+  seen_.assign(range_.count, false);
+  seen_count_ = 0;
+  repeated_opens_ = 0;
+  next_unseen_ = 0;
+  sequence_.clear();
+  window_.clear();
+  for (const SampleIndex local : opens) {
+    if (seen_[local]) continue;
+    seen_[local] = true;
+    ++seen_count_;
+    window_.add(local);
+    sequence_.push_back(local);
+  }
+  history_ = 0;
+  window_id_ = ++last_id_;
+  window_attempt_ = 0;
+  seed_search_asked_ = false;
+  clear_suspects();
+}
+
+void Track::clear_suspects() {
+  suspects_.clear();
+  suspects_id_ = ++last_id_;
+  suspects_attempt_ = 0;
+  suspects_answered_ = false;
+}
+
+void Track::drop_lock() {
+  const bool epoch_was_over = seen_count_ * 10 >= range_.count * 9;
+  if (!epoch_was_over) ++drops_;
+  const std::vector<SampleIndex> opens = suspects_.samples();
+  begin_epoch(opens);  // before the lock goes: the epoch that ends was not unknown
+  lock_.reset();
+  position_of_ = {};
+  ++generation_;
+}
+
+bool Track::wants_search() const {
+  if (!lock_) return window_.size() >= kAttempts[window_attempt_];
+  return suspects_.size() >= kAttempts[suspects_attempt_] && unexpected_in(history_, 16) >= 12;
+}
+
+Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) const {
+  Request request{.window = window, .epoch_number = epoch_number_ + (lock_ ? 1 : 0), .n = range_.count, .opens = opens};
+  for (const Match* before : {&match_, &previous_}) {
+    if (before->spec.empty()) continue;
+    for (CandidateGroup& group : successors_of(before->spec, before->epoch))
+      request.predicted.push_back(std::move(group));
+  }
+  if (link_) {
+    request.link = link_;
+    request.epochs_since_link = request.epoch_number - link_epoch_;
+  }
+  return request;
+}
+
+Track::Request Track::take_request() {
+  if (lock_) {
+    suspects_attempt_ = attempt_after(suspects_.size());
+    suspects_answered_ = false;
+    return request_with(suspects_, suspects_id_);
+  }
+  window_attempt_ = attempt_after(window_.size());
+  return request_with(window_, window_id_);
+}
+
+bool Track::wants_seed_search() const {
+  return !lock_ && !seed_search_asked_ && window_.size() >= opens_for_seed_search(range_.count);
+}
+
+Track::Request Track::take_seed_request() {
+  seed_search_asked_ = true;
+  return request_with(window_, window_id_);
+}
+
+void Track::on_no_match(const Request& request) {
+  if (request.window != suspects_id_) return;
+  suspects_answered_ = true;
+  if (lock_ && lock_has_failed()) drop_lock();
+}
+
+void Track::on_link(const StreamLink& link, std::uint64_t epoch_number) {
+  link_ = link;
+  link_epoch_ = epoch_number;
+}
+
+void Track::on_match(const Request& request, PreparedMatch prepared) {
+  if (lock_ && request.window == suspects_id_) {
+    const std::vector<SampleIndex> opens = suspects_.samples();
+    begin_epoch(opens);
+  } else if (lock_ || request.window != window_id_) {
+    return;
+  }
+  adopt(std::move(prepared), request.opens.size());
+}
+
+void Track::adopt(PreparedMatch prepared, std::size_t opens) {
+  Match& match = prepared.match;
+  const bool same_order = lock_ && match.spec == match_.spec;
+  const bool goes_on = same_order && match.epoch > match_.epoch;
+  Lock next{.spec = {}, .epoch = match.epoch, .bits = match.fit.bits, .found_by = match.found_by, .opens = opens};
+  const bool guess = match.found_by == "seed search" || (same_order && !goes_on);
+  next.known_epochs = guess ? 1 : UINT64_MAX;
+  next.position = first_position(match.fit);
+  const double distinct = static_cast<double>(std::max<std::uint64_t>(seen_count_, 1));
+  next.spec = goes_on ? lock_->spec : spec_as_read(match, (distinct + static_cast<double>(repeated_opens_)) / distinct);
+  if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
+  if (!goes_on) ++locks_;
+  if (!same_order && !match_.spec.empty()) previous_ = match_;
+  positions_per_open_ = positions_per_open(match.fit);
+  // Positions up to which 97 % of the opens reach: strays lie anywhere.
+  const auto& positions = match.fit.positions;
+  const auto span = static_cast<double>(positions[positions.size() * 97 / 100] - next.position + 1);
+  const double eighth = static_cast<double>(range_.count) / 8;
+  reach_ = std::max({std::min(8 * span, eighth), 2 * span, 32.0});
+  progress_ = static_cast<double>(next.position) + static_cast<double>(seen_count_) * positions_per_open_;
+  next.position = static_cast<std::uint64_t>(static_cast<double>(next.position) / positions_per_open_);
+  position_of_ = std::move(prepared.position_of);
+  match_ = std::move(match);
+  lock_ = std::move(next);
+  sequence_ = {};
+  clear_suspects();
+}
+
+// What describes the reading was read off few opens; now there are more.
+void Track::describe_again() {
+  std::vector<std::uint64_t> positions;
+  for (const SampleIndex local : window_.samples()) {
+    if (position_of_[local] != PreparedMatch::kNowhere) positions.push_back(position_of_[local]);
+  }
+  std::ranges::sort(positions);
+  match_.fit = fit_of(std::move(positions), range_.count, window_.size(), range_.count);
+  if (match_.fit.positions.empty()) return;
+  positions_per_open_ = positions_per_open(match_.fit);
+  // Later, batches that ended and began hide where the streams lie, but a rank that was late still shows.
+  if (window_.size() > kSettled && lock_->spec.find("rank=") == std::string::npos) return;
+  const double distinct = static_cast<double>(seen_count_);
+  std::string spec = spec_as_read(match_, (distinct + static_cast<double>(repeated_opens_)) / distinct);
+  if (spec == lock_->spec) return;
+  lock_->spec = std::move(spec);
+  ++generation_;
+}
+
+std::optional<SampleIndex> Track::next_unseen() {
+  while (next_unseen_ < range_.count) {
+    const auto candidate = static_cast<SampleIndex>(next_unseen_++);
+    if (!seen_[candidate]) return candidate;
+  }
+  return std::nullopt;
+}
+
+std::vector<SampleIndex> Track::take_finished_epoch() {
+  return std::exchange(finished_, {});
+}
+
+}  // namespace headrace::cache

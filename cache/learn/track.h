@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of one part of the data set: the epoch under way, what it has read, and in which order.
+//
+//   Track track({.first = 0, .count = n});
+//   track.on_open(sample);
+//   if (track.wants_search()) { auto request = track.take_request(); ... track.on_result(request, found); }
+//
+// An open is expected while no order is known if its sample was not read in this epoch, and under a lock if it lies
+// ahead in the order within reach. Unexpected ones are kept aside: a few are strays, a majority is a new epoch or a
+// different order.
+//
+// Pure: no threads, no I/O, no clock. Thread-safety: none, the OrderLearner's mutex guards it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headrace/cache/learn/link.h"
+#include "headrace/cache/learn/search.h"
+#include "headrace/cache/order_learner.h"
+
+namespace headrace::cache {
+
+// A match, made ready outside of any lock: O(n).
+struct PreparedMatch {
+  Match match;
+  std::vector<SampleIndex> position_of;  // by sample; kNowhere where the order does not have it
+  static constexpr SampleIndex kNowhere = UINT32_MAX;
+};
+[[nodiscard]] std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n);
+
+class Track {
+ public:
+  explicit Track(SampleRange range);
+
+  [[nodiscard]] SampleRange range() const { return range_; }
+  void on_open(SampleIndex local);
+  void on_events_lost();
+
+  struct Request {
+    std::uint64_t window = 0;        // which opens these are
+    std::uint64_t epoch_number = 0;  // of the epoch that they belong to
+    std::uint64_t n = 0;
+    OpenSet opens;
+    std::vector<CandidateGroup> predicted;  // by the order that was locked before
+    std::optional<StreamLink> link;         // to the default generator's stream
+    std::uint64_t epochs_since_link = 0;
+  };
+  [[nodiscard]] bool wants_search() const;
+  [[nodiscard]] Request take_request();
+  // Opens enough for the search through all seeds, which was not asked for yet.
+  [[nodiscard]] bool wants_seed_search() const;
+  [[nodiscard]] Request take_seed_request();
+  // Nothing if the opens that the match explains are no longer those of the epoch under way.
+  void on_match(const Request& request, PreparedMatch prepared);
+  void on_no_match(const Request& request);
+  void on_link(const StreamLink& link, std::uint64_t epoch_number);
+
+  struct Lock {
+    std::string spec;  // over the part, as read: ranks, batch, workers
+    std::uint64_t epoch = 0;
+    std::uint64_t position = 0;
+    std::uint64_t known_epochs = 1;
+    double bits = 0;
+    std::string found_by;
+    std::uint64_t opens = 0;  // that it needed
+  };
+  [[nodiscard]] const std::optional<Lock>& lock() const { return lock_; }
+  // Grows when lock() becomes another order, or none; going on to the next epoch of the same order does not count.
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }
+  [[nodiscard]] std::uint64_t epoch_number() const { return epoch_number_; }
+  [[nodiscard]] std::uint64_t locks() const { return locks_; }
+  [[nodiscard]] std::uint64_t drops() const { return drops_; }
+
+  [[nodiscard]] std::optional<SampleIndex> next_unseen();
+  // The opens of an epoch that ended without a lock, for the record; empty when there is none to be kept.
+  [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
+
+ private:
+  [[nodiscard]] bool opened_just_now(SampleIndex local) const;
+  [[nodiscard]] bool fits_lock(SampleIndex local);
+  void on_expected(SampleIndex local);
+  void on_unexpected(SampleIndex local);
+  [[nodiscard]] bool epoch_has_turned() const;
+  [[nodiscard]] bool lock_has_failed() const;
+  void begin_epoch(const std::vector<SampleIndex>& opens);
+  void drop_lock();
+  void clear_suspects();
+  [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
+  [[nodiscard]] Request request_with(const OpenSet& opens, std::uint64_t window) const;
+  void adopt(PreparedMatch prepared, std::size_t opens);
+  void describe_again();
+
+  const SampleRange range_;
+
+  // The epoch under way.
+  std::uint64_t epoch_number_ = 0;
+  std::vector<bool> seen_;
+  std::uint64_t seen_count_ = 0;
+  std::uint64_t repeated_opens_ = 0;   // of samples opened just before: RepeatAugment, files opened twice
+  OpenSet window_;                     // its first opens
+  std::vector<SampleIndex> sequence_;  // all its opens, while nothing is locked
+  std::vector<SampleIndex> finished_;  // those of the epoch before
+  std::uint64_t next_unseen_ = 0;
+
+  // The last opens, and those among them that were not expected.
+  std::vector<SampleIndex> recent_;  // a ring
+  std::size_t recent_at_ = 0;
+  std::uint64_t history_ = 0;  // the last 64, newest in bit 0; 1: unexpected
+  OpenSet suspects_;
+
+  // Requests: a window is known by its number, so that an answer that comes too late is recognised.
+  std::uint64_t window_id_ = 1;
+  std::uint64_t suspects_id_ = 2;
+  std::uint64_t last_id_ = 2;
+  std::size_t window_attempt_ = 0;
+  std::size_t suspects_attempt_ = 0;
+  bool suspects_answered_ = false;
+  bool seed_search_asked_ = false;
+
+  // The lock.
+  std::optional<Lock> lock_;
+  Match match_;                           // behind it: the order before ranks and workers were added
+  std::vector<SampleIndex> position_of_;  // in that order
+  Match previous_;                        // the lock before, of another order: training around a validation pass
+  double positions_per_open_ = 1;         // more than 1 where other ranks read elsewhere
+  double progress_ = 0;                   // where the reader is
+  double reach_ = 0;                      // how far from there an open may lie
+  std::optional<StreamLink> link_;
+  std::uint64_t link_epoch_ = 0;
+
+  std::uint64_t generation_ = 0;
+  std::uint64_t locks_ = 0;
+  std::uint64_t drops_ = 0;
+};
+
+}  // namespace headrace::cache

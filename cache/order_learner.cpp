@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens arrive under the mutex and only change the tracks. The search thread takes a copy of a track's window, tries
+// candidates without the mutex, and brings the result back; the seed thread does the same with the search that takes
+// minutes, so that it never stands in the way of the quick one.
+#include "headrace/cache/order_learner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "headrace/cache/learn/track.h"
+#include "headrace/cache/order/recorded_order.h"
+#include "headrace/io/log.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kRecentOpens = 4096;
+
+// A part smaller than this share of the whole (one class of many) is no data set of its own.
+constexpr std::uint64_t kLeastShare = 50;
+
+[[nodiscard]] std::vector<Track> make_tracks(const OrderLearnerOptions& options) {
+  std::vector<SampleRange> parts = options.parts;
+  std::ranges::sort(parts, std::ranges::greater{}, &SampleRange::count);
+  std::vector<Track> tracks;
+  tracks.emplace_back(SampleRange{.first = 0, .count = options.sample_count});
+  for (const SampleRange& part : parts) {
+    if (tracks.size() > OrderLearner::kMaxParts || part.count * kLeastShare < options.sample_count) break;
+    if (part.count > 0 && part.count < options.sample_count) tracks.emplace_back(part);
+  }
+  return tracks;
+}
+
+// Orders and specs of earlier runs. A part's files lie in a folder of its own.
+class Records {
+ public:
+  Records(const fs::path& root, SampleRange range)
+      : folder_(root.empty() ? fs::path() : root / fmt::format("{}-{}", range.first, range.count)) {}
+
+  [[nodiscard]] std::vector<CandidateGroup> candidates() const {
+    std::vector<CandidateGroup> groups;
+    if (folder_.empty()) return groups;
+    std::ifstream specs(folder_ / "specs");
+    for (std::string spec; groups.size() < kSpecs && std::getline(specs, spec);) {
+      const bool quick = spec.starts_with("torch-");
+      groups.push_back({spec, 0, quick ? 300U : 3U});
+    }
+    std::error_code ignored;
+    if (fs::exists(folder_ / "0.epoch", ignored))
+      groups.push_back({"recorded:" + folder_.string(), 0, kRecordedEpochs});
+    return groups;
+  }
+
+  void keep_epoch(const std::vector<SampleIndex>& samples) {
+    if (folder_.empty() || epochs_kept_ == kRecordedEpochs) return;
+    if (epochs_kept_ == 0) start_anew();
+    if (io::Status kept = write_recorded_epoch(folder_, epochs_kept_, samples); !kept) {
+      io::log_warning("order: {}", kept.error().message());
+      epochs_kept_ = kRecordedEpochs;  // do not try again with every epoch
+      return;
+    }
+    ++epochs_kept_;
+  }
+
+  void keep_spec(const std::string& spec) {
+    if (folder_.empty() || spec.starts_with("recorded:")) return;
+    std::vector<std::string> specs = {spec};
+    std::ifstream before(folder_ / "specs");
+    for (std::string line; specs.size() < kSpecs && std::getline(before, line);) {
+      if (line != spec) specs.push_back(line);
+    }
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    std::ofstream after(folder_ / "specs", std::ios::trunc);
+    for (const std::string& line : specs) after << line << '\n';
+    if (!after.flush()) io::log_warning("order: cannot write {}", (folder_ / "specs").string());
+  }
+
+ private:
+  static constexpr std::size_t kSpecs = 8;  // runs of one data set that take turns
+
+  // The first epoch of a run that had to be kept replaces what the run before kept.
+  void start_anew() {
+    std::error_code ignored;
+    fs::create_directories(folder_, ignored);
+    for (std::uint64_t epoch = 0; epoch < kRecordedEpochs; ++epoch) {
+      fs::remove(folder_ / fmt::format("{}.epoch", epoch), ignored);
+    }
+  }
+
+  fs::path folder_;
+  std::uint64_t epochs_kept_ = 0;
+};
+
+// The seeds that the default generator gives next. Found: an order that goes on along the stream.
+[[nodiscard]] std::optional<Match> try_linked(const Track::Request& request, const SearchTask& task) {
+  if (!request.link || request.epochs_since_link == 0) return std::nullopt;
+  const std::uint64_t epochs = request.epochs_since_link;
+  constexpr std::uint64_t kMost = 4096;
+  const auto seeds = seeds_after(*request.link, std::min(kMostStride * epochs, kMost));
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    auto match = try_at_start({{fresh_seed_spec(seeds[i])}}, task);
+    if (!match) continue;
+    const std::uint64_t outputs = i + 1;
+    if (outputs % epochs != 0) return match;  // not evenly spaced: right for this epoch, no rule for the next
+    match->spec = linked_spec({request.link->seed, request.link->output + outputs}, outputs / epochs);
+    return match;
+  }
+  return std::nullopt;
+}
+
+struct Stage {
+  const char* name;
+  std::optional<Match> match;
+};
+
+// Stages in the sequence of their cost. The slow ones run at few window sizes only.
+[[nodiscard]] std::optional<Match> try_stages(const Track::Request& request, const SearchTask& task,
+                                              const std::vector<CandidateGroup>& recorded) {
+  const std::size_t opens = request.opens.size();
+  const auto reached = [&](std::size_t least) { return opens >= least && opens < least + least / 2; };
+  const auto named = [](std::optional<Match> match, const char* name) {
+    if (match) match->found_by = name;
+    return match;
+  };
+  if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
+  if (opens <= 64) {
+    if (auto match = try_anywhere(request.predicted, task)) return named(std::move(match), "prediction");
+  }
+  if (auto match = try_linked(request, task)) return named(std::move(match), "link");
+  if (auto match = try_at_start(recorded, task)) return named(std::move(match), "record");
+  if (auto match = try_at_start(small_candidates(), task)) return named(std::move(match), "small seed");
+  if (reached(64) || reached(512)) {
+    if (auto match = try_at_start(whole_list_candidates(), task)) return named(std::move(match), "constant seed");
+  }
+  if (reached(512)) {
+    if (auto match = try_anywhere(resumed_candidates(), task)) return named(std::move(match), "small seed");
+  }
+  return std::nullopt;
+}
+
+[[nodiscard]] unsigned search_threads(unsigned asked) {
+  return asked != 0 ? asked : std::max(1U, std::thread::hardware_concurrency() / 2);
+}
+
+}  // namespace
+
+class OrderLearner::Impl {
+ public:
+  explicit Impl(OrderLearnerOptions options) : options_(std::move(options)), tracks_(make_tracks(options_)) {
+    for (const Track& track : tracks_) records_.emplace_back(options_.record_folder, track.range());
+    search_thread_ = std::thread([this] { search_loop(); });
+    if (options_.search_all_seeds) seed_thread_ = std::thread([this] { seed_loop(); });
+  }
+
+  ~Impl() {
+    {
+      io::MutexLock lock(mutex_);
+      stopping_ = true;
+      cancelled_ = true;
+      changed_.notify_all();
+    }
+    search_thread_.join();
+    if (seed_thread_.joinable()) seed_thread_.join();
+  }
+
+  void on_opens(std::span<const SampleIndex> samples);
+  void on_events_lost();
+  [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::optional<Lock> lock() const;
+  [[nodiscard]] std::vector<SampleIndex> recent_opens() const;
+  [[nodiscard]] std::optional<SampleIndex> next_unseen();
+  [[nodiscard]] State state() const;
+  void wait_idle();
+
+ private:
+  void search_loop();
+  void seed_loop();
+  void search(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
+  void search_seeds(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
+  void follow_active() HEADRACE_REQUIRES(mutex_);
+  void count_generations() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<std::size_t> find_work(bool (Track::*wants)() const) const HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::string whole_spec(const Track& track) const HEADRACE_REQUIRES(mutex_);
+
+  const OrderLearnerOptions options_;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<std::uint64_t> generation_ = 0;
+
+  mutable io::Mutex mutex_;
+  io::CondVar changed_;
+  std::vector<Track> tracks_ HEADRACE_GUARDED_BY(mutex_);  // the whole first; their number is constant
+  std::vector<Records> records_ HEADRACE_GUARDED_BY(mutex_);
+  std::size_t active_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t track_generations_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::vector<SampleIndex> recent_ HEADRACE_GUARDED_BY(mutex_);  // a ring
+  std::uint64_t opens_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool searching_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool searching_seeds_ HEADRACE_GUARDED_BY(mutex_) = false;
+  const SeedSearch* seed_search_ HEADRACE_GUARDED_BY(mutex_) = nullptr;  // the one under way
+  Clock::time_point seed_search_began_ HEADRACE_GUARDED_BY(mutex_);
+  State state_ HEADRACE_GUARDED_BY(mutex_);
+
+  std::thread search_thread_;
+  std::thread seed_thread_;
+};
+
+void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
+  io::MutexLock lock(mutex_);
+  for (const SampleIndex sample : samples) {
+    if (sample >= options_.sample_count) continue;
+    if (recent_.size() < kRecentOpens) {
+      recent_.push_back(sample);
+    } else {
+      recent_[opens_ % kRecentOpens] = sample;
+    }
+    ++opens_;
+    for (Track& track : tracks_) {
+      const SampleRange range = track.range();
+      if (sample >= range.first && sample - range.first < range.count) track.on_open(sample - range.first);
+    }
+  }
+  follow_active();
+  count_generations();
+  if (find_work(&Track::wants_search) || find_work(&Track::wants_seed_search)) changed_.notify_all();
+}
+
+void OrderLearner::Impl::on_events_lost() {
+  io::MutexLock lock(mutex_);
+  for (Track& track : tracks_) track.on_events_lost();
+}
+
+// The part being read is the smallest one that has nearly all of the last opens.
+void OrderLearner::Impl::follow_active() {
+  const std::uint64_t count = std::min<std::uint64_t>(opens_, 32);
+  std::size_t active = 0;
+  for (std::size_t i = 1; i < tracks_.size(); ++i) {
+    const SampleRange range = tracks_[i].range();
+    std::uint64_t inside = 0;
+    for (std::uint64_t back = 1; back <= count; ++back) {
+      const SampleIndex sample = recent_[(opens_ - back) % kRecentOpens];
+      inside += sample >= range.first && sample - range.first < range.count ? 1 : 0;
+    }
+    if (inside * 10 >= count * 9 && range.count < tracks_[active].range().count) active = i;
+  }
+  if (active == active_) return;
+  active_ = active;
+  ++generation_;
+}
+
+void OrderLearner::Impl::count_generations() {
+  std::uint64_t sum = 0;
+  for (const Track& track : tracks_) sum += track.generation();
+  if (sum == track_generations_) return;
+  track_generations_ = sum;
+  ++generation_;
+}
+
+std::optional<std::size_t> OrderLearner::Impl::find_work(bool (Track::*wants)() const) const {
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    if ((tracks_[i].*wants)()) return i;
+  }
+  return std::nullopt;
+}
+
+void OrderLearner::Impl::search_loop() {
+  pthread_setname_np(pthread_self(), "hr-order");
+  io::MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (const auto index = find_work(&Track::wants_search)) {
+      search(lock, *index);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+void OrderLearner::Impl::search(io::MutexLock& lock, std::size_t index) {
+  Track& track = tracks_[index];
+  const Track::Request request = track.take_request();
+  const std::vector<SampleIndex> finished = track.take_finished_epoch();
+  Records& records = records_[index];  // touched by this thread only
+  searching_ = true;
+  lock.unlock();
+  const std::uint64_t began = thread_cpu_ns();
+  if (!finished.empty()) records.keep_epoch(finished);
+  const SearchTask task{.n = request.n, .opens = &request.opens, .cancelled = &cancelled_};
+  std::optional<PreparedMatch> prepared;
+  if (auto match = try_stages(request, task, records.candidates())) {
+    io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch,
+                 request.opens.size(), match->fit.bits, match->found_by);
+    records.keep_spec(match->spec);
+    prepared = prepare_match(std::move(*match), request.n);
+  }
+  const std::uint64_t spent = thread_cpu_ns() - began;
+  lock.lock();
+  state_.search_cpu_seconds += static_cast<double>(spent) / 1e9;
+  prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_match(request);
+  count_generations();
+  searching_ = false;
+  changed_.notify_all();
+}
+
+void OrderLearner::Impl::seed_loop() {
+  pthread_setname_np(pthread_self(), "hr-order-seeds");
+  io::MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (const auto index = find_work(&Track::wants_seed_search)) {
+      search_seeds(lock, *index);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+void OrderLearner::Impl::search_seeds(io::MutexLock& lock, std::size_t index) {
+  Track& track = tracks_[index];
+  const Track::Request request = track.take_seed_request();
+  SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &cancelled_},
+                    {.threads = search_threads(options_.search_threads),
+                     .share = options_.search_share,
+                     .seeds = options_.search_seeds});
+  searching_seeds_ = true;
+  seed_search_ = &search;
+  seed_search_began_ = Clock::now();
+  lock.unlock();
+  io::log_info("order: searching all seeds for the order of {} samples ({})", request.n, SeedScan::instruction_set());
+  std::optional<Match> match = search.run();
+  const double seconds = std::chrono::duration<double>(Clock::now() - seed_search_began_).count();
+  std::optional<PreparedMatch> prepared;
+  std::optional<StreamLink> link;
+  if (match) {
+    io::log_info("order: {} found among {} seeds in {:.1f} s", match->spec, search.seeds_tested(), seconds);
+    prepared = prepare_match(*match, request.n);
+  }
+  lock.lock();
+  seed_search_ = nullptr;
+  state_.seeds_tested += search.seeds_tested();
+  state_.seeds_per_second = static_cast<double>(search.seeds_tested()) / std::max(seconds, 1e-9);
+  state_.search_cpu_seconds += search.cpu_seconds();
+  if (prepared) track.on_match(request, std::move(*prepared));
+  count_generations();
+  if (match && match->spec.starts_with("torch-distributed:seed=")) {
+    const auto seed = static_cast<std::uint32_t>(std::stoull(match->spec.substr(match->spec.find('=') + 1)));
+    lock.unlock();
+    link = find_link(seed, cancelled_);
+    lock.lock();
+  }
+  if (link) {
+    io::log_info("order: the seed is output {} of manual_seed({})", link->output, link->seed);
+    track.on_link(*link, request.epoch_number);
+  }
+  searching_seeds_ = false;
+  changed_.notify_all();
+}
+
+// What make_order takes for the whole data set.
+std::string OrderLearner::Impl::whole_spec(const Track& track) const {
+  const SampleRange range = track.range();
+  if (range.count == options_.sample_count) return track.lock()->spec;
+  return fmt::format("torch-subset:range={}:{},of={}", range.first, range.first + range.count, track.lock()->spec);
+}
+
+std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
+  io::MutexLock guard(mutex_);
+  const Track& track = tracks_[active_];
+  if (!track.lock()) return std::nullopt;
+  auto order = make_order(whole_spec(track), {.sample_count = options_.sample_count, .find_sample = nullptr});
+  if (!order) return std::nullopt;
+  const Track::Lock& found = *track.lock();
+  return Lock{.order = std::move(*order),
+              .epoch = found.epoch,
+              .position = found.position,
+              .known_epochs = found.known_epochs,
+              .confidence_bits = found.bits,
+              .found_by = found.found_by};
+}
+
+std::vector<SampleIndex> OrderLearner::Impl::recent_opens() const {
+  io::MutexLock lock(mutex_);
+  const SampleRange range = tracks_[active_].range();
+  std::vector<SampleIndex> opens;
+  for (std::uint64_t i = opens_ - recent_.size(); i < opens_; ++i) {
+    const SampleIndex sample = recent_[i % kRecentOpens];
+    if (sample >= range.first && sample - range.first < range.count) opens.push_back(sample);
+  }
+  return opens;
+}
+
+std::optional<SampleIndex> OrderLearner::Impl::next_unseen() {
+  io::MutexLock lock(mutex_);
+  if (opens_ == 0) return std::nullopt;
+  const auto local = tracks_[active_].next_unseen();
+  if (!local) return std::nullopt;
+  return tracks_[active_].range().first + *local;
+}
+
+OrderLearner::State OrderLearner::Impl::state() const {
+  io::MutexLock lock(mutex_);
+  State state = state_;
+  const Track& active = tracks_[active_];
+  state.opens = opens_;
+  state.epochs_seen = active.epoch_number() + 1;
+  state.opens_to_lock = active.lock() ? active.lock()->opens : 0;
+  for (const Track& track : tracks_) {
+    state.locks += track.locks();
+    state.locks_dropped += track.drops();
+  }
+  state.searching_all_seeds = searching_seeds_;
+  if (seed_search_ != nullptr) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - seed_search_began_).count();
+    state.seeds_tested += seed_search_->seeds_tested();
+    state.seeds_per_second = static_cast<double>(seed_search_->seeds_tested()) / std::max(seconds, 1e-3);
+  }
+  return state;
+}
+
+void OrderLearner::Impl::wait_idle() {
+  io::MutexLock lock(mutex_);
+  while (searching_ || searching_seeds_ || find_work(&Track::wants_search) ||
+         (options_.search_all_seeds && find_work(&Track::wants_seed_search))) {
+    changed_.wait(lock);
+  }
+}
+
+OrderLearner::OrderLearner(OrderLearnerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+OrderLearner::~OrderLearner() = default;
+void OrderLearner::on_opens(std::span<const SampleIndex> samples) {
+  impl_->on_opens(samples);
+}
+void OrderLearner::on_events_lost() {
+  impl_->on_events_lost();
+}
+std::uint64_t OrderLearner::generation() const {
+  return impl_->generation();
+}
+std::optional<OrderLearner::Lock> OrderLearner::lock() const {
+  return impl_->lock();
+}
+std::vector<SampleIndex> OrderLearner::recent_opens() const {
+  return impl_->recent_opens();
+}
+std::optional<SampleIndex> OrderLearner::next_unseen() {
+  return impl_->next_unseen();
+}
+OrderLearner::State OrderLearner::state() const {
+  return impl_->state();
+}
+void OrderLearner::wait_idle() {
+  impl_->wait_idle();
+}
+
+}  // namespace headrace::cache
