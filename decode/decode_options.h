@@ -7,6 +7,7 @@
 namespace headrace::decode {
 
 enum class Damage : std::uint8_t {
+  // (What a crop does not look at is not decoded: damage behind the last row of the crop goes unnoticed.)
   kReject,   // any sign of damaged data is an error
   kRepair,   // what the library repairs is taken, as PIL does; a file that ends early is an error
   kSalvage,  // also files that end early or break off in the middle: the part that is missing is black or grey

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/decode/pipeline.h"
 
+#include <cerrno>
 #include <new>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -22,14 +25,21 @@ struct Slot {
 
 struct Pipeline::Impl final : Job {
   Impl(std::unique_ptr<SampleSource> sample_source, const PipelineOptions& options, std::size_t slot_count)
-      : source(std::move(sample_source)), ring(slot_count), workers(options.workers, slot_count) {}
+      : source(std::move(sample_source)),
+        ring(slot_count),
+        thread_count(options.workers.threads),
+        workers(options.workers, slot_count, counters) {}
 
   void feed();
+  std::optional<RawSample> next_raw();
+  bool submit(RawSample raw);
   void run(Worker& worker, std::uint32_t place) noexcept override;
-  Status decode(Worker& worker, const RawSample& raw, Image& image) const;
+  Status decode(Worker& worker, const RawSample& raw, Image& image);
 
   std::unique_ptr<SampleSource> source;
+  StageCounters counters;
   SlotRing<Slot> ring;
+  const unsigned thread_count;
   WorkerPool workers;
   std::thread feeder;
   bool holds_front = false;  // the consumer has a slot that it has not given back
@@ -37,14 +47,23 @@ struct Pipeline::Impl final : Job {
 
 void Pipeline::Impl::feed() {
   pthread_setname_np(pthread_self(), "hr-feed");
-  while (std::optional<RawSample> raw = source->next()) {
-    Slot* slot = ring.acquire();
-    if (slot == nullptr) return;
-    slot->raw = std::move(*raw);
-    const auto place = static_cast<std::uint32_t>(slot - ring.slots().data());
-    if (!workers.submit({this, place})) return;
+  while (std::optional<RawSample> raw = next_raw()) {
+    if (!submit(std::move(*raw))) return;  // stopped
   }
   ring.finish();
+}
+
+std::optional<RawSample> Pipeline::Impl::next_raw() {
+  const StageCounters::Timer timer(counters.read_ns);
+  return source->next();
+}
+
+bool Pipeline::Impl::submit(RawSample raw) {
+  const StageCounters::Timer timer(counters.held_back_ns);
+  Slot* slot = ring.acquire();
+  if (slot == nullptr) return false;
+  slot->raw = std::move(raw);
+  return workers.submit({this, static_cast<std::uint32_t>(slot - ring.slots().data())});
 }
 
 void Pipeline::Impl::run(Worker& worker, std::uint32_t place) noexcept {
@@ -61,15 +80,18 @@ void Pipeline::Impl::run(Worker& worker, std::uint32_t place) noexcept {
   ring.complete(slot);
 }
 
-Status Pipeline::Impl::decode(Worker& worker, const RawSample& raw, Image& image) const {
-  if (!raw.bytes) return tl::unexpected(raw.bytes.error());
+Status Pipeline::Impl::decode(Worker& worker, const RawSample& raw, Image& image) {
+  counters.count_sample(raw.bytes ? raw.bytes->size() : 0, raw.served_from, workers.queue_depth());
+  const StageCounters::Timer timer(counters.decode_ns);
   Status status;
   try {
-    status = worker.decoder.decode(*raw.bytes, image);
+    status = raw.bytes ? worker.decoder.decode(*raw.bytes, image) : tl::unexpected(raw.bytes.error());
   } catch (const std::bad_alloc&) {
     status = io::system_error(ENOMEM, "decode");
   }
-  if (!status) status.error().context = source->path(raw.index) + ": " + status.error().context;
+  if (status) return status;
+  counters.bad_samples.fetch_add(1, std::memory_order_relaxed);
+  status.error().context = source->path(raw.index) + ": " + status.error().context;
   return status;
 }
 
@@ -97,6 +119,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::start(std::unique_ptr<SampleSource> 
 const DecodedSample* Pipeline::next() {
   Impl& impl = *impl_;
   if (std::exchange(impl.holds_front, false)) impl.ring.release();
+  const StageCounters::Timer timer(impl.counters.deliver_ns);
   Slot* slot = impl.ring.front();
   impl.holds_front = slot != nullptr;
   return slot != nullptr ? &slot->decoded : nullptr;
@@ -106,6 +129,13 @@ void Pipeline::stop() {
   impl_->source->cancel();
   impl_->ring.close();
   impl_->workers.close();
+}
+
+StageReport Pipeline::report() const {
+  StageReport report = impl_->counters.report();
+  report.threads = impl_->thread_count;
+  report.queue_capacity = impl_->ring.slot_count();
+  return report;
 }
 
 }  // namespace headrace::decode

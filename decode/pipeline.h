@@ -19,6 +19,7 @@
 #include "headrace/decode/decode_options.h"
 #include "headrace/decode/image.h"
 #include "headrace/decode/sample_source.h"
+#include "headrace/decode/stage_report.h"
 #include "headrace/decode/worker_pool.h"
 
 namespace headrace::decode {
@@ -41,7 +42,7 @@ struct PipelineOptions {
   std::size_t images_ahead = 0;
 };
 
-// Thread-safety: next() from one thread; stop() from any thread. Destruction stops and joins.
+// Thread-safety: next() from one thread; stop() and report() from any thread. Destruction stops and joins.
 class Pipeline {
  public:
   // Errors: kInvalidArgument.
@@ -55,6 +56,7 @@ class Pipeline {
   [[nodiscard]] const DecodedSample* next();
   // Cancels the source and ends next(), now and later.
   void stop();
+  [[nodiscard]] StageReport report() const;
 
  private:
   Pipeline();

@@ -31,7 +31,7 @@ void pin_to(int cpu) {
 }  // namespace
 
 struct WorkerPool::Impl {
-  explicit Impl(std::size_t queue_capacity) : queue(queue_capacity) {}
+  Impl(std::size_t queue_capacity, StageCounters& stage_counters) : queue(queue_capacity), counters(stage_counters) {}
 
   void work(unsigned number, const WorkerOptions& options) {
     pthread_setname_np(pthread_self(), ("hr-decode-" + std::to_string(number)).c_str());
@@ -41,15 +41,21 @@ struct WorkerPool::Impl {
     }
     Worker worker(options.decode);
     Task task;
-    while (!queue.closed() && queue.pop(task)) task.job->run(worker, task.part);
+    while (!queue.closed() && pop(task)) task.job->run(worker, task.part);
+  }
+
+  bool pop(Task& task) {
+    const StageCounters::Timer timer(counters.idle_ns);
+    return queue.pop(task);
   }
 
   BoundedQueue<Task> queue;
+  StageCounters& counters;
   std::vector<std::thread> threads;
 };
 
-WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity)
-    : impl_(std::make_unique<Impl>(queue_capacity)) {
+WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters)
+    : impl_(std::make_unique<Impl>(queue_capacity, counters)) {
   const unsigned count = options.threads > 0 ? options.threads : usable_cores();
   for (unsigned i = 0; i < count; ++i) {
     impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decoder threads: they take tasks from one bounded queue and run them.
 //
-//   WorkerPool pool({.threads = 2}, queue_capacity);
+//   WorkerPool pool({.threads = 2}, queue_capacity, counters);
 //   pool.submit({&job, 7});   // job.run(worker, 7) on one of the threads
 //
 // Thread-safety: every function from any thread. Destruction closes and joins; tasks not begun are dropped.
@@ -10,10 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "headrace/decode/decode_options.h"
 #include "headrace/decode/image_decoder.h"
+#include "headrace/decode/sample_transformer.h"
+#include "headrace/decode/stage_report.h"
 
 namespace headrace::decode {
 
@@ -21,6 +24,7 @@ namespace headrace::decode {
 struct Worker {
   explicit Worker(const DecodeOptions& options) : decoder(options) {}
   ImageDecoder decoder;
+  std::optional<SampleTransformer> transformer;  // made by the first job that needs it
 };
 
 class Job {
@@ -43,7 +47,8 @@ struct WorkerOptions {
 
 class WorkerPool {
  public:
-  WorkerPool(const WorkerOptions& options, std::size_t queue_capacity);
+  // `counters` outlive the pool, which adds the time that its threads idle.
+  WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

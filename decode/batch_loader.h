@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training batches in the order of the samples: decoded, transformed, normalised, in memory ready to be copied to a
+// device.
+//
+//   auto source = read_from(*reader, store->catalog());
+//   auto loader = BatchLoader::start(std::move(source), {.batch_size = 256, .seed = 1});
+//   while (const Batch* batch = (*loader)->next()) train(batch->data, batch->labels);
+//   if (!(*loader)->status()) report((*loader)->status().error());
+//
+// The samples of a batch stand in exactly the order of the source, whatever finished first, and what becomes of one
+// depends on (seed, epoch, sample index) alone: a run repeats byte for byte with any number of threads. A batch never
+// spans two epochs. To resume after a batch, start the reader at its `next_position`.
+//
+// The threads are those of Pipeline (pipeline.h). Memory: batches_ahead + 1 batches (one more with BadSamples::kSkip).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headrace/decode/sample_source.h"
+#include "headrace/decode/stage_report.h"
+#include "headrace/decode/tensor.h"
+#include "headrace/decode/transform.h"
+#include "headrace/decode/worker_pool.h"
+
+namespace headrace::decode {
+
+// What becomes of a sample that cannot be read or decoded.
+enum class BadSamples : std::uint8_t {
+  kRaise,  // the loader ends; status() names the sample
+  kSkip,   // left out, as if the order did not have it: the samples after it move up, batches stay full
+  kZero,   // its row is all zero bytes and its state says so
+};
+
+enum class SampleState : std::uint8_t {
+  kGood,
+  kRepaired,  // the file was damaged and decoded nevertheless (DecodeOptions::damage)
+  kBad,       // the row holds zero bytes (BadSamples::kZero)
+};
+
+// A sample that is bad, or was repaired.
+struct SampleNote {
+  std::uint64_t position = 0;  // within the epoch
+  SampleIndex index = 0;
+  SampleState state = SampleState::kBad;
+  std::string reason;  // names the file
+};
+
+struct Batch {
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;         // within the epoch
+  std::uint64_t next_position = 0;  // where in the epoch the next batch starts
+  std::span<std::byte> data;        // labels.size() samples, one after the other
+  std::vector<std::uint32_t> labels;
+  std::vector<SampleIndex> indices;
+  std::vector<SampleState> states;
+  std::vector<SampleNote> notes;  // on samples of this batch, and on those that were skipped while it was filled
+};
+
+struct BatchOptions {
+  std::size_t batch_size = 256;
+  bool drop_last = false;  // leaves out an epoch's last batch if it is not full
+  BadSamples bad_samples = BadSamples::kRaise;
+  std::uint64_t seed = 0;
+  Transform transform = {};
+  TensorFormat format = {};
+  WorkerOptions workers = {};
+  // Batches made ahead of the consumer. 2: one is filled while one waits; more only helps a consumer that is uneven.
+  std::size_t batches_ahead = 2;
+  // Where to put the batches, for instance pinned memory: batches_ahead + 1 spans (one more with kSkip) of
+  // batch_bytes() each, aligned to the element, alive as long as the loader. Empty: own page-aligned memory.
+  std::vector<std::span<std::byte>> memory;
+  std::uint64_t first_batch = 0;  // the number that the first batch gets (resume)
+};
+
+[[nodiscard]] std::size_t batch_bytes(const BatchOptions& options);
+
+// Thread-safety: next() and status() from one thread; the others from any thread. Destruction stops and joins.
+class BatchLoader {
+ public:
+  // Errors: kInvalidArgument; kSystem with ENOMEM.
+  [[nodiscard]] static Result<std::unique_ptr<BatchLoader>> start(std::unique_ptr<SampleSource> source,
+                                                                  const BatchOptions& options);
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+
+  // Valid until the next call. nullptr: all epochs done, stopped, or a bad sample ended it; status() tells.
+  [[nodiscard]] const Batch* next();
+  // Good unless a bad sample ended the loader (BadSamples::kRaise).
+  [[nodiscard]] Status status() const;
+
+  // Takes no further samples from the source until resume(); what is under way is finished.
+  void pause();
+  void resume();
+  // Cancels the source and ends next(), now and later.
+  void stop();
+
+  [[nodiscard]] StageReport report() const;
+
+ private:
+  BatchLoader();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace::decode
