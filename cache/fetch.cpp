@@ -8,24 +8,51 @@ namespace headrace::cache {
 using io::Buffer;
 using io::Error;
 
-Fetch::Fetch(StoreImpl& store, Holding& holding, const Identity& identity, bool ahead)
-    : MemoryRequest(footprint_bytes(chunk_range(identity.size_bytes, holding.key.chunk).length), ahead),
+Fetch::Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const ChunkRequest& request)
+    : MemoryRequest(footprint_bytes(chunk_range(identity.size_bytes, holding.key.chunk).length),
+                    request.hint != ReadHint::kNow),
       store_(store),
       holding_(holding),
       identity_(identity),
+      for_warm_job_(request.for_warm_job),
       range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
 
 void Fetch::granted() {
   holding_.cost_bytes = bytes();
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return fail(buffer.error());
-  source_read_.buffer = std::move(*buffer);
+  path_ = store_.catalog_.path(holding_.key.entry);
+  record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
+  disk_read_.buffer = std::move(*buffer);
+  read_next_tier();
+}
+
+void Fetch::read_next_tier() {
+  disk_read_.record = record_;
+  disk_read_.context = this;
+  disk_read_.on_done = [](DiskRead& read, Status status) {
+    static_cast<Fetch*>(read.context)->on_tier_read(std::move(status));
+  };
+  while (next_tier_ < store_.tiers_.size()) {
+    if (store_.tiers_[next_tier_++]->read(disk_read_)) return;
+  }
+  next_tier_ = SIZE_MAX;
   read_source();
 }
 
+void Fetch::on_tier_read(Status status) {
+  if (status) {
+    next_tier_ -= 1;  // this one needs no copy
+    return finish(std::move(disk_read_.buffer), disk_read_.data, store_.tiers_[next_tier_]->kind());
+  }
+  if (store_.closing_.load()) return fail(status.error());
+  read_next_tier();
+}
+
 void Fetch::read_source() {
-  source_read_.path = store_.catalog_.path(holding_.key.entry);
+  source_read_.path = path_;
   source_read_.range = range_;
+  source_read_.buffer = std::move(disk_read_.buffer);
   source_read_.context = this;
   source_read_.on_done = [](SourceRead& read, Status status) {
     Fetch& self = *static_cast<Fetch*>(read.context);
@@ -41,6 +68,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   holding_.size = range_.length;
   holding_.fetched_from = from;
   Waiter* waiters = store_.ram_.publish(holding_);
+  if (!for_warm_job_) store_.copy_to_tier(holding_, record_, next_tier_);
   store_.ram_.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
   store_.answer(waiters, holding_, from);
   delete this;
@@ -48,6 +76,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
 
 void Fetch::fail(const Error& error) {
   source_read_.buffer.reset();  // freed before its bytes are given back
+  disk_read_.buffer.reset();
   Waiter* waiters = store_.ram_.abandon(holding_);
   store_.ram_.unpin(holding_);
   store_.answer_error(waiters, error);

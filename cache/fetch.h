@@ -5,8 +5,11 @@
 // Thread-safety: one step at a time, each on the thread where the step before completed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "headrace/cache/disk_tier.h"
 #include "headrace/cache/store_impl.h"
 
 namespace headrace::cache {
@@ -14,13 +17,15 @@ namespace headrace::cache {
 class Fetch final : public MemoryRequest {
  public:
   // `holding` is claimed, with the fetch's pin.
-  Fetch(StoreImpl& store, Holding& holding, const Identity& identity, bool ahead);
+  Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const ChunkRequest& request);
   void start() { store_.memory_.request(*this); }
 
   void granted() override;
   void denied(io::Error error) override { fail(error); }
 
  private:
+  void read_next_tier();
+  void on_tier_read(Status status);
   void read_source();
   void finish(io::Buffer buffer, std::byte* data, TierKind from);
   void fail(const io::Error& error);
@@ -28,7 +33,12 @@ class Fetch final : public MemoryRequest {
   StoreImpl& store_;
   Holding& holding_;
   const Identity identity_;
+  const bool for_warm_job_;  // which copies to a tier itself, to hear of the outcome
   const ChunkRange range_;
+  std::string path_;
+  RecordId record_;
+  std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
+  DiskRead disk_read_;
   SourceRead source_read_;
 };
 

@@ -51,8 +51,9 @@ struct Holding {
 
   // Guarded by the shard's mutex.
   bool ready = false;
-  bool listed = false;   // in the table: new readers find it
-  bool dropped = false;  // goes when the last pin does
+  bool listed = false;         // in the table: new readers find it
+  bool being_written = false;  // a disk tier has the buffer
+  bool dropped = false;        // goes when the last pin does
   bool keep = false;
   bool ranged = false;  // read by ranges: the next range is expected to want it
   Queue queue = Queue::kNone;

@@ -134,9 +134,19 @@ Waiter* RamTier::abandon(Holding& holding) {
   return std::exchange(holding.waiters, nullptr);
 }
 
-void RamTier::pin_again(Holding& holding) {
+bool RamTier::pin_for_write(Holding& holding) {
   MutexLock lock(shard_of(holding.key).mutex);
+  if (std::exchange(holding.being_written, true)) return false;
   holding.pins += 1;
+  return true;
+}
+
+void RamTier::unpin_written(Holding& holding) {
+  {
+    MutexLock lock(shard_of(holding.key).mutex);
+    holding.being_written = false;
+  }
+  unpin(holding);
 }
 
 void RamTier::unpin(Holding& holding) {

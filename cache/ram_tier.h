@@ -57,7 +57,9 @@ class RamTier {
   [[nodiscard]] Waiter* publish(Holding& holding);
   // The fetch failed: nobody finds the holding any more. Returns the waiters, unpinned; the fetch's pin stays.
   [[nodiscard]] Waiter* abandon(Holding& holding);
-  void pin_again(Holding& holding);
+  // A pin for a tier that is about to write from the holding's buffer; false when one does already.
+  [[nodiscard]] bool pin_for_write(Holding& holding);
+  void unpin_written(Holding& holding);
   void unpin(Holding& holding);
 
   // Goes now, or with its last pin. False: not here.

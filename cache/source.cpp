@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <future>
 #include <utility>
 
 #include <fcntl.h>
@@ -81,6 +82,12 @@ void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   reads_.fetch_add(1, std::memory_order_relaxed);
   read_bytes_.fetch_add(*bytes, std::memory_order_relaxed);
   read.on_done(read, {});
+}
+
+void Source::settle() {
+  std::promise<void> reached;
+  post([&reached] { reached.set_value(); });
+  reached.get_future().wait();
 }
 
 bool Source::retry_later(SourceRead& read, const Error& error) {

@@ -56,6 +56,8 @@ class Source {
   void post(std::function<void()> task) { thread_->post(std::move(task)); }
   // Nothing is tried again from now on. To be followed by TimerThread::stop(), then join().
   void stop_retrying() { stopping_.store(true); }
+  // Waits until the I/O thread has finished the completion that it is in.
+  void settle();
   // Ends what is in flight (kCancelled) and joins the I/O thread.
   void join() { thread_.reset(); }
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "headrace/cache/fetch.h"
 #include "headrace/cache/gathered_read.h"
 #include "headrace/cache/store_impl.h"
+#include "headrace/cache/warm_job.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cache {
@@ -20,6 +23,9 @@ using io::ErrorCode;
 using io::Mutex;
 using io::MutexLock;
 
+// 64 MiB waiting to be written, or a quarter of the RAM budget: rides out a disk's pauses without holding the memory
+// that reads need.
+constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
 constexpr std::uint32_t kChunksAhead = 2;  // 8 MiB: keeps a stream of a large file busy, costs little when it stops
 
 // Where a blocking read waits for its callback. The notification happens under the lock: the waiter may take the latch
@@ -77,16 +83,36 @@ Status StoreImpl::start(const StoreOptions& options) {
   auto source = Source::open(options, timers_);
   if (!source) return io::forward_error(std::move(source));
   source_ = std::move(*source);
+  return open_tiers(options);
+}
+
+Status StoreImpl::open_tiers(const StoreOptions& options) {
+  std::error_code unresolved;  // then the name as given identifies the data set
+  const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
+  const std::string name = unresolved ? options.source.string() : canonical.string();
+  for (const TierOptions& tier : options.tiers) {
+    auto opened = DiskTier::open(
+        {.tier = tier, .data_set = {XXH3_64bits(name.data(), name.size()), name}, .engine = options.engine}, ram_,
+        timers_);
+    if (!opened) return io::forward_error(std::move(opened));
+    tiers_.push_back(std::move(*opened));
+  }
   return {};
 }
 
-// From the front to the back: nothing new may start behind what has ended already.
+// From the front to the back: nothing new may start behind what has ended already. After settle() every thread has seen
+// `closing_`, so that no completion starts another step; then what is left is cancelled.
 StoreImpl::~StoreImpl() {
+  for (const auto& tier : tiers_) tier->close();
   closing_.store(true);
   memory_.close();
-  if (source_ != nullptr) source_->stop_retrying();
+  if (source_ == nullptr) return;
+  source_->stop_retrying();
   timers_.stop();
-  if (source_ != nullptr) source_->join();
+  source_->settle();
+  for (const auto& tier : tiers_) tier->settle();
+  source_->join();
+  for (const auto& tier : tiers_) tier->join();
 }
 
 Result<View> StoreImpl::read(EntryId entry) {
@@ -163,8 +189,7 @@ void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
       return;
     case RamTier::Claim::Outcome::kOwner:
       static_cast<void>(waiter.release());
-      return (new Fetch(*this, *claim.holding, identity_of(request.key.entry), request.hint != ReadHint::kNow))
-          ->start();
+      return (new Fetch(*this, *claim.holding, identity_of(request.key.entry), request))->start();
   }
 }
 
@@ -184,13 +209,45 @@ void StoreImpl::answer_error(Waiter* waiters, const Error& error) {
 }
 
 void StoreImpl::prefetch(EntryId entry, bool keep_in_ram, std::function<void(Status)> done) {
-  if (ram_.budget_bytes() == 0) return done({});
+  if (ram_.budget_bytes() == 0) {
+    return warm(entry, [done = std::move(done)](Status status) {
+      const bool nowhere_to_put = !status && status.error().code == ErrorCode::kNoSpace;
+      done(nowhere_to_put ? Status{} : std::move(status));
+    });
+  }
   read_async(
       entry,
       [done = std::move(done)](Result<View> result) {
         done(result ? Status{} : Status(io::forward_error(std::move(result))));
       },
       keep_in_ram ? ReadHint::kAheadAndKeep : ReadHint::kAhead);
+}
+
+void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
+  if (entry >= catalog_.entry_count() || !catalog_.is_file(entry)) {
+    return done(io::make_error(ErrorCode::kInvalidArgument, fmt::format("warm: entry {} is not a file", entry)));
+  }
+  (new WarmJob(*this, entry, identity_of(entry), std::move(done)))->run();
+}
+
+void StoreImpl::copy_to_tier(Holding& holding, const RecordId& record, std::size_t end) {
+  if (closing_.load()) return;
+  const std::uint64_t budget = ram_.budget_bytes();
+  const std::uint64_t pending_max = budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
+  for (std::size_t i = 0; i < std::min(end, tiers_.size()); ++i) {
+    DiskTier& tier = *tiers_[i];
+    if (!tier.admits(holding.size)) continue;
+    if (tier.contains(record)) return;
+    if (tier.pending_bytes() + holding.cost_bytes > pending_max) return;  // the next epoch brings it again
+    if (!ram_.pin_for_write(holding)) return;
+    std::function<void(Status)> done;
+    if (end < tiers_.size()) {
+      done = [&slower = *tiers_[end], record](const Status& status) {
+        if (status) slower.forget(record);  // promoted
+      };
+    }
+    return tier.write(holding, record, std::move(done));
+  }
 }
 
 void StoreImpl::drop(EntryId entry) {
@@ -227,12 +284,12 @@ bool StoreImpl::check_file(EntryId entry, const ReadCallback& done) const {
   return false;
 }
 
-void StoreImpl::warm(EntryId /*entry*/, std::function<void(Status)> done) {
-  done(io::make_error(ErrorCode::kNoSpace, "warm: the store has no disk tier"));
-}
-
 Status StoreImpl::flush() {
-  return {};
+  Status outcome;
+  for (const auto& tier : tiers_) {
+    if (auto flushed = tier->flush(); !flushed && outcome) outcome = std::move(flushed);
+  }
+  return outcome;
 }
 
 StoreStats StoreImpl::stats() const {
@@ -248,6 +305,7 @@ StoreStats StoreImpl::stats() const {
                          .write_bytes = ram.admitted_bytes,
                          .evictions = ram.evictions,
                          .state = "ok"});
+  for (const auto& tier : tiers_) stats.tiers.push_back(tier->stats());
   stats.tiers.push_back(source_->stats());
   stats.reads = reads_.load(std::memory_order_relaxed);
   stats.shared_fetches = shared_fetches_.load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Store's insides. store.cpp: opening, closing, reads; fetch.cpp: how one chunk gets into memory and into the disk
-// tiers; gathered_read.cpp: reads that span chunks.
+// tiers; gathered_read.cpp: reads that span chunks; warm_job.cpp: filling the disk tiers.
 //
 // The life of a read: the RAM tier has the chunk (a pin, a view, no allocation) | somebody fetches it already (one more
 // waiter) | a Fetch is made: it waits for its part of the budget, tries the disk tiers, then the source, hands views to
@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "headrace/cache/disk_tier.h"
 #include "headrace/cache/memory_queue.h"
 #include "headrace/cache/ram_tier.h"
 #include "headrace/cache/source.h"
@@ -26,6 +27,16 @@
 namespace headrace::cache {
 
 class Fetch;
+
+// A part of one chunk, and how it is wanted.
+struct ChunkRequest {
+  ChunkKey key;
+  std::uint64_t offset = 0;  // within the chunk
+  std::uint64_t length = UINT64_MAX;
+  ReadHint hint = ReadHint::kNow;
+  bool ranged = false;
+  bool for_warm_job = false;
+};
 
 class StoreImpl final : public Store {
  public:
@@ -48,20 +59,16 @@ class StoreImpl final : public Store {
  private:
   friend class Fetch;
   friend class GatheredRead;
+  friend class WarmJob;
 
-  // A part of one chunk, and how it is wanted.
-  struct ChunkRequest {
-    ChunkKey key;
-    std::uint64_t offset = 0;  // within the chunk
-    std::uint64_t length = UINT64_MAX;
-    ReadHint hint = ReadHint::kNow;
-    bool ranged = false;
-  };
   void read_chunk(const ChunkRequest& request, ReadCallback done);
   void read_span(EntryId entry, ChunkRange span, ReadHint hint, bool ranged, ReadCallback done);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
   [[nodiscard]] Identity identity_of(EntryId entry) const;
   [[nodiscard]] bool check_file(EntryId entry, const ReadCallback& done) const;
+  [[nodiscard]] Status open_tiers(const StoreOptions& options);
+  // Has the first tier before `end` that takes it write a copy, unless too much is waiting to be written already.
+  void copy_to_tier(Holding& holding, const RecordId& record, std::size_t end);
   void answer(Waiter* waiters, Holding& holding, TierKind from);
   void answer_error(Waiter* waiters, const io::Error& error);
 
@@ -70,6 +77,7 @@ class StoreImpl final : public Store {
   RamTier ram_;
   MemoryQueue memory_;
   std::unique_ptr<Source> source_;
+  std::vector<std::unique_ptr<DiskTier>> tiers_;  // fastest first
   std::atomic<bool> closing_ = false;
 
   std::atomic<std::uint64_t> reads_ = 0;

@@ -40,6 +40,7 @@ class View {
 
  private:
   friend struct Holding;
+  friend class WarmJob;
   void swap(View& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(served_from_, other.served_from_);

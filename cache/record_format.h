@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a disk tier writes, byte for byte (cache/README.md has the same as text). Little-endian throughout.
+//
+//   tier                  one TierLabel: what this folder is
+//   lock                  locked (flock) by the process that owns the tier; holds its pid as text
+//   data-sets             one line per data set ever cached: 16 hexadecimal digits of its key, a space, its source
+//   segment-00000007      records, each of whole 4096-byte blocks: payload, zeros, RecordTrailer in the last 128 bytes
+//   segment-00000007.index  SegmentIndexHeader, then an IndexedRecord per record: the segment without reading it
+//
+// A record's trailer comes after its payload so that the payload lies where direct I/O wants it, at the start of a
+// block, and goes to disk from the very buffer that the source was read into.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "headrace/cache/chunk.h"
+
+namespace headrace::cache {
+
+static_assert(std::endian::native == std::endian::little, "the tier's files are little-endian and mapped as they are");
+
+inline constexpr std::uint32_t kTierVersion = 1;
+inline constexpr std::uint64_t kBlockBytes = 4096;
+
+struct TierLabel {
+  static constexpr std::uint64_t kMagic = 0x00726569742d7268;  // "hr-tier" and a zero
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kTierVersion;
+  std::uint32_t block_bytes = kBlockBytes;
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t salt = 0;  // random; seeds the hashes of trailers and indexes, so that no payload can pretend to be one
+  std::uint64_t reserved[3] = {};
+  std::uint64_t hash = 0;  // XXH3 of the bytes before it
+};
+static_assert(sizeof(TierLabel) == 64 && std::is_trivially_copyable_v<TierLabel>);
+
+struct RecordTrailer {
+  static constexpr std::uint32_t kMagic = 0x44524352;  // "RCRD"
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kTierVersion;
+  std::uint64_t data_set_key = 0;
+  std::uint64_t name_hash = 0;  // of path and chunk: RecordName
+  std::uint64_t identity_hash = 0;
+  std::uint64_t payload_hash = 0;  // XXH3
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t segment = 0;      // where the record lies: a copy elsewhere is not a record
+  std::uint32_t first_block = 0;  // within the segment
+  std::uint32_t chunk = 0;
+  std::uint64_t file_bytes = 0;  // the identity in full, for people and tools
+  std::int64_t mtime_ns = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t reserved[5] = {};
+  std::uint64_t hash = 0;  // XXH3 of the bytes before it, seeded with the tier's salt
+};
+static_assert(sizeof(RecordTrailer) == kTrailerBytes && std::is_trivially_copyable_v<RecordTrailer>);
+static_assert(offsetof(RecordTrailer, payload_bytes) == 40 && offsetof(RecordTrailer, file_bytes) == 56 &&
+              offsetof(RecordTrailer, hash) == 120);
+
+struct SegmentIndexHeader {
+  static constexpr std::uint64_t kMagic = 0x7865646e69676573;  // "segindex"
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kTierVersion;
+  std::uint32_t segment = 0;
+  std::uint32_t record_count = 0;
+  std::uint32_t covered_blocks = 0;  // records that begin at or after this block are not in here, unless sealed
+  std::uint32_t sealed = 0;          // 1: nothing is appended any more
+  std::uint32_t reserved[5] = {};
+  std::uint64_t records_hash = 0;  // XXH3 of the records, seeded with the salt
+  std::uint64_t hash = 0;          // XXH3 of the bytes before it, seeded with the salt
+};
+static_assert(sizeof(SegmentIndexHeader) == 64 && std::is_trivially_copyable_v<SegmentIndexHeader>);
+
+struct IndexedRecord {
+  std::uint64_t data_set_key = 0;
+  std::uint64_t name_hash = 0;
+  std::uint64_t identity_hash = 0;
+  std::uint64_t payload_hash = 0;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t first_block = 0;
+};
+static_assert(sizeof(IndexedRecord) == 40 && std::is_trivially_copyable_v<IndexedRecord>);
+
+[[nodiscard]] constexpr std::uint32_t blocks_of(std::uint64_t payload_bytes) {
+  return static_cast<std::uint32_t>(footprint_bytes(payload_bytes) / kBlockBytes);
+}
+
+template <typename T>
+[[nodiscard]] std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace headrace::cache

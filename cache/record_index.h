@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a disk tier's records lie: 32 bytes per record in sharded open-addressing tables at most 7/8 full.
+//
+//   index.insert({key, payload_hash, identity_hash, block, payload_bytes});
+//   if (auto slot = index.find(key)) read(slot->block, slot->payload_bytes);
+//
+// Thread-safety: every function from any thread. Lock order: a shard's lock is a leaf.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+struct RecordSlot {
+  std::uint64_t key = 0;  // record_key(); 0: empty
+  std::uint64_t payload_hash = 0;
+  std::uint64_t identity_hash = 0;
+  std::uint32_t block = 0;  // of the whole tier: segment place * blocks per segment + block within the segment
+  std::uint32_t payload_bytes = 0;
+  friend bool operator==(const RecordSlot&, const RecordSlot&) = default;
+};
+static_assert(sizeof(RecordSlot) == 32);
+
+// The key of a record: which data set, and which path and chunk in it. Never 0.
+[[nodiscard]] std::uint64_t record_key(std::uint64_t data_set_key, std::uint64_t name_hash);
+
+class RecordIndex {
+ public:
+  [[nodiscard]] std::optional<RecordSlot> find(std::uint64_t key) const;
+  // The record that was there before under the same key, if any.
+  std::optional<RecordSlot> insert(const RecordSlot& slot);
+  // Takes out exactly this record; false when another one (or none) is there by now.
+  bool erase(const RecordSlot& slot);
+  // Takes out every record with first_block <= block < end_block; the number of them.
+  std::size_t erase_blocks(std::uint32_t first_block, std::uint32_t end_block);
+  [[nodiscard]] std::size_t size() const { return size_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t memory_bytes() const;
+
+ private:
+  // 64: growing one (the only slow step) holds up one read in 64, and only for its share of the records.
+  static constexpr std::size_t kShardCount = 64;
+  struct Shard {
+    mutable io::Mutex mutex;
+    std::vector<RecordSlot> slots HEADRACE_GUARDED_BY(mutex);
+    std::size_t used HEADRACE_GUARDED_BY(mutex) = 0;
+  };
+
+  [[nodiscard]] Shard& shard_of(std::uint64_t key) { return shards_[key % kShardCount]; }
+  [[nodiscard]] const Shard& shard_of(std::uint64_t key) const { return shards_[key % kShardCount]; }
+  static void make_room(Shard& shard, io::MutexLock& lock) HEADRACE_REQUIRES(shard.mutex);
+  static void erase_at(Shard& shard, std::size_t place) HEADRACE_REQUIRES(shard.mutex);
+
+  std::array<Shard, kShardCount> shards_;
+  std::atomic<std::size_t> size_ = 0;
+};
+
+}  // namespace headrace::cache

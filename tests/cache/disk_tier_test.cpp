@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// The disk tier through the Store: what it holds, what it survives, and that no wrong byte comes out of it.
+#include "headrace/cache/disk_tier.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::SampleIndex;
+using headrace::cache::Store;
+using headrace::cache::StoreOptions;
+using headrace::cache::TierKind;
+using headrace::cache::TierOptions;
+using headrace::cache::TierStats;
+using headrace::cache::View;
+using headrace::io::ErrorCode;
+using headrace::io::Result;
+using headrace::io::Status;
+using headrace::test::as_text;
+using headrace::test::pattern_bytes;
+using headrace::test::skip;
+using headrace::test::TempDir;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+std::string text_of(const View& view) {
+  return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
+}
+
+// `count` files of sizes around a page border and around 20 kB.
+class Fixture {
+ public:
+  explicit Fixture(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t bytes = i % 4 == 0 ? 4096 * (i % 7) + 3960 + i % 300 : 10'000 + i * 37 % 20'000;
+      contents.emplace_back(as_text(pattern_bytes(bytes, i)));
+      source.write("class" + std::to_string(i % 3) + "/" + std::to_string(i) + ".jpg", contents.back());
+    }
+  }
+
+  [[nodiscard]] fs::path tier_path() const { return scratch.path() / "tier"; }
+  [[nodiscard]] StoreOptions options(std::uint64_t tier_bytes = 64 * kMiB) const {
+    StoreOptions made;
+    made.source = source.path();
+    made.tiers = {{.kind = TierKind::kSsd, .path = tier_path(), .budget_bytes = tier_bytes}};
+    return made;
+  }
+  [[nodiscard]] std::unique_ptr<Store> open() const { return open(options()); }
+  [[nodiscard]] static std::unique_ptr<Store> open(const StoreOptions& options) {
+    auto store = Store::open(options);
+    REQUIRE_MESSAGE(store.has_value(), store.error().message());
+    return std::move(*store);
+  }
+
+  // The content of the file that sample `index` stands for.
+  [[nodiscard]] const std::string& content_of(const Store& store, EntryId entry) const {
+    const std::string name = fs::path(store.catalog().path(entry)).stem();
+    return contents[std::stoul(name)];
+  }
+
+  // Reads everything, compares every byte; how many came from the disk tier.
+  int read_all(Store& store) const {
+    int from_tier = 0;
+    for (SampleIndex i = 0; i < store.catalog().sample_count(); ++i) {
+      const EntryId entry = store.catalog().sample_entry(i);
+      auto view = store.read(entry);
+      REQUIRE_MESSAGE(view.has_value(), view.error().message());
+      REQUIRE(text_of(*view) == content_of(store, entry));
+      from_tier += view->served_from() == TierKind::kSsd || view->served_from() == TierKind::kHdd ? 1 : 0;
+    }
+    return from_tier;
+  }
+
+  static TierStats tier_stats(const Store& store, std::size_t tier = 0) { return store.stats().tiers[1 + tier]; }
+
+  TempDir source;
+  TempDir scratch;
+  std::vector<std::string> contents;
+};
+
+Status warm(Store& store, EntryId entry) {
+  std::promise<Status> promise;
+  store.warm(entry, [&](Status status) { promise.set_value(std::move(status)); });
+  return promise.get_future().get();
+}
+
+void warm_all(Store& store) {
+  for (SampleIndex i = 0; i < store.catalog().sample_count(); ++i) {
+    const Status status = warm(store, store.catalog().sample_entry(i));
+    REQUIRE_MESSAGE(status.has_value(), status.error().message());
+  }
+}
+
+std::vector<fs::path> files_named(const fs::path& folder, const std::string& suffix, const std::string& prefix) {
+  std::vector<fs::path> found;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    const std::string name = file.path().filename();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) found.push_back(file.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void flip_bit(const fs::path& file, std::uint64_t offset, int bit) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(static_cast<std::streamoff>(offset));
+  const int byte = stream.get();
+  stream.seekp(static_cast<std::streamoff>(offset));
+  stream.put(static_cast<char>(byte ^ (1 << bit)));
+}
+
+TEST_CASE("what the first epoch read comes from the tier in the second, and after a restart") {
+  const Fixture fixture(50);
+  {
+    auto store = fixture.open();
+    CHECK(fixture.read_all(*store) == 0);
+    REQUIRE(store->flush().has_value());
+    CHECK(fixture.read_all(*store) == 50);
+    CHECK(Fixture::tier_stats(*store).writes == 50);
+  }
+  auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == 50);
+  CHECK(store->stats().tiers.back().hits == 0);
+  CHECK(Fixture::tier_stats(*store).writes == 0);
+}
+
+TEST_CASE("warming fills the tier, and once it is full says so and writes nothing more") {
+  const Fixture fixture(400);  // about 8 MB into 4 MiB
+  auto store = fixture.open(fixture.options(4 * kMiB));
+  int refused = 0;
+  for (SampleIndex i = 0; i < store->catalog().sample_count(); ++i) {
+    const Status status = warm(*store, store->catalog().sample_entry(i));
+    if (!status) {
+      CHECK(status.error().code == ErrorCode::kNoSpace);
+      ++refused;
+    }
+  }
+  CHECK(refused > 50);
+  const TierStats full = Fixture::tier_stats(*store);
+  CHECK(full.state == "full");
+  CHECK(full.used_bytes > 3 * kMiB);
+  CHECK(fixture.read_all(*store) == 400 - refused);
+  CHECK(Fixture::tier_stats(*store).writes == full.writes);
+  std::uint64_t on_disk = 0;
+  for (const fs::path& file : files_named(fixture.tier_path(), "", "segment-")) {
+    if (!file.string().ends_with(".index")) on_disk += fs::file_size(file);
+  }
+  CHECK(on_disk <= 4 * kMiB);
+}
+
+TEST_CASE("a tier that was not closed is found again by looking for its records") {
+  const Fixture fixture(120);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = Store::open(fixture.options());
+    if (!store) ::_exit(1);
+    for (SampleIndex i = 0; i < (*store)->catalog().sample_count(); ++i) {
+      if (!warm(**store, (*store)->catalog().sample_entry(i))) ::_exit(2);
+    }
+    ::_exit(0);  // without closing
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == 120);
+}
+
+TEST_CASE("lost, torn and older index files cost a scan and nothing else") {
+  const Fixture fixture(100);
+  warm_all(*fixture.open(fixture.options(16 * kMiB)));  // several segments of 1 MiB
+  const auto indexes = files_named(fixture.tier_path(), ".index", "segment-");
+  REQUIRE(indexes.size() >= 2);
+  fs::remove(indexes[0]);
+  fs::resize_file(indexes[1], fs::file_size(indexes[1]) - 7);
+  auto store = fixture.open(fixture.options(16 * kMiB));
+  CHECK(fixture.read_all(*store) == 100);
+}
+
+TEST_CASE("a flipped bit anywhere in a segment or an index never becomes a wrong byte") {
+  const Fixture fixture(60);
+  warm_all(*fixture.open(fixture.options(16 * kMiB)));
+  std::mt19937_64 random(7);
+  std::vector<fs::path> files = files_named(fixture.tier_path(), "", "segment-");
+  for (int round = 0; round < 40; ++round) {
+    const fs::path& file = files[random() % files.size()];
+    if (!fs::exists(file)) continue;
+    flip_bit(file, random() % fs::file_size(file), static_cast<int>(random() % 8));
+    auto store = fixture.open(fixture.options(16 * kMiB));
+    fixture.read_all(*store);
+    REQUIRE(store->flush().has_value());
+  }
+}
+
+TEST_CASE("a damaged payload is counted, dropped and fetched again") {
+  const Fixture fixture(1);
+  warm_all(*fixture.open());
+  flip_bit(files_named(fixture.tier_path(), "1", "segment-").front(), 100, 3);
+  auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == 0);
+  CHECK(Fixture::tier_stats(*store).corrupt == 1);
+  REQUIRE(store->flush().has_value());
+  CHECK(fixture.read_all(*store) == 1);
+}
+
+TEST_CASE("a truncated segment loses its end only") {
+  const Fixture fixture(100);
+  warm_all(*fixture.open());
+  const fs::path segment = files_named(fixture.tier_path(), "1", "segment-").front();
+  fs::resize_file(segment, kMiB + 1234);
+  auto store = fixture.open();
+  const int left = fixture.read_all(*store);
+  CHECK(left > 20);
+  CHECK(left < 100);
+  REQUIRE(store->flush().has_value());
+  CHECK(fixture.read_all(*store) == 100);
+}
+
+TEST_CASE("a file that changed is not served from the tier") {
+  const Fixture fixture(3);
+  warm_all(*fixture.open());
+  const std::string changed(fixture.contents[0].size(), 'x');
+  fixture.source.write("class0/0.jpg", changed);
+  auto store = fixture.open();
+  const auto entry = store->catalog().find("class0/0.jpg");
+  REQUIRE(entry.has_value());
+  auto view = store->read(*entry);
+  REQUIRE(view.has_value());
+  CHECK(text_of(*view) == changed);
+  CHECK(view->served_from() == TierKind::kSource);
+}
+
+TEST_CASE("two data sets share a tier without seeing each other's files") {
+  const Fixture first(20);
+  Fixture second(25);
+  StoreOptions options = second.options();
+  options.tiers = first.options().tiers;
+  warm_all(*first.open());
+  {
+    auto store = Fixture::open(options);
+    CHECK(second.read_all(*store) == 0);
+    warm_all(*store);
+    CHECK(second.read_all(*store) == 25);
+  }
+  auto store = first.open();
+  CHECK(first.read_all(*store) == 20);
+}
+
+TEST_CASE("another data set's records make room when the tier is full") {
+  const Fixture first(400);
+  Fixture second(100);
+  StoreOptions options = second.options(4 * kMiB);
+  options.tiers.front().path = first.tier_path();
+  {
+    auto store = first.open(first.options(4 * kMiB));
+    for (SampleIndex i = 0; i < 400; ++i) static_cast<void>(warm(*store, store->catalog().sample_entry(i)));
+    REQUIRE(Fixture::tier_stats(*store).state == "full");
+  }
+  auto store = Fixture::open(options);
+  warm_all(*store);
+  CHECK(second.read_all(*store) == 100);
+  CHECK(Fixture::tier_stats(*store).evictions > 50);
+}
+
+TEST_CASE("one process owns a tier; another is told which") {
+  const Fixture fixture(1);
+  auto owner = fixture.open();
+  auto second = Store::open(fixture.options());
+  REQUIRE_FALSE(second.has_value());
+  CHECK(second.error().code == ErrorCode::kBusy);
+  CHECK(second.error().context.find("process " + std::to_string(::getpid())) != std::string::npos);
+  owner.reset();
+  CHECK(Store::open(fixture.options()).has_value());
+}
+
+TEST_CASE("a newer, a foreign and a damaged label are refused with their reason") {
+  const Fixture fixture(1);
+  static_cast<void>(fixture.open());
+  const fs::path label = fixture.tier_path() / "tier";
+  const auto error_with = [&](std::uint64_t offset) {
+    const fs::path saved = fixture.scratch.path() / "saved";
+    fs::copy_file(label, saved, fs::copy_options::overwrite_existing);
+    flip_bit(label, offset, 1);
+    auto refused = Store::open(fixture.options());
+    fs::copy_file(saved, label, fs::copy_options::overwrite_existing);
+    REQUIRE_FALSE(refused.has_value());
+    return refused.error();
+  };
+  CHECK(error_with(0).context.find("not a tier of headrace") != std::string::npos);
+  CHECK(error_with(8).code == ErrorCode::kUnsupported);
+  CHECK(error_with(20).code == ErrorCode::kCorrupt);
+  CHECK(error_with(60).code == ErrorCode::kCorrupt);
+  fs::resize_file(label, 10);
+  CHECK(Store::open(fixture.options()).error().code == ErrorCode::kCorrupt);
+}
+
+TEST_CASE("a tier folder that others may write to is refused") {
+  const Fixture fixture(1);
+  fs::create_directory(fixture.tier_path());
+  ::chmod(fixture.tier_path().c_str(), 0777);
+  auto refused = Store::open(fixture.options());
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kPermission);
+}
+
+TEST_CASE("a link in the place of a segment is not followed") {
+  const Fixture fixture(3);
+  static_cast<void>(fixture.open());
+  const fs::path victim = fixture.scratch.path() / "victim";
+  std::ofstream(victim) << "precious";
+  fs::create_symlink(victim, fixture.tier_path() / "segment-00000001");
+  {
+    auto store = fixture.open();
+    fixture.read_all(*store);
+    static_cast<void>(store->flush());
+  }
+  CHECK(fs::file_size(victim) == 8);
+}
+
+TEST_CASE("a tier deleted underneath is survived") {
+  const Fixture fixture(100);
+  auto store = fixture.open(fixture.options(16 * kMiB));
+  for (SampleIndex i = 0; i < 20; ++i) REQUIRE(warm(*store, store->catalog().sample_entry(i)).has_value());
+  fs::remove_all(fixture.tier_path());
+  fixture.read_all(*store);
+  CHECK_FALSE(store->flush().has_value());
+  fixture.read_all(*store);
+  CHECK(Fixture::tier_stats(*store).state != "ok");
+}
+
+TEST_CASE("large files are held in chunks and read by ranges from the tier") {
+  Fixture fixture(0);
+  const std::string big(as_text(pattern_bytes(21 * kMiB + 77, 5)));
+  fixture.source.write("shard.tar", big);
+  StoreOptions options = fixture.options(512 * kMiB);
+  {
+    auto store = Fixture::open(options);
+    warm_all(*store);
+    CHECK(Fixture::tier_stats(*store).samples == 6);
+  }
+  options.ram_bytes = 16 * kMiB;  // less than the file
+  auto store = Fixture::open(options);
+  const auto entry = store->catalog().find("shard.tar");
+  REQUIRE(entry.has_value());
+  for (std::uint64_t offset = 0; offset < big.size(); offset += 777'777) {
+    std::promise<Result<View>> promise;
+    store->read_range_async(*entry, offset, 777'777, [&](Result<View> view) { promise.set_value(std::move(view)); });
+    auto view = promise.get_future().get();
+    REQUIRE(view.has_value());
+    REQUIRE(text_of(*view) == big.substr(offset, 777'777));
+  }
+  CHECK(store->stats().tiers.back().hits == 0);
+}
+
+TEST_CASE("what is read from a slower tier moves to the faster one that has room") {
+  const Fixture fixture(30);
+  StoreOptions slow = fixture.options();
+  slow.tiers.front().kind = TierKind::kHdd;
+  warm_all(*Fixture::open(slow));
+  StoreOptions both = slow;
+  both.tiers.insert(both.tiers.begin(), TierOptions{TierKind::kSsd, fixture.scratch.path() / "fast", 64 * kMiB});
+  auto store = Fixture::open(both);
+  CHECK(fixture.read_all(*store) == 30);
+  REQUIRE(store->flush().has_value());
+  CHECK(Fixture::tier_stats(*store, 0).samples == 30);
+  CHECK(Fixture::tier_stats(*store, 1).samples == 0);
+  CHECK(fixture.read_all(*store) == 30);
+  CHECK(Fixture::tier_stats(*store, 0).hits == 30);
+}
+
+TEST_CASE("a smaller budget at the next start is kept") {
+  const Fixture fixture(400);
+  warm_all(*fixture.open(fixture.options(16 * kMiB)));
+  auto store = fixture.open(fixture.options(4 * kMiB));
+  CHECK(Fixture::tier_stats(*store).used_bytes <= 4 * kMiB);
+  fixture.read_all(*store);
+}
+
+}  // namespace

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::make_order;
+using headrace::cache::Order;
+using headrace::cache::Reader;
+using headrace::cache::ReaderOptions;
+using headrace::cache::SampleIndex;
+using headrace::cache::Store;
+using headrace::cache::StoreStats;
+using headrace::cache::TierKind;
+using headrace::cache::View;
+using headrace::io::ErrorCode;
+using headrace::test::as_text;
+using headrace::test::pattern_bytes;
+using headrace::test::TempDir;
+
+std::string text_of(const View& view) {
+  return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
+}
+
+class Fixture {
+ public:
+  Fixture(std::size_t count, std::uint64_t ram_bytes) {
+    for (std::size_t i = 0; i < count; ++i) {
+      contents.emplace_back(as_text(pattern_bytes(5'000 + i * 131 % 30'000, i)));
+      source.write("class" + std::to_string(i % 3) + "/" + std::to_string(i) + ".jpg", contents.back());
+    }
+    auto opened = Store::open({.source = source.path(), .ram_bytes = ram_bytes});
+    REQUIRE(opened.has_value());
+    store = std::move(*opened);
+    auto made = make_order("torch-distributed:seed=3", {.sample_count = count, .find_sample = {}});
+    REQUIRE(made.has_value());
+    order = std::move(*made);
+  }
+  [[nodiscard]] std::unique_ptr<Reader> open(ReaderOptions options) const {
+    auto reader = Reader::open(*store, *order, options);
+    REQUIRE_MESSAGE(reader.has_value(), reader.error().message());
+    return std::move(*reader);
+  }
+  [[nodiscard]] const std::string& content_of(EntryId entry) const {
+    return contents[std::stoul(fs::path(store->catalog().path(entry)).stem())];
+  }
+  // Reads to the end, checking order and bytes; how many samples.
+  std::size_t drain(Reader& reader) const {
+    std::size_t count = 0;
+    std::vector<SampleIndex> expected;
+    std::uint64_t epoch = UINT64_MAX;
+    while (auto sample = reader.next()) {
+      if (sample->epoch != epoch) {
+        epoch = sample->epoch;
+        expected = *order->epoch(epoch);
+      }
+      REQUIRE(sample->index == expected[sample->position]);
+      REQUIRE(sample->entry == store->catalog().sample_entry(sample->index));
+      REQUIRE_MESSAGE(sample->bytes.has_value(), sample->bytes.error().message());
+      REQUIRE(text_of(*sample->bytes) == content_of(sample->entry));
+      ++count;
+    }
+    return count;
+  }
+
+  TempDir source;
+  std::vector<std::string> contents;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<Order> order;
+};
+
+TEST_CASE("two epochs come in the order given, byte for byte") {
+  const Fixture fixture(200, 64 << 20);
+  CHECK(fixture.drain(*fixture.open({.epochs = 2})) == 400);
+  CHECK(fixture.store->stats().tiers.back().hits == 200);  // all of it fits: one fetch per file
+}
+
+TEST_CASE("epochs are read with no RAM budget") {
+  const Fixture fixture(200, 0);
+  CHECK(fixture.drain(*fixture.open({.epochs = 2, .window_bytes = 256 << 10})) == 400);
+}
+
+TEST_CASE("a budget of half the data set hits half of the second epoch") {
+  const Fixture fixture(400, 4 << 20);  // of about 8 MB
+  auto reader = fixture.open({.epochs = 3, .window_bytes = 512 << 10});
+  CHECK(fixture.drain(*reader) == 1200);
+  const StoreStats stats = fixture.store->stats();
+  CHECK(stats.tiers.front().used_bytes <= (4 << 20));
+  // Never-evict reaches the fraction held; the window takes its part of the budget.
+  CHECK(stats.tiers.back().hits < 400 + 2 * 400 * 7 / 10);
+}
+
+TEST_CASE("a reader resumes in the middle of an epoch") {
+  const Fixture fixture(100, 8 << 20);
+  auto reader = fixture.open({.first_epoch = 4, .epochs = 1, .first_position = 60});
+  const auto expected = *fixture.order->epoch(4);
+  auto first = reader->next();
+  REQUIRE(first.has_value());
+  CHECK(first->position == 60);
+  CHECK(first->index == expected[60]);
+  CHECK(fixture.drain(*reader) == 39);
+}
+
+TEST_CASE("several consumers get every sample once") {
+  const Fixture fixture(300, 2 << 20);
+  auto reader = fixture.open({.epochs = 2});
+  std::mutex mutex;
+  std::vector<int> seen(300);
+  std::vector<std::thread> consumers;
+  for (int i = 0; i < 4; ++i) {
+    consumers.emplace_back([&] {
+      while (auto sample = reader->next()) {
+        const std::lock_guard lock(mutex);
+        if (sample->bytes && text_of(*sample->bytes) == fixture.content_of(sample->entry)) ++seen[sample->index];
+      }
+    });
+  }
+  for (std::thread& consumer : consumers) consumer.join();
+  CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 2; }));
+}
+
+TEST_CASE("one unreadable sample is an error in its place and the rest goes on") {
+  const Fixture fixture(50, 8 << 20);
+  fs::remove(fixture.source.path() / "class0/0.jpg");
+  auto reader = fixture.open({.epochs = 1});
+  int failed = 0;
+  int good = 0;
+  while (auto sample = reader->next()) {
+    sample->bytes ? ++good : ++failed;
+    if (!sample->bytes) CHECK(sample->bytes.error().code == ErrorCode::kNotFound);
+  }
+  CHECK(failed == 1);
+  CHECK(good == 49);
+}
+
+TEST_CASE("cancelling ends readers that wait, and a reader may be left in the middle") {
+  const Fixture fixture(200, 2 << 20);
+  {
+    auto reader = fixture.open({.epochs = 100});
+    std::thread consumer([&] {
+      while (reader->next()) continue;
+    });
+    reader->cancel();
+    consumer.join();
+    CHECK_FALSE(reader->next().has_value());
+  }
+  {
+    auto reader = fixture.open({.epochs = 2});
+    for (int i = 0; i < 20; ++i) static_cast<void>(reader->next());
+  }
+  // What the readers asked to keep is theirs no more: another one finds room.
+  CHECK(fixture.drain(*fixture.open({.epochs = 1})) == 200);
+}
+
+TEST_CASE("a consumer that holds on to many views does not stop the reader") {
+  const Fixture fixture(200, 4 << 20);
+  auto reader = fixture.open({.epochs = 2});
+  std::vector<View> batch;
+  std::size_t count = 0;
+  while (auto sample = reader->next()) {
+    REQUIRE(sample->bytes.has_value());
+    batch.push_back(std::move(*sample->bytes));
+    if (batch.size() == 64) batch.clear();  // about 1.3 MB
+    ++count;
+  }
+  CHECK(count == 400);
+  batch.clear();
+}
+
+TEST_CASE("options that make no sense are refused") {
+  const Fixture fixture(10, 1 << 20);
+  CHECK(Reader::open(*fixture.store, *fixture.order, {.epochs = 0}).error().code == ErrorCode::kInvalidArgument);
+  CHECK(Reader::open(*fixture.store, *fixture.order, {.first_position = 11}).error().code ==
+        ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
