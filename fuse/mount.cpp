@@ -13,6 +13,7 @@
 #include "headrace/fuse/internal/lister.h"
 #include "headrace/fuse/internal/mount_table.h"
 #include "headrace/fuse/internal/overlay.h"
+#include "headrace/fuse/internal/pressure.h"
 #include "headrace/fuse/internal/pusher.h"
 #include "headrace/fuse/internal/session.h"
 #include "headrace/fuse/internal/tree.h"
@@ -47,6 +48,7 @@ struct Mount::Impl {
   Status place_overlay();
   void raise_read_ahead();
   void follow();
+  void set_ram_bytes(std::uint64_t bytes);
   void add_fallback(std::string line);
   void stop();
   void stop_helpers();
@@ -62,6 +64,10 @@ struct Mount::Impl {
   Tree* tree = nullptr;  // the session's
   std::unique_ptr<Follower> follower;
   std::unique_ptr<Lister> lister;
+
+  mutable io::Mutex budget_mutex;  // held while set_ram_bytes() replaces the watch
+  std::uint64_t ram_bytes HEADRACE_GUARDED_BY(budget_mutex) = 0;
+  std::unique_ptr<PressureWatch> pressure HEADRACE_GUARDED_BY(budget_mutex);
 
   io::Mutex stop_mutex;
   bool stopped HEADRACE_GUARDED_BY(stop_mutex) = false;
@@ -119,6 +125,7 @@ Status Mount::Impl::start(Channel& channel) {
   raise_read_ahead();
   pusher->start(session);
   follow();
+  set_ram_bytes(options.ram_bytes);
   return {};
 }
 
@@ -166,6 +173,23 @@ void Mount::Impl::follow() {
   lister = std::make_unique<Lister>(store.catalog(), path, follower.get(), blind);
 }
 
+void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
+  MutexLock lock(budget_mutex);
+  ram_bytes = bytes;
+  pressure.reset();
+  pusher->set_budget(bytes);
+  if (bytes == 0) return;
+  auto watch = PressureWatch::start(bytes, [this](std::uint64_t budget) {
+    io::log_info("mount {}: RAM budget is {} MiB now, as memory pressure goes", path.string(), budget >> 20);
+    pusher->set_budget(budget);
+  });
+  if (watch) {
+    pressure = std::move(*watch);
+  } else {
+    add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
+  }
+}
+
 void Mount::Impl::add_fallback(std::string line) {
   io::log_warning("mount {}: {}", path.string(), line);
   MutexLock lock(mutex);
@@ -196,6 +220,10 @@ void Mount::Impl::stop_helpers() {
   if (!pusher->wait_stopped(steady_clock::now() + kPatience)) abort_connection(path, device);
   pusher->join();
   if (lister) lister->stop();
+  {
+    MutexLock lock(budget_mutex);
+    pressure.reset();
+  }
   follower.reset();
 }
 
@@ -210,6 +238,10 @@ MountStats Mount::stats() const {
   }
   stats.read_bytes = impl_->tree->read_bytes();
   stats.read_failures = impl_->tree->read_failures();
+  {
+    MutexLock lock(impl_->budget_mutex);
+    stats.ram_bytes = impl_->ram_bytes;
+  }
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
   MutexLock lock(impl_->mutex);

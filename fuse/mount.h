@@ -60,7 +60,8 @@ struct MountStats {
   std::uint64_t read_bytes = 0;     // bytes sent in answer to READ
   std::uint64_t read_failures = 0;  // READs that ended in an error
 
-  std::uint64_t budget_bytes = 0;  // ram_bytes, or less under memory pressure
+  std::uint64_t ram_bytes = 0;     // what was asked for
+  std::uint64_t budget_bytes = 0;  // the same, or less under memory pressure
   std::uint64_t held_bytes = 0;    // pushed and not evicted
   std::uint64_t held_samples = 0;
   std::uint64_t pushed_samples = 0;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/pressure.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace headrace::fuse {
+using io::Result;
+
+namespace {
+
+constexpr const char* kPressureFile = "/proc/pressure/memory";
+// Some task waited for memory during 200 ms of 2 s, the shortest window that is open to users without privileges.
+constexpr std::string_view kTrigger = "some 200000 2000000";
+constexpr int kQuietMs = 10'000;
+
+}  // namespace
+
+bool PressureBudget::on_pressure() {
+  const std::uint64_t before = std::exchange(bytes_, std::max(full_bytes_ / 8, bytes_ / 4 * 3));
+  return bytes_ != before;
+}
+
+bool PressureBudget::on_quiet() {
+  const std::uint64_t before = std::exchange(bytes_, std::min(full_bytes_, bytes_ + full_bytes_ / 16));
+  return bytes_ != before;
+}
+
+Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_bytes,
+                                                            std::function<void(std::uint64_t)> on_change) {
+  std::unique_ptr<PressureWatch> watch(new PressureWatch);
+  watch->pressure_fd_ = ::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (watch->pressure_fd_ < 0) return io::system_error(errno, kPressureFile);
+  if (::write(watch->pressure_fd_, kTrigger.data(), kTrigger.size() + 1) < 0) {
+    return io::system_error(errno, kPressureFile);
+  }
+  watch->stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
+  if (watch->stop_fd_ < 0) return io::system_error(errno, "eventfd");
+  watch->thread_ = std::thread([self = watch.get(), full_bytes, on_change = std::move(on_change)] {
+    ::pthread_setname_np(::pthread_self(), "hr-pressure");
+    self->run(PressureBudget(full_bytes), on_change);
+  });
+  return watch;
+}
+
+PressureWatch::~PressureWatch() {
+  if (thread_.joinable()) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));  // cannot fail: the count is 0
+    thread_.join();
+  }
+  if (pressure_fd_ >= 0) ::close(pressure_fd_);
+  if (stop_fd_ >= 0) ::close(stop_fd_);
+}
+
+void PressureWatch::run(PressureBudget budget, const std::function<void(std::uint64_t)>& on_change) const {
+  std::array<pollfd, 2> waited = {{{pressure_fd_, POLLPRI, 0}, {stop_fd_, POLLIN, 0}}};
+  while (true) {
+    const int ready = ::poll(waited.data(), waited.size(), kQuietMs);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready < 0) continue;
+    if (waited[1].revents != 0 || (waited[0].revents & POLLERR) != 0) return;  // POLLERR: the file has gone
+    const bool changed = ready > 0 ? budget.on_pressure() : budget.on_quiet();
+    if (changed) on_change(budget.bytes());
+  }
+}
+
+}  // namespace headrace::fuse
