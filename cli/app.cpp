@@ -23,7 +23,9 @@ void add_commands(CLI::App& app, Selected& selected) {
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
   app.footer("headrace COMMAND --help tells more about a command. Exit status: 0 good, 1 failed, 2 usage.");
+  add_mount_commands(app, selected);
   add_data_commands(app, selected);
+  add_help_commands(app, selected);
 }
 
 int report_parse_result(const CLI::App& app, const CLI::ParseError& result) {

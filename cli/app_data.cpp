@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the commands that look at a data set or make one.
+// Options of the commands around a data set.
 #include "headrace/cli/internal/app_options.h"
 
 namespace headrace::cli {
 namespace {
+
+void add_read(CLI::App& app, Selected& selected) {
+  std::shared_ptr<ReadArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
+                  run_read, arguments);
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  add_ram_size(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "The order to read in");
+  add_number(command, "--epochs", arguments->epochs, "How many epochs")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
+  command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
+  command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
+      ->group("Work");
+  command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
+  add_listing_options(command, arguments->cache);
+  add_engine_option(command, arguments->cache);
+  command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
+}
 
 void add_order(CLI::App& app, Selected& selected) {
   std::shared_ptr<OrderArguments> arguments;
@@ -42,6 +65,7 @@ void add_synth(CLI::App& app, Selected& selected) {
 }  // namespace
 
 void add_data_commands(CLI::App& app, Selected& selected) {
+  add_read(app, selected);
   add_order(app, selected);
   add_synth(app, selected);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the commands that open the cache: in a mount, or for themselves.
+// Options of the commands around a mount.
 #include "headrace/cli/internal/app_options.h"
 
 namespace headrace::cli {
@@ -80,29 +80,6 @@ void add_warm(CLI::App& app, Selected& selected) {
       "  headrace warm /mnt/train --ram");
 }
 
-void add_read(CLI::App& app, Selected& selected) {
-  std::shared_ptr<ReadArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
-                  run_read, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
-  add_ram_size(command, arguments->cache);
-  add_tier_options(command, arguments->cache);
-  add_order_option(command, arguments->order, "The order to read in");
-  add_number(command, "--epochs", arguments->epochs, "How many epochs")
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(kOrderGroup);
-  add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
-  command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
-  command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
-      ->group("Work");
-  command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
-  add_listing_options(command, arguments->cache);
-  add_engine_option(command, arguments->cache);
-  command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
-}
-
 }  // namespace
 
 void add_mount_commands(CLI::App& app, Selected& selected) {
@@ -110,7 +87,6 @@ void add_mount_commands(CLI::App& app, Selected& selected) {
   add_unmount(app, selected);
   add_stat(app, selected);
   add_warm(app, selected);
-  add_read(app, selected);
 }
 
 }  // namespace headrace::cli

@@ -96,4 +96,11 @@ struct SynthArguments {
 };
 [[nodiscard]] io::Status run_synth(const SynthArguments& arguments);
 
+struct DoctorArguments {
+  std::filesystem::path target;  // source folder or mount point; empty: the machine alone
+  std::vector<std::filesystem::path> tiers;
+  bool json = false;
+};
+[[nodiscard]] io::Status run_doctor(const DoctorArguments& arguments);
+
 }  // namespace headrace::cli

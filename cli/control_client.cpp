@@ -6,6 +6,7 @@
 
 #include "headrace/cli/control.h"
 #include "headrace/cli/internal/unix_socket.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -52,7 +53,7 @@ ControlClient::~ControlClient() {
 io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& socket) {
   io::Result<sockaddr_un> address = unix_address(socket);
   if (!address) return io::forward_error(std::move(address));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return system_error(errno, "socket");
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;

@@ -19,6 +19,7 @@
 #include "headrace/cli/control.h"
 #include "headrace/cli/internal/unix_socket.h"
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -29,7 +30,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 struct Connection {
-  UniqueFd fd;
+  io::UniqueFd fd;
   std::string input;
   std::string output;  // not empty: the answer is being written, nothing is read meanwhile
   steady_clock::time_point deadline;
@@ -86,11 +87,11 @@ io::Status clear_stale(const fs::path& socket) {
   return {};
 }
 
-io::Result<UniqueFd> listen_at(const fs::path& socket) {
+io::Result<io::UniqueFd> listen_at(const fs::path& socket) {
   io::Result<sockaddr_un> address = unix_address(socket);
   if (!address) return io::forward_error(std::move(address));
   if (io::Status cleared = clear_stale(socket); !cleared) return io::forward_error(std::move(cleared));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // fchmod before bind sets the mode that the socket file is made with: never open to others, not even for a moment.
   constexpr int kBacklog = 16;
   if (fd.get() < 0 || ::fchmod(fd.get(), 0600) != 0 ||
@@ -107,8 +108,8 @@ struct ControlServer::Impl {
   fs::path socket;
   Answer answer;
   Limits limits;
-  UniqueFd listener;
-  UniqueFd stop;
+  io::UniqueFd listener;
+  io::UniqueFd stop;
   std::vector<Connection> connections;  // the server thread's
   std::thread thread;
 
@@ -119,7 +120,7 @@ struct ControlServer::Impl {
 };
 
 void ControlServer::Impl::accept_one() {
-  UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  io::UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.get() < 0) {
     // Out of descriptors: the connection stays in the queue and would wake poll() at once, again and again.
     if (errno == EMFILE || errno == ENFILE) ::poll(nullptr, 0, 100);
@@ -187,7 +188,7 @@ ControlServer::~ControlServer() {
 }
 
 io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& socket, Answer answer, Limits limits) {
-  io::Result<UniqueFd> listener = listen_at(socket);
+  io::Result<io::UniqueFd> listener = listen_at(socket);
   if (!listener) return io::forward_error(std::move(listener));
   auto server = std::unique_ptr<ControlServer>(new ControlServer());
   Impl& impl = *server->impl_;
@@ -195,7 +196,7 @@ io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& 
   impl.answer = std::move(answer);
   impl.limits = limits;
   impl.listener = std::move(*listener);
-  impl.stop = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  impl.stop = io::UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (impl.stop.get() < 0) return system_error(errno, "eventfd");
   impl.thread = std::thread([&impl] { impl.run(); });
   return server;

@@ -18,6 +18,7 @@
 #include "headrace/cli/internal/unix_socket.h"
 #include "headrace/cli/places.h"
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -35,9 +36,9 @@ sigset_t stop_signals() {
 
 // Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
 // entries with this identifier. Empty where there is no journal.
-UniqueFd open_journal() {
+io::UniqueFd open_journal() {
   io::Result<sockaddr_un> address = unix_address("/run/systemd/journal/stdout");
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     return {};
   }
@@ -47,21 +48,21 @@ UniqueFd open_journal() {
   return fd;
 }
 
-io::Result<UniqueFd> open_log(const std::string& name) {
-  if (UniqueFd journal = open_journal(); journal.get() >= 0) return journal;
+io::Result<io::UniqueFd> open_log(const std::string& name) {
+  if (io::UniqueFd journal = open_journal(); journal.get() >= 0) return journal;
   io::Result<std::filesystem::path> directory = log_directory();
   if (!directory) return io::forward_error(std::move(directory));
   const std::filesystem::path file = *directory / name;
-  UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  io::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.get() < 0) return system_error(errno, "open log " + file.string());
   return fd;
 }
 
 // Input from and output to nowhere, errors to the log: the terminal is given back to whoever started us.
 io::Status leave_terminal(const std::string& log_name) {
-  io::Result<UniqueFd> log = open_log(log_name);
+  io::Result<io::UniqueFd> log = open_log(log_name);
   if (!log) return io::forward_error(std::move(log));
-  UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  io::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (nowhere.get() < 0) return system_error(errno, "open /dev/null");
   ::setsid();
   if (::chdir("/") != 0) return system_error(errno, "chdir /");  // never keeps a file system from being unmounted
@@ -93,7 +94,7 @@ io::Status parse_outcome(const std::string& message) {
                     std::atoi(message.substr(2, line_end - 2).c_str()));
 }
 
-[[noreturn]] void run_child(const DaemonOptions& options, const DaemonBody& body, UniqueFd outcome) {
+[[noreturn]] void run_child(const DaemonOptions& options, const DaemonBody& body, io::UniqueFd outcome) {
   bool ready_sent = false;
   io::Status status = leave_terminal(options.log_name);
   if (status) {
@@ -111,7 +112,7 @@ io::Status parse_outcome(const std::string& message) {
 // Reads what the child says until it is ready or gone; a signal to stop is passed on to it once.
 std::string await_outcome(int pipe, pid_t child) {
   const sigset_t signals = stop_signals();
-  UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+  io::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
   std::string message;
   while (true) {
     pollfd watched[] = {{pipe, POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
@@ -136,7 +137,7 @@ void notify_systemd() {
   if (!address) return;
   if (address->sun_path[0] == '@') address->sun_path[0] = '\0';  // abstract name
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(socket));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   constexpr std::string_view kMessage = "READY=1";
   ::sendto(fd.get(), kMessage.data(), kMessage.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&*address),
            length);
@@ -190,8 +191,8 @@ OnStop::~OnStop() {
 io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");
-  UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+  io::UniqueFd read_end(ends[0]);
+  io::UniqueFd write_end(ends[1]);
   const pid_t child = ::fork();
   if (child < 0) return system_error(errno, "fork");
   if (child == 0) {

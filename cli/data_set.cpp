@@ -14,6 +14,7 @@
 #include "headrace/cli/machine.h"
 #include "headrace/cli/places.h"
 #include "headrace/cli/size.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -126,7 +127,7 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
 }  // namespace
 
 io::Result<Source> open_source(const fs::path& path) {
-  Source source{canonical_path(path), UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
+  Source source{canonical_path(path), io::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
   if (source.directory.get() >= 0) return source;
   if (errno == ENOTDIR) {
     return make_error(ErrorCode::kInvalidArgument,

@@ -18,14 +18,14 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/commands.h"
-#include "headrace/cli/internal/unix_socket.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 
 // The source, held open: it stays reachable when a mount is laid over its path.
 struct Source {
   std::filesystem::path path;  // canonical
-  UniqueFd directory;
+  io::UniqueFd directory;
 };
 // Errors: kNotFound, kPermission, kInvalidArgument (not a folder), each naming the path.
 [[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);

@@ -18,6 +18,7 @@
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
 #include "headrace/cli/warmer.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -43,7 +44,7 @@ class SpooledList {
     io::Result<fs::path> directory = runtime_directory();
     if (!directory) return directory;
     std::string name = (*directory / "list-XXXXXX").string();
-    UniqueFd fd(::mkstemp(name.data()));
+    io::UniqueFd fd(::mkstemp(name.data()));
     if (fd.get() < 0) return io::system_error(errno, "make " + name);
     path_ = name;
     std::ofstream(path_, std::ios::binary) << std::cin.rdbuf();

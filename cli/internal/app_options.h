@@ -63,7 +63,8 @@ void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
 void add_order_option(CLI::App& command, std::string& order, const char* description);
 
-void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm, read
-void add_data_commands(CLI::App& app, Selected& selected);   // order, synth
+void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm
+void add_data_commands(CLI::App& app, Selected& selected);   // read, order, synth
+void add_help_commands(CLI::App& app, Selected& selected);   // doctor
 
 }  // namespace headrace::cli

@@ -13,6 +13,7 @@
 #include "headrace/cli/internal/unix_socket.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
 
@@ -23,8 +24,8 @@ using headrace::cli::format_reply;
 using headrace::cli::format_request;
 using headrace::cli::kRequestBytesMax;
 using headrace::cli::parse_reply;
-using headrace::cli::UniqueFd;
 using headrace::io::ErrorCode;
+using headrace::io::UniqueFd;
 using headrace::test::TempDir;
 using nlohmann::json;
 using std::chrono::milliseconds;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the commands that find things out.
+#include "headrace/cli/internal/app_options.h"
+
+namespace headrace::cli {
+namespace {
+
+void add_doctor(CLI::App& app, Selected& selected) {
+  std::shared_ptr<DoctorArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kHelpCommands, "doctor", "What this machine offers, and what limits it"}, run_doctor, arguments);
+  command.add_option("TARGET", arguments->target, "A source folder or a mount: looks at its file systems too");
+  command.add_option("--tier", arguments->tiers, "A folder that is to become a tier")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.footer("Example:\n  headrace doctor /data/train --tier /nvme");
+}
+
+}  // namespace
+
+void add_help_commands(CLI::App& app, Selected& selected) {
+  add_doctor(app, selected);
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine offers headrace and what limits it, each with the one command that improves it.
+//
+//   for (const Finding& finding : examine_machine()) print(finding);
+//   for (const Finding& finding : examine_folder("source", "/data/imagenet")) print(finding);
+//
+// Looks only; changes nothing. Thread-safety: any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headrace::cli {
+
+enum class Health : std::uint8_t {
+  kGood,
+  kInfo,     // worth knowing
+  kLimit,    // works, but slower or less than it could
+  kMissing,  // something does not work without it
+};
+
+struct Finding {
+  std::string name;
+  Health health = Health::kInfo;
+  std::string text;
+  std::string remedy = {};  // a command, or what to write where; empty: nothing to do
+};
+
+[[nodiscard]] std::string_view name_of(Health health);
+[[nodiscard]] std::vector<Finding> examine_machine();
+// `role` is "source" or "tier". Its file system, device and free space.
+[[nodiscard]] std::vector<Finding> examine_folder(std::string_view role, const std::filesystem::path& folder);
+
+}  // namespace headrace::cli
