@@ -22,7 +22,9 @@ void add_commands(CLI::App& app, Selected& selected) {
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
-  app.footer("headrace COMMAND --help tells more about a command. Exit status: 0 good, 1 failed, 2 usage.");
+  app.footer(
+      "headrace COMMAND --help tells more about a command.\n"
+      "Exit status: 0 good, 1 failed, 2 usage.");
   add_mount_commands(app, selected);
   add_data_commands(app, selected);
   add_help_commands(app, selected);
@@ -39,7 +41,7 @@ int report_parse_result(const CLI::App& app, const CLI::ParseError& result) {
 int report(const io::Status& status) {
   if (status) return kExitGood;
   const io::Error& error = status.error();
-  const bool usage = error.code == io::ErrorCode::kInvalidArgument;
+  const bool usage = error.code == io::ErrorCode::kInvalidArgument && error.os_errno == 0;
   // Errors of the user's making are whole sentences; "invalid" behind them would say nothing.
   fmt::print(stderr, "headrace: {}\n", error.os_errno == 0 && !error.context.empty() ? error.context : error.message());
   return usage ? kExitUsage : kExitFailed;

@@ -39,6 +39,17 @@ struct MountPlan {
   std::string order;
 };
 
+io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
+  struct stat parent {};
+  const bool is_mount = ::stat((mount_point / "..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
+  std::error_code failure;
+  if (is_mount || fs::is_empty(mount_point, failure)) return {};  // what is mounted there is found out when mounting
+  if (failure) return io::system_error(failure.value(), "mount point " + mount_point.string());
+  return io::system_error(
+      ENOTEMPTY, fmt::format("mount point {}, give an empty folder or the source itself", mount_point.string()));
+}
+
+// True when the mount is to lie over the source.
 io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& source) {
   struct stat at_source {};
   struct stat at_mount {};
@@ -54,7 +65,9 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
     return make_error(ErrorCode::kNotFound, fmt::format("mount point {} is not a folder", mount_point.string()));
   }
   if (::fstat(source.directory.get(), &at_source) != 0) return io::system_error(errno, source.path.string());
-  return at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino;
+  if (at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino) return true;
+  if (io::Status empty = check_empty(mount_point, at_mount); !empty) return io::forward_error(std::move(empty));
+  return false;
 }
 
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {

@@ -5,32 +5,41 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "headrace/cli/commands.h"
-#include "headrace/cli/control.h"
 #include "headrace/cli/places.h"
+#include "headrace/cli/protocol.h"
 #include "headrace/fuse/channel.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+// A descriptor that becomes readable when the daemon of the mount point has ended; empty when there is none.
+io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
+  const io::Result<json> version = call_daemon(mount_point, "version", json::object());
+  if (!version || !version->contains("pid") || !(*version)["pid"].is_number_integer()) return {};
+  return io::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, (*version)["pid"].get<pid_t>(), 0)));
+}
+
+}  // namespace
 
 io::Status run_unmount(const UnmountArguments& arguments) {
+  constexpr int kPatienceMs = 30'000;  // for what the tiers hold back to reach a slow disk
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
+  const io::UniqueFd daemon = find_daemon(mount_point);
   if (io::Status unmounted = fuse::unmount(mount_point); !unmounted) return unmounted;
-
-  // The daemon notices at once and flushes its tiers; its socket goes last.
-  constexpr std::chrono::milliseconds kStep{10};
-  constexpr std::chrono::seconds kPatience{10};
-  io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
-  if (!socket) return io::forward_error(std::move(socket));
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (ControlClient::connect(*socket)) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return io::make_error(io::ErrorCode::kTimedOut,
-                            fmt::format("{} is unmounted, but its daemon has not ended yet", mount_point.string()));
-    }
-    std::this_thread::sleep_for(kStep);
-  }
-  return {};
+  if (!daemon.valid()) return {};
+  pollfd ended{daemon.get(), POLLIN, 0};
+  if (::poll(&ended, 1, kPatienceMs) > 0) return {};
+  return io::make_error(io::ErrorCode::kTimedOut,
+                        fmt::format("{} is unmounted, but its daemon still writes to its tiers", mount_point.string()));
 }
 
 }  // namespace headrace::cli

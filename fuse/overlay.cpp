@@ -17,8 +17,8 @@ using io::Status;
 namespace {
 
 // The second layer, which overlayfs insists on. All overlays share it and it stays: a layer that is removed makes every
-// listing of the overlay empty (seen on 6.18).
-constexpr const char* kEmptyLayer = "/run/headrace/empty";
+// listing of the overlay empty (seen on 6.18). Not below /run/headrace, which is private to the control sockets.
+constexpr const char* kEmptyLayer = "/run/headrace-empty";
 
 Status make_empty_layer() {
   std::error_code failure;

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mounting, looking, warming, unmounting and ending, with the real program.
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "process.h"
+
+using headrace::test::Outcome;
+using headrace::test::skip;
+using headrace::test::TempDir;
+using headrace::test::Tool;
+using nlohmann::json;
+using std::chrono::steady_clock;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+bool is_mounted(const fs::path& path) {
+  return contains(read_file("/proc/self/mountinfo"), " " + path.string() + " ");
+}
+
+bool wait_until(const std::function<bool()>& condition) {
+  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Gone, or a zombie that its new parent has not collected yet.
+bool has_ended(pid_t pid) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return status.empty() || contains(status, ") Z ");
+}
+
+// A small data set, a mount point and a tool; unmounts what a failing test leaves behind.
+struct Fixture {
+  Fixture() {
+    if (::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs /dev/fuse");
+    for (const char* name : {"cat", "dog"}) {
+      for (int i = 0; i < 20; ++i) {
+        const std::string content(static_cast<std::size_t>(1000 * i), static_cast<char>('a' + i));
+        static_cast<void>(data.write(std::string("train/") + name + "/" + std::to_string(i) + ".jpg", content));
+      }
+    }
+    fs::create_directory(mount_point);
+  }
+  ~Fixture() {
+    static_cast<void>(tool({"unmount", mount_point.string()}));
+    static_cast<void>(tool({"unmount", source.string()}));
+  }
+
+  // Refused in one line, nothing printed, nothing mounted, no daemon left.
+  void check_refused(const std::vector<std::string>& arguments, int status, const std::string& part) const {
+    const Outcome outcome = tool(arguments);
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == status);
+    CHECK(outcome.output.empty());
+    CHECK(std::count(outcome.errors.begin(), outcome.errors.end(), '\n') == 1);
+    CHECK(contains(outcome.errors, part));
+    CHECK_FALSE(is_mounted(mount_point));
+    CHECK(fs::is_empty(tool.home() / "run"));
+  }
+
+  [[nodiscard]] json stat() const {
+    const Outcome outcome = tool({"stat", mount_point.string(), "--json"});
+    REQUIRE(outcome.status == 0);
+    return json::parse(outcome.output);
+  }
+
+  void check_equal_trees(const fs::path& shown) const {
+    std::size_t files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(source)) {
+      const fs::path other = shown / fs::relative(entry.path(), source);
+      CAPTURE(other);
+      if (!entry.is_regular_file()) continue;
+      CHECK(read_file(other) == read_file(entry.path()));
+      ++files;
+    }
+    CHECK(files == 40);
+  }
+
+  Tool tool;
+  TempDir data;
+  fs::path source = data.path() / "train";
+  fs::path mount_point = data.path() / "mnt";
+};
+
+}  // namespace
+
+TEST_CASE("mount returns when the data set can be read, unmount when the daemon is gone") {
+  const Fixture fixture;
+  const Outcome mounted =
+      fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"});
+  CAPTURE(mounted.errors);
+  REQUIRE(mounted.status == 0);
+  CHECK(mounted.output.empty());
+  CHECK(mounted.errors.empty());
+  fixture.check_equal_trees(fixture.mount_point);
+  const json stat = fixture.stat();
+  CHECK(stat["data_set"]["samples"] == 40);
+  CHECK(stat["mount_point"] == fixture.mount_point.string());
+
+  const Outcome unmounted = fixture.tool({"unmount", fixture.mount_point.string()});
+  CHECK(unmounted.status == 0);
+  CHECK(unmounted.errors.empty());
+  CHECK_FALSE(is_mounted(fixture.mount_point));
+  CHECK(has_ended(stat["pid"].get<pid_t>()));
+  CHECK(fixture.tool({"unmount", fixture.mount_point.string()}).status == 0);  // nothing there is as good
+  CHECK(contains(read_file("/proc/mounts"), fixture.mount_point.string()) == false);
+}
+
+TEST_CASE("a mount may lie over its source") {
+  const Fixture fixture;
+  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), fixture.source.string(), "--ram", "64M"});
+  CAPTURE(mounted.errors);
+  REQUIRE(mounted.status == 0);
+  CHECK(is_mounted(fixture.source));
+  CHECK(read_file(fixture.source / "cat" / "3.jpg") == std::string(3000, 'd'));
+  CHECK(fixture.tool({"unmount", fixture.source.string()}).status == 0);
+  CHECK_FALSE(is_mounted(fixture.source));
+  CHECK(read_file(fixture.source / "cat" / "3.jpg") == std::string(3000, 'd'));
+}
+
+TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
+  const Fixture f;
+  const std::string source = f.source.string();
+  const std::string point = f.mount_point.string();
+  const std::string tier = (f.tool.home() / "tier").string();
+  static_cast<void>(f.tool({"unmount", point}));  // makes the runtime folder
+  f.check_refused({"mount", source + "x", point}, 1, source + "x");
+  f.check_refused({"mount", source + "/cat/1.jpg", point}, 2, "not a folder");
+  f.check_refused({"mount", source, point + "/missing"}, 1, "mkdir -p");
+  f.check_refused({"mount", source, source + "/cat/1.jpg"}, 1, "not a folder");
+  f.check_refused({"mount", source, source + "/cat"}, 1, "not empty");
+  f.check_refused({"mount", source, point, "--ram", "12X"}, 2, "--ram '12X'");
+  f.check_refused({"mount", source, point, "--ram", "500T"}, 2, "--ram 500T");
+  f.check_refused({"mount", source, point, "--ram", "101%"}, 2, "--ram '101%'");
+  f.check_refused({"mount", source, point, "--ssd", tier}, 2, "PATH:SIZE");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "no size");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
+  f.check_refused({"mount", source, point, "--ssd", source + "/tier:1G"}, 2, "inside the source");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G", "--hdd", tier + ":1G"}, 2, "tier already");
+  f.check_refused({"mount", source, point, "--order", "dance"}, 2, "dance");
+  f.check_refused({"mount", source, point, "--order", "file:/nonexistent"}, 1, "/nonexistent");
+  f.check_refused({"mount", source, point, "--log-level", "loud"}, 2, "--log-level");
+}
+
+TEST_CASE("a mount point in use is refused and the mount there lives on") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  const Outcome second = fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string()});
+  CHECK(second.status == 1);
+  CHECK(contains(second.errors, fixture.mount_point.string()));
+  CHECK(is_mounted(fixture.mount_point));
+  fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("SIGTERM and SIGINT end a foreground mount cleanly within a second, readers or not") {
+  const Fixture fixture;
+  for (const int signal : {SIGTERM, SIGINT}) {
+    CAPTURE(signal);
+    const auto child =
+        fixture.tool.start({"mount", fixture.source.string(), fixture.mount_point.string(), "--foreground"});
+    REQUIRE(wait_until([&] { return contains(child->errors(), "mounted at"); }));
+    std::atomic<bool> done{false};
+    std::thread reader([&] {
+      while (!done) static_cast<void>(read_file(fixture.mount_point / "dog" / "7.jpg"));
+    });
+    const auto started = steady_clock::now();
+    child->signal(signal);
+    const Outcome outcome = child->wait();
+    CHECK(steady_clock::now() - started < std::chrono::seconds(1));
+    done = true;
+    reader.join();
+    CHECK(outcome.status == 0);
+    CHECK_FALSE(is_mounted(fixture.mount_point));
+    CHECK(fs::is_empty(fixture.tool.home() / "run"));
+  }
+}
+
+TEST_CASE("a mount whose daemon was killed is cleared by unmount, and by the next mount") {
+  const Fixture fixture;
+  const std::string source = fixture.source.string();
+  const std::string point = fixture.mount_point.string();
+  for (const bool remount : {false, true}) {
+    CAPTURE(remount);
+    const auto child = fixture.tool.start({"mount", source, point, "--foreground"});
+    REQUIRE(wait_until([&] { return contains(child->errors(), "mounted at"); }));
+    child->signal(SIGKILL);
+    CHECK(child->wait().status == 128 + SIGKILL);
+    REQUIRE(is_mounted(point));
+    if (remount) {
+      const Outcome again = fixture.tool({"mount", source, point, "--ram", "64M"});
+      CAPTURE(again.errors);
+      REQUIRE(again.status == 0);
+      fixture.check_equal_trees(fixture.mount_point);
+    }
+    CHECK(fixture.tool({"unmount", point}).status == 0);
+    CHECK_FALSE(is_mounted(point));
+  }
+}
+
+TEST_CASE("warm fills the memory of a mount") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--order", "sequential"}).status == 0);
+  const Outcome warmed = fixture.tool({"warm", point, "--ram"});
+  CAPTURE(warmed.errors);
+  CHECK(warmed.status == 0);
+  CHECK(contains(warmed.output, "40 samples"));
+  CHECK(fixture.stat()["mount"]["held_samples"] == 40);
+  const Outcome refused = fixture.tool({"warm", point, "--ssd", "/tmp/x:1G"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.errors, "leave --ssd"));
+}
+
+TEST_CASE("stat and warm name the remedy where no mount is") {
+  const Fixture fixture;
+  const Outcome stat = fixture.tool({"stat", fixture.mount_point.string()});
+  CHECK(stat.status == 1);
+  CHECK(contains(stat.errors, "headrace mount SOURCE " + fixture.mount_point.string()));
+  CHECK(fixture.tool({"warm", fixture.source.string()}).status == 2);
+}
+
+TEST_CASE("the control folder, its socket and the log are private") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  for (const char* folder : {"run", "cache"}) {
+    struct stat status {};
+    REQUIRE(::stat((fixture.tool.home() / folder).c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0700);
+  }
+  for (const auto& entry : fs::directory_iterator(fixture.tool.home() / "run")) {
+    struct stat status {};
+    REQUIRE(::stat(entry.path().c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
+  }
+}
+
+TEST_CASE("a runtime folder that others may enter is refused") {
+  const Fixture fixture;
+  fs::create_directory(fixture.tool.home() / "run");
+  ::chmod((fixture.tool.home() / "run").c_str(), 0755);
+  const Outcome outcome = fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string()});
+  CHECK(outcome.status == 1);
+  CHECK(contains(outcome.errors, "0700"));
+  CHECK_FALSE(is_mounted(fixture.mount_point));
+}
