@@ -113,18 +113,18 @@ void IoThread::Impl::run(const MakeEngine& make_engine, std::promise<Status> ope
 
 IoThread::IoThread() : impl_(std::make_unique<Impl>()) {}
 
-Result<std::unique_ptr<IoThread>> IoThread::start(IoThreadOptions options) {
-  return start(std::move(options.name), [engine = options.engine] { return open_engine(engine); });
+Result<std::unique_ptr<IoThread>> IoThread::start(const IoThreadOptions& options) {
+  return start(options.name, [engine = options.engine] { return open_engine(engine); });
 }
 
-Result<std::unique_ptr<IoThread>> IoThread::start(std::string name,
+Result<std::unique_ptr<IoThread>> IoThread::start(const std::string& name,
                                                   std::function<Result<std::unique_ptr<Engine>>()> make_engine) {
   std::unique_ptr<IoThread> made(new IoThread);
   std::promise<Status> promise;
   std::future<Status> opened = promise.get_future();
   try {
-    made->impl_->thread =
-        std::thread([&impl = *made->impl_, promise = std::move(promise), make_engine, name]() mutable {
+    made->impl_->thread = std::thread(
+        [&impl = *made->impl_, promise = std::move(promise), make_engine = std::move(make_engine), name]() mutable {
           ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
           impl.run(make_engine, std::move(promise));
         });

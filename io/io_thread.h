@@ -23,10 +23,10 @@ struct IoThreadOptions {
 
 class IoThread {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(IoThreadOptions options);
+  [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(const IoThreadOptions& options);
   // For tests: drives an engine made by the caller (on the new thread, as io_uring's SINGLE_ISSUER wants).
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(
-      std::string name, std::function<Result<std::unique_ptr<Engine>>()> make_engine);
+      const std::string& name, std::function<Result<std::unique_ptr<Engine>>()> make_engine);
   ~IoThread();
   IoThread(const IoThread&) = delete;
   IoThread& operator=(const IoThread&) = delete;

@@ -20,6 +20,7 @@
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/operation_queue.h"
 #include "headrace/io/internal/transfer.h"
+#include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/open_beneath.h"
 
@@ -167,8 +168,9 @@ void PreadEngine::submit(Operation& operation) {
   if (idle_thread_wanted()) {
     try {
       start_thread();
-    } catch (const std::system_error&) {
+    } catch (const std::system_error& error) {
       // At its limit of threads the process keeps those it has; the operation waits for one of them.
+      log_debug("no further reading thread: {}", error.what());
     }
   }
   work_changed_.notify_one();
@@ -228,7 +230,7 @@ void PreadEngine::run(OperationQueue finished, bool limited) {
     Operation& operation = finished.pop_front();
     deadlines_.remove(operation);
     --in_flight_;
-    if (internal::fell_back_to_buffered(operation)) buffered_fallbacks_.fetch_add(1, std::memory_order_relaxed);
+    internal::count_fallback(operation, buffered_fallbacks_);
     depth_.on_finished(operation.internal.progress_bytes, limited, now);
     internal::deliver(operation);
   }

@@ -238,7 +238,7 @@ void UringEngine::run_finished() {
     Operation& operation = finished.pop_front();
     deadlines_.remove(operation);
     --in_flight_;
-    if (internal::fell_back_to_buffered(operation)) buffered_fallbacks_.fetch_add(1, std::memory_order_relaxed);
+    internal::count_fallback(operation, buffered_fallbacks_);
     depth_.on_finished(operation.internal.progress_bytes, limited, now);
     internal::deliver(operation);
   }
@@ -442,6 +442,7 @@ Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, 
   if (options.arena) (*ring)->register_memory({options.arena->data(), options.arena->size()});
   UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd.valid()) return system_error(errno, "eventfd");
+  for (const std::string& limit : (*ring)->limits()) log_info("io_uring: {}", limit);
   return std::make_unique<UringEngine>(std::move(*ring), std::move(wake_fd), options, mask);
 }
 

@@ -18,7 +18,7 @@ constexpr double kGainWorthDoubling = 1.05;
 // After 64 windows without growth the load or the device may be another.
 constexpr unsigned kHoldWindows = 64;
 // What one operation costs a device besides its bytes, in bytes; it levels windows of small and of large files.
-constexpr std::uint64_t kOperationWork = 32 * 1024;
+constexpr std::uint64_t kOperationWork = 32'768;
 
 }  // namespace
 

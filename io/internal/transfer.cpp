@@ -10,6 +10,8 @@
 
 #include <fcntl.h>
 
+#include "headrace/io/log.h"
+
 namespace headrace::io::internal {
 namespace {
 
@@ -148,6 +150,13 @@ void deliver(Operation& operation) {
 
 int open_flags(const Operation& operation) {
   return O_RDONLY | O_NOCTTY | (operation.internal.cache_mode == CacheMode::kDirect ? O_DIRECT : 0);
+}
+
+void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks) {
+  if (operation.internal.cache_mode == operation.cache_mode) return;
+  if (buffered_fallbacks.fetch_add(1, std::memory_order_relaxed) > 0) return;
+  log_warning("{}: its file system refuses {}; the page cache is used, also for others like it", describe(operation),
+              operation.cache_mode == CacheMode::kDirect ? "direct reads" : "uncached reads and writes");
 }
 
 void request_stop(Operation& operation, Stop reason) {

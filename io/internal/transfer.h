@@ -9,6 +9,7 @@
 // Thread-safety: as the operation: one thread at a time, except request_stop() and stop_of().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -47,10 +48,8 @@ void deliver(Operation& operation);
 // Flags for open(2) of a kReadPath, without O_CLOEXEC.
 [[nodiscard]] int open_flags(const Operation& operation);
 
-// Whether the cache mode asked for was refused and the page cache is used.
-[[nodiscard]] inline bool fell_back_to_buffered(const Operation& operation) {
-  return operation.internal.cache_mode != operation.cache_mode;
-}
+// Counts an operation whose cache mode was refused and that used the page cache; the first one is logged.
+void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks);
 
 // The reason for an early end crosses threads in the pool: relaxed, because nothing else is published with it.
 void request_stop(Operation& operation, Operation::Internal::Stop reason);
