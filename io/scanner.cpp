@@ -49,12 +49,6 @@ struct LinuxDirent64 {
   char d_name[];
 };
 
-unsigned thread_count(const ScanOptions& options) {
-  if (options.threads != 0) return std::min(options.threads, 256U);
-  // Between 8 (a network share answers in parallel even where there are few cores) and 32 (disks gain nothing more).
-  return std::clamp(4 * std::thread::hardware_concurrency(), 8U, 32U);
-}
-
 // Saturates beyond the years 1677 to 2262: such times are legal in some file systems, and always a mistake.
 std::int64_t nanoseconds(const statx_timestamp& time) {
   std::int64_t sum = 0;
@@ -393,6 +387,20 @@ void TreeScanner::skip_errno(const std::string& path, int os_errno) {
 
 }  // namespace
 
+unsigned scan_threads(const ScanOptions& options) {
+  constexpr unsigned kMost = 256;  // more wait for one another, not for the device
+  if (options.threads != 0) return std::min(options.threads, kMost);
+  // Between 8 (a network share answers in parallel even where there are few cores) and 32 (disks gain nothing more).
+  return std::clamp(4 * std::thread::hardware_concurrency(), 8U, 32U);
+}
+
+Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path) {
+  struct statx status = {};
+  const int error = read_status(directory_fd, path.c_str(), 0, status);
+  if (error != 0) return system_error(error, "stat " + path);
+  return attributes_from(status);
+}
+
 Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
   // Opened anew: the caller's descriptor may be O_PATH, and has a reading position of its own.
   UniqueFd root(::openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -402,7 +410,7 @@ Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
     return system_error(error, "stat the source folder");
   }
   const dev_t device = device_of(status);
-  ScannedTree tree = TreeScanner(std::move(root), device).run(thread_count(options));
+  ScannedTree tree = TreeScanner(std::move(root), device).run(scan_threads(options));
   if (!tree.directories[0].readable) return make_error(ErrorCode::kSystem, "read the source folder", EIO);
   if (tree.skipped > kWarningsMax) log_warning("scan: {} entries skipped in all", tree.skipped);
   return tree;

@@ -72,6 +72,10 @@ struct ScannedTree {
 struct ScanOptions {
   unsigned threads = 0;  // 0: chosen from the cores; the threads wait for the device most of the time
 };
+[[nodiscard]] unsigned scan_threads(const ScanOptions& options);
+
+// Of one file, symlink or folder. Errors: kNotFound, kPermission, kSystem.
+[[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
 // Each thing skipped is logged as a warning (the first few by name). What vanishes meanwhile is left out silently.
 // Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/revalidate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "headrace/io/log.h"
+#include "headrace/io/scanner.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+namespace {
+
+std::vector<EntryId> directories_of(const Catalog& catalog) {
+  std::vector<EntryId> directories = {kRootEntry};
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    const Catalog::Range children = catalog.children(directories[i]);
+    for (EntryId child = children.first; child < children.first + children.count; ++child) {
+      if (catalog.is_directory(child)) directories.push_back(child);
+    }
+  }
+  return directories;
+}
+
+// Several threads take directories one by one until one is found to be another.
+class FolderCheck {
+ public:
+  FolderCheck(const Catalog& catalog, int source_fd)
+      : catalog_(catalog), source_fd_(source_fd), directories_(directories_of(catalog)) {}
+
+  bool run(unsigned threads) {
+    std::vector<std::thread> helpers;
+    try {
+      for (unsigned i = 1; i < std::min<std::size_t>(threads, directories_.size()); ++i) {
+        helpers.emplace_back([this] {
+          ::pthread_setname_np(::pthread_self(), "hr-check");
+          work();
+        });
+      }
+    } catch (const std::system_error&) {  // fewer threads do the same
+    }
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    return !differs_.load();
+  }
+
+ private:
+  void work() {
+    for (std::size_t i = next_.fetch_add(1); i < directories_.size() && !differs_.load(); i = next_.fetch_add(1)) {
+      if (is_current(directories_[i]) || differs_.exchange(true)) continue;
+      io::log_info("the source has changed since it was catalogued: folder /{}", catalog_.path(directories_[i]));
+    }
+  }
+
+  bool is_current(EntryId directory) const {
+    const std::string path = directory == kRootEntry ? "." : catalog_.path(directory);
+    const Result<io::ScannedAttributes> now = io::read_attributes(source_fd_, path);
+    const Identity before = catalog_.identity(directory);
+    return now && S_ISDIR(now->mode) && now->mtime_ns == before.mtime_ns && now->inode == before.inode;
+  }
+
+  const Catalog& catalog_;
+  const int source_fd_;
+  const std::vector<EntryId> directories_;
+  std::atomic<std::size_t> next_ = 0;
+  std::atomic<bool> differs_ = false;
+};
+
+// Goes through a catalog and a scan side by side.
+class Comparison {
+ public:
+  Comparison(const Catalog& catalog, io::ScannedTree& tree) : catalog_(catalog), tree_(tree) {}
+
+  CatalogChanges run() {
+    pairs_.push_back({kRootEntry, 0});
+    for (std::size_t i = 0; i < pairs_.size(); ++i) compare(pairs_[i].directory, tree_.directories[pairs_[i].scanned]);
+    return std::move(changes_);
+  }
+
+ private:
+  struct Pair {
+    EntryId directory = kNoEntry;
+    std::uint32_t scanned = 0;
+  };
+
+  // Both lists are sorted by name.
+  void compare(EntryId directory, io::ScannedDirectory& scanned) {
+    std::sort(scanned.entries.begin(), scanned.entries.end(),
+              [&](const auto& a, const auto& b) { return scanned.name(a) < scanned.name(b); });
+    const Catalog::Range range = catalog_.children(directory);
+    EntryId known = range.first;
+    const EntryId end = range.first + range.count;
+    for (const io::ScannedEntry& entry : scanned.entries) {
+      if (is_unreadable(entry)) continue;  // it has no place in a catalog either
+      const std::string_view name = scanned.name(entry);
+      while (known < end && catalog_.name(known) < name) vanish(known++);
+      if (known < end && catalog_.name(known) == name) {
+        compare_entry(known++, scanned, entry);
+      } else {
+        appear(entry);
+      }
+    }
+    while (known < end) vanish(known++);
+  }
+
+  void compare_entry(EntryId known, const io::ScannedDirectory& scanned, const io::ScannedEntry& entry) {
+    const bool directory = entry.directory != io::kNoDirectory;
+    const bool symlink = S_ISLNK(entry.attributes.mode);
+    if (directory && catalog_.is_directory(known)) {
+      pairs_.push_back({known, entry.directory});
+    } else if (directory != catalog_.is_directory(known) || symlink != catalog_.is_symlink(known)) {
+      vanish(known);
+      appear(entry);
+    } else if (symlink) {
+      if (catalog_.symlink_target(known) != scanned.target(entry)) vanish(known);
+    } else {
+      const Identity now = {.size_bytes = entry.attributes.size_bytes,
+                            .mtime_ns = entry.attributes.mtime_ns,
+                            .inode = entry.attributes.inode};
+      if (now != catalog_.identity(known)) changes_.changed.push_back({known, now});
+    }
+  }
+
+  bool is_unreadable(const io::ScannedEntry& entry) const {
+    return entry.directory != io::kNoDirectory && !tree_.directories[entry.directory].readable;
+  }
+
+  void vanish(EntryId entry) {
+    if (!catalog_.is_directory(entry)) return changes_.vanished.push_back(entry);
+    const Catalog::Range children = catalog_.children(entry);
+    for (EntryId child = children.first; child < children.first + children.count; ++child) vanish(child);
+  }
+
+  void appear(const io::ScannedEntry& entry) {
+    ++changes_.appeared;
+    if (entry.directory == io::kNoDirectory) return;
+    for (const io::ScannedEntry& child : tree_.directories[entry.directory].entries) appear(child);
+  }
+
+  const Catalog& catalog_;
+  io::ScannedTree& tree_;
+  std::vector<Pair> pairs_;  // directories to be compared
+  CatalogChanges changes_;
+};
+
+}  // namespace
+
+Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
+  const Result<io::ScannedAttributes> root = io::read_attributes(source_fd, ".");
+  if (!root) return tl::unexpected(root.error());
+  return FolderCheck(catalog, source_fd).run(io::scan_threads({.threads = options.threads}));
+}
+
+Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
+  Result<io::ScannedTree> tree = io::scan_tree(source_fd, {.threads = options.threads});
+  if (!tree) return io::forward_error(std::move(tree));
+  return Comparison(catalog, *tree).run();
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a source is still what a catalog says, and what has changed.
+//
+//   if (!*folders_current(catalog, source_fd, {})) rescan();          // at start: names, one stat per folder
+//   CatalogChanges changes = *find_changes(catalog, source_fd, {});   // later: every file, as much work as a scan
+//   for (const auto& [entry, identity] : changes.changed) store.set_identity(entry, identity);
+//
+// A folder's mtime changes when a name in it appears, goes away or is given to another file; not when a file is
+// written in place: only find_changes() sees that.
+//
+// Thread-safety: each call blocks its caller and joins its threads.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "headrace/cache/catalog.h"
+
+namespace headrace::cache {
+
+struct CatalogChanges {
+  struct Changed {
+    EntryId entry = kNoEntry;
+    Identity identity;  // from now on
+  };
+  std::vector<Changed> changed;   // files whose size, mtime or inode is another
+  std::vector<EntryId> vanished;  // files and symlinks that are gone, or something else now
+  std::size_t appeared = 0;       // names that the catalog does not have: a new catalog is needed to serve them
+
+  [[nodiscard]] bool none() const { return changed.empty() && vanished.empty() && appeared == 0; }
+};
+
+struct RevalidateOptions {
+  unsigned threads = 0;  // 0: as a scan
+};
+
+// False: a folder is gone, or its mtime or inode is another; which one is logged.
+// Errors: as Catalog::scan_fd().
+[[nodiscard]] Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options);
+[[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd,
+                                                  const RevalidateOptions& options);
+
+}  // namespace headrace::cache

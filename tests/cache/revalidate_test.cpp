@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/revalidate.h"
+
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "headrace/io/unique_fd.h"
+
+#include "support/temp_dir.h"
+
+using namespace headrace::cache;
+using headrace::io::UniqueFd;
+using headrace::test::TempDir;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A tree whose timestamps lie in the past, so that a change in the same tick of the clock shows.
+class Source {
+ public:
+  Source() {
+    dir_.write("a/1.jpg", "one");
+    dir_.write("a/2.jpg", "two");
+    dir_.write("b/deep/1.jpg", "three");
+    fs::create_symlink("a/1.jpg", path() / "link");
+    const timespec past[2] = {{.tv_sec = 1'000'000'000, .tv_nsec = 1}, {.tv_sec = 1'000'000'000, .tv_nsec = 1}};
+    for (const char* each : {"", "a", "a/1.jpg", "a/2.jpg", "b", "b/deep", "b/deep/1.jpg", "link"}) {
+      REQUIRE(::utimensat(AT_FDCWD, (path() / each).c_str(), past, AT_SYMLINK_NOFOLLOW) == 0);
+    }
+    fd_.reset(::open(path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    catalog_ = *Catalog::scan_fd(fd_.get(), {});
+  }
+
+  [[nodiscard]] const fs::path& path() const { return dir_.path(); }
+  [[nodiscard]] const Catalog& catalog() const { return catalog_; }
+  [[nodiscard]] bool folders_are_current() const { return *folders_current(catalog_, fd_.get(), {}); }
+  [[nodiscard]] CatalogChanges changes() const { return *find_changes(catalog_, fd_.get(), {}); }
+  void write(const char* file, const char* content) const { dir_.write(file, content); }
+
+ private:
+  TempDir dir_;
+  UniqueFd fd_;
+  Catalog catalog_;
+};
+
+}  // namespace
+
+TEST_CASE("an untouched source is current") {
+  const Source source;
+  CHECK(source.folders_are_current());
+  CHECK(source.changes().none());
+}
+
+TEST_CASE("a file written in place is found, with its identity from now on") {
+  const Source source;
+  source.write("a/2.jpg", "other content");
+  CHECK(source.folders_are_current());
+  const CatalogChanges changes = source.changes();
+  REQUIRE(changes.changed.size() == 1);
+  CHECK(source.catalog().path(changes.changed[0].entry) == "a/2.jpg");
+  CHECK(changes.changed[0].identity.size_bytes == 13);
+  CHECK(changes.changed[0].identity.inode == source.catalog().identity(changes.changed[0].entry).inode);
+  CHECK(changes.vanished.empty());
+  CHECK(changes.appeared == 0);
+}
+
+TEST_CASE("a file replaced by rename is found, even where size and mtime are the same") {
+  const Source source;
+  source.write("a/new", "tw0");
+  fs::last_write_time(source.path() / "a/new", fs::last_write_time(source.path() / "a/2.jpg"));
+  fs::rename(source.path() / "a/new", source.path() / "a/2.jpg");
+  CHECK_FALSE(source.folders_are_current());
+  const CatalogChanges changes = source.changes();
+  REQUIRE(changes.changed.size() == 1);
+  CHECK(source.catalog().path(changes.changed[0].entry) == "a/2.jpg");
+}
+
+TEST_CASE("what appears and vanishes is counted, folders with their content") {
+  const Source source;
+  fs::remove_all(source.path() / "b");
+  source.write("c/1.jpg", "new");
+  source.write("c/2.jpg", "new");
+  CHECK_FALSE(source.folders_are_current());
+  const CatalogChanges changes = source.changes();
+  REQUIRE(changes.vanished.size() == 1);
+  CHECK(source.catalog().path(changes.vanished[0]) == "b/deep/1.jpg");
+  CHECK(changes.appeared == 3);
+  CHECK(changes.changed.empty());
+}
+
+TEST_CASE("a file that became a folder, and a symlink that leads elsewhere, have vanished") {
+  const Source source;
+  fs::remove(source.path() / "a/1.jpg");
+  fs::create_directory(source.path() / "a/1.jpg");
+  fs::remove(source.path() / "link");
+  fs::create_symlink("a/2.jpg", source.path() / "link");
+  const CatalogChanges changes = source.changes();
+  REQUIRE(changes.vanished.size() == 2);
+  CHECK(source.catalog().path(changes.vanished[0]) == "link");
+  CHECK(source.catalog().path(changes.vanished[1]) == "a/1.jpg");
+  CHECK(changes.appeared == 1);
+}
+
+TEST_CASE("a source that cannot be read is an error, not a change") {
+  const Source source;
+  CHECK_FALSE(folders_current(source.catalog(), -1, {}));
+  CHECK_FALSE(find_changes(source.catalog(), -1, {}));
+}
