@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -150,7 +151,30 @@ class Comparison {
   CatalogChanges changes_;
 };
 
+std::optional<Catalog> load_current(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
+  Result<Catalog> saved = Catalog::load(file);
+  if (!saved) {
+    if (saved.error().code != io::ErrorCode::kNotFound) io::log_warning("{}; scanning anew", saved.error().message());
+    return std::nullopt;
+  }
+  if (!saved->fits(options)) return std::nullopt;
+  const Result<bool> current = folders_current(*saved, source_fd, {.threads = options.scan_threads});
+  if (!current || !*current) return std::nullopt;
+  return std::move(*saved);
+}
+
 }  // namespace
+
+Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
+  if (file.empty()) return Catalog::scan_fd(source_fd, options);
+  if (std::optional<Catalog> saved = load_current(source_fd, options, file)) return std::move(*saved);
+  Result<Catalog> scanned = Catalog::scan_fd(source_fd, options);
+  if (!scanned) return scanned;
+  if (const Status saved = scanned->save(file); !saved) {
+    io::log_warning("{}; the next start scans again", saved.error().message());
+  }
+  return scanned;
+}
 
 Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
   const Result<io::ScannedAttributes> root = io::read_attributes(source_fd, ".");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a source is still what a catalog says, and what has changed.
 //
-//   if (!*folders_current(catalog, source_fd, {})) rescan();          // at start: names, one stat per folder
+//   Result<Catalog> catalog = open_catalog(source_fd, options, "imagenet.catalog");  // at start: one stat per folder
 //   CatalogChanges changes = *find_changes(catalog, source_fd, {});   // later: every file, as much work as a scan
 //   for (const auto& [entry, identity] : changes.changed) store.set_identity(entry, identity);
 //
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <vector>
 
 #include "headrace/cache/catalog.h"
@@ -39,5 +40,10 @@ struct RevalidateOptions {
 [[nodiscard]] Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options);
 [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd,
                                                   const RevalidateOptions& options);
+
+// The saved catalog while it lists what `options` ask for and no folder has changed; else a scan, which is saved in its
+// place. `file` empty: always a scan. Errors: as Catalog::scan_fd(); a file that cannot be read or written is logged.
+[[nodiscard]] Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options,
+                                           const std::filesystem::path& file);
 
 }  // namespace headrace::cache

@@ -5,14 +5,17 @@
 #include <optional>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include "headrace/cache/fetch.h"
 #include "headrace/cache/gathered_read.h"
+#include "headrace/cache/revalidate.h"
 #include "headrace/cache/store_impl.h"
 #include "headrace/cache/warm_job.h"
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 namespace {
@@ -49,25 +52,17 @@ class ReadLatch {
   std::optional<Result<View>> result_ HEADRACE_GUARDED_BY(mutex_);
 };
 
-Result<Catalog> open_catalog(const StoreOptions& options) {
-  if (!options.catalog_file.empty()) {
-    auto saved = Catalog::load(options.catalog_file);
-    if (saved) return saved;
-    if (saved.error().code != ErrorCode::kNotFound) io::log_warning("{}; scanning anew", saved.error().message());
-  }
-  auto scanned = options.source_fd >= 0 ? Catalog::scan_fd(options.source_fd, options.catalog)
-                                        : Catalog::scan(options.source, options.catalog);
-  if (!scanned || options.catalog_file.empty()) return scanned;
-  if (auto saved = scanned->save(options.catalog_file); !saved) {
-    io::log_warning("{}; the next start scans again", saved.error().message());
-  }
-  return scanned;
+Result<Catalog> catalog_for(const StoreOptions& options) {
+  if (options.source_fd >= 0) return open_catalog(options.source_fd, options.catalog, options.catalog_file);
+  const io::UniqueFd source(::open(options.source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!source.valid()) return Catalog::scan(options.source, options.catalog);  // says why
+  return open_catalog(source.get(), options.catalog, options.catalog_file);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(StoreOptions options) {
-  auto catalog = open_catalog(options);
+  auto catalog = catalog_for(options);
   if (!catalog) return io::forward_error(std::move(catalog));
   auto store = std::make_unique<StoreImpl>(std::move(*catalog), options.ram_bytes);
   if (auto started = store->start(options); !started) return io::forward_error(std::move(started));

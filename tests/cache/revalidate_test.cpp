@@ -110,3 +110,21 @@ TEST_CASE("a source that cannot be read is an error, not a change") {
   CHECK_FALSE(folders_current(source.catalog(), -1, {}));
   CHECK_FALSE(find_changes(source.catalog(), -1, {}));
 }
+
+TEST_CASE("a saved catalog serves until a folder changes or another listing is asked for") {
+  const Source source;
+  const TempDir places;
+  const fs::path file = places.path() / "catalog";
+  const UniqueFd fd(::open(source.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(open_catalog(fd.get(), {}, file));
+  const fs::file_time_type saved_at = fs::last_write_time(file);
+
+  CHECK(open_catalog(fd.get(), {}, file)->sample_count() == 3);
+  CHECK(fs::last_write_time(file) == saved_at);
+  CHECK(open_catalog(fd.get(), {.listing = ListingRule::kSorted}, file)->sample_count() == 4);
+  source.write("b/9.jpg", "new");
+  CHECK(open_catalog(fd.get(), {}, file)->sample_count() == 4);
+  places.write("catalog", "no catalog");
+  CHECK(open_catalog(fd.get(), {}, file)->sample_count() == 4);
+  CHECK(Catalog::load(file));
+}
