@@ -4,8 +4,9 @@
 //   auto thread = IoThread::start({.name = "hr-source"});
 //   (*thread)->submit(operation);   // on_complete runs on that thread
 //
-// Thread-safety: every function from any thread. Destruction cancels what is in flight, runs every
-// on_complete and joins; it must not happen on the thread itself.
+// Thread-safety: every function from any thread. Destruction cancels what is in flight, runs every on_complete and
+// joins; it must not happen on the thread itself. cancel() may be carried out after the operation has ended: its memory
+// must last until a task that was posted behind the cancel() runs.
 #pragma once
 
 #include <functional>

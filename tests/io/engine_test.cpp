@@ -105,12 +105,23 @@ TEST_CASE("a missing file in a chain is reported and its neighbours are read") {
 TEST_CASE("a read past the end of the file is short, and the chain still closes the file") {
   const TempDir folder;
   const DirFd dir(folder.path());
-  folder.write("short", "0123456789");
-  for_each_engine({.queue_depth_max = 2}, [&](Engine& engine) {
-    for (int round = 0; round < 20; ++round) {  // a slot that stays occupied would be missed soon
-      Tracked read(path_read(dir, "short", 0, 100, CacheMode::kBuffered));
+  const auto path = folder.write("short", "0123456789");
+  const DirFd other(folder.write("other", "x"), O_RDWR);
+  if (::fcntl(other.get(), F_SETLEASE, F_WRLCK) != 0) skip("no leases on this file system");
+  for_each_engine([&](Engine& engine) {
+    for (const CacheMode mode : kModes) {
+      Tracked read(path_read(dir, "short", 0, 100, mode));
       REQUIRE(run(engine, read) == 10);
       CHECK(read.text() == "0123456789");
+      // A write lease is given only while nobody else has the file open. The kernel may close a moment later.
+      const DirFd file(path, O_RDWR);
+      const auto deadline = Clock::now() + std::chrono::seconds(5);
+      int refused = ::fcntl(file.get(), F_SETLEASE, F_WRLCK);
+      while (refused != 0 && Clock::now() < deadline) {
+        engine.wait(Clock::now() + std::chrono::milliseconds(1));
+        refused = ::fcntl(file.get(), F_SETLEASE, F_WRLCK);
+      }
+      CHECK(refused == 0);
     }
   });
 }
@@ -374,6 +385,23 @@ TEST_CASE("a read that never ends is stopped by cancel and by its deadline") {
   }
   ::close(pipe_fds[0]);
   ::close(pipe_fds[1]);
+}
+
+TEST_CASE("a FIFO or a folder in the place of a file does not stop the engine") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", "content");
+  REQUIRE(::mkfifo((folder.path() / "fifo").c_str(), 0600) == 0);
+  for_each_engine([&](Engine& engine) {
+    Tracked fifo(path_read(dir, "fifo", 0, 7, CacheMode::kBuffered));
+    fifo.operation.deadline = Clock::now() + std::chrono::milliseconds(5);
+    CHECK_FALSE(run(engine, fifo));
+    Tracked directory(path_read(dir, ".", 0, 7, CacheMode::kBuffered));
+    REQUIRE_FALSE(run(engine, directory));
+    CHECK(directory.result->error().os_errno == EISDIR);
+    Tracked read(path_read(dir, "f", 0, 7, CacheMode::kBuffered));
+    CHECK(run(engine, read) == 7);
+  });
 }
 
 TEST_CASE("an operation whose deadline passed in the queue times out") {
