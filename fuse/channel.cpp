@@ -2,17 +2,20 @@
 #define FUSE_USE_VERSION 312
 #include "headrace/fuse/channel.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -93,12 +96,19 @@ Result<int> mount_and_take_descriptor(const std::string& mountpoint, const Chann
   return fd;
 }
 
+std::string device_of(const std::filesystem::path& path) {
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  return mounts.empty() ? std::string() : mounts.back().device;
+}
+
 Result<std::size_t> read_init(int fd, std::span<std::byte> buffer) {
   ssize_t count = 0;
   do {
     count = ::read(fd, buffer.data(), buffer.size());
   } while (count < 0 && (errno == EINTR || errno == ENOENT));  // ENOENT: the request was withdrawn
-  if (count < 0) return io::system_error(errno, "read the first request of the kernel");
+  if (count < static_cast<ssize_t>(sizeof(fuse_in_header))) {
+    return io::system_error(count < 0 ? errno : EPROTO, "read the first request of the kernel");
+  }
   return static_cast<std::size_t>(count);
 }
 
@@ -108,14 +118,19 @@ Channel::~Channel() {
   close();
 }
 
-Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), shared_(std::exchange(other.shared_, nullptr)) {}
+Channel::Channel(Channel&& other) noexcept {
+  *this = std::move(other);
+}
 
 Channel& Channel::operator=(Channel&& other) noexcept {
   if (this != &other) {
     close();
     fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+    device_ = std::move(other.device_);
     shared_ = std::exchange(other.shared_, nullptr);
+    notes_fd_ = std::exchange(other.notes_fd_, -1);
+    notes_ = std::exchange(other.notes_, {});
   }
   return *this;
 }
@@ -123,8 +138,30 @@ Channel& Channel::operator=(Channel&& other) noexcept {
 void Channel::close() {
   if (fd_ >= 0) ::close(fd_);
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
-  fd_ = -1;
+  if (!notes_.empty()) ::munmap(notes_.data(), notes_.size());
+  if (notes_fd_ >= 0) ::close(notes_fd_);
+  fd_ = notes_fd_ = -1;
   shared_ = nullptr;
+  notes_ = {};
+}
+
+Status Channel::share_memory() {
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
+  shared_ = new (memory) Shared;
+  notes_fd_ = ::memfd_create("headrace-notes", MFD_CLOEXEC);
+  if (notes_fd_ < 0) return io::system_error(errno, "memory for the channel");
+  return {};
+}
+
+Result<std::span<std::byte>> Channel::notes(std::size_t bytes) {
+  if (!notes_.empty()) ::munmap(notes_.data(), notes_.size());
+  notes_ = {};
+  if (::ftruncate(notes_fd_, static_cast<off_t>(bytes)) != 0) return io::system_error(errno, "memory for the channel");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, notes_fd_, 0);
+  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
+  notes_ = {static_cast<std::byte*>(memory), bytes};
+  return notes_;
 }
 
 std::span<const std::byte> Channel::init_request() const {
@@ -137,25 +174,38 @@ void Channel::set_init_answered() {
   shared_->init_answered.store(true);
 }
 
+bool Channel::can_resend() const {
+  fuse_init_in request = {};
+  std::memcpy(&request, shared_->init.data() + sizeof(fuse_in_header),
+              std::min(sizeof(request), shared_->init_bytes - sizeof(fuse_in_header)));
+  constexpr std::uint32_t kHasResend = 1U << (39 - 32);  // FUSE_HAS_RESEND, which the headers of 6.1 lack
+  return (request.flags & FUSE_INIT_EXT) != 0 && (request.flags2 & kHasResend) != 0;
+}
+
 Result<Channel> open_channel(const ChannelOptions& options) {
   Result<std::filesystem::path> path = resolve_mount_point(options.mountpoint);
   if (!path) return io::forward_error(std::move(path));
   if (Status usable = check_mount_point(*path, options.over_source); !usable)
     return io::forward_error(std::move(usable));
 
-  void* memory = ::mmap(nullptr, sizeof(Channel::Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
-  Channel channel(-1, new (memory) Channel::Shared);
+  Channel channel;
+  if (Status shared = channel.share_memory(); !shared) return io::forward_error(std::move(shared));
   Result<int> fd = mount_and_take_descriptor(path->string(), options);
   if (!fd) return io::forward_error(std::move(fd));
   channel.fd_ = *fd;
+  channel.device_ = device_of(*path);
+  channel.path_ = std::move(*path);
   Result<std::size_t> init = read_init(channel.fd_, channel.shared_->init);
   if (!init) {
-    const Status ignored = unmount(*path);  // the first failure is the one to report
+    const Status ignored = unmount(channel);  // the first failure is the one to report
     return io::forward_error(std::move(init));
   }
   channel.shared_->init_bytes = *init;
   return channel;
+}
+
+Status unmount(const Channel& channel) {
+  return unmount_device(channel.path(), channel.device());
 }
 
 }  // namespace headrace::fuse

@@ -36,19 +36,31 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // of the mount point, resolved
+  [[nodiscard]] const std::string& device() const { return device_; }        // "0:35": the mount's, as mountinfo has it
   [[nodiscard]] std::span<const std::byte> init_request() const;
   // True once INIT was answered, by this process or by one that shared the channel across fork().
   [[nodiscard]] bool init_answered() const;
   void set_init_answered();
+  // Whether the kernel hands out again what a process read and did not answer (Linux 6.9).
+  [[nodiscard]] bool can_resend() const;
+  // Memory of at least this size, zero at first, that a process which takes over finds as it was left. Valid as long as
+  // the channel; ask for the same size each time.
+  [[nodiscard]] Result<std::span<std::byte>> notes(std::size_t bytes);
 
  private:
   friend Result<Channel> open_channel(const ChannelOptions& options);
   struct Shared;  // in memory that forked processes share
-  Channel(int fd, Shared* shared) : fd_(fd), shared_(shared) {}
+  Channel() = default;
+  Status share_memory();
   void close();
 
   int fd_ = -1;
+  std::filesystem::path path_;
+  std::string device_;
   Shared* shared_ = nullptr;
+  int notes_fd_ = -1;           // memfd
+  std::span<std::byte> notes_;  // its mapping in this process
 };
 
 // Mounts (through fusermount3 where the caller is not root) and takes the INIT request. A dead mount found at the mount
@@ -59,5 +71,7 @@ class Channel {
 // Ends the mount at `mountpoint`, lazily where it is in use: an overlay over it, then itself, also when its daemon is
 // dead. Success when nothing of headrace is mounted there. Errors: kPermission, kBusy.
 [[nodiscard]] Status unmount(const std::filesystem::path& mountpoint);
+// The same for this channel's mount alone: not for one that was made at the same place later.
+[[nodiscard]] Status unmount(const Channel& channel);
 
 }  // namespace headrace::fuse

@@ -2,6 +2,7 @@
 #include "headrace/fuse/mount.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "headrace/fuse/internal/follower.h"
 #include "headrace/fuse/internal/lister.h"
 #include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/internal/notes.h"
 #include "headrace/fuse/internal/overlay.h"
 #include "headrace/fuse/internal/pressure.h"
 #include "headrace/fuse/internal/pusher.h"
@@ -44,7 +46,6 @@ struct Mount::Impl {
   ~Impl() { stop(); }
 
   Status start(Channel& channel);
-  Status find_device();
   Status place_overlay();
   void raise_read_ahead();
   void follow();
@@ -59,6 +60,7 @@ struct Mount::Impl {
   std::filesystem::path path;  // of the mount point, resolved
   std::string device;          // of the mount below an overlay, as mountinfo names it
   bool has_overlay = false;
+  std::uint64_t takeovers = 0;
   std::shared_ptr<Pusher> pusher;
   std::shared_ptr<Session> session;
   Tree* tree = nullptr;  // the session's
@@ -105,22 +107,24 @@ void Mount::wait() {
 // The threads that answer come first: everything after them goes through the mount itself.
 Status Mount::Impl::start(Channel& channel) {
   const bool takes_over = channel.init_answered();
-  path = std::filesystem::absolute(options.mountpoint);
-  pusher = std::make_shared<Pusher>(
-      store,
-      PusherOptions{
-          .root = path, .budget_bytes = options.ram_bytes, .order = options.order, .first_epoch = options.first_epoch});
+  path = channel.path();
+  device = channel.device();
+  Result<Notes> notes = open_notes(channel, store.catalog());
+  if (!notes) return io::forward_error(std::move(notes));
+  takeovers = notes->head->takeovers;
+  pusher = std::make_shared<Pusher>(store, PusherOptions{.notes = *notes,
+                                                         .root = path,
+                                                         .budget_bytes = options.ram_bytes,
+                                                         .order = options.order,
+                                                         .first_epoch = options.first_epoch});
   auto handler =
       std::make_shared<Tree>(store, [pusher = pusher.get()](cache::EntryId entry) { pusher->on_read(entry); });
   tree = handler.get();
   Result<std::shared_ptr<Session>> opened = Session::open(channel, Tree::operations(), std::move(handler));
   if (!opened) return io::forward_error(std::move(opened));
   session = std::move(*opened);
+  if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   if (Status started = session->start(session_thread_count(options.session_threads)); !started) return started;
-  if (takes_over && !session->resend()) {
-    add_fallback("requests of the process before this one stay unanswered: FUSE_NOTIFY_RESEND needs Linux 6.9");
-  }
-  if (Status found = find_device(); !found) return found;
   if (Status placed = place_overlay(); !placed) return placed;
   raise_read_ahead();
   pusher->start(session);
@@ -129,19 +133,9 @@ Status Mount::Impl::start(Channel& channel) {
   return {};
 }
 
-Status Mount::Impl::find_device() {
-  Result<std::filesystem::path> resolved = resolve_mount_point(options.mountpoint);
-  if (!resolved) return io::forward_error(std::move(resolved));
-  path = std::move(*resolved);
-  for (const MountEntry& entry : mounts_at(path)) {
-    if (entry.is_headrace() && !entry.is_overlay()) device = entry.device;
-    if (entry.is_overlay()) has_overlay = true;
-  }
-  if (device.empty()) return io::make_error(ErrorCode::kNotFound, "mount at " + path.string());
-  return {};
-}
-
 Status Mount::Impl::place_overlay() {
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
   if (options.overlay == OverlayMode::kOff || has_overlay) return {};
   Status placed = mount_overlay(path);
   has_overlay = placed.has_value();
@@ -198,20 +192,16 @@ void Mount::Impl::add_fallback(std::string line) {
 
 void Mount::Impl::stop() {
   MutexLock lock(stop_mutex);
-  if (std::exchange(stopped, true) || !session) return;
-  stop_helpers();
-  if (!device.empty()) {
-    if (const Status unmounted = unmount_device(path, device); !unmounted) {
-      io::log_error("{}", unmounted.error().message());
-    }
-  } else if (own_channel) {
-    [[maybe_unused]] const Status ignored = unmount(path);  // start() failed, whose error is the one to report
+  if (std::exchange(stopped, true)) return;
+  if (session) stop_helpers();
+  if (const Status unmounted = unmount_device(path, device); !unmounted) {
+    io::log_error("{}", unmounted.error().message());
   }
+  if (!session) return;  // start() failed early
   if (!tree->drain(steady_clock::now() + kPatience)) {
     io::log_warning("mount {}: ended while reads were waiting for storage", path.string());
   }
   session->stop();
-  own_channel.reset();
 }
 
 // Their requests go through the mount, so they end before it does.
@@ -244,13 +234,14 @@ MountStats Mount::stats() const {
   }
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
+  stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);
   stats.fallbacks = impl_->fallbacks;
   return stats;
 }
 
-void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
-  impl_->pusher->set_order(std::move(order), epoch);
+void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
+  impl_->pusher->set_order(std::move(order), epoch, position);
 }
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {

@@ -82,6 +82,7 @@ struct MountStats {
 
   bool listed = false;  // every directory is watched and its files are known to the kernel
   bool overlay = false;
+  std::uint64_t takeovers = 0;         // times that a process died and another took over
   std::vector<std::string> fallbacks;  // one line each: what could not be had, and why
 };
 
@@ -111,7 +112,7 @@ class Mount {
 
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
-  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
+  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);
   // What may lie in the page cache from now on; what no longer fits goes at once.
   void set_ram_bytes(std::uint64_t bytes);
   // Blocks until no more can be pushed; `on_progress` runs about ten times a second on the calling thread and may

@@ -51,11 +51,27 @@ Pusher::Pusher(cache::Store& store, PusherOptions options)
       root_(std::move(options.root)),
       sizes_(page_cache_sizes(catalog_)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      notes_(options.notes),
       given_order_(std::move(options.order)),
-      budget_bytes_(options.budget_bytes),
-      holdings_(sizes_.size()) {
+      budget_bytes_(options.budget_bytes) {
   MutexLock lock(mutex_);
-  make_plan(options.first_epoch);
+  if (notes_.head->takeovers == 0) {
+    make_plan(options.first_epoch, 0);
+  } else {
+    adopt_holdings();
+    make_plan(notes_.head->epoch, notes_.head->position);
+  }
+}
+
+// What another process pushed lies in the page cache still.
+void Pusher::adopt_holdings() {
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    Holding& holding = notes_.holdings[sample];
+    holding.released = false;
+    if (!holding.held) continue;
+    counters_.held_bytes += sizes_[sample];
+    ++counters_.held_samples;
+  }
 }
 
 void Pusher::start(std::shared_ptr<Session> session) {
@@ -147,7 +163,7 @@ bool Pusher::is_full() const {
 
 std::optional<SampleIndex> Pusher::next_fetch() {
   while (const std::optional<SampleIndex> sample = plan_->next_fetch()) {
-    Holding& holding = holdings_[*sample];
+    Holding& holding = notes_.holdings[*sample];
     holding.released = false;
     if (!holding.held && can_be_pushed(*sample)) return sample;
     plan_->on_fetched(*sample, holding.held);  // held: let go of earlier, but its room was not needed yet
@@ -229,9 +245,9 @@ bool Pusher::make_room(SampleIndex sample) {
   bool stale = false;
   {
     MutexLock lock(mutex_);
-    if (!holdings_[sample].held && counters_.held_bytes + sizes_[sample] > budget_bytes_) return false;
-    stale = std::exchange(holdings_[sample].stale, false);
-    if (!std::exchange(holdings_[sample].held, true)) {
+    if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > budget_bytes_) return false;
+    stale = std::exchange(notes_.holdings[sample].stale, false);
+    if (!std::exchange(notes_.holdings[sample].held, true)) {
       counters_.held_bytes += sizes_[sample];
       ++counters_.held_samples;
     }
@@ -245,10 +261,11 @@ std::optional<SampleIndex> Pusher::pick_victim(std::uint64_t bytes) {
   while (counters_.held_bytes + bytes > budget_bytes_ && !released_.empty()) {
     const SampleIndex candidate = released_.front();
     released_.pop_front();
-    if (!holdings_[candidate].held || !holdings_[candidate].released) continue;  // wanted again since, or gone
+    if (!notes_.holdings[candidate].held || !notes_.holdings[candidate].released)
+      continue;  // wanted again since, or gone
     forget(candidate);
     if (plan_->holds(candidate)) plan_->on_lost(candidate);
-    holdings_[candidate].stale = true;
+    notes_.holdings[candidate].stale = true;
     ++counters_.evicted_samples;
     return candidate;
   }
@@ -256,14 +273,14 @@ std::optional<SampleIndex> Pusher::pick_victim(std::uint64_t bytes) {
 }
 
 void Pusher::forget(SampleIndex sample) {
-  holdings_[sample].held = false;
-  holdings_[sample].released = false;
+  notes_.holdings[sample].held = false;
+  notes_.holdings[sample].released = false;
   counters_.held_bytes -= sizes_[sample];
   --counters_.held_samples;
 }
 
 void Pusher::release(SampleIndex sample) {
-  Holding& holding = holdings_[sample];
+  Holding& holding = notes_.holdings[sample];
   if (std::exchange(holding.released, true) || !holding.held) return;
   released_.push_back(sample);
 }
@@ -273,7 +290,7 @@ void Pusher::finish(const Fetch& fetch, bool success) {
   MutexLock lock(mutex_);
   --in_flight_;
   in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
-  Holding& holding = holdings_[fetch.sample];
+  Holding& holding = notes_.holdings[fetch.sample];
   if (success) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(fetch.sample));
@@ -303,7 +320,14 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
   if (!plan_) return;
   for (const SampleIndex sample : samples) plan_->on_read(sample);
+  note_position();
   plan_changed();
+}
+
+void Pusher::note_position() {
+  const cache::ReadAhead::State state = plan_->state();
+  notes_.head->epoch = state.epoch;
+  notes_.head->position = state.position;
 }
 
 // The pages of a held sample come back with the READ itself, so it stays held.
@@ -311,9 +335,10 @@ void Pusher::on_read(cache::EntryId entry) {
   const std::optional<SampleIndex> sample = catalog_.sample_of(entry);
   if (!sample) return;
   MutexLock lock(mutex_);
-  if (holdings_[*sample].held) ++counters_.lost_samples;
+  if (notes_.holdings[*sample].held) ++counters_.lost_samples;
   if (!follow_reads_ || !plan_) return;
   plan_->on_read(*sample);
+  note_position();
   plan_changed();
 }
 
@@ -327,15 +352,15 @@ void Pusher::on_overflow() {
   ++counters_.overflows;
 }
 
-void Pusher::make_plan(std::uint64_t epoch) {
+void Pusher::make_plan(std::uint64_t epoch, std::uint64_t position) {
   if (plan_) {
     const cache::ReadAhead::State state = plan_->state();
     counters_.hits += state.hits;
     counters_.late += state.late;
     counters_.strays += state.strays;
-    for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-      if (holdings_[sample].held) release(sample);  // until the new plan asks for it
-    }
+  }
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    if (notes_.holdings[sample].held) release(sample);  // until the new plan asks for it
   }
   ++plan_generation_;
   plan_.reset();
@@ -347,6 +372,7 @@ void Pusher::make_plan(std::uint64_t epoch) {
   if (order_ && budget_bytes_ > 0 && !sizes_.empty()) {
     plan_ = std::make_unique<cache::ReadAhead>(
         *order_, sizes_, cache::ReadAheadOptions{.budget_bytes = plan_budget(), .first_epoch = epoch});
+    if (position > 0) plan_->seek(epoch, position);
   }
   plan_changed();
 }
@@ -356,16 +382,16 @@ std::uint64_t Pusher::plan_budget() const {
   return budget_bytes_ - std::min(budget_bytes_ / kGraceShare, kGraceBytesMax);
 }
 
-void Pusher::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
+void Pusher::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
   MutexLock lock(mutex_);
   given_order_ = std::move(order);
-  make_plan(epoch);
+  make_plan(epoch, position);
 }
 
 void Pusher::set_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
   budget_bytes_ = budget_bytes;
-  if (!plan_) return make_plan(0);
+  if (!plan_) return make_plan(notes_.head->epoch, notes_.head->position);
   plan_->set_budget(plan_budget(), 0);
   plan_changed();
 }

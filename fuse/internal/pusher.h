@@ -26,6 +26,7 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
 #include "headrace/cache/store.h"
+#include "headrace/fuse/internal/notes.h"
 #include "headrace/fuse/internal/session.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/io/mutex.h"
@@ -33,6 +34,7 @@
 namespace headrace::fuse {
 
 struct PusherOptions {
+  Notes notes;                                // for this catalog; outlive the thread
   std::filesystem::path root;                 // where files are reached through the mount itself
   std::uint64_t budget_bytes = 0;             // 0: nothing is pushed
   std::shared_ptr<const cache::Order> order;  // null: unknown
@@ -41,6 +43,7 @@ struct PusherOptions {
 
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
+  // Goes on where the notes say that another process was.
   Pusher(cache::Store& store, PusherOptions options);
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
@@ -60,7 +63,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void follow_reads();
   void on_overflow();
 
-  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
+  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position);
   void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const;
 
@@ -77,12 +80,6 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     std::uint64_t plan_generation = 0;
     std::uint64_t offset = 0;  // of the piece
     Result<cache::View> view = cache::View{};
-  };
-  // What the page cache holds of a sample, and whether the kernel must be asked to look at the file again first.
-  struct Holding {
-    bool held = false;      // pushed and counted
-    bool released = false;  // the plan has no place for it any more; if held, it is in released_
-    bool stale = false;     // invalidated: the attributes went together with the pages
   };
 
   void run();
@@ -102,17 +99,20 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool must_trim() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch() HEADRACE_REQUIRES(mutex_);
-  void make_plan(std::uint64_t epoch) HEADRACE_REQUIRES(mutex_);
+  void adopt_holdings() HEADRACE_REQUIRES(mutex_);
+  void make_plan(std::uint64_t epoch, std::uint64_t position) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t plan_budget() const HEADRACE_REQUIRES(mutex_);
   void release(cache::SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void forget(cache::SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void plan_changed() HEADRACE_REQUIRES(mutex_);
+  void note_position() HEADRACE_REQUIRES(mutex_);
 
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::filesystem::path root_;
   const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
   const std::uint64_t total_bytes_;         // their sum
+  const Notes notes_;                       // what they point to: guarded by mutex_
   std::shared_ptr<Session> session_;        // set by start()
   std::thread thread_;
 
@@ -128,7 +128,6 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   std::unique_ptr<cache::ReadAhead> plan_ HEADRACE_GUARDED_BY(mutex_);           // null: nothing is pushed
   std::uint64_t plan_generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t budget_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  std::vector<Holding> holdings_ HEADRACE_GUARDED_BY(mutex_);
   std::deque<cache::SampleIndex> released_ HEADRACE_GUARDED_BY(mutex_);  // oldest first; may name evicted ones
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process that serves a mount leaves for one that takes over: which samples it pushed and where the reader was.
+//
+// It lies in the channel's shared memory: a head, then one Holding per sample. A process may die between any two
+// writes; whatever is found there is safe to act on: a sample that is wrongly taken for pushed costs one READ.
+//
+// Thread-safety: as the owner's (Pusher guards it). Ownership: the channel's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/fuse/channel.h"
+#include "headrace/io/result.h"
+
+namespace headrace::fuse {
+
+// What the page cache holds of a sample, and whether the kernel must be asked to look at the file again first.
+struct Holding {
+  bool held = false;      // pushed and counted
+  bool released = false;  // the plan has no place for it any more
+  bool stale = false;     // invalidated: the attributes went together with the pages
+};
+
+struct NotesHead {
+  std::uint64_t catalog_fingerprint = 0;
+  std::uint64_t takeovers = 0;
+  std::uint64_t epoch = 0;  // where the reader is
+  std::uint64_t position = 0;
+};
+
+struct Notes {
+  NotesHead* head = nullptr;
+  std::span<Holding> holdings;  // by sample
+};
+
+// Inode numbers follow from the catalog, so a process with another catalog would serve one file's bytes as another's.
+// Errors: kStale (the catalog is not the one that the mount was made with), kSystem.
+[[nodiscard]] Result<Notes> open_notes(Channel& channel, const cache::Catalog& catalog);
+
+}  // namespace headrace::fuse

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/notes.h"
+
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <xxhash.h>
+
+namespace headrace::fuse {
+using cache::Catalog;
+using cache::EntryId;
+
+namespace {
+
+std::uint64_t fingerprint_of(const Catalog& catalog) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  for (EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
+    const cache::Identity identity = catalog.identity(entry);
+    const std::array<std::uint64_t, 3> numbers = {std::uint64_t{catalog.parent(entry)}, identity.size_bytes,
+                                                  static_cast<std::uint64_t>(identity.mtime_ns)};
+    const std::string_view name = catalog.name(entry);
+    XXH3_64bits_update(state.get(), numbers.data(), sizeof(numbers));
+    XXH3_64bits_update(state.get(), name.data(), name.size());
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
+
+Result<Notes> open_notes(Channel& channel, const Catalog& catalog) {
+  const std::size_t samples = catalog.sample_count();
+  Result<std::span<std::byte>> memory = channel.notes(sizeof(NotesHead) + samples * sizeof(Holding));
+  if (!memory) return io::forward_error(std::move(memory));
+  Notes notes{.head = reinterpret_cast<NotesHead*>(memory->data()),
+              .holdings = {reinterpret_cast<Holding*>(memory->data() + sizeof(NotesHead)), samples}};
+  const std::uint64_t fingerprint = fingerprint_of(catalog);
+  if (!channel.init_answered()) {
+    notes.head->catalog_fingerprint = fingerprint;
+  } else if (notes.head->catalog_fingerprint != fingerprint) {
+    return io::make_error(io::ErrorCode::kStale, "the source");
+  } else {
+    ++notes.head->takeovers;
+  }
+  return notes;
+}
+
+}  // namespace headrace::fuse

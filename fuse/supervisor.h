@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps a mount alive when the process that serves it dies: readers see a pause, no error.
+//
+//   return supervise({.channel = {.mountpoint = "/mnt/x"},
+//                     .worker = [&](Channel& channel, const std::function<void()>& ready) -> Status {
+//                       ... open the store, Mount::start(*store, options, channel) ...; ready(); mount->wait(); ...
+//                     }});
+//
+// The supervisor mounts, holds the descriptor of /dev/fuse, and runs the worker in a child process. When that is killed
+// or crashes, the next child takes over the same connection: inode numbers follow from the catalog, the channel's notes
+// say what is in the page cache, and the kernel hands out again what was not answered (Linux 6.9; before that the mount
+// ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and unmounts. If the
+// supervisor itself is killed the worker ends the same way.
+//
+// Thread-safety: none. The calling process must have no other thread, for a fork takes only the calling one along.
+#pragma once
+
+#include <functional>
+
+#include "headrace/fuse/channel.h"
+#include "headrace/io/result.h"
+
+namespace headrace::fuse {
+
+// Runs in a child process; its result is the result of supervise(). It calls `ready` once the mount is usable. Signals
+// are as they were when supervise() was called.
+using Worker = std::function<Status(Channel& channel, const std::function<void()>& ready)>;
+
+struct SupervisorOptions {
+  ChannelOptions channel;
+  Worker worker;
+  std::function<void()> on_ready = [] {};  // in the supervisor, when the first worker is ready
+  // So many deaths within a minute are taken for a defect that a new process has too; the mount then ends.
+  unsigned deaths_per_minute_max = 10;
+};
+
+// Returns when the mount has ended. Errors: as open_channel(), the worker's, kSystem (the worker died too often).
+[[nodiscard]] Status supervise(const SupervisorOptions& options);
+
+}  // namespace headrace::fuse

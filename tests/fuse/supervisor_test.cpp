@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/supervisor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/fuse/internal/mount_table.h"
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using test::Mounted;
+using test::need_fuse;
+using test::read_file;
+
+constexpr unsigned kSampleCount = 40;
+constexpr std::size_t kSampleBytes = 50'000;
+
+unsigned rounds() {
+  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");
+  return text != nullptr ? static_cast<unsigned>(std::atoi(text)) : 5;
+}
+
+// What the test sees of the processes that it started, in memory that they share.
+struct Seen {
+  std::atomic<pid_t> worker = 0;    // the last one that was started
+  std::atomic<unsigned> ready = 0;  // how many workers have got ready
+  std::atomic<unsigned> announced = 0;
+  std::atomic<std::uint64_t> takeovers = 0;
+  std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
+};
+
+// A supervised mount of `mounted`'s source, in processes of their own.
+class Supervised {
+ public:
+  Supervised(Mounted& mounted, std::uint64_t ram_bytes)
+      : seen_(new (::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Seen),
+        mounted_(mounted) {
+    mounted_.options.ram_bytes = ram_bytes;
+    supervisor_ = ::fork();
+    if (supervisor_ != 0) return;
+    for (const int signal : {SIGSEGV, SIGABRT, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);  // doctest's handlers
+    ::_exit(run());
+  }
+  ~Supervised() {
+    if (supervisor_ > 0) stop();
+    ::munmap(seen_, sizeof(Seen));
+  }
+
+  void wait_until_ready(unsigned count) const {
+    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+    while (seen_->ready < count) {
+      REQUIRE(steady_clock::now() < deadline);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  void kill_worker() const { ::kill(seen_->worker, SIGKILL); }
+  void kill_supervisor() {
+    ::kill(supervisor_, SIGKILL);
+    ::waitpid(std::exchange(supervisor_, -1), nullptr, 0);
+  }
+  // Returns the exit status: 0 when supervise() said that all is well.
+  int stop() {
+    ::kill(supervisor_, SIGTERM);
+    int status = 0;
+    ::waitpid(std::exchange(supervisor_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  [[nodiscard]] const Seen& seen() const { return *seen_; }
+
+ private:
+  int run() {
+    const Status status =
+        supervise({.channel = {.mountpoint = mounted_.path()},
+                   .worker = [this](Channel& channel, const auto& ready) { return work(channel, ready); },
+                   .on_ready = [this] { ++seen_->announced; },
+                   .deaths_per_minute_max = rounds() + 1});
+    if (!status) std::fprintf(stderr, "supervise: %s\n", status.error().message().c_str());
+    return status ? 0 : 1;
+  }
+
+  Status work(Channel& channel, const std::function<void()>& ready) {
+    seen_->worker = ::getpid();
+    sigset_t stop_signal;
+    ::sigemptyset(&stop_signal);
+    ::sigaddset(&stop_signal, SIGTERM);
+    ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
+    auto store = cache::Store::open({.source = mounted_.source().path()});
+    if (!store) return io::forward_error(std::move(store));
+    auto mount = Mount::start(**store, mounted_.options, channel);
+    if (!mount) return io::forward_error(std::move(mount));
+    seen_->takeovers = (*mount)->stats().takeovers;
+    seen_->held_at_start = (*mount)->stats().held_samples;
+    ready();
+    ++seen_->ready;
+    int signal = 0;
+    ::sigwait(&stop_signal, &signal);
+    return {};
+  }
+
+  Seen* seen_;
+  Mounted& mounted_;
+  pid_t supervisor_ = -1;
+};
+
+// Reads all samples over and over, never from the page cache, and checks every byte.
+class CheckingReaders {
+ public:
+  CheckingReaders(const Mounted& mounted, unsigned threads) {
+    for (unsigned i = 0; i < kSampleCount; ++i) expected_.push_back(Mounted::sample_content(i, kSampleBytes));
+    for (unsigned t = 0; t < threads; ++t) threads_.emplace_back([this, &mounted, t] { run(mounted, t); });
+  }
+  ~CheckingReaders() { finish(); }
+  void finish() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  void wait_for_reads(unsigned more) const {
+    const unsigned target = reads_ + more;
+    while (reads_ < target && failures_ == 0) std::this_thread::sleep_for(milliseconds(1));
+  }
+  [[nodiscard]] unsigned failures() const { return failures_; }
+  [[nodiscard]] milliseconds longest() const { return milliseconds(longest_ms_.load()); }
+
+ private:
+  void run(const Mounted& mounted, unsigned number) {
+    while (!stop_) {
+      number = (number * 5 + 3) % kSampleCount;
+      const std::string path = mounted.file(Mounted::sample_name(number));
+      const auto start = steady_clock::now();
+      if (read_file(path) != expected_[number]) ++failures_;
+      const auto taken = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start).count();
+      longest_ms_ = std::max<std::int64_t>(longest_ms_, taken);  // a race loses a figure of a report at most
+      ++reads_;
+      const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+      ::close(fd);
+    }
+  }
+
+  std::vector<std::string> expected_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<unsigned> reads_ = 0;
+  std::atomic<unsigned> failures_ = 0;
+  std::atomic<std::int64_t> longest_ms_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+void need_resend(const Mounted& mounted) {
+  auto channel = open_channel({.mountpoint = mounted.path()});
+  REQUIRE_MESSAGE(channel.has_value(), channel.error().message());
+  const bool can_resend = channel->can_resend();
+  REQUIRE(unmount(*channel));
+  if (!can_resend) headrace::test::skip("taking over needs Linux 6.9");
+}
+
+TEST_CASE("killing the worker under 16 readers fails no read and changes no byte") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0);
+  supervised.wait_until_ready(1);
+  CheckingReaders readers(mounted, 16);
+  for (unsigned round = 1; round <= rounds(); ++round) {
+    readers.wait_for_reads(50);
+    supervised.kill_worker();
+    supervised.wait_until_ready(round + 1);
+  }
+  readers.wait_for_reads(50);
+  readers.finish();
+  CHECK(readers.failures() == 0);
+  MESSAGE("longest read, pause included: " << readers.longest().count() << " ms");
+  CHECK(readers.longest() < std::chrono::seconds(2));
+  CHECK(supervised.seen().takeovers == rounds());
+  CHECK(supervised.seen().announced == 1);
+  CHECK(supervised.stop() == 0);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("a worker that takes over knows what was pushed before it") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 16 << 20);
+  supervised.wait_until_ready(1);
+  // The page cache is asked through a file's own reads: no READ can be seen from here, but a wait would be.
+  std::this_thread::sleep_for(milliseconds(300));
+  supervised.kill_worker();
+  supervised.wait_until_ready(2);
+  CHECK(supervised.seen().held_at_start == kSampleCount);
+  CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+}
+
+TEST_CASE("a source that changed while its worker died ends the mount rather than showing wrong files") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0);
+  supervised.wait_until_ready(1);
+  mounted.source().write("a/000000-new.jpg", "shifts every number after it");
+  supervised.kill_worker();
+  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  while (!mounts_at(mounted.path()).empty() && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  CHECK(mounts_at(mounted.path()).empty());
+  CHECK(supervised.stop() == 1);
+}
+
+TEST_CASE("killing the supervisor ends the mount, and the next one finds the place free") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  Supervised supervised(mounted, 1 << 20);
+  supervised.wait_until_ready(1);
+  supervised.kill_supervisor();
+  const pid_t worker = supervised.seen().worker;
+  const auto deadline = steady_clock::now() + std::chrono::seconds(5);
+  while (::kill(worker, 0) == 0 && steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  mounted.start();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
+}
+
+TEST_CASE("killing supervisor and worker leaves a dead mount, which the next one clears") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  Supervised supervised(mounted, 0);
+  supervised.wait_until_ready(1);
+  ::kill(supervised.seen().worker, SIGSTOP);  // so that it cannot unmount in order
+  supervised.kill_supervisor();
+  supervised.kill_worker();
+  mounted.start();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
+}
+
+TEST_CASE("a worker that cannot start passes its error on, and nothing stays mounted") {
+  need_fuse();
+  Mounted mounted;
+  const Status status = supervise({.channel = {.mountpoint = mounted.path()}, .worker = [](Channel&, const auto&) {
+                                     return Status(io::make_error(io::ErrorCode::kNotFound, "the source", ENOENT));
+                                   }});
+  REQUIRE_FALSE(status);
+  CHECK(status.error().message() == "the source: No such file or directory");
+  CHECK(status.error().code == io::ErrorCode::kNotFound);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("a worker that dies over and over is given up") {
+  need_fuse();
+  Mounted mounted;
+  need_resend(mounted);
+  const Status status = supervise({.channel = {.mountpoint = mounted.path()},
+                                   .worker = [](Channel&, const auto&) -> Status {
+                                     ::raise(SIGKILL);
+                                     return {};
+                                   },
+                                   .deaths_per_minute_max = 3});
+  REQUIRE_FALSE(status);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+}  // namespace
+}  // namespace headrace::fuse
