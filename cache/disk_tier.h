@@ -67,6 +67,7 @@ struct DiskTierOptions {
   TierOptions tier;
   TierFolder::DataSet data_set;
   io::EngineOptions engine = {};
+  std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests
 };
 
 class DiskTier {

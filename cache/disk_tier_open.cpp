@@ -58,7 +58,7 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
                                       options.tier.budget_bytes, kTierBytesMin));
   }
   auto folder =
-      TierFolder::open(options.tier.path, segment_bytes_for(options.tier.budget_bytes), TierFolder::Mode::kOwner);
+      TierFolder::open(options.tier.path, segment_bytes_for(options.tier.budget_bytes), TierFolder::Mode::kCreate);
   if (!folder) return io::forward_error(std::move(folder));
   if (folder->label().segment_bytes > options.tier.budget_bytes) {
     return io::make_error(ErrorCode::kInvalidArgument,
@@ -70,7 +70,9 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
   if (auto loaded = tier->load(); !loaded) return io::forward_error(std::move(loaded));
   io::EngineOptions engine = options.engine;
   engine.rotational = options.tier.kind == TierKind::kHdd;
-  auto thread = io::IoThread::start({.name = engine.rotational ? "hr-hdd" : "hr-ssd", .engine = engine});
+  const std::string name = engine.rotational ? "hr-hdd" : "hr-ssd";
+  auto thread = options.make_engine ? io::IoThread::start(name, options.make_engine)
+                                    : io::IoThread::start({.name = name, .engine = engine});
   if (!thread) return io::forward_error(std::move(thread));
   tier->thread_ = std::move(*thread);
   for (const auto& segment : tier->segments_) {

@@ -22,7 +22,7 @@ void Fetch::granted() {
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return fail(buffer.error());
   path_ = store_.catalog_.path(holding_.key.entry);
-  record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
+  if (!store_.tiers_.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
   disk_read_.buffer = std::move(*buffer);
   read_next_tier();
 }
@@ -50,9 +50,12 @@ void Fetch::on_tier_read(Status status) {
 }
 
 void Fetch::read_source() {
-  source_read_.path = path_;
+  source_read_.path = path_.c_str();
   source_read_.range = range_;
   source_read_.buffer = std::move(disk_read_.buffer);
+  if (store_.source_->read_now(source_read_)) {
+    return finish(std::move(source_read_.buffer), source_read_.data, TierKind::kSource);
+  }
   source_read_.context = this;
   source_read_.on_done = [](SourceRead& read, Status status) {
     Fetch& self = *static_cast<Fetch*>(read.context);

@@ -40,16 +40,34 @@ Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, TimerT
     if (!owned.valid()) return io::system_error(errno, "open " + options.source.string());
   }
   const int fd = owned.valid() ? owned.get() : options.source_fd;
-  std::unique_ptr<Source> source(new Source(fd, std::move(owned), options.source.string(), timers));
-  auto thread = io::IoThread::start({.name = "hr-source", .engine = options.engine});
+  const io::FileSystemTraits file_system = io::describe_file_system(fd);
+  std::unique_ptr<Source> source(
+      new Source(fd, std::move(owned), options.source.string(), file_system.in_memory, timers));
+  auto thread = options.make_source_engine ? io::IoThread::start("hr-source", options.make_source_engine)
+                                           : io::IoThread::start({.name = "hr-source", .engine = options.engine});
   if (!thread) return io::forward_error(std::move(thread));
   source->thread_ = std::move(*thread);
-  source->cache_mode_ = io::choose_cache_mode(fd);
+  source->page_cache_enabled_ = !options.make_source_engine;
+  source->cache_mode_ = file_system.cache_mode;
   return source;
 }
 
-Source::Source(int fd, io::UniqueFd owned_fd, std::string name, TimerThread& timers)
-    : fd_(fd), owned_fd_(std::move(owned_fd)), name_(std::move(name)), timers_(timers) {}
+Source::Source(int fd, io::UniqueFd owned_fd, std::string name, bool in_memory, TimerThread& timers)
+    : fd_(fd), owned_fd_(std::move(owned_fd)), name_(std::move(name)), timers_(timers), page_cache_(fd, in_memory) {}
+
+bool Source::read_now(SourceRead& read) {
+  if (read.range.offset != 0 || !page_cache_enabled_) return false;
+  if (!page_cache_.try_read(read.path, {read.buffer.data(), read.range.length})) return false;
+  read.data = read.buffer.data();
+  count_success(read.range.length);
+  return true;
+}
+
+void Source::count_success(std::uint64_t bytes) {
+  note_success();
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
 
 void Source::read(SourceRead& read) {
   read.source = this;
@@ -59,7 +77,7 @@ void Source::read(SourceRead& read) {
 
 void Source::submit(SourceRead& read) {
   read.operation =
-      io::Operation::read_path(fd_, read.path.c_str(), read.range.offset, read.range.length, std::move(read.buffer));
+      io::Operation::read_path(fd_, read.path, read.range.offset, read.range.length, std::move(read.buffer));
   read.operation.cache_mode = cache_mode_;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
@@ -78,9 +96,7 @@ void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
   if (*bytes < read.range.length) return read.on_done(read, tl::unexpected<Error>(note_stale(read, *bytes)));
-  note_success();
-  reads_.fetch_add(1, std::memory_order_relaxed);
-  read_bytes_.fetch_add(*bytes, std::memory_order_relaxed);
+  count_success(*bytes);
   read.on_done(read, {});
 }
 

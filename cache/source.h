@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data set's own storage: the last tier, only ever read.
 //
-//   SourceRead read{.path = "a/b.jpg", .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
+//   SourceRead read{.path = path.c_str(), .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
 //   source->read(read);
 //
 // A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
@@ -22,6 +22,7 @@
 #include "headrace/cache/timer_thread.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/page_cache_reader.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
@@ -30,9 +31,9 @@ class Source;
 
 // Ownership: the caller's; must neither move nor die until on_done has run (exactly once, also at shutdown).
 struct SourceRead {
-  std::string path;   // relative to the source
-  ChunkRange range;   // all of it lies within the catalogued size
-  io::Buffer buffer;  // capacity: the range in whole pages; given back, filled, on success
+  const char* path = nullptr;  // relative to the source; lasts until on_done
+  ChunkRange range;            // all of it lies within the catalogued size
+  io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   // Runs on the source's I/O thread; must not block. On success data holds range.length bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
   void* context = nullptr;
@@ -52,6 +53,9 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   void read(SourceRead& read);
+  // Fills the buffer on the calling thread where that takes no longer than handing the read over: the page cache has
+  // the file. True: done, on_done does not run.
+  [[nodiscard]] bool read_now(SourceRead& read);
   // Runs a task on the I/O thread.
   void post(std::function<void()> task) { thread_->post(std::move(task)); }
   // Nothing is tried again from now on. To be followed by TimerThread::stop(), then join().
@@ -66,19 +70,22 @@ class Source {
   [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
 
  private:
-  Source(int fd, io::UniqueFd owned_fd, std::string name, TimerThread& timers);
+  Source(int fd, io::UniqueFd owned_fd, std::string name, bool in_memory, TimerThread& timers);
 
   void submit(SourceRead& read);
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
   void note_failure(const io::Error& error);
   void note_success();
+  void count_success(std::uint64_t bytes);
   [[nodiscard]] io::Error note_stale(const SourceRead& read, std::uint64_t bytes);
 
   const int fd_;
   const io::UniqueFd owned_fd_;  // empty when the caller's descriptor is used
   const std::string name_;
   TimerThread& timers_;
+  io::PageCacheReader page_cache_;
+  bool page_cache_enabled_ = true;  // not where a test watches the engine
   io::CacheMode cache_mode_ = io::CacheMode::kBuffered;
   std::unique_ptr<io::IoThread> thread_;
 

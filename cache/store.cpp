@@ -86,9 +86,11 @@ Status StoreImpl::open_tiers(const StoreOptions& options) {
   const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
   const std::string name = unresolved ? options.source.string() : canonical.string();
   for (const TierOptions& tier : options.tiers) {
-    auto opened = DiskTier::open(
-        {.tier = tier, .data_set = {XXH3_64bits(name.data(), name.size()), name}, .engine = options.engine}, ram_,
-        timers_);
+    auto opened = DiskTier::open({.tier = tier,
+                                  .data_set = {XXH3_64bits(name.data(), name.size()), name},
+                                  .engine = options.engine,
+                                  .make_engine = options.make_tier_engine},
+                                 ram_, timers_);
     if (!opened) return io::forward_error(std::move(opened));
     tiers_.push_back(std::move(*opened));
   }

@@ -13,7 +13,8 @@
 // reads ahead. One file larger than the budget is kNoSpace. Beside content a sample costs about 200 bytes.
 //
 // Thread-safety: every function from any thread, until destruction begins. A callback runs exactly once: at once on the
-// calling thread when the content is in RAM, else on an I/O thread of the store; it must not block.
+// calling thread when the content is in RAM (ours or the page cache), else on an I/O thread of the store; it must not
+// block.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +47,9 @@ struct StoreOptions {
   std::uint64_t ram_bytes = 0;
   std::vector<TierOptions> tiers;  // fastest first
   io::EngineOptions engine = {};
+  // For tests: what the source and the disk tiers read and write with, instead of `engine`.
+  std::function<Result<std::unique_ptr<io::Engine>>()> make_source_engine;
+  std::function<Result<std::unique_ptr<io::Engine>>()> make_tier_engine;
 };
 
 struct TierStats {

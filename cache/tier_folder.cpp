@@ -27,6 +27,7 @@ using io::UniqueFd;
 constexpr const char* kLabelName = "tier";
 constexpr const char* kLockName = "lock";
 constexpr const char* kDataSetsName = "data-sets";
+constexpr const char* kDraftSuffix = ".new";
 constexpr std::string_view kSegmentPrefix = "segment-";
 constexpr std::size_t kSegmentDigits = 8;
 constexpr std::uint64_t kDataSetsBytesMax = 1 << 20;  // thousands of data sets
@@ -63,22 +64,38 @@ std::string segment_index_name(std::uint32_t number) {
 }
 
 Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
-  if (mode == Mode::kOwner && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return io::system_error(errno, "make tier " + path.string());
   }
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());
-  TierFolder folder(path.string(), std::move(fd));
+  TierFolder folder(path.string(), std::move(fd), segment_bytes);
   if (auto checked = folder.check_owner(); !checked) return io::forward_error(std::move(checked));
-  if (mode == Mode::kOwner) {
-    if (auto locked = folder.take_lock(); !locked) return io::forward_error(std::move(locked));
-  }
-  auto labelled = folder.read_label();
-  if (!labelled && labelled.error().code == ErrorCode::kNotFound && mode == Mode::kOwner) {
-    labelled = folder.write_label(segment_bytes);
-  }
-  if (!labelled) return io::forward_error(std::move(labelled));
+  Status ready = mode == Mode::kCreate ? folder.take_or_make() : folder.read_label();
+  if (ready && mode == Mode::kOwner) ready = folder.take_lock();
+  if (!ready) return io::forward_error(std::move(ready));
   return folder;
+}
+
+Status TierFolder::take_or_make() {
+  auto label = open_file(kLabelName, O_RDONLY);
+  const bool is_new = !label && label.error().code == ErrorCode::kNotFound;
+  if (is_new && !holds_nothing_else()) {
+    return io::make_error(ErrorCode::kInvalidArgument,
+                          fmt::format("tier {}: holds other files; give it a folder of its own", path_));
+  }
+  if (auto locked = take_lock(); !locked) return locked;
+  auto read = read_label();  // anew: another process may have made it before we had the lock
+  if (read || read.error().code != ErrorCode::kNotFound) return read;
+  return write_label(segment_bytes_);
+}
+
+// Nothing but what a file system's root has, or what was left of making a tier.
+bool TierFolder::holds_nothing_else() const {
+  const auto names = list();
+  return names && std::all_of(names->begin(), names->end(), [](const std::string& name) {
+           return name == "lost+found" || name == kLockName || name == std::string(kLabelName) + kDraftSuffix;
+         });
 }
 
 Status TierFolder::check_owner() const {
@@ -140,19 +157,30 @@ Status TierFolder::write_label(std::uint64_t segment_bytes) {
   return replace_file(kLabelName, bytes_of(label_), {}, true);
 }
 
-Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
+Result<std::vector<std::string>> TierFolder::list() const {
   UniqueFd copy(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!copy.valid()) return io::system_error(errno, "list tier " + path_);
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(copy.get()), ::closedir);
   if (listing == nullptr) return io::system_error(errno, "list tier " + path_);
   static_cast<void>(copy.release());  // the listing's from here on
-  std::vector<std::uint32_t> numbers;
+  std::vector<std::string> names;
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  return names;
+}
+
+Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
+  const auto names = list();
+  if (!names) return tl::unexpected<io::Error>(names.error());
+  std::vector<std::uint32_t> numbers;
+  for (const std::string& name : *names) {
     if (name.size() != kSegmentPrefix.size() + kSegmentDigits || !name.starts_with(kSegmentPrefix)) continue;
     std::uint32_t number = 0;
-    const auto [end, error] = std::from_chars(name.data() + kSegmentPrefix.size(), name.data() + name.size(), number);
-    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
+    const char* last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data() + kSegmentPrefix.size(), last, number);
+    if (error == std::errc() && end == last) numbers.push_back(number);
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;
@@ -166,7 +194,7 @@ Result<UniqueFd> TierFolder::open_file(const std::string& name, int flags) const
 
 Status TierFolder::replace_file(const std::string& name, std::span<const std::byte> head,
                                 std::span<const std::byte> body, bool sync) const {
-  const std::string draft = name + ".new";
+  const std::string draft = name + kDraftSuffix;
   auto fd = open_file(draft, O_WRONLY | O_CREAT | O_TRUNC);
   if (!fd) return io::forward_error(std::move(fd));
   Status written = write_all(fd->get(), head, draft);
@@ -199,6 +227,10 @@ Result<std::vector<std::byte>> TierFolder::read_file(const std::string& name, st
   }
   bytes.resize(done);
   return bytes;
+}
+
+void TierFolder::remove_own_files() const {
+  for (const char* name : {kDataSetsName, kLabelName, kLockName}) remove_file(name);
 }
 
 std::vector<TierFolder::DataSet> TierFolder::data_sets() const {

@@ -23,11 +23,15 @@ using io::Status;
 
 class TierFolder {
  public:
-  enum class Mode : std::uint8_t { kOwner, kReadOnly };  // kReadOnly: for tools; takes no lock, makes nothing
+  enum class Mode : std::uint8_t {
+    kCreate,    // locks the tier, makes it where there is none
+    kOwner,     // locks the tier that is there
+    kReadOnly,  // takes no lock
+  };
 
   // `segment_bytes` is for a tier that is made now; an older one keeps its own.
   // Errors: kBusy (naming the process that owns it), kPermission (others may write to it), kUnsupported (a newer
-  // format), kCorrupt (its label), kNotFound, else the system's.
+  // format), kCorrupt (its label), kInvalidArgument (kCreate: other files in it), kNotFound, else the system's.
   [[nodiscard]] static Result<TierFolder> open(const std::filesystem::path& path, std::uint64_t segment_bytes,
                                                Mode mode);
 
@@ -41,6 +45,7 @@ class TierFolder {
   [[nodiscard]] Status replace_file(const std::string& name, std::span<const std::byte> head,
                                     std::span<const std::byte> body, bool sync) const;
   void remove_file(const std::string& name) const;
+  void remove_own_files() const;  // all but the segments
   // Reads the whole of a file of at most `bytes_max`.
   [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& name, std::uint64_t bytes_max) const;
 
@@ -53,14 +58,19 @@ class TierFolder {
   [[nodiscard]] Status add_data_set(const DataSet& data_set) const;
 
  private:
-  TierFolder(std::string path, io::UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  TierFolder(std::string path, io::UniqueFd fd, std::uint64_t segment_bytes)
+      : path_(std::move(path)), fd_(std::move(fd)), segment_bytes_(segment_bytes) {}
   [[nodiscard]] Status check_owner() const;
+  [[nodiscard]] Status take_or_make();
+  [[nodiscard]] bool holds_nothing_else() const;
+  [[nodiscard]] Result<std::vector<std::string>> list() const;
   [[nodiscard]] Status take_lock();
   [[nodiscard]] Status read_label();
   [[nodiscard]] Status write_label(std::uint64_t segment_bytes);
 
   std::string path_;
   io::UniqueFd fd_;
+  std::uint64_t segment_bytes_;  // of a tier that is made now
   io::UniqueFd lock_fd_;
   TierLabel label_;
 };
