@@ -8,7 +8,7 @@ import tempfile
 sys.dont_write_bytecode = True
 
 from harness import PYTHON, REPOSITORY, Bench, Mount  # noqa: E402 (bytecode is turned off first)
-from sources import CannotRun, SlowFs  # noqa: E402
+from sources import CannotRun, SlowFs, end_on_sigterm  # noqa: E402
 
 ORDER = "torch-distributed:seed=0"  # what DistributedSampler(seed=0) draws
 EPOCHS = 2
@@ -92,6 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description="bench/demo: the main job, side by side with plain loading.")
     parser.add_argument("--files", type=int, default=600)
     arguments = parser.parse_args()
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as work:
         bench = Bench(work, REPOSITORY / "build/release")
         folder = bench.data_set(arguments.files)

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sources import CannotRun, end_process, need_fuse, need_root, unmount, wait_until_mounted
+from sources import CannotRun, Failed, end_process, need_fuse, need_root, unmount, wait_until_mounted
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch; another one on PATH has not
@@ -91,7 +91,7 @@ class Bench:
         folder = {"headrace": "cli", "slow_fs": "tests/support"}.get(target, "bench")
         path = self.build / folder / target
         if not path.exists():
-            raise CannotRun(f"{path} is not built")
+            raise Failed(f"{path} is not built")
         return path
 
     def _build(self, target):
@@ -100,7 +100,7 @@ class Bench:
             for arguments in (["--preset", "release"], ["--build", "--preset", "release", "--target", target]):
                 command = ["cmake", *arguments]
                 if subprocess.run(command, cwd=REPOSITORY, stdout=output, stderr=output, check=False).returncode != 0:
-                    raise CannotRun(f"{target} does not build: see {log}")
+                    raise Failed(f"{target} does not build: see {log}")
         self.built.add(target)
 
     @staticmethod
@@ -134,12 +134,12 @@ class Bench:
         return path
 
     def execute(self, command, **options):
-        """Runs to the end; output to the log. Raises CannotRun with its last line."""
+        """Runs to the end and returns the output. Raises Failed with its last line."""
         process = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  text=True, errors="replace", check=False, **options)
         if process.returncode != 0:
             last = (process.stdout.strip().splitlines() or ["no output"])[-1]
-            raise CannotRun(f"{Path(str(command[0])).name} ended with status {process.returncode}: {last}")
+            raise Failed(f"{Path(str(command[0])).name} ended with status {process.returncode}: {last}")
         return process.stdout
 
     def run_program(self, command):
@@ -158,7 +158,7 @@ class Bench:
         try:
             if wait_for_go:
                 if process.stdout.readline().strip() != "ready":
-                    raise CannotRun(f"{command[1]} did not start")
+                    raise Failed(f"{command[1]} did not start")
                 daemons = wait_for_go() or daemons
             before = sum(cpu_seconds_of_tree(pid) for pid in daemons)
             for pid in daemons:
@@ -203,7 +203,7 @@ def finish(process):
     finally:
         process.stdout.close()
     if process.returncode != 0:
-        raise CannotRun(f"{Path(process.args[0]).name} ended with status {process.returncode}")
+        raise Failed(f"{Path(process.args[0]).name} ended with status {process.returncode}")
     return output, usage
 
 
@@ -260,7 +260,7 @@ class Mount:
             try:
                 self.stat()
                 return
-            except CannotRun:
+            except Failed:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise
                 time.sleep(0.02)
@@ -350,17 +350,17 @@ def compare(row, rounds, report=print):
                 figures = row.run(side, variant)
                 runs[side].append(figures)
                 report(f"  round {number + 1} {variant:>12} {side:>9}: {figures.rate:10.1f} samples/s")
-        check_same_bytes(row.name, runs)
+        check_same_bytes(runs)
         results.append(judge(row, variant, runs))
     return Result(row.name, row.bar, results)
 
 
-def check_same_bytes(name, runs):
+def check_same_bytes(runs):
     sums = {figures.checksum for side in runs.values() for figures in side if figures.checksum}
     if len(sums) > 1:
-        raise AssertionError(f"{name}: the sides read different bytes: XXH3 {sorted(sums)}")
+        raise Failed(f"the sides read different bytes: XXH3 {sorted(sums)}")
     if not sums:
-        raise AssertionError(f"{name}: no side said what it read")
+        raise Failed("no side said what it read")
 
 
 def judge(row, variant, runs):

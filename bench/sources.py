@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,6 +22,15 @@ READY_SECONDS = 30  # a mount that takes longer than this has failed
 
 class CannotRun(Exception):
     """What the machine lacks, in words."""
+
+
+class Failed(Exception):
+    """What went wrong although the machine has what is needed."""
+
+
+def end_on_sigterm():
+    """Makes SIGTERM an exception like SIGINT, so that context managers clean up."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def need_root(what):
@@ -47,9 +57,9 @@ def wait_until_mounted(path, process, kind=""):
     deadline = time.monotonic() + READY_SECONDS
     while not is_mounted(path, kind):
         if process.poll() is not None:
-            raise CannotRun(f"{process.args[0]} ended with status {process.returncode} before {path} was mounted")
+            raise Failed(f"{process.args[0]} ended with status {process.returncode} before {path} was mounted")
         if time.monotonic() > deadline:
-            raise CannotRun(f"{path} was not mounted within {READY_SECONDS} s")
+            raise Failed(f"{path} was not mounted within {READY_SECONDS} s")
         time.sleep(0.01)
 
 

@@ -3,15 +3,18 @@
 
 import os
 
-from harness import PYTHON, REPOSITORY, CannotRun, Figures, Mount, Row
-from sources import SlowDisk, SlowFs, need_root
+from harness import PYTHON, REPOSITORY, Figures, Mount, Row
+from sources import CannotRun, Failed, SlowDisk, SlowFs, need_root
 
 LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
 RAM_FOR_ALL = "4G"                         # more than any data set here
 
 
 def need_torch(bench):
-    bench.execute([PYTHON, "-c", "import torchvision"])
+    try:
+        bench.execute([PYTHON, "-c", "import torchvision"])
+    except Failed as failure:
+        raise CannotRun("the package python3-torchvision is missing") from failure
 
 
 class MountHot(Row):
@@ -207,7 +210,7 @@ class EpochHalf(Row):
         path = self.bench.work / f"epoch-{epoch}.list"
         path.write_text(self.bench.execute(command), encoding="utf-8")
         if path.stat().st_size == 0:
-            raise CannotRun("headrace order printed nothing")
+            raise Failed("headrace order printed nothing")
         return path
 
 
