@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does what README.md says, as it is written there: check.py BUILD CXX (install|commands|orders)
+
+  install    the packages named are the ones that .ci/packages lists, and the configure command works
+  link       the C++ and CMake snippets build against an installed headrace, and the program runs
+  commands   the headrace commands run, one after the other, with the paths replaced by small real ones
+  orders     each order spec of the table is understood
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKIPPED = 77
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands(first_word):
+    """The commands in shell blocks that begin with a word; continued lines are joined."""
+    lines = [line.strip() for block in blocks("sh") for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if line.split(maxsplit=1)[:1] == [first_word]]
+
+
+def run(command, **options):
+    print("+", command if isinstance(command, str) else " ".join(map(str, command)), flush=True)
+    subprocess.run(command, check=True, **options)
+
+
+def need(found, what):
+    if not found:
+        sys.exit(f"README.md has no {what} any more: change this test with it")
+
+
+def check_install(_build, _compiler, work):
+    listed = set(re.findall(r"^build\s+(\S+)", (ROOT / ".ci/packages").read_text(), re.MULTILINE))
+    named = {word for line in commands("apt-get") for word in shlex.split(line)[2:] if not word.startswith("-")}
+    need(named, "apt-get command")
+    if named - listed:
+        sys.exit(f"not in .ci/packages: {sorted(named - listed)}")
+    configure = [line for line in commands("cmake") if "-B " in line]
+    need(configure, "configure command")
+    run(configure[0].replace("-B build/release", f"-B {work}/build"), shell=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def check_link(build, compiler, work):
+    need(blocks("cpp") and blocks("cmake"), "C++ and CMake snippets")
+    run(["cmake", "--install", build, "--prefix", work / "prefix"], stdout=subprocess.DEVNULL)
+    data = make_data(work)
+    for number, (program, link) in enumerate(zip(blocks("cpp"), blocks("cmake"))):
+        project = work / f"project-{number}"
+        project.mkdir()
+        (project / "trainer.cpp").write_text(program)
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(trainer LANGUAGES CXX)\nadd_executable(trainer trainer.cpp)\n" +
+            "target_compile_options(trainer PRIVATE -Wall -Wextra -Werror)\n" + link)
+        run(["cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}",
+             f"-DCMAKE_PREFIX_PATH={work / 'prefix'}"], stdout=subprocess.DEVNULL)
+        run(["cmake", "--build", project / "build"])
+        run([project / "build/trainer", data])
+
+
+def make_data(work):
+    data = work / "imagenet"
+    for label in ("cat", "dog"):
+        (data / label).mkdir(parents=True)
+        for number in range(4):
+            (data / label / f"{number}.jpg").write_bytes(os.urandom(5000))
+    return data
+
+
+def check_commands(build, _compiler, work):
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        print("skipped: mounting needs root and /dev/fuse here")
+        sys.exit(SKIPPED)
+    need(commands("headrace"), "headrace commands")
+    make_data(work)
+    (work / "mnt").mkdir()
+    environment = dict(os.environ, PATH=f"{build / 'cli'}:{os.environ['PATH']}", XDG_RUNTIME_DIR=str(work))
+    places = {"/data/imagenet": work / "imagenet", "/mnt/imagenet": work / "mnt", "/nvme/headrace": work / "ssd",
+              "200G": "64M", "16G": "64M"}
+    mount = next(line for line in commands("headrace") if " mount " in line)
+    try:
+        mounted = False
+        for line in commands("headrace"):
+            needs_mount = "/mnt/imagenet" in line
+            if needs_mount and not mounted and " mount " not in line:
+                run(replace(mount, places), shell=True, env=environment)
+            run(replace(line, places), shell=True, env=environment)
+            if needs_mount:
+                mounted = " unmount " not in line
+    finally:
+        subprocess.run(["umount", "--lazy", work / "mnt"], check=False, stderr=subprocess.DEVNULL)
+
+
+def replace(text, places):
+    for old, new in places.items():
+        text = text.replace(old, str(new))
+    return text
+
+
+def check_orders(build, _compiler, work):
+    data = make_data(work)
+    (work / "list").write_text("3\n1\n2\n")
+    specs = re.findall(r"^\| `([^`]+)` \|", README.partition("## Orders")[2].partition("\n## ")[0], re.MULTILINE)
+    need(specs, "table of orders")
+    for spec in specs:
+        plain = re.sub(r"\[[^\[\]]*\]", "", spec).replace("PATH", str(work / "list"))
+        run([build / "cli/headrace", "order", data, "--order", plain], stdout=subprocess.DEVNULL)
+
+
+def main():
+    build, compiler, what = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    checks = {"install": check_install, "link": check_link, "commands": check_commands, "orders": check_orders}
+    with tempfile.TemporaryDirectory(prefix="headrace-readme-") as work:
+        checks[what](build, compiler, Path(work))
+
+
+if __name__ == "__main__":
+    main()
