@@ -124,9 +124,12 @@ class Bench:
             partial.rename(folder)
         return folder
 
+    def list_of(self, folder):
+        return self.work / f"{Path(folder).name}.list"
+
     def file_list(self, folder, seed=1):
         """A file that lists the samples of `folder` in a shuffled order."""
-        path = self.work / f"{folder.name}.list"
+        path = self.list_of(folder)
         if not path.exists():
             files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
             random.Random(seed).shuffle(files)
@@ -177,7 +180,7 @@ class Bench:
 
     def sum_of(self, folder, samples):
         """XXH3 over the listed files as seen through `folder`; not part of any timing."""
-        command = [self.program("read_files"), folder, samples, "--sum"]
+        command = [self.program("read_files"), folder, samples, "--sum", "--threads", 16]
         return json.loads(self.execute(command).strip().splitlines()[-1])["xxh3"]
 
     def drop_caches(self):
@@ -325,6 +328,13 @@ class Result:
         ratio = self.deciding
         return (f"{self.name} ratio={ratio.median:.2f} min={min(ratio.ratios):.2f} max={max(ratio.ratios):.2f} "
                 f"bar={self.bar:.2f} {'met' if self.met else 'short'}")
+
+
+    def to_json(self):
+        variants = [{"variant": variant.variant, "ratios": variant.ratios, "met": variant.met,
+                     "runs": {side: [vars(run) for run in runs] for side, runs in variant.runs.items()}}
+                    for variant in self.variants]
+        return {"name": self.name, "bar": self.bar, "met": self.met, "ratio": self.deciding.median, "variants": variants}
 
 
 @dataclass

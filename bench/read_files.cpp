@@ -4,9 +4,8 @@
 //   read_files ROOT LIST [--processes P] [--threads T] [--passes N] [--sum] [--latency]
 //
 // LIST has one path relative to ROOT per line, in the order to read. Processes and threads take the next file from one
-// counter, as worker processes that are equally fast would. --sum reads everything once more after the timed passes and
-// adds up XXH3 of each file: the same bytes give the same sum, whatever the order. --latency also times each file.
-// Prints one JSON line.
+// counter, as worker processes that are equally fast would. --sum also adds up XXH3 of each file: the same bytes give
+// the same sum, whatever the order. --latency also times each file. Prints one JSON line.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -87,15 +86,6 @@ class Reading {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // One more pass that adds up checksums.
-  void sum() {
-    std::vector<char> buffer;
-    for (const std::string& file : files_) {
-      const std::size_t size = read_file(file, buffer);
-      shared_->checksum += XXH3_64bits(buffer.data(), size);
-    }
-  }
-
   [[nodiscard]] const Shared& shared() const { return *shared_; }
   [[nodiscard]] std::uint64_t total() const { return files_.size() * options_.passes; }
 
@@ -118,14 +108,18 @@ class Reading {
   void read_until_done() {
     std::vector<char> buffer;
     std::uint64_t bytes = 0;
+    std::uint64_t checksum = 0;
     for (std::uint64_t i = shared_->next++; i < total(); i = shared_->next++) {
       const auto start = options_.latency ? Clock::now() : Clock::time_point();
-      bytes += read_file(files_[i % files_.size()], buffer);
+      const std::size_t size = read_file(files_[i % files_.size()], buffer);
+      bytes += size;
+      if (options_.sum) checksum += XXH3_64bits(buffer.data(), size);
       if (!options_.latency) continue;
       const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
       latencies_[i] = static_cast<std::uint32_t>(taken.count());
     }
     shared_->bytes += bytes;
+    shared_->checksum += checksum;
   }
 
   // The number of bytes read; 0 when it failed, which is counted.
@@ -220,7 +214,6 @@ int main(int argc, char** argv) {
   const double seconds = reading.run();
   rusage usage = {};
   ::getrusage(RUSAGE_CHILDREN, &usage);
-  if (options.sum) reading.sum();
   std::printf("{\"samples\": %llu, \"bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.3f, \"peak_bytes\": %ld",
               static_cast<unsigned long long>(reading.total()), static_cast<unsigned long long>(reading.shared().bytes),
               seconds, child_cpu_seconds(usage), usage.ru_maxrss * 1024 * static_cast<long>(options.processes));

@@ -4,8 +4,9 @@
 //
 //   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other]
 //
-// Runs until SIGTERM, SIGINT or an unmount; then prints how many opens and reads it answered, as one JSON line.
-// The kernel keeps no file content from one open to the next. The tree is scanned once: it must not change.
+// Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root tells how many opens and
+// reads it has answered, as JSON. The kernel keeps no file content from one open to the next. The tree is scanned once:
+// it must not change.
 #define FUSE_USE_VERSION 314
 #include <atomic>
 #include <cerrno>
@@ -232,6 +233,23 @@ void release(fuse_req_t request, fuse_ino_t /*inode*/, fuse_file_info* file) {
   fuse_reply_err(request, 0);
 }
 
+void getxattr(fuse_req_t request, fuse_ino_t inode, const char* name, size_t size) {
+  if (inode != FUSE_ROOT_ID || std::string_view(name) != "user.slow_fs") {
+    fuse_reply_err(request, ENODATA);
+    return;
+  }
+  const SlowFs& slow = self(request);
+  const std::string counts =
+      "{\"opens\": " + std::to_string(slow.opens) + ", \"reads\": " + std::to_string(slow.reads) + "}";
+  if (size == 0) {
+    fuse_reply_xattr(request, counts.size());
+  } else if (size < counts.size()) {
+    fuse_reply_err(request, ERANGE);
+  } else {
+    fuse_reply_buf(request, counts.data(), counts.size());
+  }
+}
+
 fuse_lowlevel_ops operations() {
   fuse_lowlevel_ops result = {};
   result.init = init;
@@ -242,6 +260,7 @@ fuse_lowlevel_ops operations() {
   result.open = open;
   result.read = read;
   result.release = release;
+  result.getxattr = getxattr;
   return result;
 }
 
@@ -306,8 +325,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "slow_fs: %s\n", error.what());
     return 1;
   }
-  const int status = serve(slow);
-  std::printf("{\"opens\": %llu, \"reads\": %llu}\n", static_cast<unsigned long long>(slow.opens),
-              static_cast<unsigned long long>(slow.reads));
-  return status;
+  return serve(slow);
 }

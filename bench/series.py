@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements with a parameter, for bench/report: each returns {"title", "x", "y", "lines": {name: [[x, y], ...]}}.
+
+They show shapes (no collapse, no cliff); the ratios that have a bar are bench/compare's.
+"""
+
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+from harness import Mount
+from sources import SlowDisk, need_root
+
+ORDER = "torch-distributed:seed=0"
+RAM_FOR_ALL = "4G"
+
+
+def read(bench, folder, samples, *options, daemons=(), **process_options):
+    return bench.measure([bench.program("read_files"), folder, samples, *options], daemons, **process_options)
+
+
+def processes(bench):
+    """Pushed files, read by 1 to 64 processes."""
+    source = bench.data_set(bench.count(4000, 400))
+    samples = bench.file_list(source)
+    lines = {"headrace mount, pushed": [], "local file system, page cache": []}
+    with Mount(bench, source, "--ram", RAM_FOR_ALL) as mount:
+        for count in (1, 2, 4, 8, 16, 32, 64):
+            mount.push_everything()
+            bench.warm(source, samples)
+            for name, folder in zip(lines, (mount.path, source)):
+                figures = read(bench, folder, samples, "--processes", count, "--passes", 5)
+                lines[name].append([count, figures.rate])
+    return {"title": "Pushed files by number of reading processes", "x": "processes", "y": "samples/s", "x_base": 2,
+            "lines": lines}
+
+
+def file_size(bench):
+    """The same by file size, 4 kB to 64 MB."""
+    lines = {"headrace mount, pushed": [], "local file system, page cache": []}
+    total = bench.count(256 << 20, 64 << 20)
+    for power in range(12, 27, 2):
+        folder = make_files(bench, 1 << power, max(1, min(4000, total >> power)))
+        samples = bench.file_list(folder)
+        with Mount(bench, folder, "--ram", RAM_FOR_ALL) as mount:
+            mount.push_everything()
+            bench.warm(folder, samples)
+            for name, place in zip(lines, (mount.path, folder)):
+                figures = read(bench, place, samples, "--passes", 3)
+                lines[name].append([1 << power, figures.bytes / figures.seconds / 1e6])
+        shutil.rmtree(folder)
+    return {"title": "Throughput by file size", "x": "bytes per file", "y": "MB/s", "x_base": 2, "lines": lines}
+
+
+def make_files(bench, size, count):
+    folder = bench.work / f"files-{size}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "class").mkdir(parents=True)
+    content = random.Random(size).randbytes(size)
+    for number in range(count):
+        (folder / "class" / f"{number:06}.jpg").write_bytes(content)
+    bench.list_of(folder).unlink(missing_ok=True)  # of an earlier call, perhaps with another count
+    return folder
+
+
+def cached_share(bench):
+    """A steady epoch with a source of 400 reads per second, by the share of the data that the cache may hold."""
+    need_root("set up a loop device")
+    folder = bench.data_set(bench.count(400, 100))
+    samples = bench.file_list(folder)
+    total = sum(file.stat().st_size for file in folder.rglob("*.jpg"))
+    lines = {"headrace mount": [], "bound: the rest at the source's rate": []}
+    with SlowDisk(bench.work, folder, read_iops=400) as disk:
+        bench.drop_caches()
+        source = read(bench, disk.path, samples, "--threads", 32, preexec_fn=disk.limit_me)
+        for tenth in range(0, 11, bench.count(1, 5)):
+            options = ["--ram", max(1, total * tenth // 10 + total // 100), "--order", ORDER]
+            figures = steady_epoch(bench, disk, options)
+            lines["headrace mount"].append([tenth / 10, figures.rate])
+            if tenth < 10:
+                lines["bound: the rest at the source's rate"].append([tenth / 10, source.rate / (1 - tenth / 10)])
+    return {"title": "Steady epoch by cached share, source of 400 reads/s", "x": "share of the data in the cache",
+            "y": "samples/s", "y_base": 10, "lines": lines}
+
+
+def steady_epoch(bench, disk, options, epoch_count=3):
+    """The last of several epochs through a new mount, read in the order that it was given."""
+    bench.drop_caches()
+    with Mount(bench, disk.path, *options, preexec_fn=disk.limit_me) as mount:
+        for epoch in range(epoch_count):
+            listed = bench.work / "epoch.list"
+            listed.write_text(bench.execute([bench.program("headrace"), "order", disk.path, "--order", ORDER, "--epoch",
+                                             epoch, "--print", "path"]), encoding="utf-8")
+            figures = read(bench, mount.path, listed)
+    return figures
+
+
+def latency(bench):
+    """Microseconds to open, fstat, read and close one sample: median, 99 % and 99.9 %."""
+    source = bench.data_set(bench.count(4000, 400))
+    samples = bench.file_list(source)
+    rows = {}
+    bench.warm(source, samples)
+    rows["local file system, page cache"] = read(bench, source, samples, "--latency").extra
+    bench.drop_caches()
+    rows["local file system, cold"] = read(bench, source, samples, "--latency").extra
+    with Mount(bench, source, "--ram", RAM_FOR_ALL) as mount:
+        mount.push_everything()
+        rows["headrace mount, pushed"] = read(bench, mount.path, samples, "--latency").extra
+    with Mount(bench, source, "--ram", "0") as mount:
+        bench.drop_caches()
+        rows["headrace mount, nothing prefetched, cold"] = read(bench, mount.path, samples, "--latency").extra
+    return rows
+
+
+def tree_of_links(bench, files):
+    """A data set of hard links to a few files: as many names and inodes to know as real samples, no space."""
+    folder = bench.work / f"links-{files}"
+    if folder.exists():
+        return folder
+    partial = Path(f"{folder}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    per_class = 1000
+    for label in range((files + per_class - 1) // per_class):
+        place = partial / f"class-{label:05}"
+        place.mkdir(parents=True)
+        original = place / "000.jpg"  # file systems limit the links to one inode
+        original.write_bytes(random.Random(label).randbytes(100))
+        for number in range(1, min(per_class, files - label * per_class)):
+            os.link(original, place / f"{number:03}.jpg")
+    partial.rename(folder)
+    return folder
+
+
+def scale(bench):
+    """Mounting and using a large tree: seconds and memory."""
+    rows = {}
+    for files in bench.count((100_000, 1_000_000), (10_000,)):
+        folder = tree_of_links(bench, files)
+        bench.drop_caches()
+        rows[files] = mount_figures(bench, folder, "cold") | mount_figures(bench, folder, "again")
+    return rows
+
+
+def mount_figures(bench, folder, kind):
+    start = time.perf_counter()
+    with Mount(bench, folder, "--ram", "64M", "--order", ORDER) as mount:
+        seconds = time.perf_counter() - start
+        stat = mount.stat()
+        memory = next(int(line.split()[1]) * 1024 for line in Path(f"/proc/{mount.pid}/status").read_text().splitlines()
+                      if line.startswith("VmRSS:"))
+        start = time.perf_counter()
+        bench.execute(["ls", "-U", mount.path / "class-00000"])
+        listing = time.perf_counter() - start
+    return {f"mount_seconds_{kind}": seconds, f"memory_bytes_{kind}": memory, f"ls_seconds_{kind}": listing,
+            "entries": stat["data_set"]["entries"]}
+
+
+CURVES = (processes, file_size, cached_share)
