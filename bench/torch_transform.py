@@ -1,11 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""torchvision's training transforms on PIL images, with crops given beforehand so that others can make the same.
+"""torchvision's training transforms on PIL images, with given crops: torch_transform.py FOLDER LIST CROPS
 
-    torch_transform.py draw FOLDER LIST CROPS       draws a crop for each file of LIST, as RandomResizedCrop would
-    torch_transform.py run FOLDER LIST CROPS        decodes, crops, resizes, flips, normalises; prints one JSON line
-
-CROPS has one line per file of LIST: left top width height flip (0 or 1), in pixels of the image.
+Decodes, crops, resizes, flips and normalises the files of LIST and prints one JSON line. CROPS has a line per file:
+left top width height flip (0 or 1), in pixels of the image.
 """
 
 import io
@@ -17,21 +15,10 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from torchvision import transforms
 from torchvision.transforms import functional
 
 SIDE = 224
 MEAN, DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-
-
-def draw(folder, names, crops_file):
-    torch.manual_seed(1)
-    with open(crops_file, "w", encoding="utf-8") as output:
-        for name in names:
-            with Image.open(folder / name) as image:
-                crop = transforms.RandomResizedCrop.get_params(image, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3))
-            top, left, height, width = crop
-            output.write(f"{left} {top} {width} {height} {int(torch.rand(1) < 0.5)}\n")
 
 
 def transform(content, crop):
@@ -58,9 +45,8 @@ def run(folder, names, crops_file):
 
 
 def main():
-    action, folder, listing, crops_file = sys.argv[1:5]
-    names = Path(listing).read_text(encoding="utf-8").splitlines()
-    {"draw": draw, "run": run}[action](Path(folder), names, crops_file)
+    folder, listing, crops_file = sys.argv[1:4]
+    run(Path(folder), Path(listing).read_text(encoding="utf-8").splitlines(), crops_file)
 
 
 if __name__ == "__main__":
