@@ -32,8 +32,10 @@ def print_side_by_side(source, mounted):
     say(f"{'':28}{'source directly':>18}{'through headrace':>18}{'faster':>10}")
 
     def line(name, ours, theirs, samples=None):
-        texts = [f"{seconds:.2f} s" + (f" ({samples / seconds:.0f}/s)" if samples else "") for seconds in (theirs, ours)]
-        say(f"  {name:26}{texts[0]:>18}{texts[1]:>18}{theirs / ours:9.1f}x")
+        def text(seconds):
+            return f"{seconds:.2f} s" + (f" ({samples / seconds:.0f}/s)" if samples else "")
+
+        say(f"  {name:26}{text(theirs):>18}{text(ours):>18}{theirs / ours:9.1f}x")
 
     samples = source.samples // EPOCHS
     line("first batch of 32", mounted.extra["first_batch_seconds"][0], source.extra["first_batch_seconds"][0])
@@ -51,7 +53,8 @@ def print_cache(stat, samples):
         f"on their way: {mount['late']}")
     say(f"  reads the kernel asked for    {mount['requests'].get('READ', 0)} (a pushed file needs none)")
     say(f"  read from the source          {tiers['source']['hits']} times for {EPOCHS * samples} samples used")
-    say(f"  I/O engine                    {stat['store']['engine']['name']} {stat['store']['engine']['fallback_reason']}")
+    engine = stat["store"]["engine"]
+    say(f"  I/O engine                    {engine['name']} {engine['fallback_reason']}")
     for fallback in mount["fallbacks"]:
         say(f"  could not be had              {fallback}")
 
@@ -59,7 +62,7 @@ def print_cache(stat, samples):
 def demo_mount(bench, folder, samples):
     mountpoint = bench.work / "source"
     with SlowFs(bench.program("slow_fs"), folder, mountpoint, LATENCY_MS, LATENCY_MS) as source:
-        say(f"source     a file system that answers each open and each read {LATENCY_MS} ms late, as a network share does")
+        say(f"source     a file system that answers each open and read {LATENCY_MS} ms late, as a network share does")
         say("loader     torchvision ImageFolder + DataLoader (2 workers, DistributedSampler), unmodified")
         say(f"command    headrace mount SOURCE MOUNTPOINT --ram 1G --order {ORDER}")
         say()
@@ -83,8 +86,8 @@ def demo_reader(bench, folder, reason):
     say(f"left out   the mount and the Python loader: {reason}")
     say("instead    the C++ reader on the same data set, two epochs: headrace read --decode")
     say()
-    command = [bench.program("headrace"), "read", folder, "--ram", "1G", "--order", ORDER, "--epochs", EPOCHS, "--decode"]
-    say(bench.execute(command))
+    options = ["--ram", "1G", "--order", ORDER, "--epochs", EPOCHS, "--decode"]
+    say(bench.execute([bench.program("headrace"), "read", folder, *options]))
     return 0
 
 

@@ -334,7 +334,8 @@ class Result:
         variants = [{"variant": variant.variant, "ratios": variant.ratios, "met": variant.met,
                      "runs": {side: [vars(run) for run in runs] for side, runs in variant.runs.items()}}
                     for variant in self.variants]
-        return {"name": self.name, "bar": self.bar, "met": self.met, "ratio": self.deciding.median, "variants": variants}
+        return {"name": self.name, "bar": self.bar, "met": self.met, "ratio": self.deciding.median,
+                "variants": variants}
 
 
 @dataclass

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from plot import Chart
 
-NOTE = """Written by `bench/report`; do not edit. Every figure has its command beside it. The machine is shared with nobody during a
-run, but it is a virtual one: look at the spread. A ratio is throughput, headrace over the other side.
+NOTE = """Written by `bench/report`; do not edit. Every figure has its command beside it. The
+machine is shared with nobody during a run, but it is a virtual one: look at the spread. A ratio is throughput, headrace over the other side.
 """
 
 
@@ -91,9 +91,9 @@ def peers_section(peers):
                      f"{peer['memory_bytes'] / 1e6:.0f} MB", f"{peer['disk_bytes'] / 1e6:.0f} MB",
                      f"{peer['cpu_seconds']:.2f} s", peer["source_opens"], peer["source_reads"]])
     samples = next(peer["samples"] for peer in peers.values() if "samples" in peer)
-    return (f"{samples} samples, five epochs of an unmodified torchvision loader (2 workers) over a source that adds 20 ms to "
-            "each open and each read. Waiting for a copy counts into the first batch and epoch. Memory and CPU are those "
-            "of the file system's processes; a copy in the page cache is nobody's and not listed.\n\n" +
+    return (f"{samples} samples, five epochs of an unmodified torchvision loader (2 workers) over a source that adds "
+            "20 ms to each open and each read. Waiting for a copy counts into the first batch and epoch. Memory and "
+            "CPU are those of the file system's processes; a copy in the page cache is nobody's and not listed.\n\n" +
             table(["way", "first batch", "epoch 1", "epoch 2", "epoch 5", "memory", "disk", "CPU", "source opens",
                    "source reads"], rows) + "\n" + verdict(peers))
 
@@ -102,8 +102,9 @@ def verdict(peers):
     """Says who is first, whoever that is."""
     good = {name: peer for name, peer in peers.items() if "epoch_seconds" in peer}
     lines = []
-    for title, value in (("first batch", lambda peer: peer["first_batch"]), ("epoch 1", lambda p: p["epoch_seconds"][0]),
-                         ("epoch 5", lambda p: p["epoch_seconds"][4])):
+    for title, value in (("first batch", lambda peer: peer["first_batch"]),
+                         ("epoch 1", lambda peer: peer["epoch_seconds"][0]),
+                         ("epoch 5", lambda peer: peer["epoch_seconds"][4])):
         best = min(good, key=lambda name: value(good[name]))
         lines.append(f"- {title}: {best} is first ({value(good[best]):.2f} s).")
     return "\n".join(lines) + "\n"
@@ -141,8 +142,8 @@ def add_to_history(results, path):
     """One entry per revision measured: the ratios that have a bar."""
     ratios = {name: round(row["ratio"], 3) for name, row in results.get("rows", {}).items() if "ratio" in row}
     history = json.loads(Path(path).read_text()) if Path(path).exists() else []
-    revision = results["machine"]["revision"]
-    history = [entry for entry in history if entry["revision"] != revision]
-    history.append({"revision": revision, "date": time.strftime("%Y-%m-%d"), "processor": results["machine"]["processor"],
-                    "kernel": results["machine"]["kernel"], "ratios": ratios})
+    machine = results["machine"]
+    history = [entry for entry in history if entry["revision"] != machine["revision"]]
+    history.append({"revision": machine["revision"], "date": time.strftime("%Y-%m-%d"),
+                    "processor": machine["processor"], "kernel": machine["kernel"], "ratios": ratios})
     Path(path).write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")

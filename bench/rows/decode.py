@@ -41,7 +41,8 @@ class DecodeRrc(DecodeRow):
         self.native("rrc", "--crops", self.crops)
 
     def torchvision(self):
-        return self.bench.measure([PYTHON, REPOSITORY / "bench/torch_transform.py", self.folder, self.samples, self.crops])
+        program = REPOSITORY / "bench/torch_transform.py"
+        return self.bench.measure([PYTHON, program, self.folder, self.samples, self.crops])
 
     def run(self, side, variant):
         figures = self.native("rrc") if side == "headrace" else self.torchvision()
