@@ -12,6 +12,7 @@ from sources import CannotRun, SlowFs, end_on_sigterm  # noqa: E402
 
 ORDER = "torch-distributed:seed=0"  # what DistributedSampler(seed=0) draws
 EPOCHS = 2
+BUILD = REPOSITORY / "build/release"
 LATENCY_MS = 20
 
 
@@ -97,7 +98,7 @@ def main():
     arguments = parser.parse_args()
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as work:
-        bench = Bench(work, REPOSITORY / "build/release")
+        bench = Bench(work, BUILD)
         folder = bench.data_set(arguments.files)
         samples = bench.file_list(folder)
         say()
