@@ -55,8 +55,20 @@ Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byt
   if (!size) return tl::unexpected(std::move(size.error()));
   random_ = Random(key);
   plan_ = plan_crop(transform_, *size, random_);
+  return decode_plan(decoder, *size);
+}
+
+Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan) {
+  Result<Size> size = decoder.open(bytes);
+  if (!size) return tl::unexpected(std::move(size.error()));
+  random_ = Random({});
+  plan_ = plan;
+  return decode_plan(decoder, *size);
+}
+
+Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
   if (plan_.target.pixels() == 0) return {};  // a crop of nothing but border
-  region_ = region_for(plan_, *size, transform_.dct_scaling ? decoder.reduce_max() : 1);
+  region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1);
   return decoder.decode_region(region_.box, region_.reduce, decoded_);
 }
 
