@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "headrace/decode/image.h"
+#include "headrace/io/result.h"
+
 namespace headrace::decode {
 
 enum class Damage : std::uint8_t {
@@ -21,5 +24,8 @@ struct DecodeOptions {
   // 100: encoders write about 10 scans; each one costs a pass over the whole image, however few bytes it has.
   int scans_max = 100;
 };
+
+// Errors: kInvalidArgument (over pixels_max), kCorrupt (no pixels at all).
+[[nodiscard]] io::Status check_size(Size size, const DecodeOptions& options);
 
 }  // namespace headrace::decode

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any image file to RGB; the format is found from the content.
+// Any image file to RGB; the format is found from the content (image_format.h).
 //
 //   ImageDecoder decoder({});
 //   Status done = decoder.decode(bytes, image);
 //
-//   auto info = decoder.open(bytes);                        // only a part:
+//   auto size = decoder.open(bytes);                        // only a part:
 //   decoder.decode_region({10, 10, 200, 200}, 1, image);
 //
 // Thread-safety: none; one decoder per thread, reused.
@@ -17,6 +17,7 @@
 
 #include "headrace/decode/decode_options.h"
 #include "headrace/decode/image.h"
+#include "headrace/decode/image_format.h"
 #include "headrace/decode/jpeg_decoder.h"
 #include "headrace/decode/orientation.h"
 #include "headrace/io/result.h"
@@ -31,11 +32,11 @@ class ImageDecoder {
   // Errors: kCorrupt, kUnsupported (no known format, or a variant of one), kInvalidArgument (limits).
   [[nodiscard]] Result<Size> open(std::span<const std::byte> bytes);
 
-  // Decodes what open() was given, once: the part `box` of the image reduced by 1, 2, 4 or 8, in its coordinates as
-  // people see it. The size in them is reduced(size, reduce).
+  // Decodes what open() was given, once: the part `box` of the image reduced by `reduce`, in its coordinates as people
+  // see it. The size in them is reduced(size, reduce). Throws std::bad_alloc.
   [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, Image& out);
-  // Largest `reduce` that this file can be decoded with.
-  [[nodiscard]] std::uint32_t reduce_max() const { return 8; }
+  // What this file can be reduced by while it is decoded: 1, 2, 4 and 8 for a JPEG, 1 for others.
+  [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }
 
   [[nodiscard]] Status decode(std::span<const std::byte> bytes, Image& out);
 
@@ -43,11 +44,18 @@ class ImageDecoder {
   [[nodiscard]] const std::string& damage() const { return jpeg_.damage(); }
 
  private:
+  Result<Size> open_jpeg();
+  Result<Size> open_whole();
+  Status decode_jpeg(const Box& box, std::uint32_t reduce, Image& out);
+  Status decode_whole(const Box& box, Image& out);
+
   const DecodeOptions options_;
   JpegDecoder jpeg_;
+  ImageFormat format_ = ImageFormat::kUnknown;
+  std::span<const std::byte> bytes_;
   Orientation orientation_ = Orientation::kUpright;
   Size size_;     // as people see it
-  Image stored_;  // before it is turned upright
+  Image stored_;  // before it is turned upright, or cut
 };
 
 }  // namespace headrace::decode

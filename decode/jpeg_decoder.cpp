@@ -168,13 +168,7 @@ Status JpegDecoder::Impl::check_header() const {
   if (info.jpeg_color_space == JCS_UNKNOWN) {
     return make_error(ErrorCode::kUnsupported, std::to_string(info.num_components) + " channels");
   }
-  const Size size = {info.image_width, info.image_height};
-  if (size.pixels() > options.pixels_max) {
-    return make_error(ErrorCode::kInvalidArgument, std::to_string(size.width) + " x " + std::to_string(size.height) +
-                                                       " is over the limit of " + std::to_string(options.pixels_max) +
-                                                       " pixels");
-  }
-  return {};
+  return check_size({info.image_width, info.image_height}, options);
 }
 
 void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
@@ -249,6 +243,9 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
 
 const std::string& JpegDecoder::damage() const {
   return impl_->damage;
+}
+void JpegDecoder::forget_damage() {
+  impl_->damage.clear();
 }
 
 }  // namespace headrace::decode

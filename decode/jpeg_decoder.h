@@ -51,6 +51,7 @@ class JpegDecoder {
 
   // What was repaired or salvaged in the last decode(); empty for a sound file.
   [[nodiscard]] const std::string& damage() const;
+  void forget_damage();
 
  private:
   struct Impl;

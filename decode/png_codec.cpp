@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include <spng.h>
+
+#include "headrace/decode/internal/codec.h"
+
+namespace headrace::decode {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+
+using Context = std::unique_ptr<spng_ctx, decltype(&spng_ctx_free)>;
+
+tl::unexpected<io::Error> error_of(int code) {
+  if (code == SPNG_EMEM) return io::system_error(ENOMEM, "PNG");
+  return make_error(ErrorCode::kCorrupt, std::string("PNG: ") + spng_strerror(code));
+}
+
+io::Result<Context> open(std::span<const std::byte> bytes, spng_ihdr& header) {
+  constexpr std::size_t kChunkBytesMax = std::size_t{64} << 20;  // text and profiles, which are not needed here
+  Context context(spng_ctx_new(0), &spng_ctx_free);
+  if (!context) return error_of(SPNG_EMEM);
+  spng_set_chunk_limits(context.get(), kChunkBytesMax, kChunkBytesMax);
+  int code = spng_set_png_buffer(context.get(), bytes.data(), bytes.size());
+  if (code == 0) code = spng_get_ihdr(context.get(), &header);
+  if (code != 0) return error_of(code);
+  return context;
+}
+
+io::Result<Size> read_size(std::span<const std::byte> bytes) {
+  spng_ihdr header = {};
+  const io::Result<Context> context = open(bytes, header);
+  if (!context) return tl::unexpected(context.error());
+  return Size{header.width, header.height};
+}
+
+// Transparency is dropped, 16 bits become 8, as PIL's convert("RGB") does.
+io::Status decode(std::span<const std::byte> bytes, Image& out) {
+  spng_ihdr header = {};
+  const io::Result<Context> context = open(bytes, header);
+  if (!context) return tl::unexpected(context.error());
+  const int code = spng_decode_image(context->get(), out.bytes().data(), out.bytes().size(), SPNG_FMT_RGB8, 0);
+  if (code != 0) return error_of(code);
+  return {};
+}
+
+}  // namespace
+
+const Codec kPngCodec = {read_size, decode};
+
+}  // namespace headrace::decode

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damaged files: no crash, no leak (the address sanitizer watches), no hang, and a status that says why.
+#include <chrono>
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+#include "headrace/decode/image_decoder.h"
+#include "headrace/decode/sample_transformer.h"
+
+#include "decode/corrupt_files.h"
+
+namespace headrace::decode {
+namespace {
+
+using test::Bytes;
+using test::DamagedFile;
+
+constexpr Damage kPolicies[] = {Damage::kReject, Damage::kRepair, Damage::kSalvage};
+
+// A file may pass for sound, be repaired, or fail with a reason; afterwards the decoder works as before.
+class Victim {
+ public:
+  explicit Victim(Damage damage) : decoder_({.damage = damage, .pixels_max = 1'000'000}) {}
+
+  void decode(const DamagedFile& file) {
+    CAPTURE(file.what);
+    const Status status = decoder_.decode(file.bytes, image_);
+    if (!status) CHECK_FALSE(status.error().message().empty());
+    if (transformer_.decode(decoder_, file.bytes, {.seed = 1})) transformer_.write(tensor_.data());
+  }
+
+  void check_still_works() {
+    const Bytes sound = test::make_jpeg({});
+    REQUIRE(decoder_.decode(sound, image_));
+    const test::ReferenceImage expected = test::reference_decode(sound);
+    CHECK(std::ranges::equal(image_.bytes(), expected.pixels));
+    CHECK(decoder_.damage().empty());
+  }
+
+ private:
+  const Transform transform_ = {.geometry = RandomResizedCrop{.size = {20, 20}}};
+  const TensorWriter writer_ = TensorWriter({.type = ElementType::kUint8});
+  ImageDecoder decoder_;
+  SampleTransformer transformer_ = SampleTransformer(transform_, writer_);
+  Image image_;
+  std::vector<std::byte> tensor_ = std::vector<std::byte>(20 * 20 * 3);
+};
+
+TEST_CASE("files cut, mislabelled or garbled at each marker do no harm") {
+  for (Damage damage : kPolicies) {
+    Victim victim(damage);
+    for (const test::JpegSpec& spec : test::jpeg_kinds()) {
+      const Bytes sound = test::make_jpeg(spec);
+      for (const DamagedFile& file : test::damage_systematically(sound)) victim.decode(file);
+    }
+    victim.check_still_works();
+  }
+}
+
+// HEADRACE_CORRUPT_FILES: how many per kind and policy.
+TEST_CASE("randomly damaged files do no harm") {
+  const char* count_text = std::getenv("HEADRACE_CORRUPT_FILES");
+  const auto count = static_cast<std::uint64_t>(count_text != nullptr ? std::atoll(count_text) : 40);
+  for (Damage damage : kPolicies) {
+    Victim victim(damage);
+    for (const test::JpegSpec& spec : test::jpeg_kinds()) {
+      const Bytes sound = test::make_jpeg(spec);
+      for (std::uint64_t seed = 0; seed < count; ++seed) victim.decode(test::damage_randomly(sound, seed));
+    }
+    victim.check_still_works();
+  }
+}
+
+TEST_CASE("a progressive file with thousands of scans is refused soon") {
+  const Bytes bomb = test::with_many_scans(5000);
+  ImageDecoder decoder({});
+  Image image;
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = decoder.decode(bomb, image);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == io::ErrorCode::kInvalidArgument);
+  CHECK(status.error().message().find("scans") != std::string::npos);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  CHECK(decoder.decode(test::with_many_scans(90), image));
+}
+
+TEST_CASE("a file that ends early is an error, or salvaged with its upper part intact") {
+  const Bytes sound = test::make_jpeg({.size = {64, 128}});
+  const test::ReferenceImage expected = test::reference_decode(sound);
+  const Bytes half(sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(sound.size() / 2));
+  Image image;
+  ImageDecoder strict({});
+  const Status status = strict.decode(half, image);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == io::ErrorCode::kCorrupt);
+  ImageDecoder salvaging({.damage = Damage::kSalvage});
+  REQUIRE(salvaging.decode(half, image));
+  CHECK_FALSE(salvaging.damage().empty());
+  CHECK(std::equal(image.row(0), image.row(24), expected.pixels.begin()));
+}
+
+TEST_CASE("a repaired file is reported as such, and rejected on request") {
+  Bytes file = test::make_jpeg({.restart_interval = 2});
+  const std::vector<std::size_t> markers = test::marker_offsets(file);
+  const std::size_t restart = markers[markers.size() / 2];  // restart markers are most of them
+  file.insert(file.begin() + static_cast<std::ptrdiff_t>(restart), 5, std::byte{0x11});
+  Image image;
+  ImageDecoder repairing({});
+  REQUIRE(repairing.decode(file, image));
+  CHECK_FALSE(repairing.damage().empty());
+  ImageDecoder strict({.damage = Damage::kReject});
+  CHECK_FALSE(strict.decode(file, image));
+}
+
+}  // namespace
+}  // namespace headrace::decode
