@@ -185,6 +185,16 @@ void DiskTier::settle() {
   reached.get_future().wait();
 }
 
+void DiskTier::join() {
+  {
+    MutexLock lock(mutex_);
+    for (const auto& segment : segments_) {
+      if (segment != nullptr) thread_->unregister_file(segment->fd.get());
+    }
+  }
+  thread_.reset();
+}
+
 DiskTier::~DiskTier() {
   close();
 }

@@ -99,7 +99,7 @@ class DiskTier {
   // Waits until the I/O thread has finished the completion that it is in.
   void settle();
   // Ends the reads in flight (kCancelled) and joins the I/O thread. After close() and TimerThread::stop().
-  void join() { thread_.reset(); }
+  void join();
   [[nodiscard]] TierStats stats() const;
 
  private:

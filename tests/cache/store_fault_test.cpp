@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices and file systems that fail: the store goes on serving, says what happened, and bounds what it tries.
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "headrace/cache/store.h"
+#include "headrace/io/engine.h"
+#include "headrace/io/fault_engine.h"
+
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::SampleIndex;
+using headrace::cache::Store;
+using headrace::cache::StoreOptions;
+using headrace::cache::TierKind;
+using headrace::cache::TierStats;
+using headrace::io::Engine;
+using headrace::io::FaultOptions;
+using headrace::io::open_engine;
+using headrace::io::open_fault_engine;
+using headrace::io::Result;
+using headrace::io::Status;
+using headrace::test::as_text;
+using headrace::test::pattern_bytes;
+using headrace::test::skip;
+using headrace::test::TempDir;
+
+constexpr std::size_t kFiles = 80;
+constexpr std::uint64_t kMiB = 1 << 20;
+
+auto faulty(const FaultOptions& faults) {
+  return [faults]() -> Result<std::unique_ptr<Engine>> {
+    auto engine = open_engine({});
+    if (!engine) return engine;
+    return std::unique_ptr<Engine>(open_fault_engine(std::move(*engine), faults));
+  };
+}
+
+struct Fixture {
+  Fixture() {
+    for (std::size_t i = 0; i < kFiles; ++i) {
+      contents.emplace_back(as_text(pattern_bytes(60'000 + i * 997, i)));
+      source.write("class/" + std::to_string(i) + ".jpg", contents.back());
+    }
+    options.source = source.path();
+    options.tiers = {{.kind = TierKind::kSsd, .path = scratch.path() / "tier", .budget_bytes = 64 * kMiB}};
+  }
+  [[nodiscard]] std::unique_ptr<Store> open() const {
+    auto store = Store::open(options);
+    REQUIRE_MESSAGE(store.has_value(), store.error().message());
+    return std::move(*store);
+  }
+  // How many reads worked; each of these must be right.
+  std::size_t read_all(Store& store) const {
+    std::size_t good = 0;
+    for (SampleIndex i = 0; i < kFiles; ++i) {
+      const EntryId entry = store.catalog().sample_entry(i);
+      const auto view = store.read(entry);
+      if (!view) {
+        CHECK(view.error().os_errno == EIO);
+        continue;
+      }
+      const auto* text = reinterpret_cast<const char*>(view->bytes().data());
+      const std::size_t file = std::stoul(fs::path(store.catalog().path(entry)).stem());
+      REQUIRE(std::string_view(text, view->bytes().size()) == contents[file]);
+      ++good;
+    }
+    return good;
+  }
+  static std::size_t warm_all(Store& store) {
+    std::size_t warmed = 0;
+    for (SampleIndex i = 0; i < kFiles; ++i) {
+      std::promise<Status> promise;
+      store.warm(store.catalog().sample_entry(i), [&](Status status) { promise.set_value(std::move(status)); });
+      warmed += promise.get_future().get() ? 1 : 0;
+    }
+    return warmed;
+  }
+  static TierStats tier(const Store& store) { return store.stats().tiers[1]; }
+
+  TempDir source;
+  TempDir scratch;
+  std::vector<std::string> contents;
+  StoreOptions options;
+};
+
+// A small file system of its own for the tier. Ownership: unmounts itself.
+class SmallFileSystem {
+ public:
+  SmallFileSystem(fs::path path, const char* options) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    if (::mount("headrace-test", path_.c_str(), "tmpfs", 0, options) != 0) skip("needs the right to mount a tmpfs");
+  }
+  ~SmallFileSystem() { ::umount2(path_.c_str(), MNT_DETACH); }
+  SmallFileSystem(const SmallFileSystem&) = delete;
+  SmallFileSystem& operator=(const SmallFileSystem&) = delete;
+  // The kernel closes the files of an io_uring a moment after the ring is gone; until then the mount is busy.
+  void make_read_only() const {
+    for (int attempt = 0; attempt < 200; ++attempt) {
+      if (::mount("headrace-test", path_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0) return;
+      REQUIRE(errno == EBUSY);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    FAIL("the mount stays busy");
+  }
+
+ private:
+  fs::path path_;
+};
+
+TEST_CASE("errors of the source that pass are not seen by readers") {
+  Fixture fixture;
+  fixture.options.make_source_engine = faulty({.seed = 5, .error_one_in = 4});
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) >= kFiles - 6);  // three attempts: one in 64 fails
+}
+
+TEST_CASE("a source that fails for good gives its errno after bounded attempts") {
+  Fixture fixture;
+  fixture.options.tiers.clear();
+  fixture.options.make_source_engine = faulty({.after_operations = 10, .error_one_in = 1});
+  const auto store = fixture.open();
+  std::vector<std::future<int>> results;
+  std::vector<std::promise<int>> promises(kFiles);
+  for (SampleIndex i = 0; i < kFiles; ++i) {
+    results.push_back(promises[i].get_future());
+    store->read_async(store->catalog().sample_entry(i),
+                      [&promises, i](const auto& view) { promises[i].set_value(view ? 0 : view.error().os_errno); });
+  }
+  std::size_t failed = 0;
+  for (auto& result : results) failed += result.get() == EIO ? 1 : 0;
+  CHECK(failed == kFiles - 10);
+  const TierStats source = store->stats().tiers.back();
+  CHECK(source.errors == failed);
+  CHECK(source.state.starts_with("failing: "));
+  CHECK(store->stats().failures == failed);
+}
+
+TEST_CASE("a tier that fails every read is dropped and the source serves") {
+  Fixture fixture;
+  REQUIRE(Fixture::warm_all(*fixture.open()) == kFiles);
+  fixture.options.make_tier_engine = faulty({.error_one_in = 1});
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).state.starts_with("dropped: "));
+  CHECK(Fixture::tier(*store).errors == 16);
+}
+
+TEST_CASE("a tier that cannot be written to is still read") {
+  Fixture fixture;
+  fixture.options.make_tier_engine = faulty({.seed = 3, .after_operations = 40, .no_space_one_in = 2});
+  const auto store = fixture.open();
+  const std::size_t warmed = Fixture::warm_all(*store);
+  CHECK(warmed >= 40);
+  CHECK(warmed < kFiles);
+  CHECK(Fixture::tier(*store).state.starts_with("no space: "));
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).hits >= warmed);
+  CHECK(Fixture::tier(*store).writes == warmed);
+}
+
+TEST_CASE("lost writes are found by their checksums") {
+  Fixture fixture;
+  fixture.options.make_tier_engine = faulty({.seed = 9, .lost_write_one_in = 4});
+  const auto store = fixture.open();
+  CHECK(Fixture::warm_all(*store) == kFiles);
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).corrupt > 5);
+}
+
+TEST_CASE("a full file system ends admission, and what is there is served") {
+  Fixture fixture;
+  const SmallFileSystem small(fixture.options.tiers.front().path, "size=6m,mode=0700");
+  {
+    const auto store = fixture.open();
+    const std::size_t warmed = Fixture::warm_all(*store);
+    CHECK(warmed > 20);  // one segment of 4 MiB
+    CHECK(warmed < kFiles);
+    CHECK(Fixture::tier(*store).state.starts_with("no space: "));
+    CHECK(fixture.read_all(*store) == kFiles);
+    CHECK(Fixture::tier(*store).hits == warmed);
+  }
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).hits > 20);
+}
+
+TEST_CASE("a read-only file system is served from") {
+  Fixture fixture;
+  const SmallFileSystem small(fixture.options.tiers.front().path, "size=64m,mode=0700");
+  REQUIRE(Fixture::warm_all(*fixture.open()) == kFiles);
+  small.make_read_only();
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).hits == kFiles);
+  CHECK(Fixture::tier(*store).state.starts_with("read-only: "));
+}
+
+}  // namespace
