@@ -114,7 +114,7 @@ struct EngineOptions {
   enum class Kind : std::uint8_t { kAutomatic, kUring, kPread };
   Kind kind = Kind::kAutomatic;    // kAutomatic obeys HEADRACE_ENGINE=uring|pread, then tries io_uring
   unsigned queue_depth_max = 128;  // more in flight costs memory (a buffer each) and rarely adds throughput
-  bool rotational = false;         // few in flight: a head seeks to one place at a time
+  bool rotational = false;         // few in flight at first: a head seeks to one place at a time
   std::shared_ptr<BufferArena> arena = nullptr;  // registered with the kernel if possible; kept while the engine lives
 };
 

@@ -6,8 +6,10 @@
 namespace headrace::io::internal {
 namespace {
 
-// One head, and a scheduler below that sorts: 4 in flight keep it busy, more only add latency.
-constexpr unsigned kRotationalDepth = 4;
+// One head: few in flight at first. 32 is what a disk can queue and sort by itself (NCQ); virtual disks call themselves
+// rotational whatever they are, so it is throughput that decides.
+constexpr unsigned kRotationalInitialDepth = 4;
+constexpr unsigned kRotationalDepthMax = 32;
 constexpr unsigned kInitialDepth = 32;  // where one SSD is busy; a slow network share is found out in three windows
 // Short windows, for a share with 20 ms per read must not take seconds to open up. Sizes vary by 70 %, so 64 samples
 // give the mean to 9 %. That a flat curve then passes for a rising one now and then does no harm: too deep costs
@@ -24,8 +26,8 @@ constexpr std::uint64_t kOperationWork = 32'768;
 
 DepthOptions depth_options(const EngineOptions& options, unsigned engine_max) {
   const unsigned max = std::clamp(options.queue_depth_max, 1u, engine_max);
-  if (options.rotational) return {.initial = std::min(max, kRotationalDepth), .max = std::min(max, kRotationalDepth)};
-  return {.initial = std::min(max, kInitialDepth), .max = max};
+  if (!options.rotational) return {.initial = std::min(max, kInitialDepth), .max = max};
+  return {.initial = std::min(max, kRotationalInitialDepth), .max = std::min(max, kRotationalDepthMax)};
 }
 
 void DepthController::on_finished(std::uint64_t bytes, bool limited, TimePoint now) {

@@ -60,8 +60,9 @@ TEST_CASE("operations that did not have to wait say nothing about the depth") {
   CHECK(depth.depth() == 16);
 }
 
-TEST_CASE("a hard disk gets few at once, and the bound of the options holds") {
-  CHECK(depth_options({.rotational = true}, 512).max == 4);
+TEST_CASE("a hard disk gets few at once until more prove better, and the bound of the options holds") {
+  CHECK(depth_options({.rotational = true}, 512).initial == 4);
+  CHECK(depth_options({.rotational = true}, 512).max == 32);
   CHECK(depth_options({.queue_depth_max = 2, .rotational = true}, 512).max == 2);
   CHECK(depth_options({.queue_depth_max = 0}, 512).max == 1);
   CHECK(depth_options({.queue_depth_max = 100'000}, 512).max == 512);
