@@ -238,9 +238,13 @@ void ReadAhead::Impl::on_read(SampleIndex sample) {
   ++counters.strays;
   const std::optional<ReaderTrack::Found> found = track.find_reader();
   if (!found) return;
-  unplan_all();
-  track.move_to(found->place, {});
-  replan();
+  if (found->epoch) {
+    seek(*found->epoch, 0);
+  } else {
+    unplan_all();
+    track.move_to(*found->place, {});
+    replan();
+  }
   for (const SampleIndex read : found->reads) follow_read(read);
 }
 

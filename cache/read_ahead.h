@@ -46,7 +46,8 @@ class ReadAhead {
   // A fetch ended. Failed: its place is free again and it is not tried a second time before the reader passes it.
   void on_fetched(SampleIndex sample, bool success);
   // The reader took the sample (hit or miss). Out-of-order within the loader's window is normal; a read outside of it
-  // is a stray unless several in a row fit another position: then the position moves there (resume in mid-epoch).
+  // is a stray unless several in a row fit another position (resume in mid-epoch) or the beginning of another epoch (a
+  // job that starts again, one that repeats its epoch): then the position moves there.
   void on_read(SampleIndex sample);
   // Whoever holds the data lost it (the kernel reclaimed pages, an eviction): it may be fetched again.
   void on_lost(SampleIndex sample);

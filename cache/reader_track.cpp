@@ -2,15 +2,19 @@
 #include "headrace/cache/reader_track.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace headrace::cache {
 namespace {
 
 // So many reads beyond what the workers can be apart show that the reader went on; fewer may be somebody else's.
 constexpr unsigned kReadsBeyond = 4;
-// Four strays that lie within 4096 of a million places by accident: 1 in 10^7. More are used where there are more.
-constexpr std::size_t kStraysMin = 4;
-constexpr std::size_t kStraysMax = 8;
+// What one search goes by: the last reads.
+constexpr std::size_t kReadsMin = 4;
+constexpr std::size_t kReadsMax = 8;
+// Reads that lie together by accident more rarely than this show where the reader is.
+constexpr double kAccident = 1e-5;
 // After so many reads in sequence the next strays are searched for at once again: a search costs about a pass over the
 // epoch, and must stay rare when two jobs share a mount.
 constexpr std::uint64_t kReadsOfConfidence = 1024;
@@ -29,10 +33,22 @@ std::uint64_t apart_max(const WorkerLayout& workers, std::uint64_t epoch_length)
   return std::clamp(epoch_length / 8, kLeast, std::uint64_t{4096});
 }
 
+// How many reads it takes: all but the first of them must lie within `apart` of the epoch's places. Four of a million
+// places with the default layout, seven where an epoch is short.
+std::uint64_t reads_needed(std::uint64_t apart, std::uint64_t epoch_length) {
+  if (apart >= epoch_length) return kReadsMax;
+  const double share = static_cast<double>(apart) / static_cast<double>(epoch_length);
+  const auto needed = static_cast<std::size_t>(1 + std::ceil(std::log(kAccident) / std::log(share)));
+  return std::clamp(needed, kReadsMin, kReadsMax);
+}
+
 }  // namespace
 
 ReaderTrack::ReaderTrack(Schedule& schedule, const WorkerLayout& workers, std::uint64_t epoch_length)
-    : schedule_(schedule), apart_max_(apart_max(workers, epoch_length)), search_at_(kStraysMin) {}
+    : schedule_(schedule),
+      apart_max_(apart_max(workers, epoch_length)),
+      reads_needed_(reads_needed(apart_max_, epoch_length)),
+      search_at_(reads_needed_) {}
 
 bool ReaderTrack::is_passed(Place place) const {
   if (place < low_) return true;
@@ -53,16 +69,16 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   passed.clear();
   extend_zone();
   const auto chain = chains_.find(sample);
+  if (recent_.size() == kReadsMax) recent_.erase(recent_.begin());
+  recent_.push_back(sample);
   if (chain == chains_.end()) {
-    ++strays_in_row_;
+    ++doubt_;
     matched_in_row_ = 0;
-    if (strays_.size() == kStraysMax) strays_.erase(strays_.begin());
-    strays_.push_back(sample);
     return false;
   }
-  strays_in_row_ = 0;
-  strays_.clear();
-  if (++matched_in_row_ == kReadsOfConfidence) search_at_ = kStraysMin;
+  // Not zero: in a short epoch a quarter of what a lost reader opens lies in the zone by accident.
+  doubt_ -= std::min<std::uint64_t>(doubt_, 1);
+  if (++matched_in_row_ == kReadsOfConfidence) search_at_ = reads_needed_;
   const Place place = chain->second.first;
   pass(place, passed);
   give_up_behind(place, passed);
@@ -122,19 +138,21 @@ void ReaderTrack::leave_passed() {
 }
 
 std::optional<ReaderTrack::Found> ReaderTrack::find_reader() {
-  if (strays_in_row_ < search_at_) return std::nullopt;
-  const std::optional<Place> place = schedule_.locate(strays_, apart_max_);
-  search_at_ = place ? kStraysMin : 2 * strays_in_row_;
-  if (!place) return std::nullopt;
-  return Found{.place = *place, .reads = strays_};
+  if (doubt_ < search_at_ || recent_.size() < reads_needed_) return std::nullopt;
+  const std::span<const SampleIndex> last = std::span(recent_).last(reads_needed_);
+  Found found{.place = schedule_.locate(last, apart_max_), .epoch = std::nullopt, .reads = {last.begin(), last.end()}};
+  // Many epochs to choose from: takes as many reads as there are.
+  if (!found.place && recent_.size() == kReadsMax) found.epoch = schedule_.find_beginning(recent_, apart_max_);
+  const bool is_found = found.place || found.epoch;
+  search_at_ = is_found ? reads_needed_ : 2 * doubt_;
+  return is_found ? std::optional(std::move(found)) : std::nullopt;
 }
 
 void ReaderTrack::move_to(Place place, const std::vector<Place>& opened) {
   low_ = place;
   zone_.clear();
   chains_.clear();
-  strays_.clear();
-  strays_in_row_ = 0;
+  doubt_ = 0;
   matched_in_row_ = 0;
   reads_beyond_ = 0;
   extend_zone(opened);

@@ -7,7 +7,7 @@
 //
 // Reads are matched in a zone of the places ahead. A place that stays unread while the reader goes on by more than its
 // workers can be apart is given up. Reads outside of the zone that lie close together elsewhere show where the reader
-// has gone (find_reader()).
+// has gone (find_reader()): elsewhere in the epochs drawn, or to the beginning of another one.
 //
 // Memory: proportional to what the workers can be apart. Amortised O(1) per read.
 // Thread-safety: none; one owner. Ownership: the schedule outlives it.
@@ -33,10 +33,11 @@ class ReaderTrack {
   };
   // False: a stray, outside of the zone. True: `passed` are the places read or given up by this, each reported once.
   [[nodiscard]] bool on_read(SampleIndex sample, std::vector<Passed>& passed);
-  // After strays: the place to which the reader seems to have gone, and the strays that show it. Feed them to on_read()
-  // again after move_to().
+  // After strays: the place to which the reader seems to have gone, or the epoch that it began, and the reads that
+  // show it. Feed them to on_read() again after move_to().
   struct Found {
-    Place place = 0;
+    std::optional<Place> place;
+    std::optional<std::uint64_t> epoch;
     std::vector<SampleIndex> reads;
   };
   [[nodiscard]] std::optional<Found> find_reader();
@@ -65,14 +66,15 @@ class ReaderTrack {
   void leave_passed();
 
   Schedule& schedule_;
-  const std::uint64_t apart_max_;  // places
+  const std::uint64_t apart_max_;     // places
+  const std::uint64_t reads_needed_;  // to find the reader by
   Place low_ = 0;
   std::deque<Slot> zone_;  // from low_ on
   std::unordered_map<SampleIndex, Chain> chains_;
   unsigned reads_beyond_ = 0;        // further from low_ than the workers can be apart
-  std::vector<SampleIndex> strays_;  // the last ones, in a row
-  std::uint64_t strays_in_row_ = 0;
-  std::uint64_t search_at_;  // strays in a row that make the next search worth its cost
+  std::vector<SampleIndex> recent_;  // the last reads, strays or not
+  std::uint64_t doubt_ = 0;          // how many more of the reads of late were strays than were not
+  std::uint64_t search_at_;          // the doubt that makes the next search worth its cost
   std::uint64_t matched_in_row_ = 0;
 };
 

@@ -139,4 +139,26 @@ std::optional<Place> Schedule::locate(std::span<const SampleIndex> samples, std:
   return best;
 }
 
+bool Schedule::begins_with(std::uint64_t epoch, std::span<const SampleIndex> samples, std::uint64_t stretch) const {
+  const Result<std::vector<SampleIndex>> beginning = order_.prefix(epoch, stretch);
+  if (!beginning) return false;
+  return std::all_of(samples.begin(), samples.end(), [&](SampleIndex sample) {
+    return std::find(beginning->begin(), beginning->end(), sample) != beginning->end();
+  });
+}
+
+std::optional<std::uint64_t> Schedule::find_beginning(std::span<const SampleIndex> samples,
+                                                      std::uint64_t stretch) const {
+  // A job starts at epoch 0, or a little later from a checkpoint. Sixteen cost 3 ms where an order has the prefix
+  // property (1.3 million samples), 0.2 s where a whole permutation must be drawn.
+  constexpr std::uint64_t kEpochsTried = 16;
+  const std::uint64_t current = epochs_.empty() ? next_epoch_ : epochs_.front().number;
+  const std::uint64_t previous = current - std::min<std::uint64_t>(current, 1);  // a job that never calls set_epoch
+  if (begins_with(previous, samples, stretch)) return previous;
+  for (std::uint64_t epoch = 0; epoch < kEpochsTried && epoch <= last_epoch_; ++epoch) {
+    if (begins_with(epoch, samples, stretch)) return epoch;
+  }
+  return std::nullopt;
+}
+
 }  // namespace headrace::cache

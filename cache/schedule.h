@@ -57,6 +57,9 @@ class Schedule {
   // Where in the two epochs these samples lie close together: the first of them, in the tightest stretch of at most
   // `stretch` places that has them all. O(epoch).
   [[nodiscard]] std::optional<Place> locate(std::span<const SampleIndex> samples, std::uint64_t stretch);
+  // The epoch, of those that a job may well begin or repeat, that has all these samples among its first `stretch`.
+  [[nodiscard]] std::optional<std::uint64_t> find_beginning(std::span<const SampleIndex> samples,
+                                                            std::uint64_t stretch) const;
 
  private:
   struct Epoch {
@@ -69,6 +72,8 @@ class Schedule {
   [[nodiscard]] bool draw_next();
   [[nodiscard]] std::optional<Epoch> draw(std::uint64_t number, Place first) const;
   [[nodiscard]] const Epoch& epoch_of(Place place) const;
+  [[nodiscard]] bool begins_with(std::uint64_t epoch, std::span<const SampleIndex> samples,
+                                 std::uint64_t stretch) const;
 
   const Order& order_;
   const std::uint64_t sample_count_;
