@@ -31,10 +31,10 @@ Follower::Follower(const cache::Catalog& catalog, FollowerCallbacks callbacks)
 
 Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, FollowerCallbacks callbacks) {
   std::unique_ptr<Follower> follower(new Follower(catalog, std::move(callbacks)));
-  follower->inotify_fd_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-  if (follower->inotify_fd_ < 0) return io::system_error(errno, "inotify");
-  follower->stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
-  if (follower->stop_fd_ < 0) return io::system_error(errno, "eventfd");
+  follower->inotify_fd_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  if (!follower->inotify_fd_.valid()) return io::system_error(errno, "inotify");
+  follower->stop_fd_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!follower->stop_fd_.valid()) return io::system_error(errno, "eventfd");
   follower->thread_ = std::thread([self = follower.get()] {
     ::pthread_setname_np(::pthread_self(), "hr-follow");
     self->run();
@@ -45,17 +45,15 @@ Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, 
 Follower::~Follower() {
   if (thread_.joinable()) {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));  // cannot fail: the count is 0
+    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof(one));  // cannot fail: the count is 0
     thread_.join();
   }
-  if (inotify_fd_ >= 0) ::close(inotify_fd_);
-  if (stop_fd_ >= 0) ::close(stop_fd_);
 }
 
 Status Follower::watch(EntryId directory, const std::filesystem::path& path) {
   // The lock is held across the call so that no event of the new watch is looked up before its directory is known.
   MutexLock lock(mutex_);
-  const int watch = ::inotify_add_watch(inotify_fd_, path.c_str(), IN_OPEN | IN_ONLYDIR | IN_DONT_FOLLOW);
+  const int watch = ::inotify_add_watch(inotify_fd_.get(), path.c_str(), IN_OPEN | IN_ONLYDIR | IN_DONT_FOLLOW);
   if (watch < 0) return io::system_error(errno, "inotify watch on " + path.string());
   const auto index = static_cast<std::size_t>(watch);
   if (directories_.size() <= index) directories_.resize(index + 1, cache::kNoEntry);
@@ -65,7 +63,7 @@ Status Follower::watch(EntryId directory, const std::filesystem::path& path) {
 
 void Follower::run() {
   std::vector<char> buffer(kEventBufferBytes);
-  std::array<pollfd, 2> waited = {{{inotify_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}}};
+  std::array<pollfd, 2> waited = {{{inotify_fd_.get(), POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}}};
   while (true) {
     if (::poll(waited.data(), waited.size(), -1) < 0 && errno != EINTR) return;
     if (waited[1].revents != 0) return;
@@ -74,7 +72,7 @@ void Follower::run() {
 }
 
 void Follower::read_events(std::span<char> buffer) {
-  const ssize_t count = ::read(inotify_fd_, buffer.data(), buffer.size());
+  const ssize_t count = ::read(inotify_fd_.get(), buffer.data(), buffer.size());
   if (count <= 0) return;
   take(buffer.first(static_cast<std::size_t>(count)));
   if (!opened_.empty()) callbacks_.on_opens(opened_);

@@ -2,6 +2,7 @@
 #include "headrace/fuse/mount.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "headrace/fuse/internal/lister.h"
 #include "headrace/fuse/internal/mount_table.h"
 #include "headrace/fuse/internal/notes.h"
+#include "headrace/fuse/internal/order_watch.h"
 #include "headrace/fuse/internal/overlay.h"
 #include "headrace/fuse/internal/pressure.h"
 #include "headrace/fuse/internal/pusher.h"
@@ -49,6 +51,10 @@ struct Mount::Impl {
   Status place_overlay();
   void raise_read_ahead();
   void follow();
+  void make_pusher(const Notes& notes);
+  void on_opens(std::span<const cache::SampleIndex> samples);
+  void on_read(cache::EntryId entry);
+  void on_overflow();
   void set_ram_bytes(std::uint64_t bytes);
   void add_fallback(std::string line);
   void stop();
@@ -62,6 +68,8 @@ struct Mount::Impl {
   bool has_overlay = false;
   std::uint64_t takeovers = 0;
   std::shared_ptr<Pusher> pusher;
+  std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
+  std::atomic<bool> blind = false;          // not all opens are seen: READs stand for them
   std::shared_ptr<Session> session;
   Tree* tree = nullptr;  // the session's
   std::unique_ptr<Follower> follower;
@@ -112,13 +120,8 @@ Status Mount::Impl::start(Channel& channel) {
   Result<Notes> notes = open_notes(channel, store.catalog());
   if (!notes) return io::forward_error(std::move(notes));
   takeovers = notes->head->takeovers;
-  pusher = std::make_shared<Pusher>(store, PusherOptions{.notes = *notes,
-                                                         .root = path,
-                                                         .budget_bytes = options.ram_bytes,
-                                                         .order = options.order,
-                                                         .first_epoch = options.first_epoch});
-  auto handler =
-      std::make_shared<Tree>(store, [pusher = pusher.get()](cache::EntryId entry) { pusher->on_read(entry); });
+  make_pusher(*notes);
+  auto handler = std::make_shared<Tree>(store, [this](cache::EntryId entry) { on_read(entry); });
   tree = handler.get();
   Result<std::shared_ptr<Session>> opened = Session::open(channel, Tree::operations(), std::move(handler));
   if (!opened) return io::forward_error(std::move(opened));
@@ -152,19 +155,19 @@ void Mount::Impl::raise_read_ahead() {
 }
 
 void Mount::Impl::follow() {
-  const auto blind = [this](const io::Error& reason) {
-    pusher->follow_reads();
+  const auto on_unwatched = [this](const io::Error& reason) {
+    blind.store(true);
     add_fallback("opens are not all seen, the reader is followed by what it asks for: " + reason.message());
   };
-  Result<std::unique_ptr<Follower>> opened =
-      Follower::open(store.catalog(), {.on_opens = [this](auto samples) { pusher->on_opens(samples); },
-                                       .on_overflow = [this] { pusher->on_overflow(); }});
+  Result<std::unique_ptr<Follower>> opened = Follower::open(
+      store.catalog(),
+      {.on_opens = [this](auto samples) { on_opens(samples); }, .on_overflow = [this] { on_overflow(); }});
   if (opened) {
     follower = std::move(*opened);
   } else {
-    blind(opened.error());
+    on_unwatched(opened.error());
   }
-  lister = std::make_unique<Lister>(store.catalog(), path, follower.get(), blind);
+  lister = std::make_unique<Lister>(store.catalog(), path, follower.get(), on_unwatched);
 }
 
 void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
@@ -182,6 +185,33 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   } else {
     add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
   }
+}
+
+void Mount::Impl::make_pusher(const Notes& notes) {
+  PushPlanOptions plan{.budget_bytes = options.ram_bytes,
+                       .order = {.order = options.order, .epoch = options.first_epoch}};
+  const bool learn = options.learn_order && !options.order;
+  if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
+  pusher = std::make_shared<Pusher>(store, path, notes, std::move(plan));
+  if (learn) order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
+}
+
+void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
+  pusher->on_opens(samples);
+  if (order_watch) order_watch->on_opens(samples);
+}
+
+// A READ that the page cache could not serve.
+void Mount::Impl::on_read(cache::EntryId entry) {
+  const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
+  if (!sample) return;
+  pusher->on_read(*sample);
+  if (blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
+}
+
+void Mount::Impl::on_overflow() {
+  pusher->on_overflow();
+  if (order_watch) order_watch->on_events_lost();
 }
 
 void Mount::Impl::add_fallback(std::string line) {
@@ -234,6 +264,7 @@ MountStats Mount::stats() const {
   }
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
+  if (impl_->order_watch) stats.order_found_by = impl_->order_watch->found_by();
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);
   stats.fallbacks = impl_->fallbacks;
@@ -241,7 +272,7 @@ MountStats Mount::stats() const {
 }
 
 void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
-  impl_->pusher->set_order(std::move(order), epoch, position);
+  impl_->pusher->set_order({.order = std::move(order), .epoch = epoch, .position = position});
 }
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {

@@ -42,8 +42,10 @@ struct MountOptions {
   std::uint64_t ram_bytes = 0;  // what may lie in the page cache by pushing, the mount's RAM tier; 0: nothing is pushed
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
   std::uint64_t first_epoch = 0;
-  bool allow_other = false;  // other users may read, as the files' permissions allow
-  bool over_source = false;  // the mount point has content that the mount hides: the source itself
+  bool learn_order = false;             // where `order` is null: find it out from the opens
+  std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
+  bool allow_other = false;             // other users may read, as the files' permissions allow
+  bool over_source = false;             // the mount point has content that the mount hides: the source itself
   OverlayMode overlay = OverlayMode::kOff;
   // Threads that answer requests. 0: one per core, 2 to 8. They never wait for storage, so more do not help.
   unsigned session_threads = 0;
@@ -78,6 +80,7 @@ struct MountStats {
   std::uint64_t epoch = 0;      // where the reader is
   std::uint64_t position = 0;
   std::uint64_t ahead_samples = 0;  // pushed or under way in front of the reader
+  std::string order_found_by;       // how a learned order was found; empty: given, or unknown
   std::string order;                // spec in use; empty: unknown
 
   bool listed = false;  // every directory is watched and its files are known to the kernel

@@ -38,13 +38,13 @@ bool PressureBudget::on_quiet() {
 Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_bytes,
                                                             std::function<void(std::uint64_t)> on_change) {
   std::unique_ptr<PressureWatch> watch(new PressureWatch);
-  watch->pressure_fd_ = ::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (watch->pressure_fd_ < 0) return io::system_error(errno, kPressureFile);
-  if (::write(watch->pressure_fd_, kTrigger.data(), kTrigger.size() + 1) < 0) {
+  watch->pressure_fd_.reset(::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (!watch->pressure_fd_.valid()) return io::system_error(errno, kPressureFile);
+  if (::write(watch->pressure_fd_.get(), kTrigger.data(), kTrigger.size() + 1) < 0) {
     return io::system_error(errno, kPressureFile);
   }
-  watch->stop_fd_ = ::eventfd(0, EFD_CLOEXEC);
-  if (watch->stop_fd_ < 0) return io::system_error(errno, "eventfd");
+  watch->stop_fd_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!watch->stop_fd_.valid()) return io::system_error(errno, "eventfd");
   watch->thread_ = std::thread([self = watch.get(), full_bytes, on_change = std::move(on_change)] {
     ::pthread_setname_np(::pthread_self(), "hr-pressure");
     self->run(PressureBudget(full_bytes), on_change);
@@ -55,15 +55,13 @@ Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_b
 PressureWatch::~PressureWatch() {
   if (thread_.joinable()) {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));  // cannot fail: the count is 0
+    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof(one));  // cannot fail: the count is 0
     thread_.join();
   }
-  if (pressure_fd_ >= 0) ::close(pressure_fd_);
-  if (stop_fd_ >= 0) ::close(stop_fd_);
 }
 
 void PressureWatch::run(PressureBudget budget, const std::function<void(std::uint64_t)>& on_change) const {
-  std::array<pollfd, 2> waited = {{{pressure_fd_, POLLPRI, 0}, {stop_fd_, POLLIN, 0}}};
+  std::array<pollfd, 2> waited = {{{pressure_fd_.get(), POLLPRI, 0}, {stop_fd_.get(), POLLIN, 0}}};
   while (true) {
     const int ready = ::poll(waited.data(), waited.size(), kQuietMs);
     if (ready < 0 && errno != EINTR) return;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -22,57 +20,16 @@ using io::MutexLock;
 
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
-// Room for samples that are open but not read yet: released, still in the page cache. See PusherOptions::budget_bytes.
-constexpr std::uint64_t kGraceBytesMax = 64 << 20;
-constexpr std::uint64_t kGraceShare = 4;
-
-std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
-  std::vector<std::uint32_t> sizes(catalog.sample_count());
-  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
-    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(sample));
-    const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-    const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
-    sizes[sample] = static_cast<std::uint32_t>(std::min(pages * kPageBytes, most));
-  }
-  return sizes;
-}
 
 }  // namespace
 
-Pusher::Pusher(cache::Store& store, PusherOptions options)
-    : store_(store),
-      catalog_(store.catalog()),
-      root_(std::move(options.root)),
-      sizes_(page_cache_sizes(catalog_)),
-      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
-      notes_(options.notes),
-      given_order_(std::move(options.order)),
-      budget_bytes_(options.budget_bytes) {
-  MutexLock lock(mutex_);
-  if (notes_.head->takeovers == 0) {
-    make_plan(options.first_epoch, 0);
-  } else {
-    adopt_holdings();
-    make_plan(notes_.head->epoch, notes_.head->position);
-  }
-}
-
-// What another process pushed lies in the page cache still.
-void Pusher::adopt_holdings() {
-  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    Holding& holding = notes_.holdings[sample];
-    holding.released = false;
-    if (!holding.held) continue;
-    counters_.held_bytes += sizes_[sample];
-    ++counters_.held_samples;
-  }
-}
+Pusher::Pusher(cache::Store& store, std::filesystem::path root, Notes notes, PushPlanOptions options)
+    : store_(store), catalog_(store.catalog()), root_(std::move(root)), plan_(catalog_, notes, std::move(options)) {}
 
 void Pusher::start(std::shared_ptr<Session> session) {
   session_ = std::move(session);
@@ -111,7 +68,7 @@ void Pusher::run() {
     std::optional<Fetch> arrived;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && fetched_.empty() && !can_fetch() && !must_trim()) work_.wait(lock);
+      while (!stop_ && fetched_.empty() && !can_fetch() && !plan_.must_evict()) work_.wait(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
@@ -134,13 +91,13 @@ void Pusher::start_fetches() {
     {
       MutexLock lock(mutex_);
       if (stop_ || !can_fetch()) return;
-      const std::optional<SampleIndex> sample = next_fetch();
+      const std::optional<SampleIndex> sample = plan_.next_fetch();
       if (!sample) {
         changed_ = false;
         if (is_full()) finished_.notify_all();
         return;
       }
-      fetch = {.sample = *sample, .plan_generation = plan_generation_};
+      fetch = {.sample = *sample, .generation = plan_.generation()};
       ++in_flight_;
       in_flight_bytes_ += piece_bytes(*sample, 0);
     }
@@ -149,36 +106,19 @@ void Pusher::start_fetches() {
 }
 
 bool Pusher::can_fetch() const {
-  return changed_ && plan_ && in_flight_ < kFetchesMax && in_flight_bytes_ < kFetchBytesMax;
-}
-
-// After the budget shrank: more is held than fits, and some of it may go.
-bool Pusher::must_trim() const {
-  return counters_.held_bytes > budget_bytes_ && !released_.empty();
+  return changed_ && in_flight_ < kFetchesMax && in_flight_bytes_ < kFetchBytesMax;
 }
 
 bool Pusher::is_full() const {
   return !changed_ && in_flight_ == 0;
 }
 
-std::optional<SampleIndex> Pusher::next_fetch() {
-  while (const std::optional<SampleIndex> sample = plan_->next_fetch()) {
-    Holding& holding = notes_.holdings[*sample];
-    holding.released = false;
-    if (!holding.held && can_be_pushed(*sample)) return sample;
-    plan_->on_fetched(*sample, holding.held);  // held: let go of earlier, but its room was not needed yet
-  }
-  return std::nullopt;
-}
-
-// Not symlinks out of the source, whose target is not the mount's, nor 4 GiB and more, which the plan cannot count.
-bool Pusher::can_be_pushed(SampleIndex sample) const {
-  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < std::numeric_limits<std::uint32_t>::max();
+std::uint64_t Pusher::file_bytes(SampleIndex sample) const {
+  return catalog_.size_bytes(catalog_.sample_entry(sample));
 }
 
 std::uint64_t Pusher::piece_bytes(SampleIndex sample, std::uint64_t offset) const {
-  const std::uint64_t size = catalog_.size_bytes(catalog_.sample_entry(sample));
-  return std::min(size - offset, kPieceBytesMax);
+  return std::min(file_bytes(sample) - offset, kPieceBytesMax);
 }
 
 void Pusher::read_piece(Fetch fetch) {
@@ -200,16 +140,18 @@ void Pusher::read_piece(Fetch fetch) {
 
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
-  if (!fetch.view || fetch.view->bytes().size() < piece) return finish(fetch, false);
-  if (fetch.offset == 0 && !make_room(fetch.sample)) return finish(fetch, false);
-  if (const int failure = store_piece(fetch); failure != 0) {
-    if (failure != ENODEV) io::log_warning("push of sample {}: {}", fetch.sample, std::strerror(failure));
-    return finish(fetch, false);
+  const bool is_first = fetch.offset == 0;
+  const bool is_read = fetch.view && fetch.view->bytes().size() >= piece;
+  if (is_first && (!is_read || !make_room(fetch.sample))) return finish(fetch, Landing::kFailedBeforePlace);
+  const int failure = is_read ? store_piece(fetch) : EIO;
+  if (failure != 0) {
+    if (failure != ENODEV) io::log_debug("push of sample {}: {}", fetch.sample, std::strerror(failure));
+    return finish(fetch, Landing::kFailedAfterPlace);
   }
   fetch.offset += piece;
   fetch.view = cache::View{};
-  if (fetch.offset < catalog_.size_bytes(catalog_.sample_entry(fetch.sample))) return read_piece(std::move(fetch));
-  finish(fetch, true);
+  if (fetch.offset < file_bytes(fetch.sample)) return read_piece(std::move(fetch));
+  finish(fetch, Landing::kPushed);
 }
 
 int Pusher::store_piece(const Fetch& fetch) {
@@ -233,207 +175,91 @@ void Pusher::make_known(SampleIndex sample) const {
 }
 
 void Pusher::evict_for(std::uint64_t bytes) {
-  while (const std::optional<SampleIndex> victim = pick_victim(bytes)) {
+  while (true) {
+    std::optional<SampleIndex> victim;
+    {
+      MutexLock lock(mutex_);
+      victim = plan_.next_victim(bytes);
+    }
+    if (!victim) return;
     [[maybe_unused]] const int ignored =  // ENOENT: the kernel has dropped the inode and with it the pages
         session_->invalidate(inode_of(catalog_.sample_entry(*victim)));
   }
 }
 
-// Counts the sample as held from here on, and evicts what it takes the place of. False: there is no room to be had.
+// False: there is no room to be had.
 bool Pusher::make_room(SampleIndex sample) {
-  evict_for(sizes_[sample]);
+  std::uint64_t bytes = 0;
+  {
+    MutexLock lock(mutex_);
+    bytes = plan_.sample_bytes(sample);
+  }
+  evict_for(bytes);
   bool stale = false;
   {
     MutexLock lock(mutex_);
-    if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > budget_bytes_) return false;
-    stale = std::exchange(notes_.holdings[sample].stale, false);
-    if (!std::exchange(notes_.holdings[sample].held, true)) {
-      counters_.held_bytes += sizes_[sample];
-      ++counters_.held_samples;
-    }
+    if (!plan_.place(sample)) return false;
+    stale = plan_.take_stale(sample);
   }
   if (stale) make_known(sample);
   return true;
 }
 
-std::optional<SampleIndex> Pusher::pick_victim(std::uint64_t bytes) {
-  MutexLock lock(mutex_);
-  while (counters_.held_bytes + bytes > budget_bytes_ && !released_.empty()) {
-    const SampleIndex candidate = released_.front();
-    released_.pop_front();
-    if (!notes_.holdings[candidate].held || !notes_.holdings[candidate].released)
-      continue;  // wanted again since, or gone
-    forget(candidate);
-    if (plan_->holds(candidate)) plan_->on_lost(candidate);
-    notes_.holdings[candidate].stale = true;
-    ++counters_.evicted_samples;
-    return candidate;
-  }
-  return std::nullopt;
-}
-
-void Pusher::forget(SampleIndex sample) {
-  notes_.holdings[sample].held = false;
-  notes_.holdings[sample].released = false;
-  counters_.held_bytes -= sizes_[sample];
-  --counters_.held_samples;
-}
-
-void Pusher::release(SampleIndex sample) {
-  Holding& holding = notes_.holdings[sample];
-  if (std::exchange(holding.released, true) || !holding.held) return;
-  released_.push_back(sample);
-}
-
-void Pusher::finish(const Fetch& fetch, bool success) {
+void Pusher::finish(const Fetch& fetch, Landing landing) {
   store_.drop(catalog_.sample_entry(fetch.sample));
   MutexLock lock(mutex_);
   --in_flight_;
   in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
-  Holding& holding = notes_.holdings[fetch.sample];
-  if (success) {
-    ++counters_.pushed_samples;
-    counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(fetch.sample));
-  } else {
-    ++counters_.push_failures;
-    if (holding.held) forget(fetch.sample);
-  }
-  if (fetch.plan_generation == plan_generation_) {
-    if (plan_) plan_->on_fetched(fetch.sample, success);
-  } else {
-    holding.released = true;
-  }
-  if (holding.held && holding.released) released_.push_back(fetch.sample);  // its place went while it was under way
+  plan_.on_fetched(fetch.sample, fetch.generation, landing);
   plan_changed();
 }
 
 void Pusher::plan_changed() {
-  if (plan_) {
-    for (const SampleIndex sample : plan_->take_releases()) release(sample);
-  }
   changed_ = true;
   work_.notify_one();
 }
 
 void Pusher::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
-  counters_.opens += samples.size();
-  if (!plan_) return;
-  for (const SampleIndex sample : samples) plan_->on_read(sample);
-  note_position();
+  plan_.on_opens(samples);
   plan_changed();
 }
 
-void Pusher::note_position() {
-  const cache::ReadAhead::State state = plan_->state();
-  notes_.head->epoch = state.epoch;
-  notes_.head->position = state.position;
-}
-
-// The pages of a held sample come back with the READ itself, so it stays held.
-void Pusher::on_read(cache::EntryId entry) {
-  const std::optional<SampleIndex> sample = catalog_.sample_of(entry);
-  if (!sample) return;
+void Pusher::on_read(SampleIndex sample) {
   MutexLock lock(mutex_);
-  if (notes_.holdings[*sample].held) ++counters_.lost_samples;
-  if (!follow_reads_ || !plan_) return;
-  plan_->on_read(*sample);
-  note_position();
-  plan_changed();
-}
-
-void Pusher::follow_reads() {
-  MutexLock lock(mutex_);
-  follow_reads_ = true;
+  plan_.on_read(sample);
 }
 
 void Pusher::on_overflow() {
   MutexLock lock(mutex_);
-  ++counters_.overflows;
+  plan_.on_overflow();
 }
 
-void Pusher::make_plan(std::uint64_t epoch, std::uint64_t position) {
-  if (plan_) {
-    const cache::ReadAhead::State state = plan_->state();
-    counters_.hits += state.hits;
-    counters_.late += state.late;
-    counters_.strays += state.strays;
-  }
-  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    if (notes_.holdings[sample].held) release(sample);  // until the new plan asks for it
-  }
-  ++plan_generation_;
-  plan_.reset();
-  order_ = given_order_;
-  if (!order_) {
-    Result<std::unique_ptr<cache::Order>> listed = cache::make_order("sequential", {.sample_count = sizes_.size()});
-    if (listed) order_ = std::move(*listed);
-  }
-  if (order_ && budget_bytes_ > 0 && !sizes_.empty()) {
-    plan_ = std::make_unique<cache::ReadAhead>(
-        *order_, sizes_, cache::ReadAheadOptions{.budget_bytes = plan_budget(), .first_epoch = epoch});
-    if (position > 0) plan_->seek(epoch, position);
-  }
-  plan_changed();
-}
-
-std::uint64_t Pusher::plan_budget() const {
-  if (budget_bytes_ >= total_bytes_) return budget_bytes_;
-  return budget_bytes_ - std::min(budget_bytes_ / kGraceShare, kGraceBytesMax);
-}
-
-void Pusher::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
+void Pusher::set_order(OrderPosition order) {
   MutexLock lock(mutex_);
-  given_order_ = std::move(order);
-  make_plan(epoch, position);
+  plan_.set_order(std::move(order));
+  plan_changed();
 }
 
 void Pusher::set_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
-  budget_bytes_ = budget_bytes;
-  if (!plan_) return make_plan(notes_.head->epoch, notes_.head->position);
-  plan_->set_budget(plan_budget(), 0);
+  plan_.set_budget(budget_bytes);
   plan_changed();
 }
 
 std::uint64_t Pusher::budget_bytes() const {
   MutexLock lock(mutex_);
-  return budget_bytes_;
+  return plan_.budget_bytes();
 }
 
 void Pusher::add_stats(MountStats& stats) const {
   MutexLock lock(mutex_);
-  const cache::ReadAhead::State state = plan_ ? plan_->state() : cache::ReadAhead::State{};
-  stats.budget_bytes = budget_bytes_;
-  stats.held_bytes = counters_.held_bytes;
-  stats.held_samples = counters_.held_samples;
-  stats.pushed_samples = counters_.pushed_samples;
-  stats.pushed_bytes = counters_.pushed_bytes;
-  stats.evicted_samples = counters_.evicted_samples;
-  stats.push_failures = counters_.push_failures;
-  stats.lost_samples = counters_.lost_samples;
-  stats.opens = counters_.opens;
-  stats.overflows = counters_.overflows;
-  stats.hits = counters_.hits + state.hits;
-  stats.late = counters_.late + state.late;
-  stats.strays = counters_.strays + state.strays;
-  stats.epoch = state.epoch;
-  stats.position = state.position;
-  stats.ahead_samples = state.ahead;
-  stats.order = given_order_ ? given_order_->spec() : "";
+  plan_.add_stats(stats);
 }
 
 PushProgress Pusher::progress() const {
   MutexLock lock(mutex_);
-  PushProgress progress{.held_bytes = counters_.held_bytes,
-                        .target_bytes = std::min(plan_budget(), total_bytes_),
-                        .held_samples = counters_.held_samples,
-                        .target_samples = sizes_.size()};
-  if (progress.target_bytes < total_bytes_) {
-    const double share = static_cast<double>(progress.target_bytes) / static_cast<double>(total_bytes_);
-    progress.target_samples = static_cast<std::uint64_t>(share * static_cast<double>(sizes_.size()));
-  }
-  return progress;
+  return plan_.progress();
 }
 
 bool Pusher::wait_full(std::chrono::steady_clock::time_point deadline) {

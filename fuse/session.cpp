@@ -106,7 +106,6 @@ Result<std::shared_ptr<Session>> Session::open(Channel& channel, const fuse_lowl
 Session::~Session() {
   stop();
   if (session_ != nullptr) fuse_session_destroy(session_);  // closes fd_
-  if (stop_fd_ >= 0) ::close(stop_fd_);
 }
 
 Session& Session::of(fuse_req* request) {
@@ -126,8 +125,8 @@ Status Session::attach(Channel& channel, const fuse_lowlevel_ops& operations) {
   if (fd_ < 0 || fuse_session_custom_io(session_, &io, fd_) != 0) return io::system_error(errno, "libfuse session");
   const int flags = ::fcntl(fd_, F_GETFL);
   if (::fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) return io::system_error(errno, "libfuse session");
-  stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_fd_ < 0) return io::system_error(errno, "eventfd");
+  stop_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_fd_.valid()) return io::system_error(errno, "eventfd");
   return {};
 }
 
@@ -165,7 +164,7 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
 
 Status Session::start(unsigned thread_count) {
   for (unsigned i = 0; i < thread_count; ++i) {
-    const int wait_fd = make_wait_fd(fd_, stop_fd_);
+    const int wait_fd = make_wait_fd(fd_, stop_fd_.get());
     if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
     threads_.emplace_back([this, i, wait_fd] {
       ::pthread_setname_np(::pthread_self(), ("hr-fuse-" + std::to_string(i)).c_str());
@@ -206,9 +205,10 @@ bool Session::serve_one(std::span<std::byte> buffer, int wait_fd) {
 
 void Session::stop() {
   stopping_.store(true);
-  if (stop_fd_ >= 0) {
+  if (stop_fd_.valid()) {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_, &one, sizeof(one));  // fails only when it is set already
+    [[maybe_unused]] const ssize_t written =
+        ::write(stop_fd_.get(), &one, sizeof(one));  // fails only when it is set already
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <string>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse {
 using io::ErrorCode;
@@ -38,25 +40,6 @@ sigset_t signals_to_watch() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) ::sigaddset(&signals, signal);
   return signals;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 std::string encode(const io::Error& error) {
   return kError + std::string(1, static_cast<char>(error.code)) + std::to_string(error.os_errno) + "\n" + error.context;
@@ -93,9 +76,9 @@ class Supervisor {
   Channel& channel_;
   const sigset_t watched_;
   sigset_t signals_before_ = {};
-  Descriptor signal_fd_;
-  Descriptor report_;  // the read end of the worker's pipe
-  std::string error_;  // what the worker reported, encoded
+  io::UniqueFd signal_fd_;
+  io::UniqueFd report_;  // the read end of the worker's pipe
+  std::string error_;    // what the worker reported, encoded
   pid_t worker_ = -1;
   bool announced_ = false;
   bool stopping_ = false;
@@ -105,7 +88,7 @@ class Supervisor {
 
 Status Supervisor::run() {
   ::sigprocmask(SIG_BLOCK, &watched_, &signals_before_);
-  signal_fd_ = Descriptor(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
+  signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
     if (Status started = start_worker(); !started) return started;
@@ -119,10 +102,11 @@ Status Supervisor::run() {
 Status Supervisor::start_worker() {
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
-  report_ = Descriptor(ends[0]);
-  Descriptor write_end(ends[1]);
+  report_ = io::UniqueFd(ends[0]);
+  io::UniqueFd write_end(ends[1]);
   error_.clear();
   const pid_t supervisor = ::getpid();
+  std::fflush(nullptr);  // or the child writes once more what is not written yet
   worker_ = ::fork();
   if (worker_ < 0) return io::system_error(errno, "fork");
   if (worker_ > 0) return {};

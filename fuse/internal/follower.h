@@ -20,6 +20,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse {
 
@@ -48,8 +49,8 @@ class Follower {
 
   const cache::Catalog& catalog_;
   const FollowerCallbacks callbacks_;
-  int inotify_fd_ = -1;
-  int stop_fd_ = -1;                        // eventfd
+  io::UniqueFd inotify_fd_;
+  io::UniqueFd stop_fd_;                    // eventfd
   std::vector<cache::SampleIndex> opened_;  // the thread's
   std::thread thread_;
 

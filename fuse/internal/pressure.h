@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse {
 
@@ -45,8 +46,8 @@ class PressureWatch {
   PressureWatch() = default;
   void run(PressureBudget budget, const std::function<void(std::uint64_t)>& on_change) const;
 
-  int pressure_fd_ = -1;
-  int stop_fd_ = -1;  // eventfd
+  io::UniqueFd pressure_fd_;
+  io::UniqueFd stop_fd_;  // eventfd
   std::thread thread_;
 };
 

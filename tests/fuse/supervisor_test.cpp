@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -53,6 +54,7 @@ class Supervised {
       : seen_(new (::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Seen),
         mounted_(mounted) {
     mounted_.options.ram_bytes = ram_bytes;
+    std::fflush(nullptr);  // or the child prints once more what this process has not written yet
     supervisor_ = ::fork();
     if (supervisor_ != 0) return;
     for (const int signal : {SIGSEGV, SIGABRT, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);  // doctest's handlers

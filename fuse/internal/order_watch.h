@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns what the learner finds out from the opens into what the pusher pushes.
+//
+//   OrderWatch watch(catalog, records, pusher);
+//   watch.on_opens(samples);   // after the pusher has heard of them
+//
+// Thread-safety: every function from any thread. Ownership: catalog and pusher outlive it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/cache/order_learner.h"
+#include "headrace/fuse/internal/pusher.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::fuse {
+
+class OrderWatch {
+ public:
+  // `record_folder`: where orders are kept from run to run; empty: nowhere.
+  OrderWatch(const cache::Catalog& catalog, const std::filesystem::path& record_folder, Pusher& pusher);
+  OrderWatch(const OrderWatch&) = delete;
+  OrderWatch& operator=(const OrderWatch&) = delete;
+
+  void on_opens(std::span<const cache::SampleIndex> samples);
+  void on_events_lost();
+  // How the order in use was found; empty while none is known.
+  [[nodiscard]] std::string found_by() const;
+  // What may be pushed while no order is known.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_unseen() { return learner_.next_unseen(); }
+
+ private:
+  void follow(const std::optional<cache::OrderLearner::Lock>& lock);
+
+  Pusher& pusher_;
+  cache::OrderLearner learner_;
+
+  mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it
+  std::uint64_t generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::string found_by_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+// The samples of each folder at the top: what a loader may take for a data set of its own.
+[[nodiscard]] std::vector<cache::SampleRange> top_level_parts(const cache::Catalog& catalog);
+
+}  // namespace headrace::fuse

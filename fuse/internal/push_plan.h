@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides what the pusher pushes and evicts, and keeps the account of what the page cache holds.
+// Pure: no I/O, no threads, no clock.
+//
+//   PushPlan plan(catalog, notes, {.budget_bytes = 8ULL << 30, .order = order});
+//   while (auto sample = plan.next_fetch()) ...;         // fetch it, then
+//   while (auto victim = plan.next_victim(bytes)) ...;   // evict for it,
+//   if (plan.place(*sample)) ...;                        // push it, and
+//   plan.on_fetched(*sample, generation, Landing::kPushed);
+//
+// ReadAhead plans along the order. What it releases stays in the page cache until its room is needed, because a file is
+// released when it is opened, which is before it is read. Without an order, samples not seen in this epoch are pushed
+// and those opened released; where nobody tells which were seen, samples in the order of the catalog.
+//
+// Thread-safety: none; one owner. Ownership: catalog and the notes' memory outlive it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/read_ahead.h"
+#include "headrace/fuse/internal/notes.h"
+#include "headrace/fuse/mount.h"
+
+namespace headrace::fuse {
+
+// An order and where the reader is in it.
+struct OrderPosition {
+  std::shared_ptr<const cache::Order> order;  // null: unknown
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;
+  std::uint64_t epoch_count = UINT64_MAX;             // from `epoch` on; what comes later is not known
+  std::vector<cache::SampleIndex> read_already = {};  // opens from `position` on, in their order
+};
+
+struct PushPlanOptions {
+  std::uint64_t budget_bytes = 0;  // 0: nothing is pushed
+  OrderPosition order = {};
+  // Names a sample that was not read in this epoch, each one once; for as long as the order is unknown. May be empty.
+  std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
+};
+
+// How a fetch ended.
+enum class Landing : std::uint8_t { kPushed, kFailedBeforePlace, kFailedAfterPlace };
+
+class PushPlan {
+ public:
+  // Goes on where the notes say that another process was.
+  PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions options);
+  PushPlan(const PushPlan&) = delete;  // read_ahead_ refers to sizes_
+  PushPlan& operator=(const PushPlan&) = delete;
+
+  // What to fetch next; nullopt: nothing until something else is called.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_fetch();
+  // To be evicted before `bytes` more are pushed; already counted as gone. nullopt: there is room, or no more to gain.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_victim(std::uint64_t bytes);
+  // Counts a fetched sample as held from now on. False: it does not fit, and is not to be pushed.
+  [[nodiscard]] bool place(cache::SampleIndex sample);
+  // True once for a sample whose attributes went with an eviction.
+  [[nodiscard]] bool take_stale(cache::SampleIndex sample);
+  // `generation`: of the time when next_fetch() named it.
+  void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
+
+  void on_opens(std::span<const cache::SampleIndex> samples);
+  // A READ came for it. The pages come back with that, so a sample that was held stays held, but is counted as lost.
+  void on_read(cache::SampleIndex sample);
+  void on_overflow() { ++counters_.overflows; }
+
+  void set_order(OrderPosition order);
+  void set_budget(std::uint64_t budget_bytes);
+  [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
+  // More is held than the budget allows, and some of it may go.
+  [[nodiscard]] bool must_evict() const { return counters_.held_bytes > budget_bytes_ && !released_.empty(); }
+
+  [[nodiscard]] std::uint64_t sample_bytes(cache::SampleIndex sample) const {
+    return sizes_[sample];
+  }  // in whole pages
+  void add_stats(MountStats& stats) const;
+  [[nodiscard]] PushProgress progress() const;
+
+ private:
+  void adopt_holdings();
+  void make_plan(const OrderPosition& order);
+  [[nodiscard]] std::uint64_t usable_budget() const;
+  [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
+  [[nodiscard]] bool has_room_for_unseen() const;
+  [[nodiscard]] std::optional<cache::SampleIndex> candidate();
+  void open_unplanned(cache::SampleIndex sample);
+  void note_position();
+  void take_releases();
+
+  // The account of the page cache.
+  void hold(cache::SampleIndex sample);
+  void forget(cache::SampleIndex sample);
+  void release(cache::SampleIndex sample);
+  void keep(cache::SampleIndex sample);
+  void queue_for_eviction(cache::SampleIndex sample);
+
+  const cache::Catalog& catalog_;
+  const Notes notes_;
+  const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
+  const std::uint64_t total_bytes_;         // their sum
+  const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
+
+  std::uint64_t budget_bytes_;
+  std::shared_ptr<const cache::Order> given_order_;  // null: unknown
+  std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
+  std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
+  std::uint64_t generation_ = 0;
+  std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
+  std::uint64_t released_bytes_ = 0;         // held, and to go when room is needed
+  std::uint64_t arriving_bytes_ = 0;         // named by next_fetch(), not placed yet
+  MountStats counters_;
+};
+
+}  // namespace headrace::fuse

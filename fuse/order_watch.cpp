@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/order_watch.h"
+
+#include <utility>
+#include <vector>
+
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+using cache::Catalog;
+using cache::EntryId;
+using cache::SampleIndex;
+using io::MutexLock;
+
+namespace {
+
+EntryId top_level_folder(const Catalog& catalog, EntryId entry) {
+  while (catalog.parent(entry) != cache::kRootEntry) entry = catalog.parent(entry);
+  return entry;
+}
+
+}  // namespace
+
+std::vector<cache::SampleRange> top_level_parts(const Catalog& catalog) {
+  std::vector<cache::SampleRange> parts;
+  EntryId last = cache::kNoEntry;
+  for (SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
+    const EntryId folder = top_level_folder(catalog, catalog.sample_entry(sample));
+    if (std::exchange(last, folder) != folder) parts.push_back({.first = sample, .count = 0});
+    ++parts.back().count;
+  }
+  return parts;
+}
+
+OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& record_folder, Pusher& pusher)
+    : pusher_(pusher),
+      learner_(
+          {.sample_count = catalog.sample_count(), .parts = top_level_parts(catalog), .record_folder = record_folder}) {
+}
+
+void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
+  learner_.on_opens(samples);
+  MutexLock lock(mutex_);
+  const std::uint64_t generation = learner_.generation();
+  if (std::exchange(generation_, generation) == generation) return;
+  const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
+  found_by_ = found ? found->found_by : "";
+  follow(found);
+}
+
+void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
+  if (!lock) {
+    io::log_info("the reader's order is not known any more");
+    return pusher_.set_order({});
+  }
+  io::log_info("the reader's order is {}, epoch {}, found by {}", lock->order->spec(), lock->epoch, lock->found_by);
+  pusher_.set_order({.order = lock->order,
+                     .epoch = lock->epoch,
+                     .position = lock->position,
+                     .epoch_count = lock->known_epochs,
+                     .read_already = learner_.recent_opens()});
+}
+
+void OrderWatch::on_events_lost() {
+  learner_.on_events_lost();
+}
+
+std::string OrderWatch::found_by() const {
+  MutexLock lock(mutex_);
+  return found_by_;
+}
+
+}  // namespace headrace::fuse

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/push_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace headrace::fuse {
+using cache::ReadAhead;
+using cache::SampleIndex;
+
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+// Room for samples that are open but not read yet: released, still in the page cache.
+constexpr std::uint64_t kGraceBytesMax = 64 << 20;
+constexpr std::uint64_t kGraceShare = 4;
+
+std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
+    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(sample));
+    const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+    const std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+    sizes[sample] = static_cast<std::uint32_t>(std::min(pages * kPageBytes, most));
+  }
+  return sizes;
+}
+
+}  // namespace
+
+PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions options)
+    : catalog_(catalog),
+      notes_(notes),
+      sizes_(page_cache_sizes(catalog)),
+      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      next_unseen_(std::move(options.next_unseen)),
+      budget_bytes_(options.budget_bytes),
+      given_order_(options.order.order) {
+  if (notes_.head->takeovers > 0) {
+    adopt_holdings();
+    options.order.epoch = notes_.head->epoch;
+    options.order.position = notes_.head->position;
+  }
+  make_plan(options.order);
+}
+
+// What another process pushed lies in the page cache still.
+void PushPlan::adopt_holdings() {
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    notes_.holdings[sample].released = false;
+    if (notes_.holdings[sample].held) hold(sample);
+  }
+}
+
+void PushPlan::make_plan(const OrderPosition& order) {
+  if (read_ahead_) {
+    const ReadAhead::State state = read_ahead_->state();
+    counters_.hits += state.hits;
+    counters_.late += state.late;
+    counters_.strays += state.strays;
+  }
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    if (notes_.holdings[sample].held) release(sample);  // until the new plan asks for it
+  }
+  ++generation_;
+  read_ahead_.reset();
+  order_ = given_order_;
+  if (!order_ && !next_unseen_) {
+    Result<std::unique_ptr<cache::Order>> listed = cache::make_order("sequential", {.sample_count = sizes_.size()});
+    if (listed) order_ = std::move(*listed);
+  }
+  if (!order_ || budget_bytes_ == 0 || sizes_.empty()) return;
+  read_ahead_ = std::make_unique<ReadAhead>(
+      *order_, sizes_,
+      cache::ReadAheadOptions{
+          .budget_bytes = usable_budget(), .first_epoch = order.epoch, .epoch_count = order.epoch_count});
+  if (order.position > 0) read_ahead_->seek(order.epoch, order.position);
+  for (const SampleIndex sample : order.read_already) read_ahead_->on_read(sample);
+  note_position();
+  take_releases();
+}
+
+std::uint64_t PushPlan::usable_budget() const {
+  if (budget_bytes_ >= total_bytes_) return budget_bytes_;
+  return budget_bytes_ - std::min(budget_bytes_ / kGraceShare, kGraceBytesMax);
+}
+
+// Not symlinks out of the source, whose target is not the mount's, nor 4 GiB and more, which the plan cannot count.
+bool PushPlan::can_be_pushed(SampleIndex sample) const {
+  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < std::numeric_limits<std::uint32_t>::max();
+}
+
+std::optional<SampleIndex> PushPlan::next_fetch() {
+  while (const std::optional<SampleIndex> sample = candidate()) {
+    keep(*sample);
+    const bool held = notes_.holdings[*sample].held;  // let go of earlier, but its room was not needed yet
+    if (!held && can_be_pushed(*sample)) {
+      arriving_bytes_ += sizes_[*sample];
+      return sample;
+    }
+    if (read_ahead_) read_ahead_->on_fetched(*sample, held);
+  }
+  return std::nullopt;
+}
+
+std::optional<SampleIndex> PushPlan::candidate() {
+  if (read_ahead_) return read_ahead_->next_fetch();
+  if (given_order_ || !next_unseen_ || !has_room_for_unseen()) return std::nullopt;
+  return next_unseen_();
+}
+
+bool PushPlan::has_room_for_unseen() const {
+  return counters_.held_bytes - released_bytes_ + arriving_bytes_ < usable_budget();
+}
+
+std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
+  while (counters_.held_bytes + bytes > budget_bytes_ && !released_.empty()) {
+    const SampleIndex oldest = released_.front();
+    released_.pop_front();
+    if (!notes_.holdings[oldest].held || !notes_.holdings[oldest].released) continue;  // gone, or wanted again since
+    forget(oldest);
+    notes_.holdings[oldest].stale = true;
+    if (read_ahead_ && read_ahead_->holds(oldest)) read_ahead_->on_lost(oldest);
+    ++counters_.evicted_samples;
+    return oldest;
+  }
+  return std::nullopt;
+}
+
+bool PushPlan::place(SampleIndex sample) {
+  if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > budget_bytes_) return false;
+  arriving_bytes_ -= sizes_[sample];
+  if (!notes_.holdings[sample].held) hold(sample);
+  return true;
+}
+
+bool PushPlan::take_stale(SampleIndex sample) {
+  return std::exchange(notes_.holdings[sample].stale, false);
+}
+
+void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing landing) {
+  const bool pushed = landing == Landing::kPushed;
+  if (landing == Landing::kFailedBeforePlace) arriving_bytes_ -= sizes_[sample];
+  if (landing == Landing::kFailedAfterPlace && notes_.holdings[sample].held) forget(sample);
+  if (pushed) {
+    ++counters_.pushed_samples;
+    counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(sample));
+  } else {
+    ++counters_.push_failures;
+  }
+  if (generation == generation_) {
+    if (read_ahead_) read_ahead_->on_fetched(sample, pushed);
+  } else if (!read_ahead_ || !read_ahead_->holds(sample)) {
+    release(sample);
+  }
+  take_releases();
+}
+
+void PushPlan::take_releases() {
+  if (!read_ahead_) return;
+  for (const SampleIndex sample : read_ahead_->take_releases()) release(sample);
+}
+
+void PushPlan::on_opens(std::span<const SampleIndex> samples) {
+  counters_.opens += samples.size();
+  for (const SampleIndex sample : samples) {
+    if (read_ahead_) {
+      read_ahead_->on_read(sample);
+    } else {
+      open_unplanned(sample);
+    }
+  }
+  note_position();
+  take_releases();
+}
+
+void PushPlan::open_unplanned(SampleIndex sample) {
+  if (!notes_.holdings[sample].held) return;
+  ++counters_.hits;
+  if (budget_bytes_ < total_bytes_) release(sample);  // not needed again in this epoch
+}
+
+void PushPlan::on_read(SampleIndex sample) {
+  if (notes_.holdings[sample].held) ++counters_.lost_samples;
+}
+
+void PushPlan::note_position() {
+  if (!read_ahead_) return;
+  const ReadAhead::State state = read_ahead_->state();
+  notes_.head->epoch = state.epoch;
+  notes_.head->position = state.position;
+}
+
+void PushPlan::set_order(OrderPosition order) {
+  given_order_ = order.order;
+  make_plan(order);
+}
+
+void PushPlan::set_budget(std::uint64_t budget_bytes) {
+  budget_bytes_ = budget_bytes;
+  if (!read_ahead_) return make_plan({.epoch = notes_.head->epoch, .position = notes_.head->position});
+  read_ahead_->set_budget(usable_budget(), 0);
+  take_releases();
+}
+
+void PushPlan::hold(SampleIndex sample) {
+  notes_.holdings[sample].held = true;
+  counters_.held_bytes += sizes_[sample];
+  ++counters_.held_samples;
+  if (notes_.holdings[sample].released) queue_for_eviction(sample);  // its place went while it was under way
+}
+
+void PushPlan::forget(SampleIndex sample) {
+  keep(sample);
+  notes_.holdings[sample].held = false;
+  counters_.held_bytes -= sizes_[sample];
+  --counters_.held_samples;
+}
+
+void PushPlan::release(SampleIndex sample) {
+  Holding& holding = notes_.holdings[sample];
+  if (!std::exchange(holding.released, true) && holding.held) queue_for_eviction(sample);
+}
+
+void PushPlan::keep(SampleIndex sample) {
+  Holding& holding = notes_.holdings[sample];
+  if (std::exchange(holding.released, false) && holding.held) released_bytes_ -= sizes_[sample];
+}
+
+void PushPlan::queue_for_eviction(SampleIndex sample) {
+  released_.push_back(sample);
+  released_bytes_ += sizes_[sample];
+}
+
+void PushPlan::add_stats(MountStats& stats) const {
+  const ReadAhead::State state = read_ahead_ ? read_ahead_->state() : ReadAhead::State{};
+  stats.budget_bytes = budget_bytes_;
+  stats.held_bytes = counters_.held_bytes;
+  stats.held_samples = counters_.held_samples;
+  stats.pushed_samples = counters_.pushed_samples;
+  stats.pushed_bytes = counters_.pushed_bytes;
+  stats.evicted_samples = counters_.evicted_samples;
+  stats.push_failures = counters_.push_failures;
+  stats.lost_samples = counters_.lost_samples;
+  stats.opens = counters_.opens;
+  stats.overflows = counters_.overflows;
+  stats.hits = counters_.hits + state.hits;
+  stats.late = counters_.late + state.late;
+  stats.strays = counters_.strays + state.strays;
+  stats.epoch = state.epoch;
+  stats.position = state.position;
+  stats.ahead_samples = state.ahead;
+  stats.order = given_order_ ? given_order_->spec() : "";
+}
+
+PushProgress PushPlan::progress() const {
+  PushProgress progress{.held_bytes = counters_.held_bytes,
+                        .target_bytes = std::min(usable_budget(), total_bytes_),
+                        .held_samples = counters_.held_samples,
+                        .target_samples = sizes_.size()};
+  if (progress.target_bytes < total_bytes_) {
+    const double share = static_cast<double>(progress.target_bytes) / static_cast<double>(total_bytes_);
+    progress.target_samples = static_cast<std::uint64_t>(share * static_cast<double>(sizes_.size()));
+  }
+  return progress;
+}
+
+}  // namespace headrace::fuse

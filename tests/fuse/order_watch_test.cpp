@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/order_watch.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using test::Mounted;
+using test::need_fuse;
+using test::read_file;
+
+constexpr unsigned kSampleCount = 400;
+constexpr std::size_t kSampleBytes = 2 * 4096;
+
+std::string path_of(const Mounted& mounted, cache::SampleIndex sample) {
+  const cache::Catalog& catalog = mounted.store().catalog();
+  return mounted.file(catalog.path(catalog.sample_entry(sample)));
+}
+
+TEST_CASE("the parts of a data set are its folders at the top") {
+  Mounted mounted;
+  mounted.source().write("train/a/1.jpg", "x");
+  mounted.source().write("train/b/2.jpg", "x");
+  mounted.source().write("val/a/3.jpg", "x");
+  auto catalog = cache::Catalog::scan(mounted.source().path(), {.listing = cache::ListingRule::kSorted});
+  REQUIRE_MESSAGE(catalog.has_value(), catalog.error().message());
+  const std::vector<cache::SampleRange> parts = top_level_parts(*catalog);
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0] == cache::SampleRange{.first = 0, .count = 2});
+  CHECK(parts[1] == cache::SampleRange{.first = 2, .count = 1});
+}
+
+TEST_CASE("an order that nobody gave is learned from the opens, and pushed along in the next epoch") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  mounted.settle();
+  const std::shared_ptr<const cache::Order> order =
+      std::move(*cache::make_order("torch-distributed:seed=0", {.sample_count = kSampleCount}));
+  const std::vector<cache::SampleIndex> first_epoch = order->epoch(0).value();
+  for (const cache::SampleIndex sample : first_epoch) {
+    CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (mounted.mount().stats().order_found_by.empty() && std::chrono::steady_clock::now() < deadline) {
+    // The watch looks for news with each open.
+    CHECK(read_file(path_of(mounted, first_epoch.back())).size() == kSampleBytes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(mounted.mount().stats().order_found_by != "");
+  CHECK(mounted.mount().stats().order.starts_with(order->spec()));
+}
+
+TEST_CASE("while the order is unknown what was not seen yet is pushed, and what was opened makes room") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = kSampleCount / 8 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  mounted.settle();
+  // Backwards, which is no order that a loader draws.
+  for (cache::SampleIndex sample = kSampleCount; sample-- > 0;) {
+    CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+    if (sample % 50 == 0) mounted.settle();
+  }
+  const MountStats stats = mounted.mount().stats();
+  CHECK(stats.order_found_by == "");
+  CHECK(stats.held_bytes <= stats.budget_bytes);
+  CHECK(stats.pushed_samples > kSampleCount / 8);
+  CHECK(stats.hits > 0);
+}
+
+}  // namespace
+}  // namespace headrace::fuse
