@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
+#include <deque>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "headrace/cache/learn/records.h"
 #include "headrace/cache/learn/track.h"
-#include "headrace/cache/order/recorded_order.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 
@@ -42,67 +42,6 @@ constexpr std::uint64_t kLeastShare = 50;
   return tracks;
 }
 
-// Orders and specs of earlier runs. A part's files lie in a folder of its own.
-class Records {
- public:
-  Records(const fs::path& root, SampleRange range)
-      : folder_(root.empty() ? fs::path() : root / fmt::format("{}-{}", range.first, range.count)) {}
-
-  [[nodiscard]] std::vector<CandidateGroup> candidates() const {
-    std::vector<CandidateGroup> groups;
-    if (folder_.empty()) return groups;
-    std::ifstream specs(folder_ / "specs");
-    for (std::string spec; groups.size() < kSpecs && std::getline(specs, spec);) {
-      const bool quick = spec.starts_with("torch-");
-      groups.push_back({spec, 0, quick ? 300U : 3U});
-    }
-    std::error_code ignored;
-    if (fs::exists(folder_ / "0.epoch", ignored))
-      groups.push_back({"recorded:" + folder_.string(), 0, kRecordedEpochs});
-    return groups;
-  }
-
-  void keep_epoch(const std::vector<SampleIndex>& samples) {
-    if (folder_.empty() || epochs_kept_ == kRecordedEpochs) return;
-    if (epochs_kept_ == 0) start_anew();
-    if (io::Status kept = write_recorded_epoch(folder_, epochs_kept_, samples); !kept) {
-      io::log_warning("order: {}", kept.error().message());
-      epochs_kept_ = kRecordedEpochs;  // do not try again with every epoch
-      return;
-    }
-    ++epochs_kept_;
-  }
-
-  void keep_spec(const std::string& spec) {
-    if (folder_.empty() || spec.starts_with("recorded:")) return;
-    std::vector<std::string> specs = {spec};
-    std::ifstream before(folder_ / "specs");
-    for (std::string line; specs.size() < kSpecs && std::getline(before, line);) {
-      if (line != spec) specs.push_back(line);
-    }
-    std::error_code failed;
-    fs::create_directories(folder_, failed);
-    std::ofstream after(folder_ / "specs", std::ios::trunc);
-    for (const std::string& line : specs) after << line << '\n';
-    if (!after.flush()) io::log_warning("order: cannot write {}", (folder_ / "specs").string());
-  }
-
- private:
-  static constexpr std::size_t kSpecs = 8;  // runs of one data set that take turns
-
-  // The first epoch of a run that had to be kept replaces what the run before kept.
-  void start_anew() {
-    std::error_code ignored;
-    fs::create_directories(folder_, ignored);
-    for (std::uint64_t epoch = 0; epoch < kRecordedEpochs; ++epoch) {
-      fs::remove(folder_ / fmt::format("{}.epoch", epoch), ignored);
-    }
-  }
-
-  fs::path folder_;
-  std::uint64_t epochs_kept_ = 0;
-};
-
 // The seeds that the default generator gives next. Found: an order that goes on along the stream.
 [[nodiscard]] std::optional<Match> try_linked(const Track::Request& request, const SearchTask& task) {
   if (!request.link || request.epochs_since_link == 0) return std::nullopt;
@@ -119,11 +58,6 @@ class Records {
   }
   return std::nullopt;
 }
-
-struct Stage {
-  const char* name;
-  std::optional<Match> match;
-};
 
 // Stages in the sequence of their cost. The slow ones run at few window sizes only.
 [[nodiscard]] std::optional<Match> try_stages(const Track::Request& request, const SearchTask& task,
@@ -191,17 +125,16 @@ class OrderLearner::Impl {
   void search_seeds(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
   void follow_active() HEADRACE_REQUIRES(mutex_);
   void count_generations() HEADRACE_REQUIRES(mutex_);
-  [[nodiscard]] std::optional<std::size_t> find_work(bool (Track::*wants)() const) const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::string whole_spec(const Track& track) const HEADRACE_REQUIRES(mutex_);
 
   const OrderLearnerOptions options_;
+  std::deque<Records> records_;  // one for each track; synchronise themselves
   std::atomic<bool> cancelled_ = false;
   std::atomic<std::uint64_t> generation_ = 0;
 
   mutable io::Mutex mutex_;
   io::CondVar changed_;
   std::vector<Track> tracks_ HEADRACE_GUARDED_BY(mutex_);  // the whole first; their number is constant
-  std::vector<Records> records_ HEADRACE_GUARDED_BY(mutex_);
   std::size_t active_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t track_generations_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::vector<SampleIndex> recent_ HEADRACE_GUARDED_BY(mutex_);  // a ring
@@ -234,7 +167,7 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
   }
   follow_active();
   count_generations();
-  if (find_work(&Track::wants_search) || find_work(&Track::wants_seed_search)) changed_.notify_all();
+  if (tracks_[active_].wants_search() || tracks_[active_].wants_seed_search()) changed_.notify_all();
 }
 
 void OrderLearner::Impl::on_events_lost() {
@@ -268,19 +201,12 @@ void OrderLearner::Impl::count_generations() {
   ++generation_;
 }
 
-std::optional<std::size_t> OrderLearner::Impl::find_work(bool (Track::*wants)() const) const {
-  for (std::size_t i = 0; i < tracks_.size(); ++i) {
-    if ((tracks_[i].*wants)()) return i;
-  }
-  return std::nullopt;
-}
-
 void OrderLearner::Impl::search_loop() {
   pthread_setname_np(pthread_self(), "hr-order");
   io::MutexLock lock(mutex_);
   while (!stopping_) {
-    if (const auto index = find_work(&Track::wants_search)) {
-      search(lock, *index);
+    if (tracks_[active_].wants_search()) {
+      search(lock, active_);
     } else {
       changed_.wait(lock);
     }
@@ -291,7 +217,7 @@ void OrderLearner::Impl::search(io::MutexLock& lock, std::size_t index) {
   Track& track = tracks_[index];
   const Track::Request request = track.take_request();
   const std::vector<SampleIndex> finished = track.take_finished_epoch();
-  Records& records = records_[index];  // touched by this thread only
+  Records& records = records_[index];
   searching_ = true;
   lock.unlock();
   const std::uint64_t began = thread_cpu_ns();
@@ -317,8 +243,8 @@ void OrderLearner::Impl::seed_loop() {
   pthread_setname_np(pthread_self(), "hr-order-seeds");
   io::MutexLock lock(mutex_);
   while (!stopping_) {
-    if (const auto index = find_work(&Track::wants_seed_search)) {
-      search_seeds(lock, *index);
+    if (tracks_[active_].wants_seed_search()) {
+      search_seeds(lock, active_);
     } else {
       changed_.wait(lock);
     }
@@ -343,6 +269,7 @@ void OrderLearner::Impl::search_seeds(io::MutexLock& lock, std::size_t index) {
   std::optional<StreamLink> link;
   if (match) {
     io::log_info("order: {} found among {} seeds in {:.1f} s", match->spec, search.seeds_tested(), seconds);
+    records_[index].keep_spec(match->spec);
     prepared = prepare_match(*match, request.n);
   }
   lock.lock();
@@ -429,8 +356,8 @@ OrderLearner::State OrderLearner::Impl::state() const {
 
 void OrderLearner::Impl::wait_idle() {
   io::MutexLock lock(mutex_);
-  while (searching_ || searching_seeds_ || find_work(&Track::wants_search) ||
-         (options_.search_all_seeds && find_work(&Track::wants_seed_search))) {
+  while (searching_ || searching_seeds_ || tracks_[active_].wants_search() ||
+         (options_.search_all_seeds && tracks_[active_].wants_seed_search())) {
     changed_.wait(lock);
   }
 }

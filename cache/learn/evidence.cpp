@@ -24,15 +24,54 @@ constexpr std::size_t kSlots = 4 * OpenSet::kMost;
   return count * std::log2(count / expected) - (count - expected) * 1.4426950408889634;
 }
 
-// How many positions have another one exactly `stride` before them.
-[[nodiscard]] std::size_t pairs_at(const std::vector<std::uint64_t>& positions, std::uint64_t stride) {
-  std::size_t pairs = 0;
-  auto before = positions.begin();
-  for (const std::uint64_t position : positions) {
-    while (*before + stride < position) ++before;
-    if (*before + stride == position) ++pairs;
+struct Opened {
+  std::uint64_t position = 0;
+  std::size_t arrival = 0;
+};
+
+struct Pairs {
+  std::size_t all = 0;      // positions that have another one exactly a stride before them
+  std::size_t forward = 0;  // of them, opened after that one
+};
+
+[[nodiscard]] Pairs pairs_at(std::span<const Opened> opened, std::uint64_t stride) {
+  Pairs pairs;
+  std::size_t before = 0;
+  for (const Opened& open : opened) {
+    while (opened[before].position + stride < open.position) ++before;
+    if (opened[before].position + stride != open.position) continue;
+    ++pairs.all;
+    pairs.forward += opened[before].arrival < open.arrival ? 1 : 0;
   }
   return pairs;
+}
+
+// -log2 P(X >= forward) for X ~ Binomial(all, 1/2), by Chernoff's bound.
+[[nodiscard]] double direction_bits(const Pairs& pairs) {
+  if (2 * pairs.forward <= pairs.all) return 0;
+  const auto all = static_cast<double>(pairs.all);
+  const double forward = static_cast<double>(pairs.forward) / all;
+  const double entropy =
+      pairs.forward == pairs.all ? 0 : -forward * std::log2(forward) - (1 - forward) * std::log2(1 - forward);
+  return all * (1 - entropy);
+}
+
+// `opened` ascends by position.
+[[nodiscard]] Fit weigh(std::span<const Opened> opened, std::uint64_t length, std::size_t opens, std::uint64_t n) {
+  static const std::vector<std::uint64_t> strides = make_strides();
+  Fit fit;
+  const double chance = static_cast<double>(opens) / static_cast<double>(n);
+  const double expected = static_cast<double>(length) * chance * chance;
+  for (const std::uint64_t stride : strides) {
+    const Pairs pairs = pairs_at(opened, stride);
+    fit.direction_bits = std::max(fit.direction_bits, direction_bits(pairs));
+    const double bits = tail_bits(static_cast<double>(pairs.all), expected);
+    if (bits <= fit.bits) continue;
+    fit.bits = bits;
+    fit.stride = stride;
+  }
+  for (const Opened& open : opened) fit.positions.push_back(open.position);
+  return fit;
 }
 
 }  // namespace
@@ -52,10 +91,6 @@ bool OpenSet::add(SampleIndex sample) {
   samples_.push_back(sample);
   slots_[slot] = static_cast<std::uint16_t>(samples_.size());
   return true;
-}
-
-bool OpenSet::contains(SampleIndex sample) const {
-  return slots_[slot_of(sample)] != 0;
 }
 
 void OpenSet::clear() {
@@ -78,25 +113,18 @@ double start_bits(const OpenSet& opens, std::span<const SampleIndex> order, std:
 }
 
 Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
-  std::vector<std::uint64_t> positions;
+  std::vector<Opened> opened;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (opens.contains(order[i])) positions.push_back(i);
+    if (opens.contains(order[i])) opened.push_back({i, opens.arrival(order[i])});
   }
-  return fit_of(std::move(positions), order.size(), opens.size(), n);
+  return weigh(opened, order.size(), opens.size(), n);
 }
 
-Fit fit_of(std::vector<std::uint64_t> positions, std::uint64_t length, std::size_t opens, std::uint64_t n) {
-  static const std::vector<std::uint64_t> strides = make_strides();
-  Fit fit{.positions = std::move(positions)};
-  const double chance = static_cast<double>(opens) / static_cast<double>(n);
-  const double expected = static_cast<double>(length) * chance * chance;
-  for (const std::uint64_t stride : strides) {
-    const double bits = tail_bits(static_cast<double>(pairs_at(fit.positions, stride)), expected);
-    if (bits <= fit.bits) continue;
-    fit.bits = bits;
-    fit.stride = stride;
-  }
-  return fit;
+Fit fit_of(std::span<const std::uint64_t> by_arrival, std::uint64_t length, std::size_t opens, std::uint64_t n) {
+  std::vector<Opened> opened;
+  for (std::size_t i = 0; i < by_arrival.size(); ++i) opened.push_back({by_arrival[i], i});
+  std::ranges::sort(opened, {}, &Opened::position);
+  return weigh(opened, length, opens, n);
 }
 
 }  // namespace headrace::cache

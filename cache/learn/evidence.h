@@ -28,7 +28,9 @@ class OpenSet {
   OpenSet();
   // False when it is known already or the set is full.
   bool add(SampleIndex sample);
-  [[nodiscard]] bool contains(SampleIndex sample) const;
+  [[nodiscard]] bool contains(SampleIndex sample) const { return slots_[slot_of(sample)] != 0; }
+  // Which open it was, from 0; contains(sample) must hold.
+  [[nodiscard]] std::size_t arrival(SampleIndex sample) const { return slots_[slot_of(sample)] - std::size_t{1}; }
   [[nodiscard]] std::size_t size() const { return samples_.size(); }
   [[nodiscard]] bool full() const { return samples_.size() == kMost; }
   [[nodiscard]] const std::vector<SampleIndex>& samples() const { return samples_; }
@@ -48,16 +50,20 @@ inline constexpr std::size_t kStartElements = 256;  // covers the ranks of a nod
 inline constexpr double kStartBits = 12;
 
 struct Fit {
-  double bits = 0;           // -log2 of the probability of so many neighbours by chance
-  std::uint64_t stride = 1;  // at which the neighbours lie: the number of ranks, or 1 where all of them read here
-  std::vector<std::uint64_t> positions;  // of the opened samples, ascending
+  double bits = 0;            // -log2 of the probability of so many neighbours by chance
+  std::uint64_t stride = 1;   // at which the neighbours lie: the number of ranks, or 1 where all of them read here
+  double direction_bits = 0;  // -log2 of the probability that so many came after the neighbour before them by chance
+  std::vector<std::uint64_t> positions = {};  // of the opened samples, ascending
 };
 [[nodiscard]] Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n);
-// The same for `opens` samples of n whose positions are known already: ascending, below `length`.
-[[nodiscard]] Fit fit_of(std::vector<std::uint64_t> positions, std::uint64_t length, std::size_t opens,
+// The same where the positions are known: `by_arrival` those of the opens that the order has, all below `length`.
+[[nodiscard]] Fit fit_of(std::span<const std::uint64_t> by_arrival, std::uint64_t length, std::size_t opens,
                          std::uint64_t n);
 
 // 2^32 seeds and as many families, strides and ranks as are tried, times a margin of 2^30 against a wrong lock.
 inline constexpr double kLockBits = 72;
+// For orders that are no random permutation (the listing, a record): samples that are drawn more often may lie side by
+// side in them, so that neighbours prove nothing. Readers in order also open them one after the other.
+inline constexpr double kDirectionBits = 32;
 
 }  // namespace headrace::cache

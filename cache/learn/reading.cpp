@@ -71,7 +71,10 @@ struct Streams {
   return {.batch = batch, .workers = starts.size()};
 }
 
-constexpr double kRepeats = 3.0;
+// Every sample three times; fewer so far, because the last ones are still to come. A file that its loader opens twice
+// gives 2 and no more.
+constexpr double kRepeatsLeast = 2.25;
+constexpr double kRepeatsMost = 3.5;
 
 }  // namespace
 
@@ -93,7 +96,7 @@ std::string spec_as_read(const Match& match, double opens_per_sample) {
   constexpr std::uint64_t kMostBatch = 1 << 24;
   if (!match.spec.starts_with(kFresh)) return match.spec;
   std::string spec = match.spec;
-  const bool repeated = opens_per_sample > kRepeats - 0.5 && opens_per_sample < kRepeats + 0.5;
+  const bool repeated = opens_per_sample > kRepeatsLeast && opens_per_sample < kRepeatsMost;
   if (repeated) spec.replace(0, kFresh.size(), "ra-sampler:");
   const std::optional<Ranks> ranks = repeated ? std::nullopt : ranks_of(match.fit);
   Streams streams = streams_of(match.fit);

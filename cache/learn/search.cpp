@@ -18,21 +18,27 @@ namespace {
 // How much of a candidate is compared with the opens: beyond this no loader's window reaches soon after the start.
 constexpr std::uint64_t kFitElements = 1 << 17;
 
-[[nodiscard]] std::optional<Fit> convincing(const SearchTask& task, const Result<std::vector<SampleIndex>>& order) {
-  if (!order) return std::nullopt;
-  Fit fit = fit_of(*task.opens, *order, task.n);
+[[nodiscard]] bool is_random_permutation(const Order& order) {
+  return !order.spec().starts_with("sequential") && !order.spec().starts_with("recorded:");
+}
+
+[[nodiscard]] std::optional<Fit> convincing(const SearchTask& task, const Order& order,
+                                            const Result<std::vector<SampleIndex>>& samples) {
+  if (!samples) return std::nullopt;
+  Fit fit = fit_of(*task.opens, *samples, task.n);
   if (fit.bits < kLockBits) return std::nullopt;
+  if (!is_random_permutation(order) && fit.direction_bits < kDirectionBits) return std::nullopt;
   return fit;
 }
 
 [[nodiscard]] std::optional<Fit> fit_at_start(const Order& order, std::uint64_t epoch, const SearchTask& task) {
   const auto start = order.prefix(epoch, kStartElements);
   if (!start || start_bits(*task.opens, *start, task.n) < kStartBits) return std::nullopt;
-  return convincing(task, order.prefix(epoch, kFitElements));
+  return convincing(task, order, order.prefix(epoch, kFitElements));
 }
 
 [[nodiscard]] std::optional<Fit> fit_anywhere(const Order& order, std::uint64_t epoch, const SearchTask& task) {
-  return convincing(task, order.epoch(epoch));
+  return convincing(task, order, order.epoch(epoch));
 }
 
 template <typename FitOf>

@@ -254,20 +254,24 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   clear_suspects();
 }
 
+double Track::opens_per_sample() const {
+  const auto distinct = static_cast<double>(std::max<std::uint64_t>(seen_count_, 1));
+  return (distinct + static_cast<double>(repeated_opens_)) / distinct;
+}
+
 // What describes the reading was read off few opens; now there are more.
 void Track::describe_again() {
   std::vector<std::uint64_t> positions;
   for (const SampleIndex local : window_.samples()) {
     if (position_of_[local] != PreparedMatch::kNowhere) positions.push_back(position_of_[local]);
   }
-  std::ranges::sort(positions);
-  match_.fit = fit_of(std::move(positions), range_.count, window_.size(), range_.count);
+  match_.fit = fit_of(positions, range_.count, window_.size(), range_.count);
   if (match_.fit.positions.empty()) return;
   positions_per_open_ = positions_per_open(match_.fit);
   // Later, batches that ended and began hide where the streams lie, but a rank that was late still shows.
-  if (window_.size() > kSettled && lock_->spec.find("rank=") == std::string::npos) return;
-  const double distinct = static_cast<double>(seen_count_);
-  std::string spec = spec_as_read(match_, (distinct + static_cast<double>(repeated_opens_)) / distinct);
+  const bool has_all_ranks = lock_->spec.find("rank=") == std::string::npos;
+  if (window_.size() > kSettled && has_all_ranks && opens_per_sample() < 2) return;
+  std::string spec = spec_as_read(match_, opens_per_sample());
   if (spec == lock_->spec) return;
   lock_->spec = std::move(spec);
   ++generation_;

@@ -92,6 +92,7 @@ class Track {
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
   [[nodiscard]] Request request_with(const OpenSet& opens, std::uint64_t window) const;
   void adopt(PreparedMatch prepared, std::size_t opens);
+  [[nodiscard]] double opens_per_sample() const;
   void describe_again();
 
   const SampleRange range_;

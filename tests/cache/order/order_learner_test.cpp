@@ -2,11 +2,16 @@
 #include "headrace/cache/order_learner.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include "headrace/cache/order/mt19937.h"
 
 #include "cache/order/golden.h"
 #include "cache/order/loader_replay.h"
@@ -74,4 +79,314 @@ TEST_CASE("order learner: DistributedSampler with seed 0 is locked within 64 ope
                                 << learner.state().search_cpu_seconds * 1e3 << " ms");
     CHECK(predicts(learner, 7, ranks_of("torch-distributed:seed=0", n, 7, 2)));
   }
+}
+
+TEST_CASE("order learner: epochs follow each other, also with drop_last and a broken-off epoch") {
+  constexpr std::uint64_t kN = 5000;
+  std::mt19937 random(2);
+  OrderLearner learner(quick(kN));
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    auto opens = replay_epoch(ranks_of("torch-distributed:seed=3,drop_last=1", kN, epoch, 2),
+                              {.batch = 64, .workers = 3, .drop_last = true}, random);
+    if (epoch == 1) opens.resize(opens.size() / 3);
+    tell(learner, opens);
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(predicts(learner, lock->epoch, ranks_of("torch-distributed:seed=3", kN, epoch, 2)));
+  }
+  CHECK(learner.state().locks == 1);
+  CHECK(learner.state().locks_dropped == 0);
+  CHECK(learner.state().epochs_seen == 4);
+}
+
+TEST_CASE("order learner: a script that forgets set_epoch is recognised in its second epoch") {
+  constexpr std::uint64_t kN = 3000;
+  std::mt19937 random(3);
+  OrderLearner learner(quick(kN));
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    tell(learner, replay_epoch(ranks_of("torch-distributed:seed=0", kN, 0, 1), {.workers = 4}, random));
+  }
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->order->spec().find("set_epoch=0") != std::string::npos);
+  CHECK(learner.state().locks == 2);
+}
+
+TEST_CASE("order learner: a job that resumes in the middle of an epoch is found where it is") {
+  constexpr std::uint64_t kN = 20'000;
+  std::mt19937 random(4);
+  OrderLearner learner(quick(kN));
+  auto lists = ranks_of("torch-distributed:seed=0", kN, 12, 2);
+  for (Samples& list : lists) list.erase(list.begin(), list.begin() + 64 * 50);
+  tell(learner, replay_epoch(lists, {.batch = 64, .workers = 2}, random), 700);
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->epoch == 12);
+  CHECK(lock->position == 2 * 64 * 50);
+}
+
+TEST_CASE("order learner: one node of several is told its own ranks") {
+  constexpr std::uint64_t kN = 100'000;
+  std::mt19937 random(5);
+  OrderLearner learner(quick(kN));
+  tell(learner,
+       replay_epoch(ranks_of("torch-distributed:seed=42", kN, 0, 16, 8, 8), {.batch = 16, .workers = 2}, random), 2000);
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->order->spec().find("replicas=16,rank=8-15") != std::string::npos);
+  CHECK(lock->order->length(0) == kN / 2);
+  CHECK(learner.state().locks == 1);
+}
+
+TEST_CASE("order learner: strays do not disturb a lock, nor keep it from being found") {
+  constexpr std::uint64_t kN = 10'000;
+  std::mt19937 random(6);
+  OrderLearner learner(quick(kN));
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    auto opens = replay_epoch(ranks_of("torch-distributed:seed=1", kN, epoch, 1), {.workers = 2}, random);
+    for (std::size_t i = 0; i < opens.size(); i += 12)
+      opens.insert(opens.begin() + static_cast<std::ptrdiff_t>(i), static_cast<SampleIndex>(random() % kN));
+    tell(learner, opens);
+    CHECK(learner.lock());
+  }
+  CHECK(learner.state().locks == 1);
+}
+
+TEST_CASE("order learner: families with constant seeds") {
+  constexpr std::uint64_t kN = 3000;
+  for (const char* spec :
+       {"dali", "dali:libstdcxx=10", "numpy:seed=42", "python:seed=42", "ffcv:seed=0", "dlio",
+        "torch-random:generator=explicit,seed=42", "torch-random:seed=1234", "detectron2", "sequential"}) {
+    std::mt19937 random(7);
+    OrderLearner learner(quick(kN));
+    CAPTURE(spec);
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      const auto list = epoch_of(spec, kN, epoch);
+      tell(learner, replay_epoch({list}, {.workers = 2}, random));
+      const auto lock = learner.lock();
+      REQUIRE(lock);
+      MESSAGE(lock->order->spec() << ", epoch " << lock->epoch);
+      CHECK(*lock->order->epoch(lock->epoch) == list);
+    }
+  }
+}
+
+TEST_CASE("order learner: repeated augmentation is told by its repeated opens") {
+  constexpr std::uint64_t kN = 10'240;
+  std::mt19937 random(8);
+  OrderLearner learner(quick(kN));
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    tell(learner, replay_epoch(ranks_of("ra-sampler:seed=0", kN, epoch, 2), {.batch = 64, .workers = 2}, random));
+  }
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->order->spec().starts_with("ra-sampler:seed=0"));
+  CHECK(lock->epoch == 1);
+}
+
+TEST_CASE("order learner: an unseeded RandomSampler is found among all seeds, and again in its next epoch") {
+  constexpr std::uint64_t kN = 4000;
+  std::mt19937 random(9);
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 23});
+  for (const std::uint32_t seed : {5'555'555U, 7'000'001U}) {
+    const auto list = epoch_of(fmt::format("torch-distributed:seed={}", seed), kN, 0);
+    tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(lock->known_epochs == 1);
+    CHECK(lock->found_by == "seed search");
+    CHECK(*lock->order->epoch(lock->epoch) == list);
+  }
+  CHECK(learner.state().seeds_tested > 5'000'000);
+}
+
+TEST_CASE("order learner: RandomSampler epochs are linked through the default generator") {
+  constexpr std::uint64_t kN = 4000;
+  // manual_seed(42), a model of some thousand weights, a validation loader: 6 outputs per epoch. The place is chosen
+  // where the first epoch's seed is small, so that the search through all seeds need not go far.
+  std::uint64_t offset = 0;
+  std::uint32_t first_seed = UINT32_MAX;
+  Mt19937 stream(42);
+  while (first_seed >> 21 != 0) {
+    static_cast<void>(stream.next32());
+    first_seed = stream.next32();
+    offset += 2;
+  }
+  const std::string spec = fmt::format("torch-random:seed=42,loader=0,offset={},stride=6", offset - 2);
+  std::mt19937 random(10);
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 21});
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    const auto list = epoch_of(spec, kN, epoch);
+    tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(*lock->order->epoch(lock->epoch) == list);
+    CHECK(lock->known_epochs == (epoch == 0 ? 1 : UINT64_MAX));
+  }
+}
+
+TEST_CASE("order learner: train and val are watched apart") {
+  // val/ comes first in the listing: samples 0..999; train/ is 1000..8999.
+  const SampleRange val{.first = 0, .count = 1000};
+  const SampleRange train{.first = 1000, .count = 8000};
+  std::mt19937 random(11);
+  OrderLearner learner({.sample_count = 9000, .parts = {val, train}, .search_all_seeds = false});
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    auto lists = ranks_of("torch-distributed:seed=0", train.count, epoch, 2);
+    for (Samples& list : lists) {
+      for (SampleIndex& sample : list) sample += train.first;
+    }
+    tell(learner, replay_epoch(lists, {.workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(lock->order->spec().starts_with("torch-subset:range=1000:9000,of=torch-distributed:seed=0"));
+    CHECK(predicts(learner, lock->epoch + 1, [&] {
+      auto next = ranks_of("torch-distributed:seed=0", train.count, epoch + 1, 2);
+      for (Samples& list : next) {
+        for (SampleIndex& sample : list) sample += train.first;
+      }
+      return next;
+    }()));
+    Samples in_order(val.count);
+    std::iota(in_order.begin(), in_order.end(), val.first);
+    tell(learner, replay_epoch({in_order}, {.workers = 2}, random));
+    REQUIRE(learner.lock());
+    CHECK(learner.lock()->order->spec().starts_with("torch-subset:range=0:1000,of=sequential"));
+  }
+  CHECK(learner.state().locks == 2);
+  CHECK(learner.state().locks_dropped == 0);
+}
+
+TEST_CASE("order learner: a lock that stops fitting is dropped") {
+  constexpr std::uint64_t kN = 20'000;
+  std::mt19937 random(12);
+  OrderLearner learner(quick(kN));
+  tell(learner, replay_epoch(ranks_of("torch-distributed:seed=0", kN, 0, 1), {.workers = 2}, random), 3000);
+  REQUIRE(learner.lock());
+  Samples shuffled(kN);
+  std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
+  std::ranges::shuffle(shuffled, random);
+  const std::uint64_t generation = learner.generation();
+  tell(learner, shuffled, 3000);
+  CHECK_FALSE(learner.lock());
+  CHECK(learner.generation() > generation);
+  CHECK(learner.state().locks_dropped == 1);
+}
+
+TEST_CASE("order learner: while no order is known, samples not read yet are handed out once per epoch") {
+  constexpr std::uint64_t kN = 2000;
+  std::mt19937 random(13);
+  OrderLearner learner(quick(kN));
+  CHECK_FALSE(learner.next_unseen());
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Samples shuffled(kN);
+    std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
+    std::ranges::shuffle(shuffled, random);
+    tell(learner, shuffled, 500);
+    Samples handed;
+    while (const auto sample = learner.next_unseen()) handed.push_back(*sample);
+    CHECK(handed.size() >= kN - 500);
+    CHECK(std::ranges::is_sorted(handed));
+    if (epoch == 0) CHECK(std::ranges::find(handed, shuffled[17]) == handed.end());
+    learner.on_opens({shuffled.data() + 500, kN - 500});
+  }
+  CHECK(learner.state().epochs_seen == 3);
+}
+
+TEST_CASE("order learner: orders of an earlier run that no formula explains are recognised") {
+  constexpr std::uint64_t kN = 3000;
+  const TempDir dir;
+  std::vector<Samples> epochs;
+  std::mt19937 random(14);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Samples shuffled(kN);
+    std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
+    std::ranges::shuffle(shuffled, random);
+    epochs.push_back(shuffled);
+  }
+  OrderLearnerOptions options{.sample_count = kN, .record_folder = dir.path(), .search_all_seeds = false};
+  {
+    OrderLearner learner(options);
+    for (const Samples& epoch : epochs) tell(learner, replay_epoch({epoch}, {.workers = 2}, random));
+    CHECK_FALSE(learner.lock());
+  }
+  OrderLearner learner(options);
+  tell(learner, replay_epoch({epochs[0]}, {.workers = 2}, random), 200);
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->found_by == "record");
+  tell(learner, replay_epoch({epochs[1]}, {.workers = 2}, random), 200);
+  REQUIRE(learner.lock());
+  CHECK(learner.lock()->epoch == 1);
+}
+
+TEST_CASE("order learner: the spec of an earlier run is tried first") {
+  constexpr std::uint64_t kN = 3000;
+  const TempDir dir;
+  std::mt19937 random(15);
+  const std::string spec = "torch-distributed:seed=500000";  // no usual seed
+  OrderLearnerOptions options{
+      .sample_count = kN, .record_folder = dir.path(), .search_threads = 1, .search_seeds = 1 << 20};
+  {
+    OrderLearner learner(options);
+    tell(learner, replay_epoch({epoch_of(spec, kN, 0)}, {.workers = 2}, random));
+    REQUIRE(learner.lock());
+    CHECK(learner.lock()->found_by == "seed search");
+  }
+  options.search_all_seeds = false;
+  OrderLearner learner(options);
+  tell(learner, replay_epoch({epoch_of(spec, kN, 0)}, {.workers = 2}, random), 64);
+  REQUIRE(learner.lock());
+  CHECK(learner.lock()->found_by == "record");
+}
+
+TEST_CASE("order learner: orders that cannot be known are never locked on to") {
+  std::mt19937 random(16);
+  const int rounds = std::getenv("HEADRACE_STRESS") != nullptr ? 1000 : 60;
+  for (int round = 0; round < rounds; ++round) {
+    const std::uint64_t n = 500 + random() % 50'000;
+    OrderLearner learner(quick(n));
+    Samples opens(1500);
+    // Weighted sampling with replacement: some samples ten times as often as others.
+    for (SampleIndex& sample : opens) {
+      sample = static_cast<SampleIndex>(random() % n);
+      if (random() % 2 == 0) sample = static_cast<SampleIndex>(sample / 10);
+    }
+    learner.on_opens(opens);
+    learner.wait_idle();
+    CAPTURE(round);
+    CHECK_FALSE(learner.lock());
+    CHECK(learner.state().locks == 0);
+  }
+}
+
+TEST_CASE("order learner: the search for all seeds ends at once with the learner") {
+  constexpr std::uint64_t kN = 100'000;
+  std::mt19937 random(17);
+  Samples opens(400);
+  for (SampleIndex& sample : opens) sample = static_cast<SampleIndex>(random() % kN);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    OrderLearner learner({.sample_count = kN, .search_threads = 2});
+    learner.on_opens(opens);
+    while (learner.state().seeds_tested == 0) std::this_thread::yield();
+    CHECK(learner.state().searching_all_seeds);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+}
+
+TEST_CASE("order learner: lost events, samples beyond the data set and an empty data set do no harm") {
+  OrderLearner none(quick(0));
+  const SampleIndex far[] = {7, UINT32_MAX};
+  none.on_opens(far);
+  CHECK_FALSE(none.lock());
+  constexpr std::uint64_t kN = 6000;
+  std::mt19937 random(18);
+  OrderLearner learner(quick(kN));
+  learner.on_opens(far);
+  const auto opens = replay_epoch(ranks_of("torch-distributed:seed=0", kN, 0, 1), {.workers = 2}, random);
+  tell(learner, opens, 10);
+  learner.on_events_lost();
+  tell(learner, Samples(opens.begin() + 200, opens.end()), 2000);
+  CHECK(learner.lock());
 }

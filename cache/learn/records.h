@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What earlier runs left: the specs that were found, and the epochs that no spec explained.
+//
+//   Records records(root, range);
+//   try_at_start(records.candidates(), task);
+//   records.keep_spec(match.spec);
+//   records.keep_epoch(opens);
+//
+// Files of one part lie in root/FIRST-COUNT: "specs" (one per line, newest first) and recorded epochs
+// (order/recorded_order.h). Failures to write are logged once and otherwise ignored.
+// Thread-safety: every function from any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "headrace/cache/learn/candidates.h"
+#include "headrace/cache/order_learner.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+class Records {
+ public:
+  // An empty root: nothing is kept.
+  Records(const std::filesystem::path& root, SampleRange range);
+
+  [[nodiscard]] std::vector<CandidateGroup> candidates() const;
+  void keep_spec(const std::string& spec);
+  // The next epoch of this run. The first one replaces the epochs of the run before.
+  void keep_epoch(const std::vector<SampleIndex>& samples);
+
+ private:
+  void start_anew() HEADRACE_REQUIRES(mutex_);
+
+  const std::filesystem::path folder_;
+  mutable io::Mutex mutex_;
+  std::uint64_t epochs_kept_ HEADRACE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace headrace::cache
