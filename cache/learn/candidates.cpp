@@ -23,16 +23,17 @@ constexpr std::string_view kFresh = "torch-distributed:seed=";
 // One permutation of a fresh generator fits many families: they part ways in the epoch after.
 void add_fresh_alternatives(std::uint64_t seed, std::uint64_t epoch, std::vector<CandidateGroup>& groups) {
   const auto low = static_cast<std::uint32_t>(seed + epoch);
-  groups.push_back({fmt::format("torch-distributed:seed={},set_epoch=0", low)});
+  groups.push_back({fmt::format("torch-distributed:seed={},set_epoch=0", low), 0, 1, true});
   groups.push_back({fmt::format("mmengine:sampler=infinite,seed={}", low), 1});
   groups.push_back({fmt::format("torch-random:generator=explicit,loader=0,seed={}", low), 1});
 }
 
-void add_numpy_alternatives(std::uint64_t seed, std::vector<CandidateGroup>& groups) {
-  groups.push_back({fmt::format("keras:seed={}", seed)});
-  for (const char* rule :
-       {"epochs=seed+epoch", "cumulative=1", "epochs=same,cumulative=1", "epochs=seed+epoch,cumulative=1"}) {
-    groups.push_back({fmt::format("numpy:seed={},{}", seed, rule), 1});
+// What a generator shuffles next: the list as listed or as left, going on, reseeded or not.
+void add_shuffle_alternatives(std::string_view family, std::uint64_t seed, std::vector<CandidateGroup>& groups) {
+  for (const char* rule : {"epochs=same", "epochs=seed+epoch", "cumulative=1", "epochs=same,cumulative=1",
+                           "epochs=seed+epoch,cumulative=1"}) {
+    const bool again = rule == std::string_view("epochs=same");
+    groups.push_back({fmt::format("{}seed={},{}", family, seed, rule), 1, 1, again});
   }
 }
 
@@ -49,17 +50,29 @@ std::string fresh_seed_spec(std::uint32_t seed) {
   return fmt::format("{}{}", kFresh, seed);
 }
 
+bool is_same_permutation(std::string_view spec, std::uint64_t epoch, std::string_view other_spec,
+                         std::uint64_t other_epoch) {
+  if (spec == other_spec) return epoch == other_epoch;
+  const auto seed = seed_after(spec, kFresh);
+  const auto other_seed = seed_after(other_spec, kFresh);
+  const auto moves = [](std::string_view s) { return s.find("set_epoch=0") == std::string_view::npos ? 1U : 0U; };
+  return seed && other_seed && *seed + moves(spec) * epoch == *other_seed + moves(other_spec) * other_epoch;
+}
+
 std::vector<CandidateGroup> successors_of(std::string_view spec, std::uint64_t epoch) {
   std::vector<CandidateGroup> groups;
   groups.push_back({std::string(spec), epoch + 1, 2});
   if (const auto fresh = seed_after(spec, kFresh)) add_fresh_alternatives(*fresh, epoch, groups);
-  if (const auto numpy = seed_after(spec, "numpy:seed=")) add_numpy_alternatives(*numpy, groups);
+  for (const std::string_view family : {"numpy:", "numpy:rng=generator,", "python:"}) {
+    const auto seed = seed_after(spec, std::string(family) + "seed=");
+    if (seed) add_shuffle_alternatives(family, *seed, groups);
+  }
   if (const auto random = seed_after(spec, "torch-random:generator=explicit,seed=")) {
     // Where the tail permutation is not drawn: torch before 1.12, epochs that are broken off.
     groups.push_back({fmt::format("torch-random:generator=explicit,seed={},torch=1.11", *random), epoch + 1, 2});
     groups.push_back({fmt::format("torch-random:generator=explicit,seed={},persistent=1", *random), epoch + 1, 2});
   }
-  groups.push_back({std::string(spec), epoch});
+  groups.push_back({std::string(spec), epoch, 1, true});
   groups.push_back({"sequential"});
   if (epoch != 0) groups.push_back({std::string(spec), 0});
   return groups;

@@ -17,6 +17,7 @@ struct CandidateGroup {
   std::string spec;
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;
+  bool again = false;  // the order of the epoch before, once more
 };
 
 // What a lock's successors may be, most plausible first: the next epoch, the same again, other rules that agree on the
@@ -36,5 +37,8 @@ struct CandidateGroup {
 // A permutation of a fresh generator, as DistributedSampler, Hugging Face, Lightning, mmengine and RandomSampler have
 // it.
 [[nodiscard]] std::string fresh_seed_spec(std::uint32_t seed);
+// The same spec and epoch, or seeds and epochs of fresh generators with the same sum.
+[[nodiscard]] bool is_same_permutation(std::string_view spec, std::uint64_t epoch, std::string_view other_spec,
+                                       std::uint64_t other_epoch);
 
 }  // namespace headrace::cache

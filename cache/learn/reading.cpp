@@ -79,6 +79,7 @@ constexpr double kRepeatsMost = 3.5;
 }  // namespace
 
 double positions_per_open(const Fit& fit) {
+  if (fit.positions.size() < kOpensForRanks) return 1.0;
   const auto here = std::ranges::count(residues_of(fit), true);
   return here == 0 ? 1.0 : static_cast<double>(fit.stride) / static_cast<double>(here);
 }

@@ -32,6 +32,12 @@ constexpr std::uint64_t kFitElements = 1 << 17;
 }
 
 [[nodiscard]] std::optional<Fit> fit_at_start(const Order& order, std::uint64_t epoch, const SearchTask& task) {
+  // Not one of the first 64 opened (whatever the ranks of this node, their first samples are among them): most end
+  // here.
+  constexpr std::uint64_t kFirst = 64;
+  const auto first = order.prefix(epoch, kFirst);
+  if (!first || std::ranges::none_of(*first, [&](SampleIndex s) { return task.opens->contains(s); }))
+    return std::nullopt;
   const auto start = order.prefix(epoch, kStartElements);
   if (!start || start_bits(*task.opens, *start, task.n) < kStartBits) return std::nullopt;
   return convincing(task, order, order.prefix(epoch, kFitElements));

@@ -26,12 +26,25 @@ constexpr std::uint64_t kJustNow = 256;
   return std::clamp<std::uint64_t>(n / 16, 48, 256);
 }
 
+// The end of an epoch may repeat its beginning: lists are padded to whole batches of all ranks.
+[[nodiscard]] std::uint64_t opens_to_believe_repetition(std::uint64_t n) {
+  return std::min<std::uint64_t>(128, n / 8);
+}
+
 // Opens after which ranks and workers are looked at anew: at a lock they may have been starting.
 constexpr std::size_t kSettled = 64;
 constexpr std::size_t kWellSettled = 256;
 
 [[nodiscard]] int unexpected_in(std::uint64_t history, int last) {
   return std::popcount(last == 64 ? history : history & ((std::uint64_t{1} << last) - 1));
+}
+
+// How far from the reader opens may lie: generous, as long as another order would still be noticed.
+[[nodiscard]] double reach_of(const Fit& fit, std::uint64_t first, std::uint64_t n) {
+  constexpr double kWidestLoader = 65'536;  // 8 ranks x 8 workers x batches of 256, twice over, with room
+  // Positions up to which 97 % of the opens reach: strays lie anywhere.
+  const auto span = static_cast<double>(fit.positions[fit.positions.size() * 97 / 100] - first + 1);
+  return std::max({std::min(kWidestLoader, static_cast<double>(n) / 8), 2 * span, 32.0});
 }
 
 }  // namespace
@@ -72,7 +85,7 @@ bool Track::fits_lock(SampleIndex local) {
   const auto position = static_cast<double>(position_of_[local]);
   if (std::abs(position - progress_) > reach_) return false;
   // Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
-  constexpr double kPull = 1.0 / 64;
+  constexpr double kPull = 1.0 / 32;
   progress_ += positions_per_open_ + (position - progress_) * kPull;
   return true;
 }
@@ -86,7 +99,7 @@ void Track::on_expected(SampleIndex local) {
   } else if (is_new && (window_.size() == kSettled || window_.size() == kWellSettled)) {
     describe_again();
   }
-  constexpr int kStrays = 4;  // of 64: nothing to worry about
+  constexpr int kStrays = 16;  // of 64: not what a new epoch or another order looks like
   if (suspects_.size() > 0 && unexpected_in(history_, 64) <= kStrays) clear_suspects();
 }
 
@@ -174,10 +187,13 @@ bool Track::wants_search() const {
 
 Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) const {
   Request request{.window = window, .epoch_number = epoch_number_ + (lock_ ? 1 : 0), .n = range_.count, .opens = opens};
+  if (lock_ && suspects_are_new()) request.predicted.push_back({match_.spec, match_.epoch});
   for (const Match* before : {&match_, &previous_}) {
     if (before->spec.empty()) continue;
-    for (CandidateGroup& group : successors_of(before->spec, before->epoch))
+    for (CandidateGroup& group : successors_of(before->spec, before->epoch)) {
+      if (group.again && opens.size() < opens_to_believe_repetition(range_.count)) continue;
       request.predicted.push_back(std::move(group));
+    }
   }
   if (link_) {
     request.link = link_;
@@ -216,8 +232,30 @@ void Track::on_link(const StreamLink& link, std::uint64_t epoch_number) {
   link_epoch_ = epoch_number;
 }
 
+// Opens that do not fit and were not read yet: the reader is further ahead than was thought, or it is another order. A
+// new epoch begins with samples that were read in this one.
+bool Track::suspects_are_new() const {
+  const auto read = std::ranges::count_if(suspects_.samples(), [&](SampleIndex local) { return seen_[local]; });
+  return static_cast<std::size_t>(read) * 2 < suspects_.size();
+}
+
+// The suspects belong to the epoch under way.
+void Track::reach_suspects() {
+  for (const SampleIndex local : suspects_.samples()) {
+    if (position_of_[local] == PreparedMatch::kNowhere || seen_[local]) continue;
+    seen_[local] = true;
+    ++seen_count_;
+    reach_ = std::max(reach_, 1.5 * std::abs(static_cast<double>(position_of_[local]) - progress_));
+  }
+  history_ = 0;
+  clear_suspects();
+}
+
 void Track::on_match(const Request& request, PreparedMatch prepared) {
   if (lock_ && request.window == suspects_id_) {
+    const bool same = is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
+    if (same && suspects_are_new()) return reach_suspects();
+    if (same && request.opens.size() < opens_to_believe_repetition(range_.count)) return;
     const std::vector<SampleIndex> opens = suspects_.samples();
     begin_epoch(opens);
   } else if (lock_ || request.window != window_id_) {
@@ -240,11 +278,7 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   if (!goes_on) ++locks_;
   if (!same_order && !match_.spec.empty()) previous_ = match_;
   positions_per_open_ = positions_per_open(match.fit);
-  // Positions up to which 97 % of the opens reach: strays lie anywhere.
-  const auto& positions = match.fit.positions;
-  const auto span = static_cast<double>(positions[positions.size() * 97 / 100] - next.position + 1);
-  const double eighth = static_cast<double>(range_.count) / 8;
-  reach_ = std::max({std::min(8 * span, eighth), 2 * span, 32.0});
+  reach_ = reach_of(match.fit, next.position, range_.count);
   progress_ = static_cast<double>(next.position) + static_cast<double>(seen_count_) * positions_per_open_;
   next.position = static_cast<std::uint64_t>(static_cast<double>(next.position) / positions_per_open_);
   position_of_ = std::move(prepared.position_of);

@@ -92,6 +92,8 @@ class Track {
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
   [[nodiscard]] Request request_with(const OpenSet& opens, std::uint64_t window) const;
   void adopt(PreparedMatch prepared, std::size_t opens);
+  [[nodiscard]] bool suspects_are_new() const;
+  void reach_suspects();
   [[nodiscard]] double opens_per_sample() const;
   void describe_again();
 
