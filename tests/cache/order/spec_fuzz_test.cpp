@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <span>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/order.h"
+
+#include "support/temp_dir.h"
+
+using namespace headrace::cache;
+using namespace headrace::test;
+
+namespace {
+
+const char* const kSpecs[] = {
+    "sequential:replicas=3,rank=1",
+    "torch-distributed:seed=7,replicas=4,rank=0-2,drop_last=1,batch=8,workers=2,prefetch_factor=3",
+    "torch-distributed:shuffle=0,set_epoch=0,torch=1.13",
+    "torch-random:generator=explicit,seed=-5,persistent=1,batch=9,workers=2,stop=3",
+    "torch-random:seed=42,offset=10,stride=6,replacement=1,num_samples=17",
+    "torch-random:num_samples=100,generator=explicit",
+    "torch-subset:range=1:9:2,seed=3",
+    "torch-subset:split=5/5,part=1,split_seed=4,of=hf-trainer:batch=2,replicas=2",
+    "ra-sampler:variant=timm,num_repeats=1.5,replicas=3,rank=2,selected_round=0,selected_ratio=2",
+    "hf-trainer:seed=1,replicas=2,rank=1,batch=4,even_batches=0",
+    "lightning:seed=5,replicas=2",
+    "detectron2:replicas=3,rank=1",
+    "mmengine:sampler=infinite,seed=8,replicas=2,rank=0",
+    "mmengine:round_up=0,replicas=7,rank=3",
+    "numpy:rng=generator,seed=18446744073709551621,epochs=seed+epoch",
+    "numpy:seed=1/2/3,cumulative=1",
+    "python:seed=-99999999999999999999,sample=3",
+    "dali:mode=shuffle_after_epoch,libstdcxx=10,checkpointing=1,replicas=3,rank=1",
+    "ffcv:distributed=1,replicas=2",
+    "dlio:first_epoch=0,seed_change_epoch=0",
+    "keras:validation_split=0.2,subset=validation,batch=4",
+};
+
+constexpr int kRounds = 20'000;
+
+int rounds() {
+  const char* asked = std::getenv("HEADRACE_FUZZ_ROUNDS");
+  return asked != nullptr ? std::atoi(asked) : kRounds;
+}
+
+template <typename Container>
+const auto& pick(const Container& from, std::mt19937_64& random) {
+  return *(std::begin(from) + static_cast<std::ptrdiff_t>(random() % std::size(from)));
+}
+
+std::string mutated(std::mt19937_64& random) {
+  std::string spec = pick(kSpecs, random);
+  for (std::uint64_t changes = random() % 4; changes > 0 && !spec.empty(); --changes) {
+    const std::size_t at = random() % spec.size();
+    constexpr std::string_view kCharacters = "0123456789=,:-/.aeo \xff\x01";
+    switch (random() % 4) {
+      case 0:
+        spec.erase(at, random() % 5);
+        break;
+      case 1:
+        spec.insert(at, 1, pick(kCharacters, random));
+        break;
+      case 2:
+        spec[at] = pick(kCharacters, random);
+        break;
+      default:
+        spec += "," + std::string(pick(kSpecs, random)).substr(at % 10);
+    }
+  }
+  return spec;
+}
+
+// Whatever was accepted draws indices of the data set only, as many as it says, and short forms begin the long one.
+void check_order(const Order& order, std::uint64_t n, std::uint64_t epoch) {
+  const auto whole = order.epoch(epoch);
+  if (!whole) return;
+  CHECK(whole->size() == order.length(epoch));
+  CHECK(std::ranges::all_of(*whole, [&](SampleIndex sample) { return sample < n; }));
+  const auto part = order.prefix(epoch, whole->size() / 3);
+  REQUIRE(part);
+  CHECK(part->size() == whole->size() / 3);
+  CHECK(std::ranges::equal(*part, std::span(*whole).first(part->size())));
+}
+
+}  // namespace
+
+TEST_CASE("fuzzed order specs are refused with a message or draw from the data set") {
+  std::mt19937_64 random(20261120);
+  int accepted = 0;
+  for (int round = rounds(); round > 0; --round) {
+    const std::string spec = mutated(random);
+    const std::uint64_t n = random() % 300;
+    CAPTURE(spec);
+    CAPTURE(n);
+    const auto order = make_order(spec, {.sample_count = n, .find_sample = nullptr});
+    if (!order) {
+      CHECK_FALSE(order.error().message().empty());
+      continue;
+    }
+    ++accepted;
+    // An accepted number of repeats or samples may make epochs of millions: they are not drawn here.
+    if ((*order)->length(0) < 100'000) check_order(**order, n, random() % 3);
+  }
+  CHECK(accepted > rounds() / 10);
+}
+
+TEST_CASE("orders of the largest data sets have their lengths and first elements") {
+  for (const std::uint64_t n : {std::uint64_t{1} << 32, (std::uint64_t{1} << 32) - 1, std::uint64_t{214'748'363}}) {
+    for (const char* spec : {"sequential", "torch-distributed:torch=2.5,replicas=3", "torch-random:torch=2.5",
+                             "mmengine:torch=2.5,replicas=8,rank=7", "ra-sampler:torch=2.5,replicas=2"}) {
+      const auto order = make_order(spec, {.sample_count = n, .find_sample = nullptr});
+      REQUIRE(order);
+      CHECK((*order)->length(0) >= n / 8);
+      const auto first = (*order)->prefix(0, 10);
+      REQUIRE(first);
+      CHECK(first->size() == 10);
+      CHECK(std::ranges::all_of(*first, [&](SampleIndex sample) { return sample < n; }));
+    }
+  }
+}
+
+TEST_CASE("fuzzed order files are refused with a line number or hold samples of the data set") {
+  const TempDir dir;
+  std::mt19937_64 random(7);
+  const OrderInput input{.sample_count = 50, .find_sample = [](std::string_view path) -> std::optional<SampleIndex> {
+                           return path.size() == 3 ? std::optional<SampleIndex>(7) : std::nullopt;
+                         }};
+  for (int round = rounds() / 40; round > 0; --round) {
+    std::string content;
+    for (std::uint64_t bytes = random() % 200; bytes > 0; --bytes) {
+      constexpr std::string_view kCharacters = "0123456789\n\n\n\r ax/\xef\xbb\xbf\x80";
+      content += pick(kCharacters, random);
+    }
+    content += std::string(random() % 2, '\0');
+    const auto order = make_order("file:" + dir.write("order", content).string(), input);
+    if (order) {
+      check_order(**order, input.sample_count, 0);
+    } else {
+      CHECK(order.error().message().find(", line ") != std::string::npos);
+    }
+  }
+}
