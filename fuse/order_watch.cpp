@@ -44,8 +44,9 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   const std::uint64_t generation = learner_.generation();
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
+  const bool was_known = !found_by_.empty();
   found_by_ = found ? found->found_by : "";
-  follow(found);
+  if (found || was_known) follow(found);
 }
 
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
