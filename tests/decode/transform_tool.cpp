@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decode/ makes of a file, for compare_with_pil.py: "WIDTH HEIGHT" and a newline, then the raw bytes.
+//
+//   transform_tool decode FILE                       RGB as stored, no orientation
+//   transform_tool resize FILE W H ANTIALIAS         0 or 1
+//   transform_tool center FILE SHORTER_SIDE W H
+//   transform_tool adjust FILE brightness|contrast|saturation|hue FACTOR
+//   transform_tool tensor FILE float16|bfloat16|float32   NCHW, ImageNet's normalisation
+//   transform_tool crops WIDTH HEIGHT COUNT          RandomResizedCrop's boxes for samples 0 to COUNT - 1, as text
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "headrace/decode/color_jitter.h"
+#include "headrace/decode/image_decoder.h"
+#include "headrace/decode/sample_transformer.h"
+#include "headrace/decode/tensor.h"
+
+namespace {
+
+using namespace headrace::decode;  // a program of one file
+using Words = std::vector<std::string>;
+
+[[noreturn]] void fail(const std::string& reason) {
+  std::fprintf(stderr, "transform_tool: %s\n", reason.c_str());
+  std::exit(1);
+}
+
+std::uint32_t number(const std::string& word) {
+  return static_cast<std::uint32_t>(std::stoul(word));
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  const std::string content((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  const auto* begin = reinterpret_cast<const std::byte*>(content.data());
+  return {begin, begin + content.size()};
+}
+
+void print(Size size, const void* data, std::size_t bytes) {
+  std::printf("%u %u\n", size.width, size.height);
+  std::fwrite(data, 1, bytes, stdout);
+}
+
+void print(const Image& image) {
+  print(image.size(), image.bytes().data(), image.bytes().size());
+}
+
+Image decode(const std::string& path) {
+  ImageDecoder decoder({.apply_orientation = false});
+  Image image;
+  if (const Status status = decoder.decode(read_file(path), image); !status) fail(status.error().message());
+  return image;
+}
+
+void transform(const std::string& path, const Transform& transform, const TensorFormat& format) {
+  const TensorWriter writer(format);
+  SampleTransformer transformer(transform, writer);
+  ImageDecoder decoder({.apply_orientation = false});
+  const Size size = output_size(transform.geometry);
+  std::vector<std::byte> out(writer.sample_bytes(size));
+  if (const Status status = transformer.decode(decoder, read_file(path), RandomKey{}); !status)
+    fail(status.error().message());
+  transformer.write(out.data());
+  print(size, out.data(), out.size());
+}
+
+void adjust(const Words& words) {
+  Image image = decode(words[1]);
+  const double factor = std::stod(words[3]);
+  if (words[2] == "brightness") adjust_brightness(image, factor);
+  if (words[2] == "contrast") adjust_contrast(image, factor);
+  if (words[2] == "saturation") adjust_saturation(image, factor);
+  if (words[2] == "hue") adjust_hue(image, factor);
+  print(image);
+}
+
+ElementType type_named(const std::string& name) {
+  if (name == "float16") return ElementType::kFloat16;
+  if (name == "bfloat16") return ElementType::kBfloat16;
+  return ElementType::kFloat32;
+}
+
+void print_crops(Size image, std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Random random({.seed = 1, .epoch = 0, .sample = i});
+    const CropPlan plan = plan_crop({.flip_probability = 0.5}, image, random);
+    std::printf("%.0f %.0f %.0f %.0f %d\n", plan.part.x, plan.part.y, plan.part.width, plan.part.height, plan.mirror);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Words words(argv + 1, argv + argc);
+  constexpr TensorFormat kPixels = {.type = ElementType::kUint8, .layout = Layout::kChannelsLast};
+  if (words.size() < 2) fail("see the head of its source");
+  if (words[0] == "decode") {
+    print(decode(words[1]));
+  } else if (words[0] == "resize") {
+    const Resize geometry = {.size = {number(words[2]), number(words[3])}};
+    transform(words[1], {.geometry = geometry, .antialias = words[4] == "1", .dct_scaling = false}, kPixels);
+  } else if (words[0] == "center") {
+    const ResizeCenterCrop geometry = {number(words[2]), {number(words[3]), number(words[4])}};
+    transform(words[1], {.geometry = geometry, .dct_scaling = false}, kPixels);
+  } else if (words[0] == "adjust") {
+    adjust(words);
+  } else if (words[0] == "tensor") {
+    const Image image = decode(words[1]);
+    const Transform whole_image = {.geometry = Resize{.size = image.size()}};
+    transform(words[1], whole_image, {.type = type_named(words[2]), .normalise = kImageNet});
+  } else if (words[0] == "crops") {
+    print_crops({number(words[1]), number(words[2])}, number(words[3]));
+  } else {
+    fail("unknown operation " + words[0]);
+  }
+}
