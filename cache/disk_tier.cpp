@@ -2,8 +2,10 @@
 // The tier as seen from outside: finding, reading and checking records, state and figures.
 #include "headrace/cache/disk_tier.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,6 +42,14 @@ std::shared_ptr<Segment> DiskTier::segment_at(std::uint32_t block) const {
   const std::uint32_t place = block / blocks_per_segment_;
   MutexLock lock(mutex_);
   return place < segments_.size() ? segments_[place] : nullptr;
+}
+
+std::vector<std::shared_ptr<Segment>> DiskTier::segments() const {
+  std::vector<std::shared_ptr<Segment>> present;
+  MutexLock lock(mutex_);
+  std::copy_if(segments_.begin(), segments_.end(), std::back_inserter(present),
+               [](const auto& segment) { return segment != nullptr; });
+  return present;
 }
 
 bool DiskTier::contains(const RecordId& record) const {
@@ -186,12 +196,7 @@ void DiskTier::settle() {
 }
 
 void DiskTier::join() {
-  {
-    MutexLock lock(mutex_);
-    for (const auto& segment : segments_) {
-      if (segment != nullptr) thread_->unregister_file(segment->fd.get());
-    }
-  }
+  for (const auto& segment : segments()) thread_->unregister_file(segment->fd.get());
   thread_.reset();
 }
 

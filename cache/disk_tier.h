@@ -136,6 +136,7 @@ class DiskTier {
   void set_state(State state, std::string why);
   void reconsider_full(const Segment& segment);
   [[nodiscard]] std::shared_ptr<Segment> segment_at(std::uint32_t block) const;
+  [[nodiscard]] std::vector<std::shared_ptr<Segment>> segments() const;  // those that are there
   [[nodiscard]] std::uint64_t key_of(const RecordId& record) const;
 
   const DiskTierOptions options_;

@@ -75,9 +75,7 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
                                     : io::IoThread::start({.name = name, .engine = engine});
   if (!thread) return io::forward_error(std::move(thread));
   tier->thread_ = std::move(*thread);
-  for (const auto& segment : tier->segments_) {
-    if (segment != nullptr) tier->thread_->register_file(segment->fd.get());
-  }
+  for (const auto& segment : tier->segments()) tier->thread_->register_file(segment->fd.get());
   tier->save_periodically();
   return tier;
 }
@@ -136,30 +134,21 @@ void DiskTier::index_record(Segment& segment, const IndexedRecord& record) {
 
 // The budget may have become smaller since the tier was last used: the oldest segments go.
 void DiskTier::fit_budget() {
-  std::vector<std::uint32_t> places;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& segment : segments_) places.push_back(segment->place);
-  }
-  for (std::size_t i = 0; i + segments_max_ < places.size(); ++i) remove_segment(places[i]);
+  const auto present = segments();
+  for (std::size_t i = 0; i + segments_max_ < present.size(); ++i) remove_segment(present[i]->place);
 }
 
 // Filling goes on in the newest segment that is not sealed; older ones (a crash between two of them) are closed.
 void DiskTier::choose_active() {
-  std::vector<std::shared_ptr<Segment>> segments;
-  {
-    MutexLock lock(mutex_);
-    segments = segments_;
-  }
-  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    if (*segment == nullptr) continue;
-    if ((*segment)->sealed) {
-      std::vector<IndexedRecord>().swap((*segment)->records);
-    } else if (active_ == nullptr && segment == segments.rbegin() && reserve_blocks(folder_, **segment)) {
-      active_ = *segment;
+  const auto present = segments();
+  for (const auto& segment : present) {
+    if (segment->sealed) {
+      std::vector<IndexedRecord>().swap(segment->records);
+    } else if (segment == present.back() && reserve_blocks(folder_, *segment)) {
+      active_ = segment;
     } else {
-      (*segment)->sealed = true;
-      if (auto saved = save_segment_index(folder_, **segment, false); !saved) stop_admission(saved.error());
+      segment->sealed = true;
+      if (auto saved = save_segment_index(folder_, *segment, false); !saved) stop_admission(saved.error());
     }
   }
 }

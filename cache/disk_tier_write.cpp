@@ -138,13 +138,7 @@ void DiskTier::seal_active() {
 }
 
 Status DiskTier::add_segment() {
-  std::uint32_t count = 0;
-  {
-    MutexLock lock(mutex_);
-    count = static_cast<std::uint32_t>(
-        std::count_if(segments_.begin(), segments_.end(), [](auto& s) { return s != nullptr; }));
-  }
-  if (count >= segments_max_ && !remove_least_useful()) {
+  if (segments().size() >= segments_max_ && !remove_least_useful()) {
     State ok = State::kOk;
     if (state_.compare_exchange_strong(ok, State::kFull)) io::log_info("tier {}: full", folder_.path());
     return io::make_error(ErrorCode::kNoSpace, fmt::format("tier {}: full", folder_.path()));
@@ -173,12 +167,9 @@ Status DiskTier::add_segment() {
 
 bool DiskTier::remove_least_useful() {
   std::shared_ptr<Segment> worst;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& segment : segments_) {
-      if (segment == nullptr || segment == active_ || !segment->writes_in_flight.empty()) continue;
-      if (worst == nullptr || segment->useful_bytes.load() < worst->useful_bytes.load()) worst = segment;
-    }
+  for (const auto& segment : segments()) {
+    if (segment == active_ || !segment->writes_in_flight.empty()) continue;
+    if (worst == nullptr || segment->useful_bytes.load() < worst->useful_bytes.load()) worst = segment;
   }
   if (worst == nullptr) return false;
   if (worst->useful_bytes.load() * 2 >= static_cast<std::int64_t>(folder_.label().segment_bytes)) return false;
@@ -213,13 +204,7 @@ void DiskTier::run_when_quiet(std::function<void()> task) {
 }
 
 void DiskTier::checkpoint(bool sync, Status& outcome) {
-  std::vector<std::shared_ptr<Segment>> segments;
-  {
-    MutexLock lock(mutex_);
-    segments = segments_;
-  }
-  for (const auto& segment : segments) {
-    if (segment == nullptr) continue;
+  for (const auto& segment : segments()) {
     Status saved;
     if (segment->index_dirty) saved = save_segment_index(folder_, *segment, sync);
     if (saved && sync && ::fdatasync(segment->fd.get()) != 0) {

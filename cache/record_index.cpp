@@ -45,8 +45,21 @@ std::optional<RecordSlot> RecordIndex::find(std::uint64_t key) const {
 
 std::optional<RecordSlot> RecordIndex::insert(const RecordSlot& slot) {
   Shard& shard = shard_of(slot.key);
-  MutexLock lock(shard.mutex);
-  make_room(shard, lock);
+  for (;;) {
+    std::size_t size_before = 0;
+    {
+      MutexLock lock(shard.mutex);
+      if (has_room(shard)) return insert_into(shard, slot);
+      size_before = shard.slots.size();
+    }
+    // Allocated, and what it replaces freed, without the lock.
+    std::vector<RecordSlot> larger(std::max(kFirstSlots, size_before + size_before / 4));
+    MutexLock lock(shard.mutex);
+    if (shard.slots.size() == size_before) grow(shard, larger);  // else somebody else was faster
+  }
+}
+
+std::optional<RecordSlot> RecordIndex::insert_into(Shard& shard, const RecordSlot& slot) {
   RecordSlot& place = shard.slots[place_of(shard.slots, slot.key)];
   const RecordSlot before = std::exchange(place, slot);
   if (before.key != 0) return before;
@@ -55,19 +68,15 @@ std::optional<RecordSlot> RecordIndex::insert(const RecordSlot& slot) {
   return std::nullopt;
 }
 
-// The larger table is allocated without the lock; somebody else may have grown the shard meanwhile.
-void RecordIndex::make_room(Shard& shard, MutexLock& lock) {
-  while (shard.used + 1 > shard.slots.size() / 8 * 7) {
-    const std::size_t size_before = shard.slots.size();
-    lock.unlock();
-    std::vector<RecordSlot> larger(std::max(kFirstSlots, size_before + size_before / 4));
-    lock.lock();
-    if (shard.slots.size() != size_before) continue;
-    for (const RecordSlot& slot : shard.slots) {
-      if (slot.key != 0) larger[place_of(larger, slot.key)] = slot;
-    }
-    shard.slots.swap(larger);
+bool RecordIndex::has_room(const Shard& shard) {
+  return shard.used + 1 <= shard.slots.size() / 8 * 7;
+}
+
+void RecordIndex::grow(Shard& shard, std::vector<RecordSlot>& larger) {
+  for (const RecordSlot& slot : shard.slots) {
+    if (slot.key != 0) larger[place_of(larger, slot.key)] = slot;
   }
+  shard.slots.swap(larger);
 }
 
 bool RecordIndex::erase(const RecordSlot& slot) {

@@ -53,7 +53,9 @@ class RecordIndex {
 
   [[nodiscard]] Shard& shard_of(std::uint64_t key) { return shards_[key % kShardCount]; }
   [[nodiscard]] const Shard& shard_of(std::uint64_t key) const { return shards_[key % kShardCount]; }
-  static void make_room(Shard& shard, io::MutexLock& lock) HEADRACE_REQUIRES(shard.mutex);
+  [[nodiscard]] static bool has_room(const Shard& shard) HEADRACE_REQUIRES(shard.mutex);
+  static void grow(Shard& shard, std::vector<RecordSlot>& larger) HEADRACE_REQUIRES(shard.mutex);
+  std::optional<RecordSlot> insert_into(Shard& shard, const RecordSlot& slot) HEADRACE_REQUIRES(shard.mutex);
   static void erase_at(Shard& shard, std::size_t place) HEADRACE_REQUIRES(shard.mutex);
 
   std::array<Shard, kShardCount> shards_;

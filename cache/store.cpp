@@ -113,45 +113,50 @@ StoreImpl::~StoreImpl() {
 }
 
 Result<View> StoreImpl::read(EntryId entry) {
-  if (entry < catalog_.entry_count() && !is_chunked(identity_of(entry).size_bytes)) {
+  const Result<Identity> identity = identity_of(entry);
+  if (!identity) return tl::unexpected<Error>(identity.error());
+  if (!is_chunked(identity->size_bytes)) {
     if (Holding* hit = ram_.pin({entry, 0}, false)) {
       reads_.fetch_add(1, std::memory_order_relaxed);
       return hit->view(TierKind::kRam, 0, UINT64_MAX);
     }
   }
   ReadLatch latch;
-  read_async(
-      entry, [&latch](Result<View> result) { latch.set(std::move(result)); }, ReadHint::kNow);
+  read_span(entry, identity->size_bytes, {0, identity->size_bytes}, ReadHint::kNow, false,
+            [&latch](Result<View> result) { latch.set(std::move(result)); });
   return latch.wait();
 }
 
 void StoreImpl::read_async(EntryId entry, ReadCallback done, ReadHint hint) {
-  if (!check_file(entry, done)) return;
-  read_span(entry, {0, identity_of(entry).size_bytes}, hint, false, std::move(done));
+  const Result<Identity> identity = identity_of(entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  read_span(entry, identity->size_bytes, {0, identity->size_bytes}, hint, false, std::move(done));
 }
 
 void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) {
-  if (!check_file(entry, done)) return;
-  const std::uint64_t size = identity_of(entry).size_bytes;
+  const Result<Identity> identity = identity_of(entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  const std::uint64_t size = identity->size_bytes;
   const std::uint64_t start = std::min(offset, size);
-  read_span(entry, {start, std::min(length, size - start)}, ReadHint::kNow, true, std::move(done));
+  read_span(entry, size, {start, std::min(length, size - start)}, ReadHint::kNow, true, std::move(done));
 }
 
-void StoreImpl::read_span(EntryId entry, ChunkRange span, ReadHint hint, bool ranged, ReadCallback done) {
+void StoreImpl::read_span(EntryId entry, std::uint64_t file_bytes, ChunkRange span, ReadHint hint, bool ranged,
+                          ReadCallback done) {
   reads_.fetch_add(1, std::memory_order_relaxed);
   if (span.length == 0) return done(View{});
-  const std::uint64_t size = identity_of(entry).size_bytes;
-  const std::uint32_t first = chunk_at(size, span.offset);
-  const std::uint32_t last = chunk_at(size, span.offset + span.length - 1);
+  const std::uint32_t first = chunk_at(file_bytes, span.offset);
+  const std::uint32_t last = chunk_at(file_bytes, span.offset + span.length - 1);
   if (first == last) {
-    const std::uint64_t offset = span.offset - chunk_range(size, first).offset;
-    const std::uint64_t length = span.length == size ? UINT64_MAX : span.length;  // whole, even if it grows just now
+    const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
+    // Whole, even if it grows just now.
+    const std::uint64_t length = span.length == file_bytes ? UINT64_MAX : span.length;
     read_chunk({.key = {entry, first}, .offset = offset, .length = length, .hint = hint, .ranged = ranged},
                std::move(done));
   } else {
-    (new GatheredRead(*this, entry, size, span, hint, ranged, std::move(done)))->start();
+    (new GatheredRead(*this, entry, file_bytes, span, hint, ranged, std::move(done)))->start();
   }
-  if (ranged && is_chunked(size)) read_ahead_of(entry, size, last);
+  if (ranged && is_chunked(file_bytes)) read_ahead_of(entry, file_bytes, last);
 }
 
 // A stream is recognised by what it left behind: the chunk before this one.
@@ -186,8 +191,16 @@ void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
       return;
     case RamTier::Claim::Outcome::kOwner:
       static_cast<void>(waiter.release());
-      return (new Fetch(*this, *claim.holding, identity_of(request.key.entry), request))->start();
+      return start_fetch(*claim.holding, request);
   }
+}
+
+// The identity is looked up now that the holding can be found: a change that comes later finds and forgets it.
+void StoreImpl::start_fetch(Holding& holding, const ChunkRequest& request) {
+  const Result<Identity> identity = identity_of(request.key.entry);
+  auto* fetch = new Fetch(*this, holding, identity.value_or(Identity{}), request);
+  if (!identity) return fetch->denied(identity.error());
+  fetch->start();
 }
 
 void StoreImpl::answer(Waiter* waiters, Holding& holding, TierKind from) {
@@ -221,10 +234,9 @@ void StoreImpl::prefetch(EntryId entry, bool keep_in_ram, std::function<void(Sta
 }
 
 void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
-  if (entry >= catalog_.entry_count() || !catalog_.is_file(entry)) {
-    return done(io::make_error(ErrorCode::kInvalidArgument, fmt::format("warm: entry {} is not a file", entry)));
-  }
-  (new WarmJob(*this, entry, identity_of(entry), std::move(done)))->run();
+  const Result<Identity> identity = identity_of(entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  (new WarmJob(*this, entry, *identity, std::move(done)))->run();
 }
 
 void StoreImpl::copy_to_tier(Holding& holding, const RecordId& record, std::size_t end) {
@@ -248,37 +260,52 @@ void StoreImpl::copy_to_tier(Holding& holding, const RecordId& record, std::size
 }
 
 void StoreImpl::drop(EntryId entry) {
-  const std::uint32_t chunks = chunk_count(identity_of(entry).size_bytes);
+  const std::uint32_t chunks = chunks_of(entry);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) ram_.drop({entry, chunk});
 }
 
 void StoreImpl::unkeep(EntryId entry) {
-  const std::uint32_t chunks = chunk_count(identity_of(entry).size_bytes);
+  const std::uint32_t chunks = chunks_of(entry);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) ram_.unkeep({entry, chunk});
 }
 
+std::uint32_t StoreImpl::chunks_of(EntryId entry) const {
+  const Result<Identity> identity = identity_of(entry);
+  return identity ? chunk_count(identity->size_bytes) : 1;
+}
+
 void StoreImpl::set_identity(EntryId entry, const Identity& identity) {
-  const std::uint64_t old_bytes = identity_of(entry).size_bytes;
+  set_changed(entry, identity);
+}
+void StoreImpl::set_vanished(EntryId entry) {
+  set_changed(entry, std::nullopt);
+}
+
+void StoreImpl::set_changed(EntryId entry, const std::optional<Identity>& identity) {
+  const std::uint32_t old_chunks = chunks_of(entry);
   {
     MutexLock lock(changed_mutex_);
     changed_[entry] = identity;
     any_changed_.store(true);
   }
-  for (std::uint32_t chunk = 0; chunk < chunk_count(old_bytes); ++chunk) ram_.forget({entry, chunk});
+  for (std::uint32_t chunk = 0; chunk < old_chunks; ++chunk) ram_.forget({entry, chunk});
 }
 
-Identity StoreImpl::identity_of(EntryId entry) const {
+Result<Identity> StoreImpl::identity_of(EntryId entry) const {
+  if (entry >= catalog_.entry_count() || !catalog_.is_file(entry)) {
+    return io::make_error(ErrorCode::kInvalidArgument, fmt::format("read: entry {} is not a file", entry));
+  }
   if (any_changed_.load(std::memory_order_acquire)) {
     MutexLock lock(changed_mutex_);
-    if (auto found = changed_.find(entry); found != changed_.end()) return found->second;
+    const auto found = changed_.find(entry);
+    const bool changed = found != changed_.end();
+    if (changed && found->second) return *found->second;
+    lock.unlock();
+    if (changed) {
+      return io::make_error(ErrorCode::kNotFound, fmt::format("read {}: gone from the source", catalog_.path(entry)));
+    }
   }
   return catalog_.identity(entry);
-}
-
-bool StoreImpl::check_file(EntryId entry, const ReadCallback& done) const {
-  if (entry < catalog_.entry_count() && catalog_.is_file(entry)) return true;
-  done(io::make_error(ErrorCode::kInvalidArgument, fmt::format("read: entry {} is not a file", entry)));
-  return false;
 }
 
 Status StoreImpl::flush() {

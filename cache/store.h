@@ -87,8 +87,8 @@ class Store {
 
   [[nodiscard]] virtual const Catalog& catalog() const = 0;
 
-  // The whole file. Errors: kInvalidArgument (not a file), kStale (shorter than catalogued), kBusy and kNoSpace as
-  // above, else what the source said.
+  // The whole file. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (shorter than catalogued), kBusy
+  // and kNoSpace as above, else what the source said.
   [[nodiscard]] virtual Result<View> read(EntryId entry) = 0;
   virtual void read_async(EntryId entry, ReadCallback done, ReadHint hint = ReadHint::kNow) = 0;
   // Part of a file; of a chunked one only the chunks touched are fetched, and the next ones when reads go in sequence.
@@ -103,6 +103,8 @@ class Store {
   virtual void unkeep(EntryId entry) = 0;
   // The file has changed: what any tier holds of it is not served any more, to reads that begin after this returned.
   virtual void set_identity(EntryId entry, const Identity& identity) = 0;
+  // The file is gone: reads that begin after this returned end with kNotFound, until set_identity() brings it back.
+  virtual void set_vanished(EntryId entry) = 0;
   // Ensures that a disk tier holds the entry; kNoSpace when all are full, success at once when one has it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
   // Writes what disk tiers hold back: pending records, index checkpoints; syncs.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -52,6 +53,7 @@ class StoreImpl final : public Store {
   void drop(EntryId entry) override;
   void unkeep(EntryId entry) override;
   void set_identity(EntryId entry, const Identity& identity) override;
+  void set_vanished(EntryId entry) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] StoreStats stats() const override;
@@ -62,10 +64,15 @@ class StoreImpl final : public Store {
   friend class WarmJob;
 
   void read_chunk(const ChunkRequest& request, ReadCallback done);
-  void read_span(EntryId entry, ChunkRange span, ReadHint hint, bool ranged, ReadCallback done);
+  void read_span(EntryId entry, std::uint64_t file_bytes, ChunkRange span, ReadHint hint, bool ranged,
+                 ReadCallback done);
+  void start_fetch(Holding& holding, const ChunkRequest& request);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
-  [[nodiscard]] Identity identity_of(EntryId entry) const;
-  [[nodiscard]] bool check_file(EntryId entry, const ReadCallback& done) const;
+  // Of a file as it is known to be now. Errors: kInvalidArgument, kNotFound (vanished).
+  [[nodiscard]] Result<Identity> identity_of(EntryId entry) const;
+  [[nodiscard]] std::uint32_t chunks_of(EntryId entry) const;  // 1 for what is no file
+  // nullopt: vanished.
+  void set_changed(EntryId entry, const std::optional<Identity>& identity);
   [[nodiscard]] Status open_tiers(const StoreOptions& options);
   // Has the first tier before `end` that takes it write a copy, unless too much is waiting to be written already.
   void copy_to_tier(Holding& holding, const RecordId& record, std::size_t end);
@@ -84,10 +91,10 @@ class StoreImpl final : public Store {
   std::atomic<std::uint64_t> shared_fetches_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;
 
-  // Identities that are no longer the catalog's.
+  // Identities that are no longer the catalog's; none where the file is gone.
   std::atomic<bool> any_changed_ = false;
   mutable io::Mutex changed_mutex_;
-  std::unordered_map<EntryId, Identity> changed_ HEADRACE_GUARDED_BY(changed_mutex_);
+  std::unordered_map<EntryId, std::optional<Identity>> changed_ HEADRACE_GUARDED_BY(changed_mutex_);
 };
 
 }  // namespace headrace::cache

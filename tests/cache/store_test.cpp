@@ -238,6 +238,19 @@ TEST_CASE("a changed identity is not served from memory any more") {
   CHECK(text_of(*old_view) == data.contents[0]);
 }
 
+TEST_CASE("a file that vanished is not served from memory, and is again once it is back") {
+  DataSet data;
+  data.add("a/1", 1000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  REQUIRE(store->read(entry).has_value());
+  store->set_vanished(entry);
+  CHECK(store->read(entry).error().code == ErrorCode::kNotFound);
+  CHECK(read_range(*store, entry, 0, 10).error().code == ErrorCode::kNotFound);
+  store->set_identity(entry, store->catalog().identity(entry));
+  CHECK(text_of(*store->read(entry)) == data.contents[0]);
+}
+
 TEST_CASE("what is not a file is an error, not a crash") {
   DataSet data;
   data.add("a/1", 10);
