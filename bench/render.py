@@ -9,7 +9,8 @@ from pathlib import Path
 from plot import Chart
 
 NOTE = """Written by `bench/report`; do not edit. Every figure has its command beside it. The
-machine is shared with nobody during a run, but it is a virtual one: look at the spread. A ratio is throughput, headrace over the other side.
+machine is shared with nobody during a run, but it is a virtual one: look at the spread. A ratio is throughput, headrace
+over the other side.
 """
 
 

@@ -93,6 +93,7 @@ def steady_epoch(bench, disk, options, epoch_count=3):
             listed = bench.work / "epoch.list"
             listed.write_text(bench.execute([bench.program("headrace"), "order", disk.path, "--order", ORDER, "--epoch",
                                              epoch, "--print", "path"]), encoding="utf-8")
+            bench.forget(disk.path)
             figures = read(bench, mount.path, listed)
     return figures
 

@@ -198,6 +198,8 @@ class EpochHalf(Row):
         with Mount(self.bench, self.disk.path, *options, preexec_fn=self.disk.limit_me) as mount:
             figures = None
             for epoch in range(self.steady_epoch + 1):
+                # What the kernel has kept of the source by itself is not the cache whose size is given.
+                self.bench.forget(self.disk.path)
                 command = [self.bench.program("read_files"), mount.path, self.epoch_list(epoch)]
                 figures = self.bench.measure(command, [mount.pid])
             figures.extra["stat"] = mount.stat()
