@@ -124,6 +124,18 @@ def scale_section(scale):
                   "ls of one class"], rows)
 
 
+def faults_section(faults):
+    if "left_out" in faults:
+        return f"Left out here: {faults['left_out']}\n"
+    rows = [[name, fault["rounds"], fault["good"] + fault["wrong"], fault["refused"], fault["wrong"],
+             f"{fault['longest_pause']:.1f} s", "yes" if fault["recovered"] else "**no**"]
+            for name, fault in faults["faults"].items()]
+    return (f"Three readers compare every byte with digests of the source while one fault follows the other (seed "
+            f"{faults['seed']}), then {faults['cycles']} mounts and unmounts in {faults['cycle_seconds']:.0f} s. By hand: "
+            "`tests/torture --minutes 10`.\n\n" +
+            table(["fault", "rounds", "reads checked", "refused", "wrong", "longest pause", "recovered"], rows))
+
+
 def write_page(results, folder):
     sections = ["# Results\n", NOTE, machine_section(results["machine"])]
     if "rows" in results:
@@ -133,7 +145,8 @@ def write_page(results, folder):
         sections += [curve_section(name, curve, folder) for name, curve in results["curves"].items()]
     for title, part, section in (("Latency of one sample", "latency", latency_section),
                                  ("Other ways to the same end", "peers", peers_section),
-                                 ("Large trees", "scale", scale_section)):
+                                 ("Large trees", "scale", scale_section),
+                                 ("Faults", "faults", faults_section)):
         if part in results:
             sections.append(f"## {title}\n\n    bench/report --parts {part}\n\n{section(results[part])}")
     (folder / "RESULTS.md").write_text("\n".join(sections), encoding="utf-8")

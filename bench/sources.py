@@ -86,11 +86,11 @@ def unmount(path):
 class SlowFs:
     """A read-only view of `folder` that adds latency to each open and each read (tests/support/slow_fs.cpp)."""
 
-    def __init__(self, program, folder, mountpoint, open_ms=20, read_ms=20, allow_other=False):
+    def __init__(self, program, folder, mountpoint, open_ms=20, read_ms=20, options=()):
         self.mountpoint = Path(mountpoint)
         self.command = [str(program), str(folder), str(mountpoint)]
         self.command += ["--open-ms", str(open_ms), "--read-ms", str(read_ms)]
-        self.command += ["--allow-other"] if allow_other else []
+        self.command += [str(option) for option in options]
         self.process = None
 
     def counts(self):

@@ -2,8 +2,9 @@
 // A slow source: shows a folder read-only through FUSE and answers each open and each read late, without making other
 // requests wait. That is what a network share with latency and enough parallelism looks like.
 //
-//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other]
+//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other] [--faults FILE]
 //
+// While FILE exists, opens and reads go wrong as its content says: "stall" answers 5 s late, "eio" with EIO.
 // Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root tells how many opens and
 // reads it has answered, as JSON. The kernel keeps no file content from one open to the next. The tree is scanned once:
 // it must not change.
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -110,6 +112,7 @@ struct Options {
   std::chrono::milliseconds open_delay{20};
   std::chrono::milliseconds read_delay{20};
   bool allow_other = false;
+  fs::path faults = {};
 };
 
 struct SlowFs {
@@ -121,6 +124,22 @@ struct SlowFs {
 
   Node* find(fuse_ino_t inode) { return inode - FUSE_ROOT_ID < nodes.size() ? &nodes[inode - FUSE_ROOT_ID] : nullptr; }
 };
+
+enum class Fault : std::uint8_t { kNone, kStall, kInputOutputError };
+constexpr std::chrono::milliseconds kStall{5000};
+
+// Looked up at each request: a test switches faults on and off by making and removing a file.
+Fault current_fault(const SlowFs& slow) {
+  if (slow.options.faults.empty()) return Fault::kNone;
+  std::ifstream stream(slow.options.faults);
+  std::string word;
+  stream >> word;
+  return word == "stall" ? Fault::kStall : word == "eio" ? Fault::kInputOutputError : Fault::kNone;
+}
+
+std::chrono::milliseconds delay_of(Fault fault, std::chrono::milliseconds usual) {
+  return fault == Fault::kStall ? usual + kStall : usual;
+}
 
 // The source does not change, so the kernel may remember names and attributes for the life of the mount.
 constexpr double kTimeoutSeconds = 3600;
@@ -201,12 +220,14 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
     fuse_reply_err(request, EROFS);
     return;
   }
-  const int fd = ::open(slow.find(inode)->path.c_str(), O_RDONLY | O_CLOEXEC);
-  const int error = errno;
+  const Fault fault = current_fault(slow);
+  const bool broken = fault == Fault::kInputOutputError;
+  const int fd = broken ? -1 : ::open(slow.find(inode)->path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int error = broken ? EIO : errno;
   ++slow.opens;
   fuse_file_info answer = *file;
   answer.fh = static_cast<std::uint64_t>(fd);
-  slow.delay.after(slow.options.open_delay, [=] {
+  slow.delay.after(delay_of(fault, slow.options.open_delay), [=] {
     if (fd < 0) {
       fuse_reply_err(request, error);
     } else if (fuse_reply_open(request, &answer) != 0) {
@@ -219,7 +240,12 @@ void read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset, f
   SlowFs& slow = self(request);
   const int fd = static_cast<int>(file->fh);
   ++slow.reads;
-  slow.delay.after(slow.options.read_delay, [=] {
+  const Fault fault = current_fault(slow);
+  slow.delay.after(delay_of(fault, slow.options.read_delay), [=] {
+    if (fault == Fault::kInputOutputError) {
+      fuse_reply_err(request, EIO);
+      return;
+    }
     fuse_bufvec content = FUSE_BUFVEC_INIT(size);
     content.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     content.buf[0].fd = fd;
@@ -272,6 +298,8 @@ bool parse(int argc, char** argv, Options& options) {
     if (takes_value && i + 1 < argc) {
       (argument == "--open-ms" ? options.open_delay : options.read_delay) =
           std::chrono::milliseconds(std::atoi(argv[++i]));
+    } else if (argument == "--faults" && i + 1 < argc) {
+      options.faults = fs::absolute(argv[++i]);
     } else if (argument == "--allow-other") {
       options.allow_other = true;
     } else {
@@ -313,7 +341,8 @@ int serve(SlowFs& slow) {
 int main(int argc, char** argv) {
   SlowFs slow;
   if (!parse(argc, argv, slow.options)) {
-    std::fprintf(stderr, "usage: slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other]\n");
+    std::fprintf(stderr,
+                 "usage: slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other] [--faults FILE]\n");
     return 2;
   }
   try {

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that read through a mount without end and compare every byte with digests taken from the files below."""
+
+import hashlib
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+
+READERS = 3
+FORK_EVERY = 200  # reads; a fork in the midst of reading must disturb nothing
+
+
+def digest(content):
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class Counters:
+    """What one reader saw; written by it, read and reset by the main process. A lost update would only miscount."""
+
+    def __init__(self):
+        self.good = multiprocessing.Value("Q", 0)
+        self.refused = multiprocessing.Value("Q", 0)
+        self.wrong = multiprocessing.Value("Q", 0)
+        self.last_good = multiprocessing.Value("d", time.monotonic())
+        self.longest_pause = multiprocessing.Value("d", 0)
+
+    def note_good(self):
+        now = time.monotonic()
+        with self.longest_pause.get_lock():
+            self.longest_pause.value = max(self.longest_pause.value, now - self.last_good.value)
+        self.last_good.value = now
+        with self.good.get_lock():
+            self.good.value += 1
+
+
+def take(value):
+    with value.get_lock():
+        taken, value.value = value.value, 0
+    return taken
+
+
+def read_for_ever(root, digests, seed, counters):
+    rng = random.Random(seed)
+    names = list(digests)
+    reads = 0
+    while True:
+        rng.shuffle(names)
+        for name in names:
+            read_one(root / name, digests[name], counters)
+            reads += 1
+            if reads % FORK_EVERY == 0:
+                fork_a_reader(root / rng.choice(names))
+
+
+def read_one(path, expected, counters):
+    try:
+        content = path.read_bytes()
+    except OSError:
+        counters.refused.value += 1
+        time.sleep(0.02)  # a mount that is down refuses at once, thousands of times a second
+        return
+    if digest(content) == expected:
+        counters.note_good()
+    else:
+        counters.wrong.value += 1
+        print(f"WRONG BYTES: {path}: {len(content)} bytes", flush=True)
+
+
+def fork_a_reader(path):
+    child = os.fork()
+    if child == 0:
+        try:
+            path.read_bytes()
+        except OSError:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+class Readers:
+    """`with Readers(mountpoint, folder, seed)`: several at once; folder holds the true bytes."""
+
+    def __init__(self, mountpoint, folder, seed):
+        digests = {file.relative_to(folder): digest(file.read_bytes()) for file in Path(folder).rglob("*.jpg")}
+        self.counters = [Counters() for _ in range(READERS)]
+        self.processes = [multiprocessing.Process(target=read_for_ever, daemon=True,
+                                                  args=(Path(mountpoint), digests, seed + number, counters))
+                          for number, counters in enumerate(self.counters)]
+
+    def __enter__(self):
+        for process in self.processes:
+            process.start()
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+    def take(self):
+        """Counts since the last call."""
+        return {"good": sum(take(counters.good) for counters in self.counters),
+                "refused": sum(take(counters.refused) for counters in self.counters),
+                "wrong": sum(take(counters.wrong) for counters in self.counters),
+                "longest_pause": max(take(counters.longest_pause) for counters in self.counters)}
+
+    def wait_for_progress(self, patience):
+        """Whether every reader gets a good read within `patience` seconds from now."""
+        start = time.monotonic()
+        while time.monotonic() < start + patience:
+            if all(counters.last_good.value > start for counters in self.counters):
+                return True
+            time.sleep(0.05)
+        return False
