@@ -176,14 +176,16 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   pressure.reset();
   pusher->set_budget(bytes);
   if (bytes == 0) return;
-  auto watch = PressureWatch::start(bytes, [this](std::uint64_t budget) {
+  const auto change = [this](std::uint64_t budget) {
     io::log_info("mount {}: RAM budget is {} MiB now, as memory pressure goes", path.string(), budget >> 20);
     pusher->set_budget(budget);
-  });
-  if (watch) {
-    pressure = std::move(*watch);
-  } else {
-    add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
+  };
+  auto watch =
+      PressureWatch::start(bytes, {.is_losing = [this] { return pusher->take_losses(); }, .on_change = change});
+  if (!watch) return add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
+  pressure = std::move(*watch);
+  if (const auto& reason = pressure->no_psi()) {
+    add_fallback("memory pressure is noticed only when pushed pages are dropped: " + reason->message());
   }
 }
 

@@ -21,7 +21,8 @@ namespace {
 constexpr const char* kPressureFile = "/proc/pressure/memory";
 // Some task waited for memory during 200 ms of 2 s, the shortest window that is open to users without privileges.
 constexpr std::string_view kTrigger = "some 200000 2000000";
-constexpr int kQuietMs = 10'000;
+constexpr int kRoundMs = 1000;
+constexpr int kQuietRounds = 10;
 
 }  // namespace
 
@@ -35,21 +36,24 @@ bool PressureBudget::on_quiet() {
   return bytes_ != before;
 }
 
-Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_bytes,
-                                                            std::function<void(std::uint64_t)> on_change) {
+Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_bytes, PressureCallbacks callbacks) {
   std::unique_ptr<PressureWatch> watch(new PressureWatch);
-  watch->pressure_fd_.reset(::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  if (!watch->pressure_fd_.valid()) return io::system_error(errno, kPressureFile);
-  if (::write(watch->pressure_fd_.get(), kTrigger.data(), kTrigger.size() + 1) < 0) {
-    return io::system_error(errno, kPressureFile);
-  }
+  if (io::Status asked = watch->ask_for_psi(); !asked) watch->no_psi_ = std::move(asked.error());
   watch->stop_fd_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!watch->stop_fd_.valid()) return io::system_error(errno, "eventfd");
-  watch->thread_ = std::thread([self = watch.get(), full_bytes, on_change = std::move(on_change)] {
+  watch->thread_ = std::thread([self = watch.get(), full_bytes, callbacks = std::move(callbacks)] {
     ::pthread_setname_np(::pthread_self(), "hr-pressure");
-    self->run(PressureBudget(full_bytes), on_change);
+    self->run(PressureBudget(full_bytes), callbacks);
   });
   return watch;
+}
+
+io::Status PressureWatch::ask_for_psi() {
+  io::UniqueFd file(::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) return io::system_error(errno, kPressureFile);
+  if (::write(file.get(), kTrigger.data(), kTrigger.size() + 1) < 0) return io::system_error(errno, kPressureFile);
+  pressure_fd_ = std::move(file);
+  return {};
 }
 
 PressureWatch::~PressureWatch() {
@@ -60,15 +64,19 @@ PressureWatch::~PressureWatch() {
   }
 }
 
-void PressureWatch::run(PressureBudget budget, const std::function<void(std::uint64_t)>& on_change) const {
+void PressureWatch::run(PressureBudget budget, const PressureCallbacks& callbacks) const {
   std::array<pollfd, 2> waited = {{{pressure_fd_.get(), POLLPRI, 0}, {stop_fd_.get(), POLLIN, 0}}};
+  int quiet_rounds = 0;
   while (true) {
-    const int ready = ::poll(waited.data(), waited.size(), kQuietMs);
+    const int ready = ::poll(waited.data(), waited.size(), kRoundMs);
     if (ready < 0 && errno != EINTR) return;
     if (ready < 0) continue;
-    if (waited[1].revents != 0 || (waited[0].revents & POLLERR) != 0) return;  // POLLERR: the file has gone
-    const bool changed = ready > 0 ? budget.on_pressure() : budget.on_quiet();
-    if (changed) on_change(budget.bytes());
+    if (waited[1].revents != 0) return;
+    if ((waited[0].revents & POLLERR) != 0) waited[0].fd = -1;  // the file has gone
+    const bool is_pressed = (waited[0].revents & POLLPRI) != 0 || callbacks.is_losing();
+    quiet_rounds = is_pressed ? 0 : quiet_rounds + 1;
+    const bool changed = is_pressed ? budget.on_pressure() : quiet_rounds % kQuietRounds == 0 && budget.on_quiet();
+    if (changed) callbacks.on_change(budget.bytes());
   }
 }
 

@@ -186,6 +186,13 @@ void PushPlan::on_read(SampleIndex sample) {
   if (notes_.holdings[sample].held) ++counters_.lost_samples;
 }
 
+bool PushPlan::take_losses() {
+  const std::uint64_t losses = counters_.lost_samples - std::exchange(losses_taken_, counters_.lost_samples);
+  const std::uint64_t opens = counters_.opens - std::exchange(opens_taken_, counters_.opens);
+  // An eighth: single pages go for other reasons too. 16: a few opens say nothing.
+  return losses >= 16 && losses * 8 >= opens;
+}
+
 void PushPlan::note_position() {
   if (!read_ahead_) return;
   const ReadAhead::State state = read_ahead_->state();

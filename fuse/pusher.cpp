@@ -230,6 +230,11 @@ void Pusher::on_read(SampleIndex sample) {
   plan_.on_read(sample);
 }
 
+bool Pusher::take_losses() {
+  MutexLock lock(mutex_);
+  return plan_.take_losses();
+}
+
 void Pusher::on_overflow() {
   MutexLock lock(mutex_);
   plan_.on_overflow();

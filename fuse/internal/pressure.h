@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives RAM back while the machine is short of it: the budget shrinks under memory pressure and grows again after it.
 //
-//   auto watch = PressureWatch::start(8ULL << 30, [&](std::uint64_t bytes) { pusher.set_budget(bytes); });
+//   auto watch = PressureWatch::start(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
+//                                                  .on_change = [&](std::uint64_t b) { pusher.set_budget(b); }});
 //
-// Pressure is what the kernel calls so (PSI): time in which somebody waits for memory.
+// Pressure is what the kernel calls so (PSI): time in which somebody waits for memory; or that it drops pushed pages,
+// which is all that is seen of a memory cgroup's limit.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "headrace/io/result.h"
@@ -32,20 +35,30 @@ class PressureBudget {
   std::uint64_t bytes_;
 };
 
-// Thread-safety: the owner's thread; the callback runs on a thread of its own until the watch dies.
+struct PressureCallbacks {
+  std::function<bool()> is_losing;  // asked once a second: have pushed pages been dropped since the last time?
+  std::function<void(std::uint64_t budget_bytes)> on_change;
+};
+
+// Thread-safety: the owner's thread; the callbacks run on a thread of its own until the watch dies.
 class PressureWatch {
  public:
-  // Errors: kNotFound (a kernel without PSI), kPermission (before Linux 6.4 only root may ask).
-  [[nodiscard]] static io::Result<std::unique_ptr<PressureWatch>> start(
-      std::uint64_t full_bytes, std::function<void(std::uint64_t budget_bytes)> on_change);
+  // Errors: kSystem (no descriptor left).
+  [[nodiscard]] static io::Result<std::unique_ptr<PressureWatch>> start(std::uint64_t full_bytes,
+                                                                        PressureCallbacks callbacks);
   ~PressureWatch();
   PressureWatch(const PressureWatch&) = delete;
   PressureWatch& operator=(const PressureWatch&) = delete;
 
+  // Why PSI cannot be asked: a kernel without it, or, before Linux 6.4, a user who is not root. Losses are seen still.
+  [[nodiscard]] const std::optional<io::Error>& no_psi() const { return no_psi_; }
+
  private:
   PressureWatch() = default;
-  void run(PressureBudget budget, const std::function<void(std::uint64_t)>& on_change) const;
+  io::Status ask_for_psi();
+  void run(PressureBudget budget, const PressureCallbacks& callbacks) const;
 
+  std::optional<io::Error> no_psi_;
   io::UniqueFd pressure_fd_;
   io::UniqueFd stop_fd_;  // eventfd
   std::thread thread_;

@@ -70,6 +70,8 @@ class PushPlan {
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for it. The pages come back with that, so a sample that was held stays held, but is counted as lost.
   void on_read(cache::SampleIndex sample);
+  // Whether the kernel has dropped a good part of what was opened since the last call.
+  [[nodiscard]] bool take_losses();
   void on_overflow() { ++counters_.overflows; }
 
   void set_order(OrderPosition order);
@@ -118,6 +120,8 @@ class PushPlan {
   std::uint64_t released_bytes_ = 0;         // held, and to go when room is needed
   std::uint64_t arriving_bytes_ = 0;         // named by next_fetch(), not placed yet
   MountStats counters_;
+  std::uint64_t losses_taken_ = 0;  // counters at the last take_losses()
+  std::uint64_t opens_taken_ = 0;
 };
 
 }  // namespace headrace::fuse

@@ -45,6 +45,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for the sample: if it was pushed, the kernel has dropped it.
   void on_read(cache::SampleIndex sample);
+  // Whether the kernel has dropped a good part of what was opened since the last call.
+  [[nodiscard]] bool take_losses();
   void on_overflow();
   void set_order(OrderPosition order);
   void set_budget(std::uint64_t budget_bytes);
