@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ways to read a data set of small files, each beside its baselines. One iteration reads every sample once, in random
-// order; throughput is samples and bytes per second of wall time, cpu_us the processor time per sample of all threads.
+// order; throughput is samples and bytes per second of wall time, cpu_us the processor time per sample of all threads,
+// system_calls their system calls per sample.
 //
 //   io/read_files/<way>/cache:<cold|warm>      one file per sample
-//     chain_{fixed_direct,arena_direct,direct,buffered,dontcache}
-//                                 io_uring: open, read, close in one linked submission; memory registered, from an
-//                                 arena that is not, from the heap
-//     two_phase_fixed_direct      io_uring without linked opens
-//     pool_{arena_direct,direct,buffered}               the pread engine
+//     chain_{fixed_direct,direct,buffered,dontcache}    io_uring: open, read, close in one linked submission;
+//                                 fixed: into registered memory
+//     two_phase_direct            io_uring without linked opens
+//     pool_{direct,buffered}      the pread engine
 //     page_cache (warm only)      PageCacheReader
 //     baseline_{pread,threads,mmap}                     open+fstat+pread+close on 1 and on 16 threads, open+fstat+mmap
 //   io/read_packed/<way>/cache:<cold|warm>     all samples in one file, each at a multiple of 4 KiB
-//     {fixed_direct,arena_direct,direct,pool_arena_direct}      as above; the file is registered
+//     {fixed_direct,direct,pool_direct}                 as above; the file is registered
 //     baseline_pread              pread on one thread
 //
 //   HEADRACE_BENCH_DIR=/mnt/xfs io_bench --benchmark_filter=read_files
@@ -29,6 +29,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -41,9 +42,11 @@
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -251,19 +254,50 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// System calls of all threads of this process; absent where the kernel's tracepoint cannot be had (root, tracefs).
+class SystemCallCounter {
+ public:
+  // Before any other thread starts: threads inherit the counter.
+  SystemCallCounter() {
+    std::ifstream file("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
+    perf_event_attr attributes = {};
+    attributes.size = sizeof attributes;
+    attributes.type = PERF_TYPE_TRACEPOINT;
+    attributes.inherit = 1;
+    if (!(file >> attributes.config)) return;
+    counter_ = UniqueFd(static_cast<int>(::syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC)));
+  }
+  [[nodiscard]] bool works() const { return counter_.valid(); }
+  [[nodiscard]] double count() const {
+    std::uint64_t value = 0;
+    return works() && ::read(counter_.get(), &value, sizeof value) == sizeof value ? static_cast<double>(value) : 0;
+  }
+
+ private:
+  UniqueFd counter_;
+};
+
+SystemCallCounter& system_calls() {
+  static SystemCallCounter instance;
+  return instance;
+}
+
 using ReadAll = std::function<std::uint64_t()>;
 
 void measure(benchmark::State& state, bool cold, const ReadAll& read_all) {
   const DataSet& data = data_set();
   double cpu = 0;
+  double calls = 0;
   for (auto _ : state) {
     state.PauseTiming();
     cold ? data.make_cold() : data.make_warm();
-    const double before = cpu_seconds();
+    const double cpu_before = cpu_seconds();
+    const double calls_before = system_calls().count();
     state.ResumeTiming();
     const std::uint64_t sum = read_all();
     state.PauseTiming();
-    cpu += cpu_seconds() - before;
+    calls += system_calls().count() - calls_before;
+    cpu += cpu_seconds() - cpu_before;
     if (sum != data.check_sum()) return state.SkipWithError("other bytes were read");
     state.ResumeTiming();
   }
@@ -271,9 +305,10 @@ void measure(benchmark::State& state, bool cold, const ReadAll& read_all) {
   state.SetItemsProcessed(static_cast<std::int64_t>(samples));
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * static_cast<std::int64_t>(data.bytes()));
   state.counters["cpu_us"] = cpu * 1e6 / samples;
+  if (system_calls().works()) state.counters["system_calls"] = calls / samples;
 }
 
-enum class Memory { kHeap, kArena, kRegistered };
+enum class Memory { kPlain, kRegistered };
 
 struct Way {
   const char* name;
@@ -288,25 +323,23 @@ constexpr UringMask kNoChains = {.hidden_features = IORING_FEAT_LINKED_FILE};
 
 const Way kWays[] = {
     {"read_files/chain_fixed_direct", CacheMode::kDirect, true, {}, false, Memory::kRegistered},
-    {"read_files/chain_arena_direct", CacheMode::kDirect, true, {}, false, Memory::kArena},
-    {"read_files/chain_direct", CacheMode::kDirect, true, {}, false, Memory::kHeap},
-    {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false, Memory::kHeap},
-    {"read_files/chain_dontcache", CacheMode::kDontCache, true, {}, false, Memory::kHeap},
-    {"read_files/two_phase_fixed_direct", CacheMode::kDirect, true, kNoChains, false, Memory::kRegistered},
-    {"read_files/pool_arena_direct", CacheMode::kDirect, false, {}, false, Memory::kArena},
-    {"read_files/pool_direct", CacheMode::kDirect, false, {}, false, Memory::kHeap},
-    {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false, Memory::kHeap},
+    {"read_files/chain_direct", CacheMode::kDirect, true, {}, false, Memory::kPlain},
+    {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false, Memory::kPlain},
+    {"read_files/chain_dontcache", CacheMode::kDontCache, true, {}, false, Memory::kPlain},
+    {"read_files/two_phase_direct", CacheMode::kDirect, true, kNoChains, false, Memory::kPlain},
+    {"read_files/pool_direct", CacheMode::kDirect, false, {}, false, Memory::kPlain},
+    {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false, Memory::kPlain},
     {"read_packed/fixed_direct", CacheMode::kDirect, true, {}, true, Memory::kRegistered},
-    {"read_packed/arena_direct", CacheMode::kDirect, true, {}, true, Memory::kArena},
-    {"read_packed/direct", CacheMode::kDirect, true, {}, true, Memory::kHeap},
-    {"read_packed/pool_arena_direct", CacheMode::kDirect, false, {}, true, Memory::kArena},
+    {"read_packed/direct", CacheMode::kDirect, true, {}, true, Memory::kPlain},
+    {"read_packed/pool_direct", CacheMode::kDirect, false, {}, true, Memory::kPlain},
 };
 
 void measure_way(benchmark::State& state, const Way& way, bool cold) {
   EngineOptions options;
   std::shared_ptr<BufferArena> arena;
-  if (way.memory != Memory::kHeap) arena = std::move(*BufferArena::create({.bytes = 256 << 20}));
-  if (way.memory == Memory::kRegistered) options.arena = arena;
+  if (way.memory == Memory::kRegistered) {
+    options.arena = arena = std::move(*BufferArena::create({.bytes = 256 << 20}));
+  }
   auto engine = way.uring ? open_uring_engine(options, way.mask) : open_pread_engine(options, "");
   if (!engine) return state.SkipWithError(engine.error().message().c_str());
   if (way.packed) (*engine)->register_file(data_set().pack_direct());
@@ -423,6 +456,7 @@ void add_cases(bool cold) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  system_calls();
   add_cases(true);
   add_cases(false);
   print_machine();

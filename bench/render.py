@@ -6,6 +6,7 @@ import statistics
 import time
 from pathlib import Path
 
+import ways
 from plot import Chart
 
 NOTE = """Written by `bench/report`; do not edit. Every figure has its command beside it. The
@@ -54,6 +55,15 @@ def rows_section(rows):
     text += table(["row", "headrace", "other", "ratio: median (spread)", "bar", ""], summary)
     text += "\n### Cost\n\n" + table(["row", "side", "samples/s", "CPU s per 1000", "peak MB", "rounds"], details)
     return text + ("\nLeft out here:\n\n" + "\n".join(left_out) + "\n" if left_out else "")
+
+
+def ways_section(results):
+    if "left_out" in results:
+        return f"Left out here: {results['left_out']}\n"
+    text = "Samples of 108 kB on average per second, processor time and system calls per sample.\n"
+    for cache, title in (("cold", "Caches cold"), ("warm", "In the page cache")):
+        text += f"\n### {title}\n\n" + table(["way", *results], ways.rows(results, cache))
+    return text
 
 
 def curve_section(name, curve, folder):
@@ -140,6 +150,8 @@ def write_page(results, folder):
     sections = ["# Results\n", NOTE, machine_section(results["machine"])]
     if "rows" in results:
         sections.append(rows_section(results["rows"]))
+    if "ways" in results:
+        sections.append("## Ways to read files\n\n    bench/report --parts ways\n\n" + ways_section(results["ways"]))
     if "curves" in results:
         sections.append("## Shapes\n\n    bench/report --parts curves\n")
         sections += [curve_section(name, curve, folder) for name, curve in results["curves"].items()]
