@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The saved form of a catalog: a Header, then the arrays as they lie in memory, each padded to 8 bytes:
+// The saved form of a catalog: a Header, then the arrays as they lie in memory, one right behind the other:
 //
 //   rows            row_count x 40          Catalog::Row
 //   directories     directory_count x 16    Catalog::Directory
@@ -53,12 +53,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 112 && std::has_unique_object_representations_v<Header>);
 
-constexpr std::uint64_t kPadding = 8;
-
-std::uint64_t padded(std::uint64_t bytes) {
-  return (bytes + kPadding - 1) / kPadding * kPadding;
-}
-
 std::uint64_t hash_of(const Header& header) {
   return XXH3_64bits(&header, offsetof(Header, header_hash));
 }
@@ -93,7 +87,8 @@ Status read_all(int fd, void* data, std::size_t bytes, std::uint64_t offset, con
 // Written under a name of its own first; the destructor removes it if it was not renamed.
 class Draft {
  public:
-  explicit Draft(const std::filesystem::path& file) : name_(file.string() + ".XXXXXX"), fd_(::mkstemp(name_.data())) {}
+  explicit Draft(const std::filesystem::path& file)
+      : name_(file.string() + ".XXXXXX"), fd_(::mkostemp(name_.data(), O_CLOEXEC)) {}
   ~Draft() {
     if (fd_.valid()) ::unlink(name_.c_str());
   }
@@ -195,7 +190,7 @@ Status CatalogFile::save(const Catalog& catalog, const std::filesystem::path& fi
   std::uint64_t offset = sizeof header;
   for (const auto section : sections_of(catalog)) {
     if (Status done = write_all(draft.fd(), section.data(), section.size(), offset, name); !done) return done;
-    offset += padded(section.size());
+    offset += section.size();
   }
   if (::ftruncate(draft.fd(), static_cast<off_t>(offset)) != 0) return io::system_error(errno, "write " + name);
   return draft.rename_to(file);
@@ -210,7 +205,7 @@ Status CatalogFile::load(int fd) {
   std::uint64_t offset = sizeof header;
   for (const auto section : sections_of(catalog_)) {
     if (Status done = read_all(fd, section.data(), section.size(), offset, name_); !done) return done;
-    offset += padded(section.size());
+    offset += section.size();
   }
   if (payload_hash(catalog_) != header.payload_hash) return corrupt(name_, "the checksum is wrong");
   if (const char* problem = check_rows()) return corrupt(name_, problem);
@@ -250,7 +245,7 @@ Status CatalogFile::allocate(const Header& header, std::uint64_t file_bytes) {
   std::uint64_t total = sizeof header;
   for (const auto& [count, bytes_each] : parts) {
     if (count > file_bytes) return corrupt(name_, "bad header");
-    total += padded(count * bytes_each);
+    total += count * bytes_each;
   }
   if (total != file_bytes) return corrupt(name_, "the size is not what the header says");
   if (header.row_count == 0 || header.row_count > kNoEntry || header.directory_count == 0 ||
