@@ -56,13 +56,7 @@ bool ReaderTrack::is_passed(Place place) const {
 }
 
 Schedule::Position ReaderTrack::position() const {
-  Schedule::Position lowest = schedule_.position_of(low_);
-  if (zone_.empty()) return lowest;
-  const Place end = std::min(schedule_.group_end(low_), low_ + zone_.size());
-  for (Place place = low_ + 1; place < end; ++place) {
-    if (!is_passed(place)) lowest.position = std::min(lowest.position, schedule_.position_of(place).position);
-  }
-  return lowest;
+  return schedule_.lowest_position(low_, [this](Place place) { return !is_passed(place); });
 }
 
 bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {

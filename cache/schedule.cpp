@@ -46,17 +46,25 @@ Place Schedule::epoch_start(Place place) const {
   return epochs_.empty() ? 0 : epoch_of(place).first;
 }
 
-Place Schedule::group_end(Place place) const {
-  const Epoch& epoch = epoch_of(place);
-  return epoch.first + epoch.sequence.group_end(place - epoch.first);
-}
-
 Schedule::Position Schedule::position_of(Place place) const {
   if (epochs_.empty()) return {.epoch = next_epoch_, .position = 0};
   const Epoch& epoch = epoch_of(place);
   const std::uint64_t step = std::min<std::uint64_t>(place - epoch.first, epoch.samples.size());
   const bool at_end = step == epoch.samples.size();
   return {.epoch = epoch.number, .position = at_end ? step : epoch.sequence.position_of(step)};
+}
+
+Schedule::Position Schedule::lowest_position(Place place, const std::function<bool(Place)>& wanted) const {
+  Position lowest = position_of(place);
+  if (epochs_.empty() || place >= epoch_of(place).end()) return lowest;
+  const Epoch& epoch = epoch_of(place);
+  const std::uint64_t end = epoch.sequence.group_end(place - epoch.first);
+  for (std::uint64_t position = epoch.sequence.group_begin(place - epoch.first); position < end; ++position) {
+    if (!wanted(epoch.first + epoch.sequence.step_of(position))) continue;
+    lowest.position = position;
+    break;
+  }
+  return lowest;
 }
 
 void Schedule::let_go_before(Place place) {
@@ -71,6 +79,8 @@ bool Schedule::draw_next() {
     finished_ = true;
     return false;
   }
+  mark_needed(*epoch);
+  partial_ = partial_ || std::find(epoch->needed.begin(), epoch->needed.end(), false) != epoch->needed.end();
   epochs_.push_back(std::move(*epoch));
   finished_ = next_epoch_ == last_epoch_;
   ++next_epoch_;
@@ -86,11 +96,11 @@ std::optional<Schedule::Epoch> Schedule::draw(std::uint64_t number, Place first)
   HEADRACE_ASSERT(std::all_of(order->begin(), order->end(), is_sample));
   const WorkerSequence sequence(order->size(), workers_);
   if (workers_.workers <= 1) {
-    return Epoch{.number = number, .first = first, .samples = std::move(*order), .sequence = sequence};
+    return Epoch{number, first, std::move(*order), sequence, {}};
   }
   std::vector<SampleIndex> samples(order->size());
   for (std::uint64_t step = 0; step < samples.size(); ++step) samples[step] = (*order)[sequence.position_of(step)];
-  return Epoch{.number = number, .first = first, .samples = std::move(samples), .sequence = sequence};
+  return Epoch{number, first, std::move(samples), sequence, {}};
 }
 
 Place Schedule::seek(std::uint64_t epoch, std::uint64_t position, std::vector<Place>& opened) {
@@ -101,6 +111,7 @@ Place Schedule::seek(std::uint64_t epoch, std::uint64_t position, std::vector<Pl
   for (Epoch& each : epochs_) {
     each.first = first;
     first = each.end();
+    mark_needed(each);
   }
   finished_ = next_epoch_ > last_epoch_ || next_epoch_ < epoch;
   if (epochs_.empty() && !draw_next()) return 0;
@@ -137,6 +148,25 @@ std::optional<Place> Schedule::locate(std::span<const SampleIndex> samples, std:
     }
   }
   return best;
+}
+
+void Schedule::mark_needed(Epoch& epoch) const {
+  epoch.needed.assign(sample_count_, false);
+  for (const SampleIndex sample : epoch.samples) epoch.needed[sample] = true;
+}
+
+void Schedule::draw_ahead_if_partial() {
+  if (partial_ && epochs_.size() == 1) static_cast<void>(draw_next());
+}
+
+bool Schedule::is_needed(SampleIndex sample) const {
+  return std::any_of(epochs_.begin(), epochs_.end(), [&](const Epoch& epoch) { return epoch.needed[sample]; });
+}
+
+void Schedule::note_passed(Place place, SampleIndex sample) {
+  if (epochs_.empty() || place < epochs_.front().first) return;
+  Epoch& epoch = epochs_.size() > 1 && place >= epochs_[1].first ? epochs_[1] : epochs_[0];
+  epoch.needed[sample] = false;
 }
 
 bool Schedule::begins_with(std::uint64_t epoch, std::span<const SampleIndex> samples, std::uint64_t stretch) const {

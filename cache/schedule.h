@@ -5,12 +5,13 @@
 //   while (std::optional<SampleIndex> sample = schedule.at(place)) ++place;   // ends two epochs ahead
 //   schedule.let_go_before(reader_place);                                     // then it goes on
 //
-// Memory: two epochs, 4 bytes per position each; three for the moment in which one is drawn.
+// Memory: two epochs, 4 bytes per position and 1 bit per sample each; three for the moment in which one is drawn.
 // Thread-safety: none; one owner. Ownership: the order outlives it.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -44,8 +45,8 @@ class Schedule {
   [[nodiscard]] Position position_of(Place place) const;
   // The first place of the epoch that `place` lies in.
   [[nodiscard]] Place epoch_start(Place place) const;
-  // Behind the group of batches that `place` lies in (WorkerSequence).
-  [[nodiscard]] Place group_end(Place place) const;
+  // The lowest position that `wanted` holds for, in the group of batches that `place` lies in (WorkerSequence).
+  [[nodiscard]] Position lowest_position(Place place, const std::function<bool(Place)>& wanted) const;
   [[nodiscard]] Place end() const;  // of what has been drawn
   // Forgets epochs that end at or before `place`, so that a later one can be drawn. The last one drawn stays.
   void let_go_before(Place place);
@@ -61,15 +62,23 @@ class Schedule {
   [[nodiscard]] std::optional<std::uint64_t> find_beginning(std::span<const SampleIndex> samples,
                                                             std::uint64_t stretch) const;
 
+  // Draws the next epoch as soon as there is room for it, when epochs leave samples out: then it matters which.
+  void draw_ahead_if_partial();
+  // Whether the sample comes up again in what has been drawn, as far as the places passed were noted.
+  [[nodiscard]] bool is_needed(SampleIndex sample) const;
+  void note_passed(Place place, SampleIndex sample);
+
  private:
   struct Epoch {
     std::uint64_t number = 0;
     Place first = 0;
     std::vector<SampleIndex> samples;  // by place
     WorkerSequence sequence;
+    std::vector<bool> needed;  // by sample: comes up, and was not noted as passed
     [[nodiscard]] Place end() const { return first + samples.size(); }
   };
   [[nodiscard]] bool draw_next();
+  void mark_needed(Epoch& epoch) const;
   [[nodiscard]] std::optional<Epoch> draw(std::uint64_t number, Place first) const;
   [[nodiscard]] const Epoch& epoch_of(Place place) const;
   [[nodiscard]] bool begins_with(std::uint64_t epoch, std::span<const SampleIndex> samples,
@@ -82,6 +91,7 @@ class Schedule {
   std::deque<Epoch> epochs_;        // one behind the other, at most two
   std::uint64_t next_epoch_;        // to be drawn
   bool finished_;                   // nothing follows what has been drawn
+  bool partial_ = false;            // an epoch was drawn that leaves samples out
 };
 
 }  // namespace headrace::cache

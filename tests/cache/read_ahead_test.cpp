@@ -343,6 +343,20 @@ TEST_CASE("an epoch that is broken off is left for the next one") {
   CHECK(read_epoch(cache, *order.epoch(3)) < 24);
 }
 
+TEST_CASE("where epochs leave samples out, what the next one needs takes the place of what it does not") {
+  TestOrder order(4000);
+  order.left_out = 3000;
+  Cache cache(order, equal_sizes(4000), {.budget_bytes = 400 * 100, .window_bytes = 20 * 100});
+  std::uint64_t before = 0;
+  for (std::uint64_t epoch = 0; epoch < 30; ++epoch) {
+    if (epoch == 10) before = cache.fetches;
+    CHECK(read_epoch(cache, *order.epoch(epoch)) == 0);
+  }
+  const double hit_ratio = 1 - static_cast<double>(cache.fetches - before) / (20.0 * 1000);
+  CHECK(hit_ratio > 0.25);  // never-evict: 0.10
+  CHECK(hit_ratio < 0.32);  // MIN: 0.31
+}
+
 TEST_CASE("reads that are never reported do not stop the window") {
   const TestOrder order(5000, {.batch = 16, .workers = 2, .prefetch_factor = 2});
   Cache cache(order, equal_sizes(5000), {.budget_bytes = 20'000, .window_bytes = 15'000});
