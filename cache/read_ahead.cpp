@@ -214,7 +214,7 @@ void ReadAhead::Impl::settle(SampleIndex sample) {
 
 // Where epochs leave samples out (one rank of several, sampling with replacement), a resident sample that does not come
 // up in this epoch any more, nor in the next, makes way for one that does. With the order of two epochs at hand this is
-// most of what Belady's MIN could do: 0.28 hits for one of four private caches of a tenth, where MIN has 0.31.
+// most of what Belady's MIN could do: 0.27 hits for one of four private caches of a tenth, where MIN has 0.31.
 bool ReadAhead::Impl::exchange(SampleIndex sample) {
   if (!schedule.is_needed(sample)) return false;
   for (unsigned looks = 0; looks < kExchangeLooks; ++looks) {
