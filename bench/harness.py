@@ -6,6 +6,7 @@ on the machine meanwhile meets both, and looks at the ratio of each round.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -227,12 +228,48 @@ def figures_of(result, usage):
                    extra=result)
 
 
+class Against(Row):
+    """The headrace side of a row in two builds: this one, and that of another revision."""
+    sides = ("headrace", "other")
+
+    def __init__(self, row_type, bench, revision):
+        super().__init__(bench)
+        other = Bench(bench.work, build_revision(bench, revision), bench.quick)
+        self.rows = {"headrace": row_type(bench), "other": row_type(other)}
+        self.name = f"{row_type.name}:{revision}"
+        self.variants, self.rounds = row_type.variants, row_type.rounds
+        self.headrace_side = f"{row_type.headrace_side}, this revision"
+        self.other_side = f"the same in {revision}"
+
+    def prepare(self):
+        for row in self.rows.values():
+            self.stack.callback(row.close)
+            row.prepare()
+
+    def run(self, side, variant):
+        return self.rows[side].run("headrace", variant)
+
+
+def build_revision(bench, revision):
+    """Checks a revision out below the work folder and builds it; the build folder."""
+    tree = bench.work / f"revision-{revision.replace('/', '-')}"
+    build = tree / "build" / "release"
+    if not build.exists():
+        bench.execute(["git", "worktree", "prune"], cwd=REPOSITORY)
+        bench.execute(["git", "worktree", "add", "--force", "--detach", tree, revision], cwd=REPOSITORY)
+        bench.execute(["cmake", "--preset", "release"], cwd=tree)
+    bench.execute(["cmake", "--build", "--preset", "release"], cwd=tree)
+    return build
+
+
 class Mount:
     """A headrace mount in the foreground, so that its cost can be told: `with Mount(bench, source, ...) as mount`."""
 
+    numbers = itertools.count(1)  # several may be mounted at once
+
     def __init__(self, bench, source, *options, mountpoint=None, preexec_fn=None):
         self.bench = bench
-        self.path = Path(mountpoint or bench.work / f"mount-{os.getpid()}")
+        self.path = Path(mountpoint or bench.work / f"mount-{os.getpid()}-{next(self.numbers)}")
         self.command = [bench.program("headrace"), "mount", source, self.path, "--foreground", *options]
         self.preexec_fn = preexec_fn
         self.process = None
@@ -254,6 +291,7 @@ class Mount:
     def __exit__(self, *_):
         end_process(self.process)
         unmount(self.path)
+        self.path.rmdir()
         self.log.close()
 
     @property

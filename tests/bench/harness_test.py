@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The harness itself: what a comparison must notice and how it judges."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import harness  # noqa: E402
+from plot import Chart  # noqa: E402
+from sources import Failed  # noqa: E402
+
+
+class PlannedRow(harness.Row):
+    """Takes the seconds that a test planned."""
+    name = "planned"
+
+    def __init__(self, headrace, other, checksums=("same", "same"), cpu=(1, 1)):
+        super().__init__(None)
+        self.seconds = {"headrace": iter(headrace), "other": iter(other)}
+        self.checksums = dict(zip(self.sides, checksums))
+        self.cpu = dict(zip(self.sides, cpu))
+        self.calls = []
+
+    def run(self, side, variant):
+        self.calls.append(side)
+        return harness.Figures(samples=100, seconds=next(self.seconds[side]), checksum=self.checksums[side],
+                               cpu_seconds=self.cpu[side])
+
+
+def compare(row, rounds):
+    return harness.compare(row, rounds, lambda line: None)
+
+
+class HarnessTest(unittest.TestCase):
+    def test_the_ratio_is_the_median_of_the_rounds(self):
+        result = compare(PlannedRow([1, 2, 4], [2, 2, 2]), 3)
+        self.assertEqual(result.last_line(), "planned ratio=1.00 min=0.50 max=2.00 bar=1.00 met")
+
+    def test_a_median_under_the_bar_is_short(self):
+        result = compare(PlannedRow([2.2], [2]), 1)
+        self.assertFalse(result.met)
+        self.assertTrue(result.last_line().endswith(" short"))
+
+    def test_too_much_cpu_is_short_whatever_the_speed(self):
+        row = PlannedRow([1], [2], cpu=(0.7, 1))
+        row.cpu_bar = 0.6
+        self.assertFalse(compare(row, 1).met)
+
+    def test_sides_that_read_different_bytes_are_a_failure(self):
+        with self.assertRaises(Failed):
+            compare(PlannedRow([1], [1], checksums=("one", "another")), 1)
+
+    def test_a_side_that_does_not_say_what_it_read_is_a_failure(self):
+        with self.assertRaises(Failed):
+            compare(PlannedRow([1], [1], checksums=(None, None)), 1)
+
+    def test_the_side_that_goes_first_alternates(self):
+        row = PlannedRow([1, 1], [1, 1])
+        compare(row, 2)
+        self.assertEqual(row.calls, ["headrace", "other", "other", "headrace"])
+
+    def test_an_unknown_name_is_a_usage_error(self):
+        status = subprocess.run([ROOT / "bench/compare", "no-such-row"], stderr=subprocess.DEVNULL, check=False).returncode
+        self.assertEqual(status, 2)
+
+    def test_cpu_time_of_children_counts(self):
+        process = subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 5"])
+        try:
+            while harness.cpu_seconds_of_tree(process.pid) < 0.02:
+                self.assertIsNone(process.poll())
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_a_chart_is_written_with_all_its_points(self):
+        with tempfile.TemporaryDirectory() as work:
+            path = Path(work) / "chart.svg"
+            Chart("a < b", "x", "y", x_base=2).add("line", [(1, 5), (2, 9), (64, 3)]).write(path)
+            content = path.read_text()
+        self.assertEqual(content.count("<circle"), 3)
+        self.assertIn("a &lt; b", content)
+
+
+if __name__ == "__main__":
+    unittest.main()
