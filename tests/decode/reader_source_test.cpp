@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// From files on disk through store, reader and decoder to batches.
+#include <doctest/doctest.h>
+
+#include "headrace/cache/reader.h"
+#include "headrace/decode/batch_loader.h"
+
+#include "decode/jpeg_files.h"
+#include "support/temp_dir.h"
+
+namespace headrace::decode {
+namespace {
+
+using Batches = std::vector<std::vector<std::byte>>;
+
+class DataSet {
+ public:
+  DataSet() {
+    for (unsigned i = 0; i < 22; ++i) {
+      const test::Bytes file = test::make_jpeg({.size = {50 + i, 70 - i}, .seed = i});
+      folder_.write("class" + std::to_string(i % 3) + "/" + std::to_string(i) + ".jpg", test::as_text(file));
+    }
+  }
+
+  // Two epochs of batches and their labels.
+  Batches load(std::uint64_t ram_bytes, unsigned threads, StageReport* report = nullptr) const {
+    auto store = cache::Store::open({.source = folder_.path(), .ram_bytes = ram_bytes});
+    REQUIRE(store);
+    auto order = cache::make_order("torch-distributed:seed=3", {.sample_count = 22});
+    REQUIRE(order);
+    auto reader = cache::Reader::open(**store, **order, {.epochs = 2});
+    REQUIRE(reader);
+    auto loader = BatchLoader::start(read_from(**reader, (*store)->catalog()),
+                                     {.batch_size = 4,
+                                      .transform = {.geometry = RandomResizedCrop{.size = {16, 16}}},
+                                      .format = {.type = ElementType::kUint8},
+                                      .workers = {.threads = threads}});
+    REQUIRE(loader);
+    Batches batches;
+    while (const Batch* batch = (*loader)->next()) {
+      batches.emplace_back(batch->data.begin(), batch->data.end());
+      for (std::size_t i = 0; i < batch->labels.size(); ++i) {
+        const std::string path = (*store)->catalog().path((*store)->catalog().sample_entry(batch->indices[i]));
+        CHECK(path.starts_with("class" + std::to_string(batch->labels[i]) + "/"));
+      }
+    }
+    CHECK((*loader)->status());
+    if (report != nullptr) *report = (*loader)->report();
+    return batches;
+  }
+
+ private:
+  test::TempDir folder_;
+};
+
+TEST_CASE("batches are the same bytes with and without a cache, with one thread and with eight") {
+  const DataSet data;
+  StageReport report;
+  const Batches cached = data.load(1 << 30, 1, &report);
+  CHECK(cached.size() == 12);
+  CHECK(report.samples == 44);
+  CHECK(cached == data.load(1 << 30, 8));
+  CHECK(cached == data.load(0, 1));
+  CHECK(cached == data.load(0, 8));
+}
+
+}  // namespace
+}  // namespace headrace::decode
