@@ -13,6 +13,11 @@
 namespace headrace::io {
 namespace {
 
+// What is in flight or read ahead fits in here and is used again and again. What is kept for long lies behind it and is
+// read into once: reading 435 MB into a RAM tier of huge pages took 1.0 s of processor time on a virtual machine, 0.4 s
+// without them (headrace read, Linux 6.18, 2026-11-20).
+constexpr std::size_t kHugeBytes = 128 << 20;
+
 // Address space as large as the machine's memory, which is taken as it is used and given back when it is not. Never
 // destroyed: buffers in static storage may outlive everything else. nullptr where it cannot be had.
 BufferArena* common_arena() {
@@ -21,6 +26,7 @@ BufferArena* common_arena() {
 #else
   static const auto* const arena = new Result<std::shared_ptr<BufferArena> >(BufferArena::create(
       {.bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)),
+       .huge_bytes = kHugeBytes,
        .give_back = true}));
   return *arena ? (*arena)->get() : nullptr;
 #endif

@@ -51,7 +51,8 @@ Result<std::shared_ptr<BufferArena>> BufferArena::create(const BufferArenaOption
   if (data == nullptr) {
     data = map_aligned(bytes);
     if (data == nullptr) return system_error(errno, "buffer arena");
-    on_huge_pages = ::madvise(data, bytes, MADV_HUGEPAGE) == 0;
+    const std::size_t huge_bytes = std::min(bytes, options.huge_bytes / kHugePageBytes * kHugePageBytes);
+    on_huge_pages = huge_bytes > 0 && ::madvise(data, huge_bytes, MADV_HUGEPAGE) == 0;
   }
   return std::shared_ptr<BufferArena>(new BufferArena(data, bytes, on_huge_pages, options.give_back));
 }

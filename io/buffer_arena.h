@@ -29,6 +29,10 @@ struct BufferArenaOptions {
   // Taken from the system as it is first used, or at once when an engine registers it: then it is locked as well, and
   // RLIMIT_MEMLOCK (8 MiB for users by default) bounds how much.
   std::size_t bytes = 64 << 20;
+  // How much of it, from the low end, asks for huge pages; the rest gets what the system gives by itself. Huge pages
+  // are for memory that is used again and again: to clear one for the first time can take 2 ms on a virtual machine
+  // whose memory the host has not provided yet, and as a block that nobody used lately it often is such memory.
+  std::size_t huge_bytes = SIZE_MAX;
   // Gives memory back to the system when much of it has become free. Not for a registered arena, which keeps its pages.
   bool give_back = false;
 };
