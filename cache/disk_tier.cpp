@@ -208,6 +208,7 @@ TierStats DiskTier::stats() const {
   TierStats stats;
   stats.kind = kind();
   stats.path = folder_.path();
+  stats.placement = "never evict";
   stats.budget_bytes = options_.tier.budget_bytes;
   stats.used_bytes = used_blocks_.load() * kBlockBytes;
   stats.samples = index_.size();

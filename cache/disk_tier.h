@@ -117,6 +117,8 @@ class DiskTier {
 
   // The I/O thread only (disk_tier_write.cpp).
   void begin_write(Write* write);
+  void take_place(Write& write);
+  void append_trailer(Write& write);
   void end_write(Write* write, Result<std::uint64_t> bytes);
   void answer_write(Write* write, Status status);
   [[nodiscard]] Status make_room_for(std::uint32_t blocks);
@@ -125,6 +127,7 @@ class DiskTier {
   [[nodiscard]] bool remove_least_useful();
   void remove_segment(std::uint32_t place);
   void checkpoint(bool sync, Status& outcome);
+  [[nodiscard]] Status sync_segment(Segment& segment);
   void run_when_quiet(std::function<void()> task);
   void run_quiet_tasks();
   void save_periodically();

@@ -41,44 +41,13 @@ void DiskTier::write(Holding& holding, const RecordId& record, std::function<voi
 
 void DiskTier::begin_write(Write* write) {
   if (!when_quiet_.empty()) return held_back_.push_back(write);  // a flush ends even while others go on writing
-  Holding& holding = write->holding;
-  HEADRACE_ASSERT(holding.data == holding.buffer.data());  // read from a block's start, by source and tier alike
-  const std::uint32_t blocks = blocks_of(holding.size);
-  if (auto room = make_room_for(blocks); !room) return answer_write(write, std::move(room));
-
-  write->segment = active_;
-  const std::uint32_t first_block = active_->next_block;
-  active_->next_block += blocks;
-  active_->writes_in_flight.insert(first_block);
-  active_->index_dirty = true;
-  writes_in_flight_ += 1;
-  used_blocks_.fetch_add(blocks);
-
-  RecordTrailer trailer;
-  trailer.data_set_key = options_.data_set.key;
-  trailer.name_hash = write->record.name_hash;
-  trailer.identity_hash = hash_identity(write->record.identity);
-  trailer.payload_hash = XXH3_64bits(holding.data, holding.size);
-  trailer.payload_bytes = static_cast<std::uint32_t>(holding.size);
-  trailer.segment = active_->number;
-  trailer.first_block = first_block;
-  trailer.chunk = write->record.chunk;
-  trailer.file_bytes = write->record.identity.size_bytes;
-  trailer.mtime_ns = write->record.identity.mtime_ns;
-  trailer.inode = write->record.identity.inode;
-  trailer.hash = trailer_hash(trailer, folder_.label().salt);
-  write->indexed = {trailer.data_set_key, trailer.name_hash,     trailer.identity_hash,
-                    trailer.payload_hash, trailer.payload_bytes, first_block};
-
-  // Behind the payload the buffer has room for zeros and the trailer; readers of the payload do not look there.
-  const std::size_t record_bytes = blocks * kBlockBytes;
-  std::byte* trailer_at = holding.data + record_bytes - sizeof trailer;
-  std::fill(holding.data + holding.size, trailer_at, std::byte{0});
-  std::memcpy(trailer_at, &trailer, sizeof trailer);
-  holding.buffer.set_size(record_bytes);
-
-  write->operation = io::Operation::write(active_->fd.get(), first_block * kBlockBytes, std::move(holding.buffer));
-  write->operation.cache_mode = active_->cache_mode;
+  if (auto room = make_room_for(blocks_of(write->holding.size)); !room) return answer_write(write, std::move(room));
+  take_place(*write);
+  append_trailer(*write);
+  Segment& segment = *write->segment;
+  write->operation = io::Operation::write(segment.fd.get(), write->indexed.first_block * kBlockBytes,
+                                          std::move(write->holding.buffer));
+  write->operation.cache_mode = segment.cache_mode;
   write->operation.context = write;
   write->operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     auto* self = static_cast<Write*>(operation.context);
@@ -87,11 +56,56 @@ void DiskTier::begin_write(Write* write) {
   thread_->submit(write->operation);
 }
 
+void DiskTier::take_place(Write& write) {
+  const std::uint32_t blocks = blocks_of(write.holding.size);
+  write.segment = active_;
+  write.indexed.first_block = active_->next_block;
+  active_->next_block += blocks;
+  active_->writes_in_flight.insert(write.indexed.first_block);
+  active_->index_dirty = true;
+  writes_in_flight_ += 1;
+  used_blocks_.fetch_add(blocks);
+}
+
+// Behind the payload the buffer has room for zeros and the trailer; readers of the payload do not look there.
+void DiskTier::append_trailer(Write& write) {
+  Holding& holding = write.holding;
+  const Identity& identity = write.record.identity;
+  IndexedRecord& indexed = write.indexed;
+  indexed.data_set_key = options_.data_set.key;
+  indexed.name_hash = write.record.name_hash;
+  indexed.identity_hash = hash_identity(identity);
+  indexed.payload_hash = XXH3_64bits(holding.data, holding.size);
+  indexed.payload_bytes = static_cast<std::uint32_t>(holding.size);
+
+  RecordTrailer trailer;
+  trailer.data_set_key = indexed.data_set_key;
+  trailer.name_hash = indexed.name_hash;
+  trailer.identity_hash = indexed.identity_hash;
+  trailer.payload_hash = indexed.payload_hash;
+  trailer.payload_bytes = indexed.payload_bytes;
+  trailer.segment = write.segment->number;
+  trailer.first_block = indexed.first_block;
+  trailer.chunk = write.record.chunk;
+  trailer.file_bytes = identity.size_bytes;
+  trailer.mtime_ns = identity.mtime_ns;
+  trailer.inode = identity.inode;
+  trailer.hash = trailer_hash(trailer, folder_.label().salt);
+
+  HEADRACE_ASSERT(holding.data == holding.buffer.data());  // read from a block's start, by source and tier alike
+  const std::size_t record_bytes = blocks_of(holding.size) * kBlockBytes;
+  std::byte* trailer_at = holding.data + record_bytes - sizeof trailer;
+  std::fill(holding.data + holding.size, trailer_at, std::byte{0});
+  std::memcpy(trailer_at, &trailer, sizeof trailer);
+  holding.buffer.set_size(record_bytes);
+}
+
 void DiskTier::end_write(Write* write, Result<std::uint64_t> bytes) {
   Segment& segment = *write->segment;
   segment.writes_in_flight.erase(segment.writes_in_flight.find(write->indexed.first_block));
   writes_in_flight_ -= 1;
   write->holding.buffer = std::move(write->operation.buffer);
+  segment.unsynced = true;
   if (bytes) {
     segment.records.push_back(write->indexed);
     index_record(segment, write->indexed);
@@ -203,13 +217,19 @@ void DiskTier::run_when_quiet(std::function<void()> task) {
   when_quiet_.push_back(std::move(task));
 }
 
+Status DiskTier::sync_segment(Segment& segment) {
+  if (::fdatasync(segment.fd.get()) != 0) {
+    return io::system_error(errno, fmt::format("sync {}/{}", folder_.path(), segment_name(segment.number)));
+  }
+  segment.unsynced = false;
+  return {};
+}
+
 void DiskTier::checkpoint(bool sync, Status& outcome) {
   for (const auto& segment : segments()) {
     Status saved;
     if (segment->index_dirty) saved = save_segment_index(folder_, *segment, sync);
-    if (saved && sync && ::fdatasync(segment->fd.get()) != 0) {
-      saved = io::system_error(errno, fmt::format("sync {}/{}", folder_.path(), segment_name(segment->number)));
-    }
+    if (saved && sync && segment->unsynced) saved = sync_segment(*segment);
     if (!saved && outcome) outcome = std::move(saved);
   }
   if (sync && ::fsync(folder_.fd()) != 0 && outcome) outcome = io::system_error(errno, "sync tier " + folder_.path());

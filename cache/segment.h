@@ -33,6 +33,7 @@ struct Segment {
   std::uint32_t next_block = 0;                   // where the next record goes
   bool sealed = false;                            // nothing is appended any more
   bool index_dirty = false;                       // the index file lacks something
+  bool unsynced = false;                          // written to since the last sync
   std::multiset<std::uint32_t> writes_in_flight;  // their first blocks
   std::vector<IndexedRecord> records;             // what the index file will say; emptied once sealed and written
 };

@@ -319,16 +319,18 @@ Status StoreImpl::flush() {
 StoreStats StoreImpl::stats() const {
   StoreStats stats;
   const RamTier::Stats ram = ram_.stats();
-  stats.tiers.push_back({.kind = TierKind::kRam,
-                         .budget_bytes = ram_.budget_bytes(),
-                         .used_bytes = ram_.used_bytes(),
-                         .samples = ram.samples,
-                         .hits = ram.hits,
-                         .hit_bytes = ram.hit_bytes,
-                         .writes = ram.admitted,
-                         .write_bytes = ram.admitted_bytes,
-                         .evictions = ram.evictions,
-                         .state = "ok"});
+  stats.tiers.push_back(
+      {.kind = TierKind::kRam,
+       .budget_bytes = ram_.budget_bytes(),
+       .used_bytes = ram_.used_bytes(),
+       .samples = ram.samples,
+       .hits = ram.hits,
+       .hit_bytes = ram.hit_bytes,
+       .writes = ram.admitted,
+       .write_bytes = ram.admitted_bytes,
+       .evictions = ram.evictions,
+       .placement = ram_.budget_bytes() > 0 ? "what is read ahead is kept, the rest S3-FIFO" : "views only",
+       .state = "ok"});
   for (const auto& tier : tiers_) stats.tiers.push_back(tier->stats());
   stats.tiers.push_back(source_->stats());
   stats.reads = reads_.load(std::memory_order_relaxed);

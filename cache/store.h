@@ -65,6 +65,7 @@ struct TierStats {
   std::uint64_t evictions = 0;
   std::uint64_t errors = 0;
   std::uint64_t corrupt = 0;  // records dropped because a checksum or identity failed
+  std::string placement;      // how it chooses what to hold: "never evict"
   std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
 };
 

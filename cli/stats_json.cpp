@@ -36,6 +36,7 @@ json to_json(const cache::StoreStats& stats) {
                      {"evictions", tier.evictions},
                      {"errors", tier.errors},
                      {"corrupt", tier.corrupt},
+                     {"placement", tier.placement},
                      {"state", tier.state}});
   }
   return {{"tiers", std::move(tiers)},
