@@ -2,7 +2,7 @@
 // Replays the opens of training scripts to the order learner and prints what it needed: opens and CPU until the order
 // was known, how it was found, and how many of the later epochs were predicted before they began.
 //
-//   lock_on [--all-seeds] [--samples N] [--epochs E] [--verbose]
+//   lock_on [--all-seeds] [--samples N] [--epochs E] [--only NAME] [--verbose]
 #include <chrono>
 #include <random>
 #include <string>
@@ -123,12 +123,15 @@ int main(int argc, char** argv) {
   app.add_flag_callback(
       "--verbose", [] { headrace::io::set_log_level(headrace::io::LogLevel::kInfo); }, "log what the learner finds");
   app.add_option("--samples", n, "samples of the data set")->check(CLI::Range(4000, 10'000'000));
+  std::string only;
+  app.add_option("--only", only, "scripts whose name holds this");
   app.add_option("--epochs", epochs, "epochs to replay")->check(CLI::Range(2, 100));
   CLI11_PARSE(app, argc, argv);
   fmt::print("{} samples, {} epochs\n{:<48} {:>6} {:>9} {:>9} {:>10}  found by\n", n, epochs, "script", "opens",
              "CPU ms", "wall s", "predicted");
   for (const Script& script : kScripts) {
     if (script.needs_all_seeds && !all_seeds) continue;
+    if (std::string_view(script.name).find(only) == std::string_view::npos) continue;
     const Outcome outcome = run(script, n, script.needs_all_seeds, epochs);
     fmt::print("{:<48} {:>6} {:>9.1f} {:>9.2f} {:>7}/{}  {}\n", script.name, outcome.state.opens_to_lock,
                outcome.state.search_cpu_seconds * 1e3, outcome.seconds, outcome.predicted, epochs - 1,
