@@ -5,6 +5,7 @@
 #include "headrace/cache/order_learner.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -25,7 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kRecentOpens = 4096;
+// So many opens tell which part is being read.
+constexpr std::size_t kRecentOpens = 32;
 
 // A part smaller than this share of the whole (one class of many) is no data set of its own.
 constexpr std::uint64_t kLeastShare = 50;
@@ -113,7 +115,7 @@ class OrderLearner::Impl {
   void on_events_lost();
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   [[nodiscard]] std::optional<Lock> lock() const;
-  [[nodiscard]] std::vector<SampleIndex> recent_opens() const;
+  [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
   [[nodiscard]] State state() const;
   void wait_idle();
@@ -137,7 +139,7 @@ class OrderLearner::Impl {
   std::vector<Track> tracks_ HEADRACE_GUARDED_BY(mutex_);  // the whole first; their number is constant
   std::size_t active_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t track_generations_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  std::vector<SampleIndex> recent_ HEADRACE_GUARDED_BY(mutex_);  // a ring
+  std::array<SampleIndex, kRecentOpens> recent_ HEADRACE_GUARDED_BY(mutex_) = {};  // a ring
   std::uint64_t opens_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool searching_ HEADRACE_GUARDED_BY(mutex_) = false;
@@ -154,12 +156,7 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
   io::MutexLock lock(mutex_);
   for (const SampleIndex sample : samples) {
     if (sample >= options_.sample_count) continue;
-    if (recent_.size() < kRecentOpens) {
-      recent_.push_back(sample);
-    } else {
-      recent_[opens_ % kRecentOpens] = sample;
-    }
-    ++opens_;
+    recent_[opens_++ % recent_.size()] = sample;
     for (Track& track : tracks_) {
       const SampleRange range = track.range();
       if (sample >= range.first && sample - range.first < range.count) track.on_open(sample - range.first);
@@ -177,13 +174,13 @@ void OrderLearner::Impl::on_events_lost() {
 
 // The part being read is the smallest one that has nearly all of the last opens.
 void OrderLearner::Impl::follow_active() {
-  const std::uint64_t count = std::min<std::uint64_t>(opens_, 32);
+  const std::uint64_t count = std::min<std::uint64_t>(opens_, recent_.size());
   std::size_t active = 0;
   for (std::size_t i = 1; i < tracks_.size(); ++i) {
     const SampleRange range = tracks_[i].range();
     std::uint64_t inside = 0;
     for (std::uint64_t back = 1; back <= count; ++back) {
-      const SampleIndex sample = recent_[(opens_ - back) % kRecentOpens];
+      const SampleIndex sample = recent_[(opens_ - back) % recent_.size()];
       inside += sample >= range.first && sample - range.first < range.count ? 1 : 0;
     }
     if (inside * 10 >= count * 9 && range.count < tracks_[active].range().count) active = i;
@@ -315,14 +312,10 @@ std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
               .found_by = found.found_by};
 }
 
-std::vector<SampleIndex> OrderLearner::Impl::recent_opens() const {
+std::vector<SampleIndex> OrderLearner::Impl::opens_of_epoch() const {
   io::MutexLock lock(mutex_);
-  const SampleRange range = tracks_[active_].range();
-  std::vector<SampleIndex> opens;
-  for (std::uint64_t i = opens_ - recent_.size(); i < opens_; ++i) {
-    const SampleIndex sample = recent_[i % kRecentOpens];
-    if (sample >= range.first && sample - range.first < range.count) opens.push_back(sample);
-  }
+  std::vector<SampleIndex> opens = tracks_[active_].opens_of_epoch();
+  for (SampleIndex& sample : opens) sample += tracks_[active_].range().first;
   return opens;
 }
 
@@ -376,8 +369,8 @@ std::uint64_t OrderLearner::generation() const {
 std::optional<OrderLearner::Lock> OrderLearner::lock() const {
   return impl_->lock();
 }
-std::vector<SampleIndex> OrderLearner::recent_opens() const {
-  return impl_->recent_opens();
+std::vector<SampleIndex> OrderLearner::opens_of_epoch() const {
+  return impl_->opens_of_epoch();
 }
 std::optional<SampleIndex> OrderLearner::next_unseen() {
   return impl_->next_unseen();

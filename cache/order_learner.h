@@ -77,8 +77,8 @@ class OrderLearner {
   [[nodiscard]] std::uint64_t generation() const;
   // The order of the part being read now, if known.
   [[nodiscard]] std::optional<Lock> lock() const;
-  // The last opens of the part being read, at most 4096, oldest first.
-  [[nodiscard]] std::vector<SampleIndex> recent_opens() const;
+  // What the epoch under way has read of the part, each sample once: under a lock in its order, else as opened.
+  [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
 
   // For as long as no order is known: a sample of the part being read that was not opened in this epoch, in listing
   // order, each one once per epoch. nullopt: all were handed out, or nothing was opened yet.

@@ -59,7 +59,7 @@ void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
                      .epoch = lock->epoch,
                      .position = lock->position,
                      .epoch_count = lock->known_epochs,
-                     .read_already = learner_.recent_opens()});
+                     .read_already = learner_.opens_of_epoch()});
 }
 
 void OrderWatch::on_events_lost() {

@@ -80,24 +80,26 @@ bool Track::opened_just_now(SampleIndex local) const {
   return std::ranges::find(recent_, local) != recent_.end();
 }
 
-bool Track::fits_lock(SampleIndex local) {
+bool Track::fits_lock(SampleIndex local) const {
   if (seen_[local] || position_of_[local] == PreparedMatch::kNowhere) return false;
-  const auto position = static_cast<double>(position_of_[local]);
-  if (std::abs(position - progress_) > reach_) return false;
-  // Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
+  return std::abs(static_cast<double>(position_of_[local]) - progress_) <= reach_;
+}
+
+// Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
+void Track::advance_to(double position) {
   constexpr double kPull = 1.0 / 32;
   progress_ += positions_per_open_ + (position - progress_) * kPull;
-  return true;
 }
 
 void Track::on_expected(SampleIndex local) {
   seen_[local] = true;
   ++seen_count_;
   const bool is_new = window_.add(local);
-  if (!lock_) {
+  if (lock_) {
+    advance_to(static_cast<double>(position_of_[local]));
+    if (is_new && (window_.size() == kSettled || window_.size() == kWellSettled)) describe_again();
+  } else {
     sequence_.push_back(local);
-  } else if (is_new && (window_.size() == kSettled || window_.size() == kWellSettled)) {
-    describe_again();
   }
   constexpr int kStrays = 16;  // of 64: not what a new epoch or another order looks like
   if (suspects_.size() > 0 && unexpected_in(history_, 64) <= kStrays) clear_suspects();
@@ -317,6 +319,18 @@ std::optional<SampleIndex> Track::next_unseen() {
     if (!seen_[candidate]) return candidate;
   }
   return std::nullopt;
+}
+
+std::vector<SampleIndex> Track::opens_of_epoch() const {
+  if (!lock_) return sequence_;
+  std::vector<SampleIndex> by_position(range_.count, PreparedMatch::kNowhere);
+  for (std::uint64_t local = 0; local < range_.count; ++local) {
+    // A sample that an order of repetitions has beyond n of them stays out: it is fetched once more at worst.
+    if (seen_[local] && position_of_[local] < range_.count)
+      by_position[position_of_[local]] = static_cast<SampleIndex>(local);
+  }
+  std::erase(by_position, PreparedMatch::kNowhere);
+  return by_position;
 }
 
 std::vector<SampleIndex> Track::take_finished_epoch() {

@@ -76,12 +76,14 @@ class Track {
   [[nodiscard]] std::uint64_t drops() const { return drops_; }
 
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
+  [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
   // The opens of an epoch that ended without a lock, for the record; empty when there is none to be kept.
   [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
 
  private:
   [[nodiscard]] bool opened_just_now(SampleIndex local) const;
-  [[nodiscard]] bool fits_lock(SampleIndex local);
+  [[nodiscard]] bool fits_lock(SampleIndex local) const;
+  void advance_to(double position);
   void on_expected(SampleIndex local);
   void on_unexpected(SampleIndex local);
   [[nodiscard]] bool epoch_has_turned() const;
