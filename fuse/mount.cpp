@@ -278,12 +278,13 @@ void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t e
 }
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {
-  impl_->pusher->set_budget(bytes);
+  impl_->set_ram_bytes(bytes);
 }
 
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
-  if (impl_->pusher->budget_bytes() == 0)
+  if (impl_->pusher->budget_bytes() == 0) {
     return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
+  }
   bool full = false;
   do {
     full = impl_->pusher->wait_full(steady_clock::now() + kProgressInterval);

@@ -108,7 +108,9 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
 std::optional<SampleIndex> PushPlan::candidate() {
   if (read_ahead_) return read_ahead_->next_fetch();
   if (given_order_ || !next_unseen_ || !has_room_for_unseen()) return std::nullopt;
-  return next_unseen_();
+  if (const std::optional<SampleIndex> unseen = next_unseen_()) return unseen;
+  if (counters_.opens > 0 || listed_ == sizes_.size()) return std::nullopt;
+  return listed_++;  // before the first open all are unseen
 }
 
 bool PushPlan::has_room_for_unseen() const {

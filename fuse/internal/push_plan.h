@@ -117,6 +117,7 @@ class PushPlan {
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
   std::uint64_t generation_ = 0;
   std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
+  cache::SampleIndex listed_ = 0;            // next in the catalog's order, for as long as nothing is known
   std::uint64_t released_bytes_ = 0;         // held, and to go when room is needed
   std::uint64_t arriving_bytes_ = 0;         // named by next_fetch(), not placed yet
   MountStats counters_;

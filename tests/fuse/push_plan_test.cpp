@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/push_plan.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "support/temp_dir.h"
+
+namespace headrace::fuse {
+namespace {
+
+using cache::SampleIndex;
+
+constexpr unsigned kSampleCount = 32;
+constexpr std::size_t kSampleBytes = 4096;
+
+// A plan over equal samples, and the notes that it keeps.
+class Planned {
+ public:
+  Planned() {
+    for (unsigned i = 0; i < kSampleCount; ++i)
+      dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(kSampleBytes, 'x'));
+    auto scanned = cache::Catalog::scan(dir_.path(), {});
+    REQUIRE_MESSAGE(scanned.has_value(), scanned.error().message());
+    catalog_.emplace(std::move(*scanned));
+  }
+
+  [[nodiscard]] PushPlan plan(PushPlanOptions options) {
+    return PushPlan(*catalog_, {.head = &head, .holdings = holdings}, std::move(options));
+  }
+
+  NotesHead head;
+  std::vector<Holding> holdings = std::vector<Holding>(kSampleCount);
+
+ private:
+  headrace::test::TempDir dir_;
+  std::optional<cache::Catalog> catalog_;
+};
+
+OrderPosition sequential() {
+  return {.order = std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}))};
+}
+
+MountStats stats_of(const PushPlan& plan) {
+  MountStats stats;
+  plan.add_stats(stats);
+  return stats;
+}
+
+// Fetches and pushes all that the plan names; returns it.
+std::vector<SampleIndex> push_all(PushPlan& plan) {
+  std::vector<SampleIndex> pushed;
+  while (const auto sample = plan.next_fetch()) {
+    while (plan.next_victim(plan.sample_bytes(*sample))) continue;
+    const bool placed = plan.place(*sample);
+    plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kFailedBeforePlace);
+    if (placed) pushed.push_back(*sample);
+  }
+  return pushed;
+}
+
+void open(PushPlan& plan, SampleIndex sample) {
+  plan.on_opens({&sample, 1});
+}
+
+TEST_CASE("what fits the budget is pushed along the order, and never more is held") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  const std::vector<SampleIndex> first = push_all(plan);
+  REQUIRE(first.size() >= 5);
+  for (SampleIndex i = 0; i < first.size(); ++i) CHECK(first[i] == i);
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+    open(plan, sample);
+    push_all(plan);
+    CHECK(stats_of(plan).held_bytes <= 8 * kSampleBytes);
+  }
+  CHECK(stats_of(plan).hits == kSampleCount);
+  CHECK(stats_of(plan).evicted_samples > 0);
+}
+
+TEST_CASE("a sample that was opened stays until its room is needed") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  const std::size_t pushed = push_all(plan).size();
+  open(plan, 0);
+  CHECK(stats_of(plan).held_samples == pushed);
+  CHECK_FALSE(plan.next_victim(0));
+}
+
+TEST_CASE("what is evicted is looked at again before it is pushed again, once") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  push_all(plan);
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+    open(plan, sample);
+    push_all(plan);
+  }
+  REQUIRE(stats_of(plan).evicted_samples > 0);
+  SampleIndex stale = 0;
+  while (!planned.holdings[stale].stale) ++stale;
+  CHECK(plan.take_stale(stale));
+  CHECK_FALSE(plan.take_stale(stale));
+}
+
+TEST_CASE("a fetch that fails gives its room back") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  const SampleIndex before = plan.next_fetch().value();
+  plan.on_fetched(before, plan.generation(), Landing::kFailedBeforePlace);
+  const SampleIndex after = plan.next_fetch().value();
+  REQUIRE(plan.place(after));
+  plan.on_fetched(after, plan.generation(), Landing::kFailedAfterPlace);
+  CHECK(stats_of(plan).held_bytes == 0);
+  CHECK(stats_of(plan).push_failures == 2);
+  CHECK(push_all(plan).size() >= 5);
+}
+
+TEST_CASE("a fetch for an earlier order may arrive under a later one") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  const SampleIndex sample = plan.next_fetch().value();
+  const std::uint64_t generation = plan.generation();
+  plan.set_order({.order = std::move(*cache::make_order("torch-distributed:seed=1", {.sample_count = kSampleCount}))});
+  REQUIRE(plan.place(sample));
+  plan.on_fetched(sample, generation, Landing::kPushed);
+  push_all(plan);
+  CHECK(stats_of(plan).held_bytes <= 8 * kSampleBytes);
+}
+
+TEST_CASE("a plan over the notes of another process fetches nothing that is there already") {
+  Planned planned;
+  std::size_t held = 0;
+  {
+    PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+    held = push_all(plan).size();
+    open(plan, 0);
+  }
+  ++planned.head.takeovers;
+  PushPlan successor = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  CHECK(stats_of(successor).held_samples == held);
+  CHECK(stats_of(successor).position == 1);
+  for (const SampleIndex sample : push_all(successor)) CHECK(sample >= held);
+}
+
+TEST_CASE("without an order unseen samples are pushed and opened ones make room") {
+  Planned planned;
+  SampleIndex unseen = 10;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .next_unseen = [&]() -> std::optional<SampleIndex> {
+                                  if (unseen == kSampleCount) return std::nullopt;
+                                  return unseen++;
+                                }});
+  const std::vector<SampleIndex> first = push_all(plan);
+  REQUIRE_FALSE(first.empty());
+  CHECK(first.front() == 10);
+  CHECK(push_all(plan).empty());
+  open(plan, first.front());
+  CHECK(push_all(plan).size() == 1);
+  CHECK(stats_of(plan).hits == 1);
+}
+
+TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
+  CHECK(push_all(plan).size() == kSampleCount);
+  plan.set_budget(10 * kSampleBytes);
+  CHECK(plan.must_evict());
+  while (plan.next_victim(0)) continue;
+  CHECK(stats_of(plan).held_bytes <= 10 * kSampleBytes);
+  plan.set_budget(kSampleCount * kSampleBytes);
+  push_all(plan);
+  CHECK(stats_of(plan).held_samples == kSampleCount);
+}
+
+TEST_CASE("losses count when they are many among the opens") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
+  push_all(plan);
+  for (SampleIndex sample = 0; sample < 20; ++sample) {
+    open(plan, sample);
+    plan.on_read(sample);
+  }
+  CHECK(plan.take_losses());
+  CHECK_FALSE(plan.take_losses());
+}
+
+}  // namespace
+}  // namespace headrace::fuse
