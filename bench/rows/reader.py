@@ -11,6 +11,7 @@ from sources import need_root
 
 ORDER = "torch-distributed:seed=0"
 TIER_SIZE = "8G"  # more than any data set here
+READ_AHEAD = "64M"  # each sample is read once: more would only be memory touched for the first time, which costs
 
 
 class ColdReading(Row):
@@ -27,7 +28,7 @@ class ColdReading(Row):
     def read(self):
         """headrace read; its figures are of the epoch, its CPU time and memory of the whole process."""
         self.bench.drop_caches()
-        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", "1G", "--json",
+        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
                    *self.tier]
         output, usage = self.bench.run_program(command)
         epoch = json.loads(output)["epochs"][0]
@@ -37,7 +38,7 @@ class ColdReading(Row):
 
     def checksum_of_reader(self):
         """What the reader delivers, byte for byte; a run of its own, because hashing takes time."""
-        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", "1G", "--json",
+        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
                    "--checksum", *self.tier]
         return json.loads(self.bench.execute(command))["epochs"][0]["xxh3"]
 
@@ -146,7 +147,7 @@ class Warm(Row):
 
     def sum_of_tier(self, tier):
         """Read back from the tier: the source is told to be used for nothing."""
-        command = [self.bench.program("headrace"), "read", self.source, "--order", "sequential", "--ram", "1G", *tier,
+        command = [self.bench.program("headrace"), "read", self.source, "--order", "sequential", "--ram", READ_AHEAD, *tier,
                    "--json", "--checksum"]
         result = json.loads(self.bench.execute(command))
         from_source = next(t["hits"] for t in result["store"]["tiers"] if t["kind"] == "source")
