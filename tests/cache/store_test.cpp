@@ -30,6 +30,7 @@ using headrace::io::ErrorCode;
 using headrace::io::Result;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
+using headrace::test::skip;
 using headrace::test::TempDir;
 
 std::string text_of(const View& view) {
@@ -168,6 +169,33 @@ TEST_CASE("a file larger than the RAM budget is refused whole and read by ranges
   }
   CHECK(read_range(*store, entry, 20 << 20, 10)->bytes().empty());
   CHECK(store->stats().tiers.front().used_bytes <= (16 << 20));
+}
+
+TEST_CASE("a file of 20 GB is read with a budget of 64 MiB") {
+  constexpr std::uint64_t kBytes = 20ULL << 30;
+  constexpr std::uint64_t kBudget = 64 << 20;
+  DataSet data;
+  data.dir.write("a/shard.tar", "begin");
+  const fs::path file = data.dir.path() / "a/shard.tar";
+  std::error_code too_large;
+  fs::resize_file(file, kBytes, too_large);  // a hole: takes no space
+  if (too_large) skip("the file system has no files of 20 GB");
+  const std::string mark = "in the middle";
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(static_cast<std::streamoff>(kBytes / 2 - 5));  // across two chunks
+  stream << mark;
+  stream.close();
+  auto store = data.open(kBudget);
+  const EntryId entry = entry_of(*store, "a/shard.tar");
+  CHECK(text_of(*read_range(*store, entry, kBytes / 2 - 5, mark.size())) == mark);
+  CHECK(text_of(*read_range(*store, entry, 0, 5)) == "begin");
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const auto part = read_range(*store, entry, kBytes / 100 * i + 1000, 300'000);
+    REQUIRE(part.has_value());
+    REQUIRE(part->bytes().size() == 300'000);
+    REQUIRE(store->stats().tiers.front().used_bytes <= kBudget);
+  }
+  CHECK(store->read(entry).error().code == ErrorCode::kNoSpace);
 }
 
 TEST_CASE("a chunked file is put together by a whole read") {
