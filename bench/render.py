@@ -76,7 +76,7 @@ def curve_section(name, curve, folder):
     chart.write(folder / "plots" / f"{name}.svg")
     values = {line: dict(map(tuple, points)) for line, points in curve["lines"].items()}
     positions = sorted({x for points in values.values() for x in points})
-    cells = [[f"{x:g}", *(f"{points[x]:.0f}" if x in points else "" for points in values.values())] for x in positions]
+    cells = [[f"{x:.10g}", *(f"{points[x]:.0f}" if x in points else "" for points in values.values())] for x in positions]
     return (f"### {curve['title']}\n\n![{curve['title']}](plots/{name}.svg)\n\n" +
             table([curve["x"], *(f"{line}, {curve['y']}" for line in values)], cells))
 

@@ -66,13 +66,13 @@ def make_files(bench, size, count):
 
 
 def cached_share(bench):
-    """A steady epoch with a source of 400 reads per second, by the share of the data that the cache may hold."""
+    """A steady epoch with a source of 2000 reads per second, by the share of the data that the cache may hold."""
     need_root("set up a loop device")
-    folder = bench.data_set(bench.count(400, 100))
+    folder = bench.data_set(bench.count(4000, 1000))
     samples = bench.file_list(folder)
     total = sum(file.stat().st_size for file in folder.rglob("*.jpg"))
     lines = {"headrace mount": [], "bound: the rest at the source's rate": []}
-    with SlowDisk(bench.work, folder, read_iops=400) as disk:
+    with SlowDisk(bench.work, folder, read_iops=2000) as disk:
         bench.drop_caches()
         source = read(bench, disk.path, samples, "--threads", 32, preexec_fn=disk.limit_me)
         for tenth in range(0, 11, bench.count(1, 5)):
@@ -81,7 +81,7 @@ def cached_share(bench):
             lines["headrace mount"].append([tenth / 10, figures.rate])
             if tenth < 10:
                 lines["bound: the rest at the source's rate"].append([tenth / 10, source.rate / (1 - tenth / 10)])
-    return {"title": "Steady epoch by cached share, source of 400 reads/s", "x": "share of the data in the cache",
+    return {"title": "Steady epoch by cached share, source of 2000 reads/s", "x": "share of the data in the cache",
             "y": "samples/s", "y_base": 10, "lines": lines}
 
 

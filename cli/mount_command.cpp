@@ -3,6 +3,7 @@
 //
 // The order of starting: everything that can be refused from the command line alone is refused before the fork; then
 // store (scans the source), mount, control socket. Ending goes the other way round.
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 #include <utility>
@@ -28,7 +29,11 @@ using io::ErrorCode;
 using io::make_error;
 
 // Pieces of one file that several READs ask for at a time are fetched once and lie here in between.
-constexpr std::uint64_t kStagingBytes = std::uint64_t{256} << 20;
+// It comes on top of the budget that the user gave, so it is a small part of that: an eighth, within bounds that hold
+// the reads in flight of one disk, and of many.
+std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
+  return std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
+}
 
 struct MountPlan {
   Source source;
@@ -82,7 +87,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   io::Result<cache::StoreOptions> store = make_store_options(plan.source, arguments.cache, "25%");
   if (!store) return io::forward_error(std::move(store));
   plan.store = std::move(*store);
-  plan.ram_bytes = std::exchange(plan.store.ram_bytes, kStagingBytes);
+  plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);
   return plan;
 }
