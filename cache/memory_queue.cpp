@@ -7,7 +7,6 @@
 
 namespace headrace::cache {
 
-using io::Error;
 using io::ErrorCode;
 using io::MutexLock;
 

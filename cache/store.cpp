@@ -61,7 +61,7 @@ Result<Catalog> catalog_for(const StoreOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(StoreOptions options) {
+Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   auto catalog = catalog_for(options);
   if (!catalog) return io::forward_error(std::move(catalog));
   auto store = std::make_unique<StoreImpl>(std::move(*catalog), options.ram_bytes);

@@ -82,7 +82,7 @@ enum class ReadHint : std::uint8_t { kNow, kAhead, kAheadAndKeep };
 
 class Store {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Store>> open(StoreOptions options);
+  [[nodiscard]] static Result<std::unique_ptr<Store>> open(const StoreOptions& options);
   // Ends all reads in flight (kCancelled) and joins its threads. Every view must be gone.
   virtual ~Store() = default;
 

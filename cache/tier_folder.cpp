@@ -164,7 +164,7 @@ Result<std::vector<std::string>> TierFolder::list() const {
   if (listing == nullptr) return io::system_error(errno, "list tier " + path_);
   static_cast<void>(copy.release());  // the listing's from here on
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(listing.get())) {
+  while (const dirent* entry = ::readdir(listing.get())) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
   }

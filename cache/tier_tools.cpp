@@ -22,7 +22,6 @@ namespace headrace::cache {
 namespace {
 
 using io::Buffer;
-using io::ErrorCode;
 using Clock = std::chrono::steady_clock;
 
 std::uint64_t disk_bytes_of(int fd) {
