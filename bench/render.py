@@ -76,7 +76,8 @@ def curve_section(name, curve, folder):
     chart.write(folder / "plots" / f"{name}.svg")
     values = {line: dict(map(tuple, points)) for line, points in curve["lines"].items()}
     positions = sorted({x for points in values.values() for x in points})
-    cells = [[f"{x:.10g}", *(f"{points[x]:.0f}" if x in points else "" for points in values.values())] for x in positions]
+    cells = [[f"{x:.10g}", *(f"{points[x]:.0f}" if x in points else "" for points in values.values())]
+             for x in positions]
     return (f"### {curve['title']}\n\n![{curve['title']}](plots/{name}.svg)\n\n" +
             table([curve["x"], *(f"{line}, {curve['y']}" for line in values)], cells))
 
@@ -141,8 +142,8 @@ def faults_section(faults):
              f"{fault['longest_pause']:.1f} s", "yes" if fault["recovered"] else "**no**"]
             for name, fault in faults["faults"].items()]
     return (f"Three readers compare every byte with digests of the source while one fault follows the other (seed "
-            f"{faults['seed']}), then {faults['cycles']} mounts and unmounts in {faults['cycle_seconds']:.0f} s. By hand: "
-            "`tests/torture --minutes 10`.\n\n" +
+            f"{faults['seed']}), then {faults['cycles']} mounts and unmounts in {faults['cycle_seconds']:.0f} s. By "
+            "hand: `tests/torture --minutes 10`.\n\n" +
             table(["fault", "rounds", "reads checked", "refused", "wrong", "longest pause", "recovered"], rows))
 
 

@@ -57,7 +57,8 @@ def system_call_counting():
 
 def file_system_of(folder):
     command = ["stat", "--file-system", "--format=%T", str(folder)]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip().replace("ext2/ext3", "ext4")
+    name = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return name.replace("ext2/ext3", "ext4")
 
 
 def run(bench, folder):

@@ -147,8 +147,8 @@ class Warm(Row):
 
     def sum_of_tier(self, tier):
         """Read back from the tier: the source is told to be used for nothing."""
-        command = [self.bench.program("headrace"), "read", self.source, "--order", "sequential", "--ram", READ_AHEAD, *tier,
-                   "--json", "--checksum"]
+        command = [self.bench.program("headrace"), "read", self.source, "--order", "sequential", "--ram", READ_AHEAD,
+                   *tier, "--json", "--checksum"]
         result = json.loads(self.bench.execute(command))
         from_source = next(t["hits"] for t in result["store"]["tiers"] if t["kind"] == "source")
         return result["epochs"][0]["xxh3"] if from_source == 0 else f"{from_source} samples were not in the tier"

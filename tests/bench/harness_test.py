@@ -67,8 +67,8 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(row.calls, ["headrace", "other", "other", "headrace"])
 
     def test_an_unknown_name_is_a_usage_error(self):
-        status = subprocess.run([ROOT / "bench/compare", "no-such-row"], stderr=subprocess.DEVNULL, check=False).returncode
-        self.assertEqual(status, 2)
+        command = [ROOT / "bench/compare", "no-such-row"]
+        self.assertEqual(subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode, 2)
 
     def test_cpu_time_of_children_counts(self):
         process = subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 5"])

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares decode/ with PIL and torchvision: compare_with_pil.py TRANSFORM_TOOL. Exit status 77: one is missing here."""
+"""Compares decode/ with PIL and torchvision: compare_with_pil.py TRANSFORM_TOOL
+
+Exit status 77: one of them is missing here.
+"""
 
 import subprocess
 import sys
@@ -42,7 +45,8 @@ def picture(width, height, seed):
     random = numpy.random.RandomState(seed)
     y, x = numpy.mgrid[0:height, 0:width]
     channels = [90 + 60 * numpy.sin(x / (9 + 7 * c) + y / 13) + 60 * ((x // 31 + y // 23) % 2) for c in range(3)]
-    return Image.fromarray((numpy.dstack(channels) + random.randint(0, 40, (height, width, 3))).clip(0, 255).astype("u1"))
+    pixels = numpy.dstack(channels) + random.randint(0, 40, (height, width, 3))
+    return Image.fromarray(pixels.clip(0, 255).astype("u1"))
 
 
 class Comparison(unittest.TestCase):

@@ -43,8 +43,8 @@ def check(build, work):
                 mounted = train(bench, mount.path, options)
             assert len(plain["losses"][0]) > 1, "nothing was trained"
             assert plain["losses"] == mounted["losses"], f"{name}: the losses differ"
-            print(f"{name}: {len(plain['losses'][0])} steps, losses equal; waiting for data {plain['stall_share']:.0%} of "
-                  f"the time without headrace, {mounted['stall_share']:.0%} with it")
+            print(f"{name}: {len(plain['losses'][0])} steps, losses equal; waiting for data {plain['stall_share']:.0%} "
+                  f"of the time without headrace, {mounted['stall_share']:.0%} with it")
 
 
 def main():

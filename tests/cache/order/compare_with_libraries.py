@@ -41,7 +41,8 @@ def distributed(draw):
     drop_last, shuffle = draw.random() < 0.5, draw.random() < 0.9
     sampler = DistributedSampler(range(n), replicas, rank, shuffle=shuffle, seed=seed, drop_last=drop_last)
     sampler.set_epoch(epoch)
-    spec = f"torch-distributed:seed={seed},replicas={replicas},rank={rank},drop_last={int(drop_last)},shuffle={int(shuffle)}"
+    spec = (f"torch-distributed:seed={seed},replicas={replicas},rank={rank},drop_last={int(drop_last)},"
+            f"shuffle={int(shuffle)}")
     if n < replicas and drop_last:
         return None  # torch gives every rank a length of 0 and then asserts
     return n, [(epoch, list(sampler))], spec
