@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -28,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 // So many opens tell which part is being read.
 constexpr std::size_t kRecentOpens = 32;
+constexpr std::uint64_t kLeastOpens = 16;
+constexpr std::uint64_t kMixedOpens = 512;  // the windows of a few ranks
 
 // A part smaller than this share of the whole (one class of many) is no data set of its own.
 constexpr std::uint64_t kLeastShare = 50;
@@ -63,7 +66,7 @@ constexpr std::uint64_t kLeastShare = 50;
 
 // Stages in the sequence of their cost. The slow ones run at few window sizes only.
 [[nodiscard]] std::optional<Match> try_stages(const Track::Request& request, const SearchTask& task,
-                                              const std::vector<CandidateGroup>& recorded) {
+                                              const Records::Candidates& recorded) {
   const std::size_t opens = request.opens.size();
   const auto reached = [&](std::size_t least) { return opens >= least && opens < least + least / 2; };
   const auto named = [](std::optional<Match> match, const char* name) {
@@ -75,8 +78,9 @@ constexpr std::uint64_t kLeastShare = 50;
     if (auto match = try_anywhere(request.predicted, task)) return named(std::move(match), "prediction");
   }
   if (auto match = try_linked(request, task)) return named(std::move(match), "link");
-  if (auto match = try_at_start(recorded, task)) return named(std::move(match), "record");
+  if (auto match = try_at_start(recorded.specs, task)) return named(std::move(match), "record");
   if (auto match = try_at_start(small_candidates(), task)) return named(std::move(match), "small seed");
+  if (auto match = try_at_start(recorded.epochs, task)) return named(std::move(match), "record");
   if (reached(64) || reached(512)) {
     if (auto match = try_at_start(whole_list_candidates(), task)) return named(std::move(match), "constant seed");
   }
@@ -126,6 +130,7 @@ class OrderLearner::Impl {
   void search(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
   void search_seeds(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
   void follow_active() HEADRACE_REQUIRES(mutex_);
+  void make_active(std::size_t index) HEADRACE_REQUIRES(mutex_);
   void count_generations() HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::string whole_spec(const Track& track) const HEADRACE_REQUIRES(mutex_);
 
@@ -138,6 +143,7 @@ class OrderLearner::Impl {
   io::CondVar changed_;
   std::vector<Track> tracks_ HEADRACE_GUARDED_BY(mutex_);  // the whole first; their number is constant
   std::size_t active_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t mixed_opens_ HEADRACE_GUARDED_BY(mutex_) = 0;  // since one part had nearly all of the last ones
   std::uint64_t track_generations_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::array<SampleIndex, kRecentOpens> recent_ HEADRACE_GUARDED_BY(mutex_) = {};  // a ring
   std::uint64_t opens_ HEADRACE_GUARDED_BY(mutex_) = 0;
@@ -157,12 +163,12 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
   for (const SampleIndex sample : samples) {
     if (sample >= options_.sample_count) continue;
     recent_[opens_++ % recent_.size()] = sample;
-    for (Track& track : tracks_) {
-      const SampleRange range = track.range();
-      if (sample >= range.first && sample - range.first < range.count) track.on_open(sample - range.first);
+    follow_active();
+    for (std::size_t i = active_ == 0 ? 0 : 1; i < tracks_.size(); ++i) {
+      const SampleRange range = tracks_[i].range();
+      if (sample >= range.first && sample - range.first < range.count) tracks_[i].on_open(sample - range.first);
     }
   }
-  follow_active();
   count_generations();
   if (tracks_[active_].wants_search() || tracks_[active_].wants_seed_search()) changed_.notify_all();
 }
@@ -172,21 +178,29 @@ void OrderLearner::Impl::on_events_lost() {
   for (Track& track : tracks_) track.on_events_lost();
 }
 
-// The part being read is the smallest one that has nearly all of the last opens.
+// The part being read is the one that has nearly all of the last opens. While ranks go over from one to another at
+// different times it stays; opens that go on to be of several parts are of the whole.
 void OrderLearner::Impl::follow_active() {
   const std::uint64_t count = std::min<std::uint64_t>(opens_, recent_.size());
-  std::size_t active = 0;
+  if (count < kLeastOpens) return;
+  ++mixed_opens_;
   for (std::size_t i = 1; i < tracks_.size(); ++i) {
     const SampleRange range = tracks_[i].range();
-    std::uint64_t inside = 0;
-    for (std::uint64_t back = 1; back <= count; ++back) {
-      const SampleIndex sample = recent_[(opens_ - back) % recent_.size()];
-      inside += sample >= range.first && sample - range.first < range.count ? 1 : 0;
+    const auto inside = std::ranges::count_if(std::span(recent_).first(count), [&](SampleIndex sample) {
+      return sample >= range.first && sample - range.first < range.count;
+    });
+    if (static_cast<std::uint64_t>(inside) * 10 >= count * 9) {
+      mixed_opens_ = 0;
+      return make_active(i);
     }
-    if (inside * 10 >= count * 9 && range.count < tracks_[active].range().count) active = i;
   }
-  if (active == active_) return;
-  active_ = active;
+  if (mixed_opens_ >= kMixedOpens) make_active(0);
+}
+
+void OrderLearner::Impl::make_active(std::size_t index) {
+  if (index == active_) return;
+  if (index == 0) tracks_[0].on_events_lost();  // it was not told of what the parts were
+  active_ = index;
   ++generation_;
 }
 

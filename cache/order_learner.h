@@ -68,7 +68,7 @@ class OrderLearner {
   struct Lock {
     std::shared_ptr<const Order> order;
     std::uint64_t epoch = 0;         // of `order`, where the reader is
-    std::uint64_t position = 0;      // lowest position that was opened; replay recent_opens() from here
+    std::uint64_t position = 0;      // lowest position that was opened; opens_of_epoch() tells what was since
     std::uint64_t known_epochs = 1;  // from `epoch` on; later ones are a guess that failed or are not known yet
     double confidence_bits = 0;      // log2 of how much better than chance the opens fit
     std::string found_by;            // "prediction", "record", "small seed", "constant seed", "seed search"

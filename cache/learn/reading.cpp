@@ -95,17 +95,19 @@ std::uint64_t first_position(const Fit& fit) {
 std::string spec_as_read(const Match& match, double opens_per_sample) {
   constexpr std::string_view kFresh = "torch-distributed:";
   constexpr std::uint64_t kMostBatch = 1 << 24;
-  if (!match.spec.starts_with(kFresh)) return match.spec;
+  const bool sequential = match.spec == "sequential";
+  if (!sequential && !match.spec.starts_with(kFresh)) return match.spec;
   std::string spec = match.spec;
-  const bool repeated = opens_per_sample > kRepeatsLeast && opens_per_sample < kRepeatsMost;
+  const bool repeated = !sequential && opens_per_sample > kRepeatsLeast && opens_per_sample < kRepeatsMost;
   if (repeated) spec.replace(0, kFresh.size(), "ra-sampler:");
+  spec += sequential ? ':' : ',';
   const std::optional<Ranks> ranks = repeated ? std::nullopt : ranks_of(match.fit);
   Streams streams = streams_of(match.fit);
   if (ranks) {
-    spec += fmt::format(",replicas={},rank={}-{}", ranks->replicas, ranks->first, ranks->first + ranks->count - 1);
+    spec += fmt::format("replicas={},rank={}-{},", ranks->replicas, ranks->first, ranks->first + ranks->count - 1);
     streams.batch = std::max<std::uint64_t>(streams.batch / ranks->replicas, 1);  // of one rank
   }
-  return spec + fmt::format(",batch={},workers={}", std::min(streams.batch, kMostBatch), streams.workers);
+  return spec + fmt::format("batch={},workers={}", std::min(streams.batch, kMostBatch), streams.workers);
 }
 
 }  // namespace headrace::cache

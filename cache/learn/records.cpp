@@ -33,14 +33,16 @@ constexpr std::size_t kSpecs = 8;  // jobs that take turns on one data set
 Records::Records(const fs::path& root, SampleRange range)
     : folder_(root.empty() ? fs::path() : root / fmt::format("{}-{}", range.first, range.count)) {}
 
-std::vector<CandidateGroup> Records::candidates() const {
-  std::vector<CandidateGroup> groups;
-  if (folder_.empty()) return groups;
+Records::Candidates Records::candidates() const {
+  Candidates found;
+  if (folder_.empty()) return found;
   io::MutexLock lock(mutex_);
-  for (const std::string& spec : read_specs(folder_ / "specs")) groups.push_back({spec, 0, epochs_to_try(spec)});
+  for (const std::string& spec : read_specs(folder_ / "specs")) found.specs.push_back({spec, 0, epochs_to_try(spec)});
   std::error_code ignored;
-  if (fs::exists(folder_ / "0.epoch", ignored)) groups.push_back({"recorded:" + folder_.string(), 0, kRecordedEpochs});
-  return groups;
+  if (epochs_kept_ == 0 && fs::exists(folder_ / "0.epoch", ignored)) {
+    found.epochs.push_back({"recorded:" + folder_.string(), 0, kRecordedEpochs});
+  }
+  return found;
 }
 
 void Records::keep_spec(const std::string& spec) {

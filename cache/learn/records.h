@@ -27,7 +27,11 @@ class Records {
   // An empty root: nothing is kept.
   Records(const std::filesystem::path& root, SampleRange range);
 
-  [[nodiscard]] std::vector<CandidateGroup> candidates() const;
+  struct Candidates {
+    std::vector<CandidateGroup> specs;
+    std::vector<CandidateGroup> epochs;  // of an earlier run; this run's own are not among them
+  };
+  [[nodiscard]] Candidates candidates() const;
   void keep_spec(const std::string& spec);
   // The next epoch of this run. The first one replaces the epochs of the run before.
   void keep_epoch(const std::vector<SampleIndex>& samples);

@@ -55,6 +55,10 @@ std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
   const auto samples = (*order)->epoch(match.epoch);
   if (!samples) return std::nullopt;
   PreparedMatch prepared{std::move(match), std::vector<SampleIndex>(n, PreparedMatch::kNowhere)};
+  if (prepared.match.spec.starts_with("recorded:")) {
+    prepared.epochs = 1;
+    while ((*order)->length(prepared.match.epoch + prepared.epochs) > 0) ++prepared.epochs;
+  }
   for (std::size_t i = samples->size(); i-- > 0;) prepared.position_of[(*samples)[i]] = static_cast<SampleIndex>(i);
   return prepared;
 }
@@ -62,10 +66,10 @@ std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
 Track::Track(SampleRange range)
     : range_(range),
       seen_(range.count),
-      recent_(std::clamp<std::uint64_t>(range.count / 16, 64, kJustNow), PreparedMatch::kNowhere) {}
+      recent_(std::clamp<std::uint64_t>(range.count / 4, 64, kJustNow), PreparedMatch::kNowhere) {}
 
 void Track::on_open(SampleIndex local) {
-  if (opened_just_now(local)) {
+  if (is_repetition(local)) {
     ++repeated_opens_;
     return;
   }
@@ -76,13 +80,20 @@ void Track::on_open(SampleIndex local) {
   expected ? on_expected(local) : on_unexpected(local);
 }
 
-bool Track::opened_just_now(SampleIndex local) const {
-  return std::ranges::find(recent_, local) != recent_.end();
+// Opened a moment ago already: by another rank, or twice by the same.
+bool Track::is_repetition(SampleIndex local) const {
+  if (std::ranges::find(recent_, local) != recent_.end()) return true;
+  const bool reach_tells_epochs_apart = reach_ * 4 < static_cast<double>(range_.count);
+  return lock_ && reach_tells_epochs_apart && seen_[local] && within_reach(local);
+}
+
+bool Track::within_reach(SampleIndex local) const {
+  return position_of_[local] != PreparedMatch::kNowhere &&
+         std::abs(static_cast<double>(position_of_[local]) - progress_) <= reach_;
 }
 
 bool Track::fits_lock(SampleIndex local) const {
-  if (seen_[local] || position_of_[local] == PreparedMatch::kNowhere) return false;
-  return std::abs(static_cast<double>(position_of_[local]) - progress_) <= reach_;
+  return !seen_[local] && within_reach(local);
 }
 
 // Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
@@ -272,7 +283,7 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   const bool goes_on = same_order && match.epoch > match_.epoch;
   Lock next{.spec = {}, .epoch = match.epoch, .bits = match.fit.bits, .found_by = match.found_by, .opens = opens};
   const bool guess = match.found_by == "seed search" || (same_order && !goes_on);
-  next.known_epochs = guess ? 1 : UINT64_MAX;
+  next.known_epochs = guess ? 1 : prepared.epochs;
   next.position = first_position(match.fit);
   const double distinct = static_cast<double>(std::max<std::uint64_t>(seen_count_, 1));
   next.spec = goes_on ? lock_->spec : spec_as_read(match, (distinct + static_cast<double>(repeated_opens_)) / distinct);

@@ -28,6 +28,7 @@ namespace headrace::cache {
 struct PreparedMatch {
   Match match;
   std::vector<SampleIndex> position_of;  // by sample; kNowhere where the order does not have it
+  std::uint64_t epochs = UINT64_MAX;     // that the order has from the match's epoch on
   static constexpr SampleIndex kNowhere = UINT32_MAX;
 };
 [[nodiscard]] std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n);
@@ -81,7 +82,8 @@ class Track {
   [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
 
  private:
-  [[nodiscard]] bool opened_just_now(SampleIndex local) const;
+  [[nodiscard]] bool is_repetition(SampleIndex local) const;
+  [[nodiscard]] bool within_reach(SampleIndex local) const;
   [[nodiscard]] bool fits_lock(SampleIndex local) const;
   void advance_to(double position);
   void on_expected(SampleIndex local);
