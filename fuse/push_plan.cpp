@@ -202,7 +202,7 @@ void PushPlan::note_position() {
   notes_.head->position = state.position;
 }
 
-void PushPlan::set_order(OrderPosition order) {
+void PushPlan::set_order(const OrderPosition& order) {
   given_order_ = order.order;
   make_plan(order);
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -25,6 +24,11 @@ constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
+
+// For whoever looks closely: a sample that is not pushed is read when it is opened.
+void log_failure(const char* what, const std::filesystem::path& path, int failure) {
+  io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, what + (" " + path.string())}.message());
+}
 
 }  // namespace
 
@@ -145,7 +149,7 @@ void Pusher::push(Fetch fetch) {
   if (is_first && (!is_read || !make_room(fetch.sample))) return finish(fetch, Landing::kFailedBeforePlace);
   const int failure = is_read ? store_piece(fetch) : EIO;
   if (failure != 0) {
-    if (failure != ENODEV) io::log_debug("push of sample {}: {}", fetch.sample, std::strerror(failure));
+    if (failure != ENODEV) log_failure("push", path_of(fetch.sample), failure);
     return finish(fetch, Landing::kFailedAfterPlace);
   }
   fetch.offset += piece;
@@ -170,8 +174,12 @@ int Pusher::store_piece(const Fetch& fetch) {
 // eviction: once, here, rather than when the reader opens it. lstat is no open, so the follower does not see it.
 void Pusher::make_known(SampleIndex sample) const {
   struct stat ignored {};
-  const std::filesystem::path path = root_ / catalog_.path(catalog_.sample_entry(sample));
-  if (::lstat(path.c_str(), &ignored) != 0) io::log_debug("lstat {}: {}", path.string(), std::strerror(errno));
+  const std::filesystem::path path = path_of(sample);
+  if (::lstat(path.c_str(), &ignored) != 0) log_failure("lstat", path, errno);
+}
+
+std::filesystem::path Pusher::path_of(SampleIndex sample) const {
+  return root_ / catalog_.path(catalog_.sample_entry(sample));
 }
 
 void Pusher::evict_for(std::uint64_t bytes) {
@@ -240,9 +248,9 @@ void Pusher::on_overflow() {
   plan_.on_overflow();
 }
 
-void Pusher::set_order(OrderPosition order) {
+void Pusher::set_order(const OrderPosition& order) {
   MutexLock lock(mutex_);
-  plan_.set_order(std::move(order));
+  plan_.set_order(order);
   plan_changed();
 }
 

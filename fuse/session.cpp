@@ -3,7 +3,6 @@
 #include "headrace/fuse/internal/session.h"
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -23,10 +22,8 @@ using io::ErrorCode;
 
 namespace {
 
-// A request that comes in is at most this long: nothing is ever written through a read-only mount, so the kernel is
-// told to write at most a page (Session::write_reply), and names and FORGET batches are smaller.
-constexpr std::size_t kRequestBytesMax = 16 * 1024;
-constexpr unsigned kMaxWriteBytes = 4096;
+// A request that comes in is at most this long: kMaxWriteBytes and a head; names and FORGET batches are shorter.
+constexpr std::size_t kRequestBytesMax = std::size_t{16} << 10;
 // 1 MiB per READ, the most that kernels without a raised fs.fuse.max_pages_limit grant.
 constexpr std::uint16_t kMaxPages = 256;
 // FUSE_NOTIFY_RESEND of Linux 6.9; the headers of 6.1 lack it.
@@ -199,7 +196,8 @@ bool Session::serve_one(std::span<std::byte> buffer, int wait_fd) {
     return ::epoll_wait(wait_fd, &event, 1, -1) >= 0 || errno == EINTR;
   }
   if (errno == EINTR || errno == ENOENT) return true;  // ENOENT: the request was withdrawn while being read
-  if (errno != ENODEV && errno != ECONNABORTED) io::log_error("mount: read /dev/fuse: {}", std::strerror(errno));
+  if (errno != ENODEV && errno != ECONNABORTED)
+    io::log_error("{}", io::Error{ErrorCode::kSystem, errno, "mount: read /dev/fuse"}.message());
   return false;
 }
 

@@ -55,7 +55,7 @@ class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, Channel& channel)
       : options_(options), channel_(channel), watched_(signals_to_watch()) {}
-  ~Supervisor() { ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr); }
+  ~Supervisor() { ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -87,7 +87,7 @@ class Supervisor {
 };
 
 Status Supervisor::run() {
-  ::sigprocmask(SIG_BLOCK, &watched_, &signals_before_);
+  ::pthread_sigmask(SIG_BLOCK, &watched_, &signals_before_);
   signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
@@ -119,14 +119,14 @@ Status Supervisor::start_worker() {
 }
 
 void Supervisor::be_worker(int report_fd) {
-  ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   const auto report = [report_fd](const std::string& text) {
     // Fails with the supervisor's death, of which SIGTERM tells. The text fits a pipe's buffer.
     [[maybe_unused]] const ssize_t written = ::write(report_fd, text.data(), text.size());
   };
   const Status status = options_.worker(channel_, [&] { report(std::string(1, kReady)); });
   if (!status) report(encode(status.error()));
-  std::exit(status ? 0 : 1);
+  std::exit(status ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): the worker has joined its threads
 }
 
 Result<Supervisor::Outcome> Supervisor::await_worker() {
@@ -192,7 +192,7 @@ bool Supervisor::may_restart() {
 Status supervise(const SupervisorOptions& options) {
   Result<Channel> channel = open_channel(options.channel);
   if (!channel) return io::forward_error(std::move(channel));
-  const Status status = Supervisor(options, *channel).run();
+  Status status = Supervisor(options, *channel).run();
   // An orderly worker has unmounted already; then this finds nothing.
   if (const Status unmounted = unmount(*channel); !unmounted) {
     io::log_error("{}", unmounted.error().message());

@@ -77,7 +77,7 @@ void set_up(void*, fuse_conn_info* connection) {
   const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
                           FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_ASYNC_DIO;
   connection->want = connection->capable & wanted;  // without AUTO_INVAL_DATA, which would override EXPLICIT_INVAL_DATA
-  connection->max_write = static_cast<unsigned>(kBlockBytes);
+  connection->max_write = kMaxWriteBytes;
   connection->max_background = kMaxBackground;
   connection->congestion_threshold = kMaxBackground * 3 / 4;
 }
@@ -209,7 +209,7 @@ Tree::Tree(cache::Store& store, std::function<void(EntryId)> on_read)
 // ACCESS), the ioctl of CPython's open() it asks every time. Writing never gets here: the mount is read-only in the
 // kernel.
 const fuse_lowlevel_ops& Tree::operations() {
-  static const fuse_lowlevel_ops kOperations = [] {
+  static const fuse_lowlevel_ops table = [] {
     fuse_lowlevel_ops operations = {};
     operations.init = set_up;
     operations.lookup = look_up;
@@ -223,7 +223,7 @@ const fuse_lowlevel_ops& Tree::operations() {
     operations.statfs = file_system_status;
     return operations;
   }();
-  return kOperations;
+  return table;
 }
 
 void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {

@@ -74,7 +74,7 @@ class PushPlan {
   [[nodiscard]] bool take_losses();
   void on_overflow() { ++counters_.overflows; }
 
-  void set_order(OrderPosition order);
+  void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order

@@ -48,7 +48,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
   void on_overflow();
-  void set_order(OrderPosition order);
+  void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const;
 
@@ -77,6 +77,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
 
+  [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
   [[nodiscard]] std::uint64_t file_bytes(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t piece_bytes(cache::SampleIndex sample, std::uint64_t offset) const;
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);

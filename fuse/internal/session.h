@@ -36,6 +36,8 @@ struct iovec;
 
 namespace headrace::fuse {
 
+// Nothing is ever written through a read-only mount. The operations' init() must set this: the loop's buffers suit it.
+inline constexpr unsigned kMaxWriteBytes = 4096;
 // Kinds of requests are counted by opcode; the kernel's highest is 52 today.
 inline constexpr std::size_t kOpcodeCount = 64;
 // "READ" for 15; empty for what the protocol does not define.
