@@ -2,6 +2,7 @@
 // The sides of bench/compare's decoding rows that are written in C++. The listed files are read into memory first.
 //
 //   decode_compare FOLDER LIST full --side headrace|plain      whole images to RGB; plain: a libjpeg-turbo loop
+//   decode_compare FOLDER LIST draw --crops CROPS              writes what RandomResizedCrop draws for each file
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
@@ -190,6 +191,20 @@ void run_full(const std::vector<File>& files, unsigned passes) {
   measure_work(files, passes, checksum, [&](std::size_t, const File& file) { decoder.decode(file); });
 }
 
+void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
+  std::ofstream out(crops_file);
+  ImageDecoder decoder(DecodeOptions{.apply_orientation = false});
+  for (std::uint32_t i = 0; i < files.size(); ++i) {
+    const auto size = decoder.open(files[i]);
+    if (!size) fail(size.error().message());
+    Random random({.seed = 1, .epoch = 0, .sample = i});
+    const CropPlan plan = plan_crop({.flip_probability = 0.5}, *size, random);
+    out << plan.part.x << ' ' << plan.part.y << ' ' << plan.part.width << ' ' << plan.part.height << ' ' << plan.mirror
+        << '\n';
+  }
+  if (!out.flush()) fail("cannot write " + crops_file);
+}
+
 void run_rrc(const std::vector<File>& files, unsigned passes, const std::string& crops_file) {
   RandomCrop crop(crops_file);
   if (crop.count() != files.size()) fail(crops_file + " does not have a crop for each file");
@@ -245,7 +260,8 @@ class RamPipeline {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.size() < 3 || arguments.size() % 2 == 0) fail("usage: FOLDER LIST full|rrc|pipeline [OPTION VALUE]...");
+  if (arguments.size() < 3 || arguments.size() % 2 == 0)
+    fail("usage: FOLDER LIST full|draw|rrc|pipeline [OPTION VALUE]...");
   const auto option = [&](const std::string& name, const std::string& otherwise) {
     for (std::size_t i = 3; i < arguments.size(); i += 2) {
       if (arguments[i] == name) return arguments[i + 1];
@@ -259,6 +275,8 @@ int main(int argc, char** argv) {
     run_full<PlainLibjpeg>(files, passes);
   } else if (work == "full") {
     run_full<FullDecode>(files, passes);
+  } else if (work == "draw") {
+    draw_crops(files, option("--crops", ""));
   } else if (work == "rrc") {
     run_rrc(files, passes, option("--crops", ""));
   } else if (work == "pipeline") {

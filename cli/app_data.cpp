@@ -19,7 +19,10 @@ void add_read(CLI::App& app, Selected& selected) {
       ->capture_default_str()
       ->group(kOrderGroup);
   add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
-  command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
+  CLI::Option* decode = command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
+  command.add_flag("--profile", arguments->profile, "Print which stage holds the others up")
+      ->needs(decode)
+      ->group("Work");
   command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
       ->group("Work");
   command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");

@@ -72,6 +72,7 @@ struct ReadArguments {
   std::uint64_t epochs = 1;
   std::uint64_t first_epoch = 0;
   bool decode = false;
+  bool profile = false;  // with decode: print where the time went
   bool checksum = false;
   bool json = false;
 };

@@ -175,7 +175,10 @@ io::Status run_read(const ReadArguments& arguments) {
   io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
       decode::Pipeline::start(decode::read_from(**reader, (*store)->catalog()), {});
   if (!pipeline) return io::forward_error(std::move(pipeline));
-  return read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop);
+  io::Status status = read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop);
+  // Standard error, so that --json stays one object.
+  if (arguments.profile) fmt::print(stderr, "{}", decode::format((*pipeline)->report()));
+  return status;
 }
 
 }  // namespace headrace::cli

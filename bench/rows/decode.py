@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding, compared with plain libjpeg-turbo, with torchvision, and with its own rate on one thread.
 
-All in C++ is bench/decode_images.cpp, which holds the files in memory before the clock starts.
+All in C++ is bench/decode_compare.cpp, which holds the files in memory before the clock starts. Its checksum is over
+the files, as read_files --sum has it; with `full` over the pixels, so that both sides are held to the same images.
 """
 
 from harness import PYTHON, REPOSITORY, Row
@@ -16,7 +17,7 @@ class DecodeRow(Row):
         self.samples = self.bench.file_list(self.folder)
 
     def native(self, work, *arguments):
-        return self.bench.measure([self.bench.program("decode_images"), work, self.folder, self.samples, *arguments])
+        return self.bench.measure([self.bench.program("decode_compare"), self.folder, self.samples, work, *arguments])
 
 
 class DecodeFull(DecodeRow):
@@ -26,7 +27,7 @@ class DecodeFull(DecodeRow):
     other_side = "a plain libjpeg-turbo loop over the same bytes, 1 thread"
 
     def run(self, side, variant):
-        return self.native("full" if side == "headrace" else "libjpeg")
+        return self.native("full", "--side", "headrace" if side == "headrace" else "plain")
 
 
 class DecodeRrc(DecodeRow):
@@ -37,18 +38,22 @@ class DecodeRrc(DecodeRow):
 
     def prepare(self):
         super().prepare()
+        self.checksum = self.bench.sum_of(self.folder, self.samples)
         self.crops = self.bench.work / f"{self.folder.name}.crops"
-        self.native("rrc", "--crops", self.crops)
+        command = [self.bench.program("decode_compare"), self.folder, self.samples, "draw", "--crops", self.crops]
+        self.bench.execute(command)
 
     def torchvision(self):
         program = REPOSITORY / "bench/torch_transform.py"
         return self.bench.measure([PYTHON, program, self.folder, self.samples, self.crops])
 
     def run(self, side, variant):
-        figures = self.native("rrc") if side == "headrace" else self.torchvision()
+        if side == "headrace":
+            return self.native("rrc", "--crops", self.crops)
+        figures = self.torchvision()
         # The two resize with filters that differ in the last bits, so that only the input can be the same; the tests of
         # decode bound the difference of the output.
-        figures.checksum = f"{figures.bytes} bytes"
+        figures.checksum = self.checksum
         return figures
 
 
@@ -65,11 +70,9 @@ class Pipeline(DecodeRrc):
 
     def run(self, side, variant):
         if side == "headrace":
-            figures = self.native("pipeline", "--workers", WORKERS, "--batch", 256)
-        else:
-            figures = self.native("rrc")
-            figures.seconds /= WORKERS
-        figures.checksum = f"{figures.bytes} bytes"
+            return self.native("pipeline", "--workers", WORKERS, "--batch", 256)
+        figures = self.native("rrc", "--crops", self.crops)
+        figures.seconds /= WORKERS
         return figures
 
 
