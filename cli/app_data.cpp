@@ -31,14 +31,30 @@ void add_read(CLI::App& app, Selected& selected) {
   command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
 }
 
+void add_order_set(CLI::App& order, Selected& selected) {
+  std::shared_ptr<OrderSetArguments> arguments;
+  CLI::App& command = add_command(order, selected, {"Orders of mounts", "set", "Tell a mount what the loader reads"},
+                                  run_order_set, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.add_option("SPEC", arguments->order, "The order")->required();
+  add_number(command, "--epoch", arguments->epoch, "The epoch that comes next")->type_name("E")->capture_default_str();
+}
+
+void add_order_show(CLI::App& order, Selected& selected) {
+  std::shared_ptr<OrderShowArguments> arguments;
+  CLI::App& command =
+      add_command(order, selected, {"Orders of mounts", "show", "The order of a mount and where its reader is"},
+                  run_order_show, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+}
+
 void add_order(CLI::App& app, Selected& selected) {
   std::shared_ptr<OrderArguments> arguments;
   CLI::App& command =
       add_command(app, selected, {kDataCommands, "order", "Print the samples of an epoch in the order of a spec"},
                   run_order, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set");
   add_order_option(command, arguments->order, "The order, for instance torch-distributed:seed=0,replicas=8,rank=3");
-  command.get_option("--order")->required();
   add_number(command, "--epoch", arguments->epoch, "Which epoch")
       ->type_name("E")
       ->capture_default_str()
@@ -49,7 +65,16 @@ void add_order(CLI::App& app, Selected& selected) {
       ->capture_default_str()
       ->group("Output");
   add_listing_options(command, arguments->cache);
-  command.footer("Example:\n  headrace order /data/train --order torch-distributed:seed=0 -n 5");
+  add_order_set(command, selected);
+  add_order_show(command, selected);
+  command.footer(
+      "Orders:\n"
+      "  sequential, torch-distributed, torch-random, torch-subset, ra-sampler,\n"
+      "  hf-trainer, lightning, detectron2, mmengine, numpy, python, dali, ffcv, dlio,\n"
+      "  keras, file:PATH; parameters follow, for instance :seed=0,replicas=8,rank=3\n\n"
+      "Examples:\n"
+      "  headrace order /data/train --order torch-distributed:seed=0 -n 5\n"
+      "  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
 }
 
 void add_synth(CLI::App& app, Selected& selected) {

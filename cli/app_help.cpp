@@ -21,6 +21,7 @@ void add_doctor(CLI::App& app, Selected& selected) {
 
 void add_help_commands(CLI::App& app, Selected& selected) {
   add_doctor(app, selected);
+  add_config_command(app, selected);
 }
 
 }  // namespace headrace::cli

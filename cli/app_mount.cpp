@@ -5,34 +5,28 @@
 namespace headrace::cli {
 namespace {
 
+// `file` outlives the parsing: it is read once all options are known.
+void add_config_option(CLI::App& command, const std::shared_ptr<std::string>& file) {
+  command.add_option("--config", *file, "Read options from this TOML file; see headrace config --help")
+      ->type_name("FILE")
+      ->group("Mount");
+}
+
 void add_mount(CLI::App& app, Selected& selected) {
   std::shared_ptr<MountArguments> arguments;
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "mount", "Show a data set through a mount that reads ahead of the loader"},
       run_mount, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
-  command
-      .add_option("MOUNTPOINT", arguments->mount_point, "An empty folder, or SOURCE itself: the mount then covers it")
-      ->required();
-  add_ram_size(command, arguments->cache);
-  add_tier_options(command, arguments->cache);
-  add_order_option(command, arguments->order, "The order in which the loader reads; without it: catalog order");
-  add_number(command, "--epoch", arguments->first_epoch, "The epoch that comes first (resuming a training)")
-      ->type_name("E")
-      ->group(kOrderGroup);
-  add_listing_options(command, arguments->cache);
-  command.add_flag("--foreground,-f", arguments->foreground, "Stay in the foreground, log to stderr")->group("Mount");
-  command.add_flag("--allow-other", arguments->allow_other, "Other users may read too, as file permissions allow")
-      ->group("Mount");
-  command
-      .add_flag("--overlay", arguments->overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
-      ->group("Mount");
-  command.add_option("--log-level", arguments->log_level, "What is logged")
-      ->type_name("debug|info|warning|error")
-      ->capture_default_str()
-      ->group("Mount");
-  add_engine_option(command, arguments->cache);
+  add_mount_options(command, *arguments);
+  const auto config = std::make_shared<std::string>();
+  add_config_option(command, config);
+  add_environment_names(command);
+  command.callback([&command, &selected, arguments, config] {
+    if (!config->empty()) apply_config_file(command, *config);
+    selected = [arguments] { return run_mount(*arguments); };
+  });
   command.footer(
+      "Each option can also be set in the environment: HEADRACE_RAM=16G, and so on.\n\n"
       "Examples:\n"
       "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
       "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
@@ -52,7 +46,9 @@ void add_stat(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "stat", "What a mount holds, has served and is doing"}, run_stat, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
-  command.add_flag("--json", arguments->json, "Print one JSON object");
+  CLI::Option* json = command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.add_flag("--watch,-w", arguments->watch, "Keep looking, once a second, until Ctrl-C")->excludes(json);
+  command.footer("Example:\n  headrace stat /mnt/train --watch");
 }
 
 void add_warm(CLI::App& app, Selected& selected) {
@@ -81,6 +77,30 @@ void add_warm(CLI::App& app, Selected& selected) {
 }
 
 }  // namespace
+
+void add_mount_options(CLI::App& command, MountArguments& arguments) {
+  command.add_option("SOURCE", arguments.source, "The folder that holds the data set");
+  command.add_option("MOUNTPOINT", arguments.mount_point,
+                     "An empty folder, or SOURCE itself: the mount then covers it");
+  add_ram_size(command, arguments.cache);
+  add_tier_options(command, arguments.cache);
+  add_order_option(command, arguments.order, "The order in which the loader reads; without it: catalog order");
+  add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
+      ->type_name("E")
+      ->group(kOrderGroup);
+  add_listing_options(command, arguments.cache);
+  command.add_flag("--foreground,-f", arguments.foreground, "Stay in the foreground, log to stderr")->group("Mount");
+  command.add_flag("--allow-other", arguments.allow_other, "Other users may read too, as file permissions allow")
+      ->group("Mount");
+  command
+      .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
+      ->group("Mount");
+  command.add_option("--log-level", arguments.log_level, "What is logged")
+      ->type_name("debug|info|warning|error")
+      ->capture_default_str()
+      ->group("Mount");
+  add_engine_option(command, arguments.cache);
+}
 
 void add_mount_commands(CLI::App& app, Selected& selected) {
   add_mount(app, selected);

@@ -42,6 +42,8 @@ struct MountArguments {
   std::string log_level = "info";
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
+// Everything that mount refuses before it touches anything, and nothing more.
+[[nodiscard]] io::Status check_mount(const MountArguments& arguments);
 
 struct UnmountArguments {
   std::filesystem::path mount_point;
@@ -51,8 +53,10 @@ struct UnmountArguments {
 struct StatArguments {
   std::filesystem::path mount_point;
   bool json = false;
+  bool watch = false;  // until a signal comes
 };
 [[nodiscard]] io::Status run_stat(const StatArguments& arguments);
+[[nodiscard]] io::Status run_watch(const std::filesystem::path& mount_point);
 
 struct WarmArguments {
   std::filesystem::path target;  // a mount point or a source folder
@@ -87,6 +91,18 @@ struct OrderArguments {
   std::string print = "path";  // or "index"
 };
 [[nodiscard]] io::Status run_order(const OrderArguments& arguments);
+
+struct OrderShowArguments {
+  std::filesystem::path mount_point;
+};
+[[nodiscard]] io::Status run_order_show(const OrderShowArguments& arguments);
+
+struct OrderSetArguments {
+  std::filesystem::path mount_point;
+  std::string order;
+  std::uint64_t epoch = 0;
+};
+[[nodiscard]] io::Status run_order_set(const OrderSetArguments& arguments);
 
 struct SynthArguments {
   std::filesystem::path directory;

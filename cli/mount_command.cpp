@@ -77,6 +77,10 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
 
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   MountPlan plan;
+  if (arguments.source.empty() || arguments.mount_point.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{} is missing: give it here or in the --config file",
+                                                               arguments.source.empty() ? "SOURCE" : "MOUNTPOINT"));
+  }
   io::Result<Source> source = open_source(arguments.source);
   if (!source) return io::forward_error(std::move(source));
   plan.source = std::move(*source);
@@ -153,6 +157,13 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
 }
 
 }  // namespace
+
+io::Status check_mount(const MountArguments& arguments) {
+  if (io::Result<io::LogLevel> level = parse_log_level(arguments.log_level); !level) {
+    return io::forward_error(std::move(level));
+  }
+  return make_plan(arguments).map([](const MountPlan&) {});
+}
 
 io::Status run_mount(const MountArguments& arguments) {
   io::Result<io::LogLevel> level = parse_log_level(arguments.log_level);

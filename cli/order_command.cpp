@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace order: prints who is read when.
+// headrace order: prints who is read when; tells a mount's order, or changes it.
 #include <algorithm>
 #include <cstdio>
 
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "headrace/cli/commands.h"
 #include "headrace/cli/data_set.h"
+#include "headrace/cli/protocol.h"
 
 namespace headrace::cli {
 namespace {
+
+using nlohmann::json;
 
 // Written in pieces: an epoch of ten million paths would take a gigabyte as one string.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
@@ -35,6 +39,10 @@ class PieceWriter {
 }  // namespace
 
 io::Status run_order(const OrderArguments& arguments) {
+  if (arguments.source.empty() || arguments.order.empty()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          "order needs SOURCE and --order SPEC; see headrace order --help");
+  }
   if (arguments.print != "index" && arguments.print != "path") {
     return io::make_error(io::ErrorCode::kInvalidArgument,
                           fmt::format("--print '{}' is unknown; write index or path", arguments.print));
@@ -59,6 +67,20 @@ io::Status run_order(const OrderArguments& arguments) {
     }
   }
   return {};
+}
+
+io::Status run_order_show(const OrderShowArguments& arguments) {
+  const io::Result<json> state = call_daemon(arguments.mount_point, "order", json::object());
+  if (!state) return tl::unexpected(state.error());
+  const std::string order = state->value("order", "");
+  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state->value("epoch", std::uint64_t{0}),
+             state->value("position", std::uint64_t{0}));
+  return {};
+}
+
+io::Status run_order_set(const OrderSetArguments& arguments) {
+  const json request = {{"spec", absolute_order_spec(arguments.order)}, {"epoch", arguments.epoch}};
+  return call_daemon(arguments.mount_point, "order", request).map([](const json&) {});
 }
 
 }  // namespace headrace::cli

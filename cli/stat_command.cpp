@@ -77,6 +77,7 @@ void print_notes(const json& stat) {
 }  // namespace
 
 io::Status run_stat(const StatArguments& arguments) {
+  if (arguments.watch) return run_watch(arguments.mount_point);
   const io::Result<json> stat = call_daemon(arguments.mount_point, "stat", json::object());
   if (!stat) return tl::unexpected(stat.error());
   if (arguments.json) {

@@ -57,6 +57,7 @@ json to_json(const fuse::MountStats& stats) {
           {"request_total", stats.request_total},
           {"read_bytes", stats.read_bytes},
           {"read_failures", stats.read_failures},
+          {"ram_bytes", stats.ram_bytes},
           {"budget_bytes", stats.budget_bytes},
           {"held_bytes", stats.held_bytes},
           {"held_samples", stats.held_samples},

@@ -30,7 +30,10 @@ CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text
   arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(text.name, text.description);
   command->group(text.group);
-  command->callback([&selected, run, arguments] { selected = [run, arguments] { return run(*arguments); }; });
+  command->callback([&selected, command, run, arguments] {
+    if (!command->get_subcommands().empty()) return;  // a command below this one was chosen
+    selected = [run, arguments] { return run(*arguments); };
+  });
   return *command;
 }
 
@@ -63,6 +66,15 @@ void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
 void add_order_option(CLI::App& command, std::string& order, const char* description);
 
+// Every setting of mount, without --config.
+void add_mount_options(CLI::App& command, MountArguments& arguments);
+// Options of `command` that have no value yet get that of a TOML file. Throws CLI::ParseError, whose text names the
+// file, the option and the remedy.
+void apply_config_file(CLI::App& command, const std::string& file);
+// --some-option can be given as HEADRACE_SOME_OPTION.
+void add_environment_names(CLI::App& command);
+
+void add_config_command(CLI::App& app, Selected& selected);
 void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm
 void add_data_commands(CLI::App& app, Selected& selected);   // read, order, synth
 void add_help_commands(CLI::App& app, Selected& selected);   // doctor

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "process.h"
 
@@ -122,6 +123,72 @@ TEST_CASE("order refuses what it cannot do, in one line") {
   const std::string list = data.write("../order-list.txt", "a/0.jpg\nb/9.jpg\n").string();
   check_refused(tool({"order", data.source(), "--order", "file:" + list}), 1, "b/9.jpg");
   std::filesystem::remove(list);
+}
+
+TEST_CASE("a config file is checked, with the file, the option and the remedy named") {
+  const Tool tool;
+  const DataSet data;
+  std::filesystem::create_directory(tool.home() / "mnt");
+  const std::string places =
+      "source = \"" + data.source() + "\"\nmountpoint = \"" + (tool.home() / "mnt").string() + "\"\n";
+  const auto check = [&](const std::string& text) {
+    const std::string file = data.write("../headrace-config.toml", text).string();
+    return tool({"config", "check", file});
+  };
+  const Outcome good = check("# comment\n" + places + "ram = \"64M\"\nallow-other = true\nepoch = 3\n");
+  CAPTURE(good.errors);
+  CHECK(good.status == 0);
+  CHECK(contains(good.output, "good"));
+  check_refused(check(places + "rma = \"64M\"\n"), 2, "headrace-config.toml: no option 'rma'; write one of");
+  check_refused(check(places + "ram = \"64X\"\n"), 2, "headrace-config.toml: --ram '64X'");
+  check_refused(check(places + "epoch = \"soon\"\n"), 2, "headrace-config.toml: epoch");
+  check_refused(check(places + "[tiers]\nssd = \"/x:1G\"\n"), 2, "'tiers.ssd'");
+  check_refused(check("ram = \"64M\"\n"), 2, "SOURCE is missing");
+  check_refused(check(places + "source\n"), 2, "headrace-config.toml");
+  std::filesystem::remove(data.path() / "../headrace-config.toml");
+  check_refused(tool({"config", "check", "/nonexistent.toml"}), 2, "/nonexistent.toml");
+}
+
+TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
+  const Tool tool;
+  const DataSet data;
+  const Outcome text = tool({"doctor", data.source(), "--tier", "/nonexistent"});
+  CHECK(text.status == 0);
+  CHECK(contains(text.output, "io_uring"));
+  CHECK(contains(text.output, "missing tier /nonexistent"));
+  const nlohmann::json json = nlohmann::json::parse(tool({"doctor", "--json"}).output);
+  REQUIRE(json["findings"].size() > 10);
+  for (const nlohmann::json& finding : json["findings"]) {
+    CHECK_FALSE(finding["name"].get<std::string>().empty());
+    CHECK_FALSE(finding["text"].get<std::string>().empty());
+    const std::string health = finding["health"];
+    CHECK((health == "good" || health == "info" || health == "limit" || health == "missing"));
+  }
+}
+
+TEST_CASE("read prints rates, and JSON alone when asked") {
+  const Tool tool;
+  const DataSet data;
+  const Outcome text = tool({"read", data.source(), "--epochs", "2", "--checksum", "--ram", "16M"});
+  CAPTURE(text.errors);
+  CHECK(text.status == 0);
+  CHECK(contains(text.output, "epoch 1: 10 samples"));
+  const nlohmann::json json =
+      nlohmann::json::parse(tool({"read", data.source(), "--json", "--checksum", "--ram", "16M"}).output);
+  CHECK(json["epochs"][0]["samples"] == 10);
+  CHECK(json["epochs"][0]["bytes"] == 10);
+  CHECK(contains(text.output, json["epochs"][0]["xxh3"].get<std::string>()));
+  CHECK(json["store"]["tiers"].back()["kind"] == "source");
+}
+
+TEST_CASE("read reports samples that cannot be read and ends with 1") {
+  const Tool tool;
+  const DataSet data;
+  std::filesystem::resize_file(data.path() / "a" / "1.jpg", 0);
+  CHECK(tool({"read", data.source(), "--ram", "16M"}).status == 0);  // an empty file is no failure
+  const Outcome decoded = tool({"read", data.source(), "--decode", "--ram", "16M"});
+  CHECK(decoded.status == 1);
+  CHECK(contains(decoded.errors, "10 samples could not be read"));
 }
 
 TEST_CASE("synth makes a data set and refuses a folder that has content") {

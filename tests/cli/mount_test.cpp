@@ -237,6 +237,58 @@ TEST_CASE("warm fills the memory of a mount") {
   CHECK(contains(refused.errors, "leave --ssd"));
 }
 
+TEST_CASE("the order of a running mount can be told and changed") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  CHECK(contains(fixture.tool({"order", "show", point}).output, "unknown"));
+  CHECK(fixture.tool({"order", "set", point, "torch-distributed:seed=5", "--epoch", "2"}).status == 0);
+  const Outcome shown = fixture.tool({"order", "show", point});
+  CHECK(contains(shown.output, "torch-distributed:seed=5"));
+  CHECK(contains(shown.output, "epoch 2"));
+  const Outcome refused = fixture.tool({"order", "set", point, "dance"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.errors, "dance"));
+}
+
+TEST_CASE("stat --watch into a pipe writes plain lines until it is told to stop or the mount ends") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const auto watch = fixture.tool.start({"stat", point, "--watch"});
+  REQUIRE(wait_until([&] { return contains(watch->output(), "opens/s"); }));
+  watch->signal(SIGINT);
+  const Outcome outcome = watch->wait();
+  CHECK(outcome.status == 0);
+  CHECK_FALSE(contains(outcome.output, "\x1b"));
+  const auto second = fixture.tool.start({"stat", point, "--watch"});
+  CHECK(fixture.tool({"unmount", point}).status == 0);
+  CHECK(second->wait().status == 1);
+}
+
+TEST_CASE("settings come from the command line, then the environment, then the config file") {
+  Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string config = fixture.data
+                                 .write("mount.toml", "source = \"" + fixture.source.string() + "\"\nmountpoint = \"" +
+                                                          point + "\"\nram = \"32M\"\nepoch = 7\n")
+                                 .string();
+  const auto ram_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"mount", "--config", config};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome mounted = fixture.tool(arguments);
+    CAPTURE(mounted.errors);
+    REQUIRE(mounted.status == 0);
+    const std::uint64_t ram = fixture.stat()["mount"]["ram_bytes"];
+    REQUIRE(fixture.tool({"unmount", point}).status == 0);
+    return ram >> 20;
+  };
+  CHECK(ram_with({}) == 32);
+  fixture.tool.set("HEADRACE_RAM=48M");
+  CHECK(ram_with({}) == 48);
+  CHECK(ram_with({"--ram", "64M"}) == 64);
+}
+
 TEST_CASE("stat and warm name the remedy where no mount is") {
   const Fixture fixture;
   const Outcome stat = fixture.tool({"stat", fixture.mount_point.string()});
