@@ -82,9 +82,12 @@ Status StoreImpl::start(const StoreOptions& options) {
 }
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {
-  std::error_code unresolved;  // then the name as given identifies the data set
-  const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
-  const std::string name = unresolved ? options.source.string() : canonical.string();
+  std::string name = options.source.string();
+  if (options.source_fd < 0) {  // else the path only names it, and may lie under a mount that does not answer yet
+    std::error_code unresolved;  // then the name as given identifies the data set
+    const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
+    if (!unresolved) name = canonical.string();
+  }
   for (const TierOptions& tier : options.tiers) {
     auto opened = DiskTier::open({.tier = tier,
                                   .data_set = {XXH3_64bits(name.data(), name.size()), name},
