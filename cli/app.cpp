@@ -27,6 +27,7 @@ void add_commands(CLI::App& app, Selected& selected) {
       "Exit status: 0 good, 1 failed, 2 usage.");
   add_mount_commands(app, selected);
   add_data_commands(app, selected);
+  add_tier_commands(app, selected);
   add_help_commands(app, selected);
 }
 

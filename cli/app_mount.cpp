@@ -65,6 +65,8 @@ void add_warm(CLI::App& app, Selected& selected) {
       .add_option("--list", arguments->list, "Warm what this file names (a path or index per line); -: standard input")
       ->type_name("FILE")
       ->group(kOrderGroup);
+  command.add_flag("--dry-run", arguments->dry_run,
+                   "Only say what would be fetched, and the hit ratio that it predicts");
   command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
       ->type_name("SIZE")
       ->group(kSpecialGroup);
@@ -84,7 +86,8 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
                      "An empty folder, or SOURCE itself: the mount then covers it");
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
-  add_order_option(command, arguments.order, "The order in which the loader reads; without it: catalog order");
+  add_order_option(command, arguments.order,
+                   "The order in which the loader reads, or auto: found out from its opens; see headrace order --help");
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);
@@ -98,6 +101,10 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
   command.add_option("--log-level", arguments.log_level, "What is logged")
       ->type_name("debug|info|warning|error")
       ->capture_default_str()
+      ->group("Mount");
+  command
+      .add_option("--metrics", arguments.metrics, "Serve a Prometheus page there; 127.0.0.1 unless an address is given")
+      ->type_name("[ADDRESS:]PORT")
       ->group("Mount");
   add_engine_option(command, arguments.cache);
 }

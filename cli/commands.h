@@ -40,6 +40,7 @@ struct MountArguments {
   bool allow_other = false;
   bool overlay = false;
   std::string log_level = "info";
+  std::string metrics;  // ADDRESS:PORT or PORT of the Prometheus page; empty: none
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
 // Everything that mount refuses before it touches anything, and nothing more.
@@ -66,6 +67,7 @@ struct WarmArguments {
   std::uint64_t epoch = 0;  // whose order is followed
   std::string list;         // file of paths or indices; "-": standard input; empty: none
   std::string rate_limit;   // bytes per second read from the source; empty: none
+  bool dry_run = false;     // only say what would be fetched
 };
 [[nodiscard]] io::Status run_warm(const WarmArguments& arguments);
 
@@ -112,6 +114,40 @@ struct SynthArguments {
   std::filesystem::path from_folder;
 };
 [[nodiscard]] io::Status run_synth(const SynthArguments& arguments);
+
+struct SimulateArguments {
+  std::filesystem::path source;
+  CacheArguments cache;  // only how it is listed
+  std::string order = "torch-distributed:seed=0";
+  std::vector<std::string> caches = {"25%", "50%", "75%"};  // sizes, or parts of the data set
+  std::vector<std::string> policies = {"lru", "never-evict", "min"};
+  std::uint64_t epochs = 4;
+  bool json = false;
+};
+[[nodiscard]] io::Status run_simulate(const SimulateArguments& arguments);
+
+struct DiagnoseArguments {
+  std::filesystem::path target;  // source folder or mount point
+  CacheArguments cache;
+  std::uint32_t seconds = 10;        // for each of: watching the loader, measuring
+  std::vector<std::string> command;  // the training, run meanwhile; empty: it runs already
+  bool json = false;
+};
+[[nodiscard]] io::Status run_diagnose(const DiagnoseArguments& arguments);
+
+struct TierArguments {
+  std::filesystem::path path;
+  bool json = false;
+};
+[[nodiscard]] io::Status run_tier_ls(const TierArguments& arguments);    // the data sets in it
+[[nodiscard]] io::Status run_tier_info(const TierArguments& arguments);  // version, segments, bytes
+[[nodiscard]] io::Status run_tier_rm(const TierArguments& arguments);
+
+struct VerifyArguments {
+  std::filesystem::path path;  // a tier
+  std::string rate_limit;      // bytes per second; empty: none
+};
+[[nodiscard]] io::Status run_verify(const VerifyArguments& arguments);
 
 struct DoctorArguments {
   std::filesystem::path target;  // source folder or mount point; empty: the machine alone

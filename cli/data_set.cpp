@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 #include <sys/statvfs.h>
 
+#include "headrace/cache/revalidate.h"
 #include "headrace/cli/machine.h"
 #include "headrace/cli/places.h"
 #include "headrace/cli/size.h"
@@ -187,6 +188,29 @@ io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, cons
     return entry ? catalog.sample_of(*entry) : std::nullopt;
   };
   return cache::make_order(spec, input);
+}
+
+io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArguments& arguments,
+                                  std::string_view order_spec) {
+  io::Result<Source> source = open_source(source_path);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments, "0");
+  if (!options) return io::forward_error(std::move(options));
+  io::Result<cache::Catalog> catalog =
+      cache::open_catalog(source->directory.get(), options->catalog, options->catalog_file);
+  if (!catalog) return io::forward_error(std::move(catalog));
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(order_spec, *catalog);
+  if (!order) return io::forward_error(std::move(order));
+  return DataSet{std::move(*source), std::move(*catalog), std::move(*order)};
+}
+
+std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (cache::SampleIndex i = 0; i < sizes.size(); ++i) {
+    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(i));
+    sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  }
+  return sizes;
 }
 
 io::Result<std::vector<cache::EntryId>> select_entries(std::string_view spec, std::uint64_t epoch,

@@ -42,6 +42,17 @@ struct Source {
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec,
                                                                    const cache::Catalog& catalog);
 
+// A data set that is listed and ordered, not read.
+struct DataSet {
+  Source source;
+  cache::Catalog catalog;
+  std::unique_ptr<cache::Order> order;
+};
+[[nodiscard]] io::Result<DataSet> open_data_set(const std::filesystem::path& source, const CacheArguments& arguments,
+                                                std::string_view order_spec);
+
+[[nodiscard]] std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog);
+
 // Entries of samples in the order in which `spec` first reads them in `epoch`, each once; all, in catalog order, when
 // `spec` is empty.
 [[nodiscard]] io::Result<std::vector<cache::EntryId>> select_entries(std::string_view spec, std::uint64_t epoch,

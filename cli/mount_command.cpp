@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace mount: opens the data set, mounts it and serves it until it is unmounted or told to stop.
 //
-// The order of starting: everything that can be refused from the command line alone is refused before the fork; then
-// store (scans the source), mount, control socket. Ending goes the other way round.
+// The order of starting: everything that can be refused from the command line alone is refused before the fork into the
+// background. There the supervisor mounts and forks the worker: store (scans the source), mount, control socket,
+// metrics. Ending goes the other way round.
 #include <algorithm>
 #include <cerrno>
 #include <thread>
@@ -16,9 +17,11 @@
 #include "headrace/cli/control.h"
 #include "headrace/cli/daemon.h"
 #include "headrace/cli/data_set.h"
+#include "headrace/cli/metrics.h"
 #include "headrace/cli/mount_service.h"
 #include "headrace/cli/places.h"
 #include "headrace/fuse/mount.h"
+#include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cli {
@@ -35,6 +38,9 @@ std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
   return std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
 }
 
+// The order that is found out from the reader's opens.
+constexpr std::string_view kLearnedOrder = "auto";
+
 struct MountPlan {
   Source source;
   fs::path mount_point;  // canonical
@@ -42,6 +48,7 @@ struct MountPlan {
   std::uint64_t ram_bytes = 0;
   cache::StoreOptions store;
   std::string order;
+  fs::path order_records;  // what was learned in earlier runs
 };
 
 io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
@@ -93,11 +100,14 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   plan.store = std::move(*store);
   plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);
+  io::Result<fs::path> cache = cache_directory();
+  if (!cache) return io::forward_error(std::move(cache));
+  plan.order_records = *cache / "orders";
   return plan;
 }
 
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
-                                                     cache::Store& store) {
+                                                     cache::Store& store, fuse::Channel& channel) {
   fuse::MountOptions options;
   options.mountpoint = plan.mount_point;
   options.source_name = plan.source.path.string();
@@ -106,12 +116,15 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
-  if (!plan.order.empty()) {
+  if (plan.order == kLearnedOrder) {
+    options.learn_order = true;
+    options.order_records = plan.order_records;
+  } else if (!plan.order.empty()) {
     io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog());
     if (!order) return io::forward_error(std::move(order));
     options.order = std::move(*order);
   }
-  return fuse::Mount::start(store, std::move(options));
+  return fuse::Mount::start(store, std::move(options), channel);
 }
 
 // Serves until a signal comes or somebody unmounts.
@@ -126,11 +139,13 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
   watcher.join();
 }
 
-io::Status serve(const MountArguments& arguments, MountPlan plan, const ReadyCallback& ready) {
+// The process that serves; when it dies the supervisor starts another one.
+io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
+                const ReadyCallback& ready) {
   StopSignal stop;
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(plan.store));
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(plan.store);
   if (!store) return io::forward_error(std::move(store));
-  io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store);
+  io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
   if (!mount) return io::forward_error(std::move(mount));
   MountService service(**store, **mount, plan.mount_point, plan.source.path);
   io::Result<fs::path> socket = control_socket_of(plan.mount_point);
@@ -138,6 +153,8 @@ io::Status serve(const MountArguments& arguments, MountPlan plan, const ReadyCal
   io::Result<std::unique_ptr<ControlServer>> server =
       ControlServer::start(*socket, [&](std::string_view line) { return service.answer(line); });
   if (!server) return io::forward_error(std::move(server));
+  io::Result<std::unique_ptr<MetricsServer>> metrics = start_metrics(arguments.metrics, service);
+  if (!metrics) return io::forward_error(std::move(metrics));
 
   io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
                (*store)->catalog().sample_count());
@@ -145,6 +162,19 @@ io::Status serve(const MountArguments& arguments, MountPlan plan, const ReadyCal
   serve_until_stopped(**mount, stop);
   io::log_info("{} unmounted", plan.mount_point.string());
   return {};
+}
+
+io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
+  fuse::SupervisorOptions options;
+  options.channel.mountpoint = plan.mount_point;
+  options.channel.source_name = plan.source.path.string();
+  options.channel.allow_other = arguments.allow_other;
+  options.channel.over_source = plan.over_source;
+  options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
+    return work(arguments, plan, channel, worker_ready);
+  };
+  options.on_ready = ready;
+  return fuse::supervise(options);
 }
 
 io::Result<io::LogLevel> parse_log_level(const std::string& name) {
@@ -162,17 +192,19 @@ io::Status check_mount(const MountArguments& arguments) {
   if (io::Result<io::LogLevel> level = parse_log_level(arguments.log_level); !level) {
     return io::forward_error(std::move(level));
   }
+  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
   return make_plan(arguments).map([](const MountPlan&) {});
 }
 
 io::Status run_mount(const MountArguments& arguments) {
   io::Result<io::LogLevel> level = parse_log_level(arguments.log_level);
   if (!level) return io::forward_error(std::move(level));
+  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
   io::Result<MountPlan> plan = make_plan(arguments);
   if (!plan) return io::forward_error(std::move(plan));
   io::set_log_level(*level);
   const std::string log_name = file_name_for(plan->mount_point.filename().native(), plan->mount_point.native(), ".log");
-  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, std::move(*plan), ready); };
+  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, *plan, ready); };
   return arguments.foreground ? run_in_foreground(body) : run_detached({.log_name = log_name}, body);
 }
 

@@ -47,7 +47,8 @@ std::string MountService::answer(std::string_view request) {
 
 io::Result<json> MountService::handle(const std::string& command, const json& arguments) {
   if (command == "version") {
-    return json{{"version", kVersion}, {"protocol", kProtocolVersion}, {"pid", ::getpid()}};
+    return json{
+        {"version", kVersion}, {"protocol", kProtocolVersion}, {"pid", ::getpid()}, {"supervisor_pid", ::getppid()}};
   }
   if (command == "stat") return stat();
   if (command == "warm") return warm(arguments);
@@ -64,6 +65,7 @@ json MountService::stat() const {
   const cache::Catalog& catalog = store_.catalog();
   return {{"version", kVersion},
           {"pid", ::getpid()},
+          {"supervisor_pid", ::getppid()},
           {"mount_point", mount_point_.string()},
           {"source", source_.string()},
           {"uptime_seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count()},
@@ -102,7 +104,8 @@ io::Result<json> MountService::order(const json& arguments) {
     mount_.set_order(std::shared_ptr<const cache::Order>(std::move(*order)), number(arguments, "epoch"));
   }
   const fuse::MountStats stats = mount_.stats();
-  return json{{"order", stats.order}, {"epoch", stats.epoch}, {"position", stats.position}};
+  return json{
+      {"order", stats.order}, {"found_by", stats.order_found_by}, {"epoch", stats.epoch}, {"position", stats.position}};
 }
 
 }  // namespace headrace::cli

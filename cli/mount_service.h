@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the daemon of a mount answers on its control socket.
 //
-//   version                                        {"version", "protocol", "pid"}
+//   version                                        {"version", "protocol", "pid", "supervisor_pid"}
 //   stat                                           see README.md
 //   warm {"ram", "disk", "order", "epoch", "rate_bytes_per_second"}   starts; one at a time
 //   warm-state                                     see warm_job.h
 //   warm-stop
 //   order {"spec", "epoch"}                        without spec: tells it
 //
-// Thread-safety: answer() by one thread (the control server's). Ownership: store and mount outlive it.
+// Thread-safety: answer() by one thread (the control server's), stat() from any. Ownership: store and mount outlive it.
 #pragma once
 
 #include <chrono>
@@ -30,10 +30,10 @@ class MountService {
   MountService(cache::Store& store, fuse::Mount& mount, std::filesystem::path mount_point,
                std::filesystem::path source);
   [[nodiscard]] std::string answer(std::string_view request);
+  [[nodiscard]] nlohmann::json stat() const;
 
  private:
   [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
-  [[nodiscard]] nlohmann::json stat() const;
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
 

@@ -47,15 +47,9 @@ io::Status run_order(const OrderArguments& arguments) {
     return io::make_error(io::ErrorCode::kInvalidArgument,
                           fmt::format("--print '{}' is unknown; write index or path", arguments.print));
   }
-  io::Result<Source> source = open_source(arguments.source);
-  if (!source) return io::forward_error(std::move(source));
-  io::Result<cache::CatalogOptions> options = make_catalog_options(arguments.cache);
-  if (!options) return io::forward_error(std::move(options));
-  const io::Result<cache::Catalog> catalog = cache::Catalog::scan_fd(source->directory.get(), *options);
-  if (!catalog) return tl::unexpected(catalog.error());
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(arguments.order, *catalog);
-  if (!order) return io::forward_error(std::move(order));
-  const io::Result<std::vector<cache::SampleIndex>> samples = (*order)->prefix(arguments.epoch, arguments.count);
+  io::Result<DataSet> data = open_data_set(arguments.source, arguments.cache, arguments.order);
+  if (!data) return io::forward_error(std::move(data));
+  const io::Result<std::vector<cache::SampleIndex>> samples = data->order->prefix(arguments.epoch, arguments.count);
   if (!samples) return tl::unexpected(samples.error());
 
   PieceWriter writer;
@@ -63,7 +57,7 @@ io::Status run_order(const OrderArguments& arguments) {
     if (arguments.print == "index") {
       writer.line(sample);
     } else {
-      writer.line(catalog->path(catalog->sample_entry(sample)));
+      writer.line(data->catalog.path(data->catalog.sample_entry(sample)));
     }
   }
   return {};

@@ -46,9 +46,9 @@ std::string format_progress(std::string_view label, Amount done, Amount total, d
   } else if (fraction > 0) {
     time = "ETA " + format_duration(elapsed_seconds / fraction * (1 - fraction));
   }
-  const std::string figures =
-      fmt::format("{:3.0f}% {}/{} {} {}/s {}", fraction * 100, format_count(done.samples), format_count(total.samples),
-                  format_size(done.bytes), format_size(rate), time);
+  std::string figures = fmt::format("{:3.0f}% ", fraction * 100);
+  if (total.samples > 0) figures += format_count(done.samples) + "/" + format_count(total.samples) + " ";
+  figures += fmt::format("{} {}/s {}", format_size(done.bytes), format_size(rate), time);
   const std::size_t fixed = label.size() + figures.size() + 4;  // two spaces, two brackets
   std::string line = std::string(label) + " ";
   if (fixed + kBarColumnsMin <= columns) {

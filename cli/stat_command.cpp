@@ -37,6 +37,8 @@ void print_head(const json& stat) {
   } else {
     fmt::print("order     {}, epoch {}, position {}, {} samples ahead\n", order, number(mount, "epoch"),
                number(mount, "position"), number(mount, "ahead_samples"));
+    const std::string found_by = mount.value("order_found_by", "");
+    if (!found_by.empty()) fmt::print("          learned: {}\n", found_by);
   }
 }
 

@@ -75,6 +75,8 @@ json to_json(const fuse::MountStats& stats) {
           {"position", stats.position},
           {"ahead_samples", stats.ahead_samples},
           {"order", stats.order},
+          {"order_found_by", stats.order_found_by},
+          {"takeovers", stats.takeovers},
           {"overlay", stats.overlay},
           {"fallbacks", stats.fallbacks}};
 }

@@ -21,11 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-// A descriptor that becomes readable when the daemon of the mount point has ended; empty when there is none.
+// A descriptor that becomes readable when the daemon has ended: its supervisor, which goes last. Empty when none runs.
 io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
   const io::Result<json> version = call_daemon(mount_point, "version", json::object());
-  if (!version || !version->contains("pid") || !(*version)["pid"].is_number_integer()) return {};
-  return io::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, (*version)["pid"].get<pid_t>(), 0)));
+  if (!version) return {};
+  const pid_t pid = version->value("supervisor_pid", pid_t{0});
+  return io::UniqueFd(pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1);
 }
 
 }  // namespace

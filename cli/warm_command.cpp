@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace warm: fills tiers ahead of need, here or in the daemon of a mount.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "headrace/cache/revalidate.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/daemon.h"
 #include "headrace/cli/data_set.h"
@@ -71,6 +73,29 @@ io::Status check_outcome(const WarmerState& state) {
   return {};
 }
 
+// What is read once per epoch hits a tier as often as the tier holds a part of it.
+void print_forecast(const fs::path& target, const Amount& wanted, std::uint64_t room_bytes) {
+  const std::uint64_t held = std::min(wanted.bytes, room_bytes);
+  const double ratio = wanted.bytes == 0 ? 1 : static_cast<double>(held) / static_cast<double>(wanted.bytes);
+  fmt::print("{}: {} samples, {} wanted, room for {}: up to {} to fetch, predicted hit ratio {:.2f}\n", target.string(),
+             wanted.samples, format_size(wanted.bytes), format_size(room_bytes), format_size(held), ratio);
+}
+
+io::Status forecast(const Source& source, const cache::StoreOptions& options, const std::string& spec,
+                    std::uint64_t epoch) {
+  const io::Result<cache::Catalog> catalog =
+      cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file);
+  if (!catalog) return tl::unexpected(catalog.error());
+  const io::Result<std::vector<cache::EntryId>> entries = select_entries(spec, epoch, *catalog);
+  if (!entries) return tl::unexpected(entries.error());
+  Amount wanted{.samples = entries->size()};
+  for (const cache::EntryId entry : *entries) wanted.bytes += catalog->size_bytes(entry);
+  std::uint64_t room_bytes = 0;
+  for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
+  print_forecast(source.path, wanted, room_bytes);
+  return {};
+}
+
 io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
   if (arguments.cache.ssd.empty() && arguments.cache.hdd.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -84,6 +109,7 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   if (!source) return io::forward_error(std::move(source));
   io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "0");
   if (!options) return io::forward_error(std::move(options));
+  if (arguments.dry_run) return forecast(*source, *options, spec, arguments.epoch);
   StopSignal stop;
   io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
   if (!store) return io::forward_error(std::move(store));
@@ -113,6 +139,15 @@ bool has_disk_tier(const json& stat) {
     if (tier["kind"] == "ssd" || tier["kind"] == "hdd") return true;
   }
   return false;
+}
+
+// Bytes that the tiers of a mount may hold, its page cache included.
+std::uint64_t room_of(const json& stat) {
+  std::uint64_t bytes = stat["mount"].value("budget_bytes", std::uint64_t{0});
+  for (const json& tier : stat["store"]["tiers"]) {
+    if (tier["kind"] == "ssd" || tier["kind"] == "hdd") bytes += tier.value("budget_bytes", std::uint64_t{0});
+  }
+  return bytes;
 }
 
 // Shows the daemon's progress until its job ends; a signal tells it to stop.
@@ -151,6 +186,11 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
   const io::Result<json> stat = call_daemon(arguments.target, "stat", json::object());
   if (!stat) return tl::unexpected(stat.error());
   const bool disk = has_disk_tier(*stat);
+  if (arguments.dry_run) {
+    const json& data = (*stat)["data_set"];
+    print_forecast(arguments.target, {.samples = data["samples"], .bytes = data["bytes"]}, room_of(*stat));
+    return {};
+  }
   io::Result<json> started = call_daemon(arguments.target, "warm", warm_request(arguments, spec, rate, disk));
   if (!started) return io::forward_error(std::move(started));
   io::Result<json> end = follow_job(arguments.target);

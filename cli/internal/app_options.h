@@ -74,6 +74,8 @@ void apply_config_file(CLI::App& command, const std::string& file);
 // --some-option can be given as HEADRACE_SOME_OPTION.
 void add_environment_names(CLI::App& command);
 
+void add_tier_commands(CLI::App& app, Selected& selected);       // tier, verify
+void add_reference_commands(CLI::App& app, Selected& selected);  // completion, manual
 void add_config_command(CLI::App& app, Selected& selected);
 void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm
 void add_data_commands(CLI::App& app, Selected& selected);   // read, order, synth

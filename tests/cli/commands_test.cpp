@@ -144,7 +144,7 @@ TEST_CASE("a config file is checked, with the file, the option and the remedy na
   check_refused(check(places + "epoch = \"soon\"\n"), 2, "headrace-config.toml: epoch");
   check_refused(check(places + "[tiers]\nssd = \"/x:1G\"\n"), 2, "'tiers.ssd'");
   check_refused(check("ram = \"64M\"\n"), 2, "SOURCE is missing");
-  check_refused(check(places + "source\n"), 2, "headrace-config.toml");
+  check_refused(check(places + "ram\n"), 2, "headrace-config.toml: --ram 'true'");
   std::filesystem::remove(data.path() / "../headrace-config.toml");
   check_refused(tool({"config", "check", "/nonexistent.toml"}), 2, "/nonexistent.toml");
 }
@@ -164,6 +164,75 @@ TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
     const std::string health = finding["health"];
     CHECK((health == "good" || health == "info" || health == "limit" || health == "missing"));
   }
+}
+
+TEST_CASE("simulate shows that never evicting holds its fraction and the least recently used does not") {
+  const Tool tool;
+  const DataSet data;
+  const Outcome outcome = tool({"simulate", data.source(), "--cache", "50%", "--policy", "lru", "--policy",
+                                "never-evict", "--order", "torch-distributed:seed=0", "--epochs", "20", "--json"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json rows = nlohmann::json::parse(outcome.output)["rows"];
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[1]["hit_ratio"] == 0.5);
+  CHECK(rows[0]["hit_ratio"].get<double>() < 0.45);
+  CHECK(contains(tool({"simulate", data.source()}).output, "never-evict"));
+  check_refused(tool({"simulate", data.source(), "--policy", "best"}), 2, "--policy 'best'");
+  check_refused(tool({"simulate", data.source(), "--cache", "lots"}), 2, "--cache 'lots'");
+}
+
+TEST_CASE("diagnose measures a source and says what bounds a training") {
+  const Tool tool;
+  const std::string directory = (tool.home() / "photos").string();
+  REQUIRE(tool({"synth", directory, "--files", "20", "--classes", "2"}).status == 0);
+  const Outcome outcome = tool({"diagnose", directory, "--seconds", "1", "--json"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json json = nlohmann::json::parse(outcome.output);
+  CHECK(json["source_samples_per_second"].get<double>() > 0);
+  CHECK(json["decode_samples_per_second"].get<double>() > 0);
+  CHECK(json["prospects"].size() == 5);
+  CHECK_FALSE(json["verdict"].get<std::string>().empty());
+  check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
+}
+
+TEST_CASE("tier and verify refuse what is no tier") {
+  const Tool tool;
+  const DataSet data;
+  for (const char* verb : {"ls", "info", "rm"}) check_refused(tool({"tier", verb, data.source()}), 1, data.source());
+  check_refused(tool({"verify", data.source() + "/missing"}), 1, "missing");
+  CHECK(std::filesystem::exists(data.path() / "a" / "0.jpg"));
+}
+
+TEST_CASE("warm fills a disk tier that read then uses, and tools look into it") {
+  const Tool tool;
+  const DataSet data;
+  const std::string folder = (tool.home() / "tier").string();
+  const std::string tier = folder + ":64M";
+  const Outcome forecast = tool({"warm", data.source(), "--ssd", folder + ":5", "--dry-run"});
+  CHECK(contains(forecast.output, "10 samples, 10 B wanted, room for 5 B"));
+  CHECK(contains(forecast.output, "predicted hit ratio 0.50"));
+  CHECK_FALSE(std::filesystem::exists(folder));
+  const Outcome warmed = tool({"warm", data.source(), "--ssd", tier});
+  CAPTURE(warmed.errors);
+  CHECK(warmed.status == 0);
+  CHECK(contains(warmed.output, "10 samples"));
+  const Outcome read = tool({"read", data.source(), "--ssd", tier, "--ram", "16M", "--json"});
+  const nlohmann::json tiers = nlohmann::json::parse(read.output)["store"]["tiers"];
+  CHECK(tiers[1]["kind"] == "ssd");
+  CHECK(tiers[1]["hits"] == 10);
+  CHECK(tiers.back()["hits"] == 0);
+  CHECK(contains(tool({"tier", "ls", folder}).output, data.source()));
+  CHECK(nlohmann::json::parse(tool({"tier", "info", folder, "--json"}).output)["data_sets"][0]["records"] == 10);
+  CHECK(contains(tool({"verify", folder}).output, "10 records"));
+  const Outcome listed = tool({"warm", data.source(), "--ssd", tier, "--list", "-"}, "a/1.jpg\nb/2.jpg\n");
+  CAPTURE(listed.errors);
+  CHECK(listed.status == 0);
+  CHECK(contains(listed.output, "2 samples"));
+  check_refused(tool({"warm", data.source(), "--ssd", tier, "--list", "-"}, "a/1.jpg\nc/9.jpg\n"), 1, "c/9.jpg");
+  CHECK(tool({"tier", "rm", folder}).status == 0);
+  CHECK_FALSE(std::filesystem::exists(folder));
 }
 
 TEST_CASE("read prints rates, and JSON alone when asked") {

@@ -8,7 +8,9 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,6 +56,25 @@ bool has_ended(pid_t pid) {
   return status.empty() || contains(status, ") Z ");
 }
 
+// What a web server on this machine answers to GET /metrics.
+std::string fetch_page(std::uint16_t port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
+  std::string page;
+  char chunk[4096];
+  for (ssize_t count = 0; (count = ::recv(fd, chunk, sizeof chunk, 0)) > 0;) {
+    page.append(chunk, static_cast<std::size_t>(count));
+  }
+  ::close(fd);
+  return page;
+}
+
 // A small data set, a mount point and a tool; unmounts what a failing test leaves behind.
 struct Fixture {
   Fixture() {
@@ -81,6 +102,19 @@ struct Fixture {
     CHECK(contains(outcome.errors, part));
     CHECK_FALSE(is_mounted(mount_point));
     CHECK(fs::is_empty(tool.home() / "run"));
+  }
+
+  // The same for a second mount, beside the one that lives.
+  void check_refused_elsewhere(const std::vector<std::string>& more, int status, const std::string& part) const {
+    const fs::path other = data.path() / "other";
+    fs::create_directories(other);
+    std::vector<std::string> arguments = {"mount", source.string(), other.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = tool(arguments);
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == status);
+    CHECK(contains(outcome.errors, part));
+    CHECK_FALSE(is_mounted(other));
   }
 
   [[nodiscard]] json stat() const {
@@ -201,16 +235,29 @@ TEST_CASE("SIGTERM and SIGINT end a foreground mount cleanly within a second, re
   }
 }
 
-TEST_CASE("a mount whose daemon was killed is cleared by unmount, and by the next mount") {
+TEST_CASE("a mount outlives the process that serves it") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["pid"] != worker);
+  fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by the next mount") {
   const Fixture fixture;
   const std::string source = fixture.source.string();
   const std::string point = fixture.mount_point.string();
   for (const bool remount : {false, true}) {
     CAPTURE(remount);
-    const auto child = fixture.tool.start({"mount", source, point, "--foreground"});
-    REQUIRE(wait_until([&] { return contains(child->errors(), "mounted at"); }));
-    child->signal(SIGKILL);
-    CHECK(child->wait().status == 128 + SIGKILL);
+    REQUIRE(fixture.tool({"mount", source, point, "--ram", "64M"}).status == 0);
+    const json stat = fixture.stat();
+    REQUIRE(::kill(stat["pid"].get<pid_t>(), SIGSTOP) == 0);  // so that it cannot end in order
+    REQUIRE(::kill(stat["supervisor_pid"].get<pid_t>(), SIGKILL) == 0);
+    REQUIRE(::kill(stat["pid"].get<pid_t>(), SIGKILL) == 0);
+    REQUIRE(wait_until([&] { return has_ended(stat["pid"].get<pid_t>()); }));
     REQUIRE(is_mounted(point));
     if (remount) {
       const Outcome again = fixture.tool({"mount", source, point, "--ram", "64M"});
@@ -221,6 +268,23 @@ TEST_CASE("a mount whose daemon was killed is cleared by unmount, and by the nex
     CHECK(fixture.tool({"unmount", point}).status == 0);
     CHECK_FALSE(is_mounted(point));
   }
+}
+
+TEST_CASE("metrics are served on loopback alone, with names and values") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  constexpr const char* kPort = "39751";
+  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--metrics", kPort});
+  if (contains(mounted.errors, "built without")) skip("built without prometheus-cpp");
+  CAPTURE(mounted.errors);
+  REQUIRE(mounted.status == 0);
+  const std::string page = fetch_page(39751);
+  CHECK(contains(page, "headrace_tier_hits_total{mount=\"" + point + "\",tier=\"source\""));
+  CHECK(contains(page, "# TYPE headrace_opens_total counter"));
+  CHECK(contains(read_file("/proc/net/tcp"), "0100007F:9B47"));        // listens at 127.0.0.1:39751
+  CHECK_FALSE(contains(read_file("/proc/net/tcp"), "00000000:9B47"));  // and not everywhere
+  fixture.check_refused_elsewhere({"--metrics", "port"}, 2, "--metrics 'port'");
+  fixture.check_refused_elsewhere({"--metrics", kPort}, 1, "in use");
 }
 
 TEST_CASE("warm fills the memory of a mount") {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/diagnose.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "headrace/cache/reader.h"
+#include "headrace/cache/simulator.h"
+#include "headrace/cli/data_set.h"
+#include "headrace/decode/pipeline.h"
+
+namespace headrace::cli {
+namespace {
+
+using std::chrono::steady_clock;
+
+double seconds_since(steady_clock::time_point start) {
+  return std::max(std::chrono::duration<double>(steady_clock::now() - start).count(), 1e-6);
+}
+
+// A seed that no training uses, so that what is read here is not what a page cache has just been given.
+constexpr const char* kProbeOrder = "torch-distributed:seed=987654321";
+
+// Hands out the same samples over and over until the time is over.
+class LoopingSource : public decode::SampleSource {
+ public:
+  LoopingSource(std::vector<cache::View> samples, steady_clock::time_point end)
+      : samples_(std::move(samples)), end_(end) {}
+
+  std::optional<decode::RawSample> next() override {
+    if (cancelled_ || steady_clock::now() >= end_) return std::nullopt;
+    const cache::View& view = samples_[position_ % samples_.size()];
+    return decode::RawSample{.position = position_++, .bytes = view.bytes()};
+  }
+  void cancel() override { cancelled_ = true; }
+  std::string path(cache::SampleIndex) const override { return "sample"; }
+
+ private:
+  const std::vector<cache::View> samples_;
+  const steady_clock::time_point end_;
+  std::atomic<bool> cancelled_{false};
+  std::uint64_t position_ = 0;
+};
+
+}  // namespace
+
+io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time) {
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(kProbeOrder, store.catalog());
+  if (!order) return io::forward_error(std::move(order));
+  io::Result<std::unique_ptr<cache::Reader>> reader = cache::Reader::open(store, **order, {.epochs = 1});
+  if (!reader) return io::forward_error(std::move(reader));
+  const auto started = steady_clock::now();
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  while (steady_clock::now() - started < time) {
+    const std::optional<cache::Sample> sample = (*reader)->next();
+    if (!sample) break;
+    if (!sample->bytes) continue;
+    ++samples;
+    bytes += sample->bytes->bytes().size();
+  }
+  const double seconds = seconds_since(started);
+  (*reader)->cancel();
+  return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
+}
+
+io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time) {
+  constexpr std::uint32_t kSamples = 64;  // some 7 MB of photographs: past the processor's caches
+  const std::uint32_t count = std::min<std::uint32_t>(kSamples, store.catalog().sample_count());
+  std::vector<cache::View> views;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint64_t spread = std::uint64_t{i} * store.catalog().sample_count() / count;
+    const cache::EntryId entry = store.catalog().sample_entry(static_cast<cache::SampleIndex>(spread));
+    if (io::Result<cache::View> view = store.read(entry)) views.push_back(std::move(*view));
+  }
+  if (views.empty()) return SampleRate{};
+  const auto started = steady_clock::now();
+  io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
+      decode::Pipeline::start(std::make_unique<LoopingSource>(std::move(views), started + time), {});
+  if (!pipeline) return io::forward_error(std::move(pipeline));
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  while (const decode::DecodedSample* sample = (*pipeline)->next()) {
+    if (!sample->status) continue;
+    ++samples;
+    bytes += sample->encoded_bytes;
+  }
+  const double seconds = seconds_since(started);
+  return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
+}
+
+std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
+                              const cache::Order& order) {
+  std::vector<Prospect> prospects;
+  const io::Result<cache::Trace> trace = cache::trace_of(order, {.epochs = 2});
+  if (!trace) return prospects;
+  std::uint64_t data_bytes = 0;
+  for (const std::uint32_t size : sizes) data_bytes += size;
+  const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
+  for (const double fraction : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    const auto capacity = static_cast<std::uint64_t>(fraction * static_cast<double>(data_bytes));
+    const cache::SimulationResult result =
+        cache::simulate(*trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity}}});
+    const cache::Rate tier;  // keeps up with anything
+    const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
+    const double samples =
+        static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
+    const double decode = measured.decode.samples_per_second;
+    double rate = seconds > 0 ? samples / seconds : 0;  // 0: nothing comes from the source any more
+    std::string bound_by = "source";
+    if (decode > 0 && (rate == 0 || rate > decode)) {
+      rate = decode;
+      bound_by = "decoding";
+    }
+    prospects.push_back({fraction, rate, rate == 0 ? "nothing measured here" : bound_by});
+  }
+  return prospects;
+}
+
+std::string verdict(const Measured& measured) {
+  const double source = measured.source.samples_per_second;
+  const double decode = measured.decode.samples_per_second;
+  if (measured.has_loader) {
+    const LoaderRate& loader = measured.loader;
+    if (loader.samples_per_second == 0)
+      return "The loader opened nothing meanwhile: it was not running, or it was waiting.";
+    if (loader.hit_ratio < 0.9) {
+      return fmt::format(
+          "The training waits for its data: only {:.0f}% of the samples lay in memory when the loader "
+          "wanted them. The source gives {:.0f} samples/s; a larger cache or the right --order helps.",
+          100 * loader.hit_ratio, source);
+    }
+    return fmt::format(
+        "The training does not wait for storage: {:.0f}% of the samples lay in memory when the loader "
+        "wanted them. It takes {:.0f} samples/s; its decoding, its workers or the GPU set that pace.",
+        100 * loader.hit_ratio, loader.samples_per_second);
+  }
+  if (decode > 0 && decode < source) {
+    return fmt::format(
+        "Decoding is the bound here: the source gives {:.0f} samples/s, the processor decodes {:.0f}. "
+        "More cores or loader workers help; a cache does not.",
+        source, decode);
+  }
+  if (decode > 0) {
+    return fmt::format(
+        "The source is the bound: it gives {:.0f} samples/s in shuffled order, the processor could "
+        "decode {:.0f}. A cache raises the rate as the table says.",
+        source, decode);
+  }
+  return fmt::format(
+      "The source gives {:.0f} samples/s in shuffled order. If the training takes more than that it "
+      "waits for the source; a cache raises the rate as the table says.",
+      source);
+}
+
+}  // namespace headrace::cli

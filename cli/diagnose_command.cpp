@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace diagnose: is the GPU waiting for data, and why?
+#include <csignal>
+#include <sstream>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/cli/commands.h"
+#include "headrace/cli/daemon.h"
+#include "headrace/cli/data_set.h"
+#include "headrace/cli/diagnose.h"
+#include "headrace/cli/protocol.h"
+#include "headrace/cli/size.h"
+#include "headrace/cli/watch.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+// The user's training, for as long as it is watched. Ends with SIGTERM.
+class Command {
+ public:
+  static io::Result<Command> start(std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    // The signals that this program waits for are blocked here; the command gets them as usual.
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawn_file_actions_t actions;  // the standard output is for the diagnosis alone
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    Command command;
+    const int failure = ::posix_spawnp(&command.pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+    if (failure != 0) return io::system_error(failure, "run " + words.front());
+    return command;
+  }
+  ~Command() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Command(Command&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Command& operator=(Command&&) = delete;
+
+ private:
+  Command() = default;
+  pid_t pid_ = -1;
+};
+
+io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
+  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
+}
+
+// How fast the loader of a mount reads, and how much of it lay in memory.
+io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments, StopSignal& stop) {
+  std::optional<io::Result<Command>> command;
+  if (!arguments.command.empty()) {
+    command.emplace(Command::start(arguments.command));
+    if (!*command) return tl::unexpected(command->error());
+  }
+  WatchHistory history;
+  for (int i = 0; i < 2; ++i) {
+    io::Result<WatchSample> sample = look(arguments.target);
+    if (!sample) return io::forward_error(std::move(sample));
+    history.add(std::move(*sample));
+    if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
+      return make_error(ErrorCode::kCancelled, "stopped by a signal");
+    }
+  }
+  return LoaderRate{history.rates(&WatchSample::opens).front(), history.hit_ratios().front()};
+}
+
+// Broken between words into lines of at most 78 characters.
+std::string wrap(const std::string& text) {
+  constexpr std::size_t kColumns = 78;
+  std::string wrapped;
+  std::size_t column = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool fits = column + 1 + word.size() <= kColumns;
+    if (column > 0) wrapped += fits ? ' ' : '\n';
+    column = (column > 0 && fits ? column + 1 : 0) + word.size();
+    wrapped += word;
+  }
+  return wrapped;
+}
+
+void print(const Measured& measured, const std::vector<Prospect>& prospects) {
+  fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
+             format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
+  if (measured.decode.samples_per_second > 0) {
+    fmt::print("decoding  {:>8.0f} samples/s on the cores that may be used\n", measured.decode.samples_per_second);
+  }
+  if (measured.has_loader) {
+    fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
+               100 * measured.loader.hit_ratio);
+  }
+  fmt::print("\n{}\n\n{:<28}{:>12}   {}\n", wrap(verdict(measured)), "cached part of the data set", "samples/s",
+             "bound by");
+  for (const Prospect& prospect : prospects) {
+    fmt::print("{:>26.0f}% {:>12.0f}   {}\n", 100 * prospect.cached_fraction, prospect.samples_per_second,
+               prospect.bound_by);
+  }
+}
+
+json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
+  json table = json::array();
+  for (const Prospect& prospect : prospects) {
+    table.push_back({{"cached_fraction", prospect.cached_fraction},
+                     {"samples_per_second", prospect.samples_per_second},
+                     {"bound_by", prospect.bound_by}});
+  }
+  json result = {{"source_samples_per_second", measured.source.samples_per_second},
+                 {"source_bytes_per_second", measured.source.bytes_per_second},
+                 {"decode_samples_per_second", measured.decode.samples_per_second},
+                 {"verdict", verdict(measured)},
+                 {"prospects", std::move(table)}};
+  if (measured.has_loader) {
+    result["loader_samples_per_second"] = measured.loader.samples_per_second;
+    result["loader_hit_ratio"] = measured.loader.hit_ratio;
+  }
+  return result;
+}
+
+// The folder behind the target: a mount knows its source. Measured through the mount where it lies over its source.
+std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount) {
+  const io::Result<json> stat = call_daemon(target, "stat", json::object());
+  is_mount = stat.has_value();
+  return is_mount ? std::filesystem::path(stat->value("source", "")) : target;
+}
+
+}  // namespace
+
+io::Status run_diagnose(const DiagnoseArguments& arguments) {
+  bool is_mount = false;
+  const std::filesystem::path source_path = source_of(arguments.target, is_mount);
+  if (!arguments.command.empty() && !is_mount) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("a command is watched through a mount: headrace mount {0} MOUNTPOINT, then headrace "
+                                  "diagnose MOUNTPOINT -- COMMAND",
+                                  arguments.target.string()));
+  }
+  StopSignal stop;
+  Measured measured;
+  measured.has_loader = is_mount;
+  if (is_mount) {  // first: what is measured afterwards would disturb it
+    io::Result<LoaderRate> loader = watch_loader(arguments, stop);
+    if (!loader) return io::forward_error(std::move(loader));
+    measured.loader = *loader;
+  }
+  io::Result<Source> source = open_source(source_path);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "256M");
+  if (!options) return io::forward_error(std::move(options));
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
+  if (!store) return io::forward_error(std::move(store));
+  const milliseconds share(500 * arguments.seconds);
+  io::Result<SampleRate> source_rate = measure_source(**store, share);
+  if (!source_rate) return io::forward_error(std::move(source_rate));
+  measured.source = *source_rate;
+  io::Result<SampleRate> decode_rate = measure_decode(**store, share);
+  if (!decode_rate) return io::forward_error(std::move(decode_rate));
+  measured.decode = *decode_rate;
+  io::Result<std::unique_ptr<cache::Order>> order = open_order("torch-distributed:seed=0", (*store)->catalog());
+  if (!order) return io::forward_error(std::move(order));
+
+  const std::vector<Prospect> prospects = predict(measured, sample_sizes((*store)->catalog()), **order);
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(measured, prospects)));
+  } else {
+    print(measured, prospects);
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as data, and what is made from it: shell completions and the manual page, which so never differ from
+// what the program takes.
+//
+//   std::string script = bash_completion(reference);
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace headrace::cli {
+
+struct OptionReference {
+  std::vector<std::string> names;  // "--ram", "-w"; empty for an argument
+  std::string argument;            // "SOURCE" for an argument; "SIZE" for an option's value; empty: takes none
+  std::vector<std::string> choices;
+  std::string description;
+  std::string environment;  // variable that sets it
+};
+
+struct CommandReference {
+  std::string name;  // "order set"; empty for the program
+  std::string description;
+  std::string notes;  // examples and more
+  std::vector<OptionReference> options;
+  std::vector<CommandReference> commands;
+};
+
+[[nodiscard]] std::string bash_completion(const CommandReference& program);
+[[nodiscard]] std::string zsh_completion(const CommandReference& program);
+// headrace(1) in roff.
+[[nodiscard]] std::string manual_page(const CommandReference& program, const std::string& version);
+
+}  // namespace headrace::cli

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program says about itself: manual page, completions; and the mount(8) helper that calls it.
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include "process.h"
+
+using headrace::test::Outcome;
+using headrace::test::skip;
+using headrace::test::TempDir;
+using headrace::test::Tool;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// What a shell command writes, errors included; its exit status is checked.
+std::string shell(const std::string& command) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "out").string();
+  const int status = std::system(("(" + command + ") >" + file + " 2>&1").c_str());
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  CAPTURE(command);
+  CAPTURE(text.str());
+  CHECK(status == 0);
+  return text.str();
+}
+
+bool has_program(const char* name) {
+  return std::system(("command -v " + std::string(name) + " >/dev/null").c_str()) == 0;
+}
+
+// A stand-in for headrace that prints its arguments, one a line.
+std::string make_echo(const TempDir& folder) {
+  const std::string file = folder.write("echo.sh", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").string();
+  ::chmod(file.c_str(), 0755);
+  return file;
+}
+
+const std::string kHelper = HEADRACE_REFERENCE "/mount.headrace";
+
+}  // namespace
+
+TEST_CASE("the manual page covers every command and satisfies groff") {
+  const Tool tool;
+  const TempDir folder;
+  const std::string page = tool({"manual"}).output;
+  for (const char* name : {"mount", "unmount", "stat", "warm", "read", "order", "order set", "tier rm", "doctor"}) {
+    CAPTURE(name);
+    CHECK(contains(page, std::string(".SS \"headrace ") + name));
+  }
+  if (!has_program("groff")) skip("needs groff");
+  const std::string file = folder.write("headrace.1", page).string();
+  CHECK(shell("groff -man -Tutf8 -ww -z " + file).empty());
+}
+
+TEST_CASE("bash completes commands, options, choices and commands below commands") {
+  if (!has_program("bash")) skip("needs bash");
+  const TempDir folder;
+  const std::string script = folder.write("headrace.bash", Tool()({"completion", "bash"}).output).string();
+  const auto complete = [&](const std::string& words) {
+    return shell("bash -c '. " + script + "; COMP_WORDS=(" + words + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); " +
+                 "_headrace; printf \"%s \" \"${COMPREPLY[@]}\"'");
+  };
+  CHECK(contains(complete("headrace mou"), "mount"));
+  CHECK(contains(complete("headrace mount --ove"), "--overlay"));
+  CHECK(contains(complete("headrace mount --listing t"), "timm"));
+  CHECK(contains(complete("headrace order s"), "set"));
+  CHECK(contains(complete("headrace order set --ep"), "--epoch"));
+  CHECK_FALSE(contains(complete("headrace stat --ove"), "--overlay"));
+}
+
+TEST_CASE("the zsh completion is a script that zsh can read") {
+  const std::string script = Tool()({"completion", "zsh"}).output;
+  CHECK(script.rfind("#compdef headrace", 0) == 0);
+  CHECK(contains(script, "'mount:"));
+  if (!has_program("zsh")) skip("needs zsh");
+  const TempDir folder;
+  shell("zsh -n " + folder.write("_headrace", script).string());
+}
+
+TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
+  const TempDir folder;
+  const std::string call = "HEADRACE=" + make_echo(folder) + " sh " + kHelper;
+  CHECK(
+      shell(call + " '/data/my photos' /mnt -o rw,ram=16G,ssd=/nvme/a:200G,allow_other,_netdev,x-systemd.automount") ==
+      "mount\n/data/my photos\n/mnt\n--ram\n16G\n--ssd\n/nvme/a:200G\n--allow-other\n");
+  CHECK(shell(call + " /d /m -o 'order=torch-distributed:seed=0;replicas=8'") ==
+        "mount\n/d\n/m\n--order\ntorch-distributed:seed=0,replicas=8\n");
+  CHECK(shell(call + " /d /m") == "mount\n/d\n/m\n");
+  CHECK(shell(call + " /d /m -f -o ram=1G").empty());
+  CHECK(shell(call + " /d /m -s -o colour=red") == "mount\n/d\n/m\n");
+  CHECK(contains(shell("! " + call + " /d /m -o colour=red"), "unknown option 'colour=red'"));
+  CHECK(contains(shell("! " + call + " /d /m -o remount"), "unmount it"));
+  CHECK(contains(shell("! " + call), "usage"));
+}
+
+TEST_CASE("the systemd unit is good") {
+  if (!has_program("systemd-analyze")) skip("needs systemd");
+  const TempDir folder;
+  const std::string unit = (folder.path() / "headrace@x.service").string();
+  // The program is not installed while testing; any that exists will do for the check.
+  shell("sed 's|^ExecStart=[^ ]*|ExecStart=/bin/true|; /^Documentation/d' '" HEADRACE_REFERENCE
+        "/headrace@.service' > " +
+        unit);
+  CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
+}
+
+TEST_CASE("the dashboard asks only for metrics that exist") {
+  std::ostringstream text;
+  text << std::ifstream(HEADRACE_SOURCE "/cli/monitoring/dashboard.json").rdbuf();
+  const nlohmann::json dashboard = nlohmann::json::parse(text.str());
+  std::ostringstream metrics;
+  metrics << std::ifstream(HEADRACE_SOURCE "/cli/metrics_prometheus.cpp").rdbuf();
+  REQUIRE(dashboard["panels"].size() >= 6);
+  for (const auto& panel : dashboard["panels"]) {
+    for (const auto& target : panel["targets"]) {
+      const std::string expression = target["expr"];
+      for (std::size_t at = expression.find("headrace_"); at != std::string::npos;
+           at = expression.find("headrace_", at + 1)) {
+        const std::string name = expression.substr(at, expression.find_first_of("{[", at) - at);
+        CAPTURE(name);
+        CHECK(contains(metrics.str(), "\"" + name + "\""));
+      }
+    }
+  }
+}
