@@ -59,7 +59,15 @@ int open_path(const Operation& operation) {
   return open_beneath(operation.fd, operation.path, internal::open_flags(operation) | O_CLOEXEC | O_NONBLOCK);
 }
 
+bool is_late(const Operation& operation) {
+  return operation.deadline != Deadlines::TimePoint::max() && operation.deadline <= std::chrono::steady_clock::now();
+}
+
 void perform(Operation& operation) {
+  if (is_late(operation)) {
+    internal::request_stop(operation, Stop::kTimedOut);
+    return internal::finish(operation, -ECANCELED);
+  }
   const bool by_path = operation.kind == Operation::Kind::kReadPath;
   bool finished = false;
   while (!finished) {

@@ -218,8 +218,8 @@ void UringEngine::expire() {
 void UringEngine::wait(Clock::time_point deadline) {
   bool in_time = true;
   while (in_time) {
-    start_queued();
     expire();
+    start_queued();
     const bool ready = woken_ || !finished_.empty();
     const auto until = ready ? Clock::time_point::min() : deadlines_.earliest(deadline);
     in_time = ring_->enter(until) || until != deadline;

@@ -342,7 +342,8 @@ TEST_CASE("a cancelled operation completes once, queued or started") {
       CHECK(tracked->completions == 1);
       if (!*tracked->result) CHECK(tracked->result->error().code == ErrorCode::kCancelled);
     }
-    CHECK_FALSE(*queued.result);
+    // The pool's thread may have been faster than the cancel(); io_uring starts nothing before wait().
+    if (engine.info().name == "io_uring") CHECK_FALSE(*queued.result);
   });
 }
 
@@ -404,7 +405,7 @@ TEST_CASE("a FIFO or a folder in the place of a file does not stop the engine") 
   });
 }
 
-TEST_CASE("an operation whose deadline passed in the queue times out") {
+TEST_CASE("an operation whose deadline passed in the queue times out without being started") {
   const TempDir folder;
   const DirFd dir(folder.path());
   folder.write("f", "content");
@@ -416,12 +417,11 @@ TEST_CASE("an operation whose deadline passed in the queue times out") {
       engine.submit(reads.back()->operation);
     }
     drain(engine);
-    int timed_out = 0;
     for (auto& read : reads) {
       CHECK(read->completions == 1);
-      if (!*read->result) timed_out += read->result->error().code == ErrorCode::kTimedOut ? 1 : 0;
+      REQUIRE_FALSE(*read->result);
+      CHECK(read->result->error().code == ErrorCode::kTimedOut);
     }
-    CHECK(timed_out >= 40);
   });
 }
 
