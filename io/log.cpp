@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/log.h"
 
+#include <atomic>
+#include <memory>
+
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <atomic>
-#include <memory>
 
 namespace headrace::io {
 namespace {
@@ -48,7 +48,9 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 
 }  // namespace
 
-void set_log_level(LogLevel level) { threshold().store(level); }
+void set_log_level(LogLevel level) {
+  threshold().store(level);
+}
 
 bool set_log_file(const char* path) {
   try {
@@ -59,8 +61,12 @@ bool set_log_file(const char* path) {
   }
 }
 
-bool log_enabled(LogLevel level) { return level >= threshold().load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) {
+  return level >= threshold().load(std::memory_order_relaxed);
+}
 
-void log_line(LogLevel level, std::string_view line) { logger()->log(to_spdlog(level), line); }
+void log_line(LogLevel level, std::string_view line) {
+  logger()->log(to_spdlog(level), line);
+}
 
 }  // namespace headrace::io

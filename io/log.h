@@ -6,11 +6,11 @@
 // Thread-safety: any thread, any function.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <cstdint>
 #include <string_view>
 #include <utility>
+
+#include <fmt/core.h>
 
 namespace headrace::io {
 
