@@ -108,7 +108,7 @@ void Track::on_expected(SampleIndex local) {
   const bool is_new = window_.add(local);
   if (lock_) {
     advance_to(static_cast<double>(position_of_[local]));
-    if (is_new && (window_.size() == kSettled || window_.size() == kWellSettled)) describe_again();
+    if (is_new && !settled_ && (window_.size() == kSettled || window_.size() == kWellSettled)) describe_again();
   } else {
     sequence_.push_back(local);
   }
@@ -289,6 +289,7 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   next.spec = goes_on ? lock_->spec : spec_as_read(match, (distinct + static_cast<double>(repeated_opens_)) / distinct);
   if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
   if (!goes_on) ++locks_;
+  settled_ = goes_on || opens >= kWellSettled;  // the reading stays as it was described
   if (!same_order && !match_.spec.empty()) previous_ = match_;
   positions_per_open_ = positions_per_open(match.fit);
   reach_ = reach_of(match.fit, next.position, range_.count);
@@ -317,7 +318,8 @@ void Track::describe_again() {
   positions_per_open_ = positions_per_open(match_.fit);
   // Later, batches that ended and began hide where the streams lie, but a rank that was late still shows.
   const bool has_all_ranks = lock_->spec.find("rank=") == std::string::npos;
-  if (window_.size() > kSettled && has_all_ranks && opens_per_sample() < 2) return;
+  settled_ = window_.size() >= kWellSettled;
+  if (settled_ && has_all_ranks && opens_per_sample() < 2) return;
   std::string spec = spec_as_read(match_, opens_per_sample());
   if (spec == lock_->spec) return;
   lock_->spec = std::move(spec);

@@ -133,6 +133,7 @@ class Track {
   Match match_;                           // behind it: the order before ranks and workers were added
   std::vector<SampleIndex> position_of_;  // in that order
   Match previous_;                        // the lock before, of another order: training around a validation pass
+  bool settled_ = false;                  // ranks and workers were read off enough opens
   double positions_per_open_ = 1;         // more than 1 where other ranks read elsewhere
   double progress_ = 0;                   // where the reader is
   double reach_ = 0;                      // how far from there an open may lie
