@@ -26,7 +26,7 @@ struct Sample {
   std::uint64_t position = 0;  // within the epoch
   SampleIndex index = 0;       // the loader's dataset[index]
   std::uint32_t label = 0;
-  EntryId entry = 0;           // catalog().path(entry) is the path
+  EntryId entry = 0;  // catalog().path(entry) is the path
   Result<View> bytes = View{};
 };
 

@@ -83,7 +83,7 @@ Status StoreImpl::start(const StoreOptions& options) {
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {
   std::string name = options.source.string();
-  if (options.source_fd < 0) {  // else the path only names it, and may lie under a mount that does not answer yet
+  if (options.source_fd < 0) {   // else the path only names it, and may lie under a mount that does not answer yet
     std::error_code unresolved;  // then the name as given identifies the data set
     const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
     if (!unresolved) name = canonical.string();

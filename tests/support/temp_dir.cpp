@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/temp_dir.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <random>
 #include <stdexcept>
 #include <string>
+
+#include <unistd.h>
 
 namespace headrace::test {
 namespace fs = std::filesystem;
