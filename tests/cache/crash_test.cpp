@@ -32,7 +32,6 @@ using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
-using headrace::cache::View;
 using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
@@ -43,7 +42,7 @@ constexpr std::size_t kFiles = 120;
 constexpr std::uint64_t kTierBytes = 8 << 20;  // more than the files: nothing has to make room
 
 int rounds_wanted() {
-  const char* text = std::getenv("HEADRACE_CRASH_ROUNDS");
+  const char* text = std::getenv("HEADRACE_CRASH_ROUNDS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   return text != nullptr ? std::atoi(text) : 40;
 }
 

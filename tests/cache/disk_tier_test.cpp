@@ -35,7 +35,6 @@ using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
-using headrace::test::skip;
 using headrace::test::TempDir;
 
 constexpr std::uint64_t kMiB = 1 << 20;

@@ -96,7 +96,7 @@ TEST_CASE("kept content goes last, and not at all for a read ahead") {
 
 TEST_CASE("what is read again survives a scan") {
   constexpr EntryId kHot = 512;  // of 1024 places, so that every shard has room for its part
-  Fixture fixture(2 * kHot);
+  Fixture fixture(std::uint64_t{2} * kHot);
   for (EntryId entry = 0; entry < kHot; ++entry) REQUIRE(fixture.insert(entry));
   for (EntryId entry = 0; entry < kHot; ++entry) static_cast<void>(fixture.pinned(entry));
   for (EntryId entry = 10'000; entry < 10'000 + 8 * kHot; ++entry) REQUIRE(fixture.insert(entry));

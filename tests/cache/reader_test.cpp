@@ -24,7 +24,6 @@ using headrace::cache::ReaderOptions;
 using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreStats;
-using headrace::cache::TierKind;
 using headrace::cache::View;
 using headrace::io::ErrorCode;
 using headrace::test::as_text;
@@ -120,6 +119,7 @@ TEST_CASE("several consumers get every sample once") {
   std::mutex mutex;
   std::vector<int> seen(300);
   std::vector<std::thread> consumers;
+  consumers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     consumers.emplace_back([&] {
       while (auto sample = reader->next()) {

@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
 using headrace::cache::Identity;
-using headrace::cache::ReadHint;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
@@ -54,7 +53,7 @@ std::vector<std::uint64_t> content_of(std::size_t file, std::uint32_t version) {
 }
 
 std::uint64_t rounds_wanted(std::uint64_t usual) {
-  const char* text = std::getenv("HEADRACE_MODEL_STEPS");
+  const char* text = std::getenv("HEADRACE_MODEL_STEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
 }
 

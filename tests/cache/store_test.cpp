@@ -20,9 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
-using headrace::cache::ReadHint;
 using headrace::cache::Store;
-using headrace::cache::StoreOptions;
 using headrace::cache::StoreStats;
 using headrace::cache::TierKind;
 using headrace::cache::View;
@@ -108,6 +106,7 @@ TEST_CASE("32 readers of one sample cost one fetch") {
   const EntryId entry = entry_of(*store, "a/1.jpg");
   std::atomic<int> good = 0;
   std::vector<std::thread> readers;
+  readers.reserve(32);
   for (int i = 0; i < 32; ++i) {
     readers.emplace_back([&] {
       auto view = store->read(entry);

@@ -37,7 +37,6 @@ using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierFolder;
 using headrace::cache::TierKind;
-using headrace::cache::TierLabel;
 using headrace::cache::TimerThread;
 using headrace::cache::verify_tier;
 using headrace::io::ErrorCode;
@@ -178,7 +177,7 @@ TEST_CASE("the files on disk begin with what cache/README.md says") {
 
 // HEADRACE_TIER_RECORDS=1000000 shows the bound of a second that a tier of a million records has to open in.
 TEST_CASE("a tier with many records opens quickly from its index files") {
-  const char* text = std::getenv("HEADRACE_TIER_RECORDS");
+  const char* text = std::getenv("HEADRACE_TIER_RECORDS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   const std::uint64_t records = text != nullptr ? std::strtoull(text, nullptr, 10) : 50'000;
   const Fixture fixture;
   constexpr std::uint32_t kBlocksPerRecord = 27;
