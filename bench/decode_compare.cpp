@@ -212,10 +212,11 @@ void run_rrc(const std::vector<File>& files, unsigned passes, const std::string&
   measure_work(files, passes, checksum_of(files), [&](std::size_t i, const File& file) { crop.transform(i, file); });
 }
 
-// Epoch 0 fills RAM and warms up; the epochs after it are measured.
+// Epoch 0 fills RAM and warms up, `passes` epochs are measured, and one more follows: so the same number of batches is
+// under way when the clock starts and when it stops.
 class RamPipeline {
  public:
-  RamPipeline(const std::string& root, unsigned passes, unsigned workers, std::size_t batch_size) {
+  RamPipeline(const std::string& root, unsigned passes, unsigned workers, std::size_t batch_size) : passes_(passes) {
     namespace cache = headrace::cache;
     auto store = cache::Store::open({.source = root, .ram_bytes = std::uint64_t{4} << 30});
     if (!store) fail(store.error().message());
@@ -223,7 +224,7 @@ class RamPipeline {
     auto order = cache::make_order("torch-distributed:seed=0", {.sample_count = store_->catalog().sample_count()});
     if (!order) fail(order.error().message());
     order_ = std::move(*order);
-    auto reader = cache::Reader::open(*store_, *order_, {.epochs = passes + 1});
+    auto reader = cache::Reader::open(*store_, *order_, {.epochs = passes + 2});
     if (!reader) fail(reader.error().message());
     reader_ = std::move(*reader);
     auto loader = BatchLoader::start(read_from(*reader_, store_->catalog()),
@@ -241,8 +242,10 @@ class RamPipeline {
     while (batch != nullptr && batch->epoch == 0) batch = loader_->next();
     measure([&] {
       Measured measured = {.checksum = checksum};
-      for (; batch != nullptr; batch = loader_->next()) measured.samples += batch->labels.size();
-      measured.bytes = store_->catalog().sample_bytes() * (measured.samples / store_->catalog().sample_count());
+      for (; batch != nullptr && batch->epoch <= passes_; batch = loader_->next()) {
+        measured.samples += batch->labels.size();
+      }
+      measured.bytes = store_->catalog().sample_bytes() * passes_;
       return measured;
     });
     if (!loader_->status()) fail(loader_->status().error().message());
@@ -250,6 +253,7 @@ class RamPipeline {
   }
 
  private:
+  const unsigned passes_;
   std::unique_ptr<headrace::cache::Store> store_;
   std::unique_ptr<headrace::cache::Order> order_;
   std::unique_ptr<headrace::cache::Reader> reader_;

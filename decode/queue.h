@@ -2,7 +2,7 @@
 // A bounded queue between threads: Boost.Lockfree's ring of nodes, and an event count that idle threads sleep on.
 //
 //   BoundedQueue<Task> queue(64);
-//   queue.push(task);                  // sleeps while the queue is full; false once it is closed
+//   queue.push(task);                  // sleeps if the queue is full, until it is half empty; false once it is closed
 //   while (queue.pop(task)) run(task); // sleeps while it is empty; false once it is closed and drained
 //
 // Producers and consumers: any number of each. An item moves without a lock; only a thread that finds the queue full or
@@ -74,7 +74,8 @@ template <typename T>
 class BoundedQueue {
  public:
   // `capacity`: how many items fit; their nodes are allocated here and never again.
-  explicit BoundedQueue(std::size_t capacity) : items_(capacity) {}
+  explicit BoundedQueue(std::size_t capacity)
+      : items_(capacity), low_depth_(static_cast<std::ptrdiff_t>(capacity / 2)) {}
 
   // False: closed, the item was not taken.
   bool push(const T& item) {
@@ -91,8 +92,9 @@ class BoundedQueue {
     bool popped = false;
     not_empty_.await([&] { return (popped = items_.pop(item)) || closed(); });
     if (!popped && !items_.pop(item)) return false;  // once more: it may have been pushed just before the closing
-    depth_.fetch_sub(1, std::memory_order_relaxed);
-    not_full_.notify_one();
+    // A producer that waits is woken at half a queue, not at each item: waking costs the consumer more than the item
+    // does. It is woken for certain, because consumers go on until the queue is empty.
+    if (depth_.fetch_sub(1, std::memory_order_relaxed) - 1 <= low_depth_) not_full_.notify_one();
     return true;
   }
 
@@ -110,6 +112,7 @@ class BoundedQueue {
 
  private:
   boost::lockfree::queue<T> items_;
+  const std::ptrdiff_t low_depth_;
   EventCount not_full_;
   EventCount not_empty_;
   std::atomic<std::ptrdiff_t> depth_ = 0;  // may be off by the items that are just moving

@@ -58,11 +58,12 @@ StageReport StageCounters::report() const {
   return report;
 }
 
-// A consumer that hardly waits is the bottleneck; else the decoders, if they hardly idle; else whoever feeds them. A
-// tenth and a fifth leave room for start-up and scheduling.
+// A consumer that hardly waits is the bottleneck (a tenth leaves room for the start); else the decoders, if the feeder
+// waits for them rather than for bytes; else whoever those bytes come from. The decoders' idle time does not decide: on
+// a busy machine they are not on a processor although there is work.
 Bottleneck bottleneck_of(const StageReport& report) {
   if (ratio(report.deliver_seconds, report.elapsed_seconds) < 0.1) return Bottleneck::kConsumer;
-  if (ratio(report.idle_seconds, report.elapsed_seconds * report.threads) < 0.2) return Bottleneck::kDecode;
+  if (report.held_back_seconds > report.read_seconds) return Bottleneck::kDecode;
   return report.source_fraction > 0.5 ? Bottleneck::kSource : Bottleneck::kCache;
 }
 

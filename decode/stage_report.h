@@ -20,7 +20,7 @@ namespace headrace::decode {
 enum class Bottleneck : std::uint8_t {
   kSource,    // decoders wait for bytes, most of which come from the source
   kCache,     // decoders wait for bytes that lie in a tier
-  kDecode,    // the decoder threads are busy nearly all the time
+  kDecode,    // bytes wait for the decoder threads
   kConsumer,  // finished samples wait for the consumer
 };
 

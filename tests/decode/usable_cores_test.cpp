@@ -47,9 +47,10 @@ TEST_CASE("the stage report names who holds the others up") {
   report.deliver_seconds = 0.5;
   CHECK(bottleneck_of(report) == Bottleneck::kConsumer);
   report.deliver_seconds = 9;
-  report.idle_seconds = 1;
+  report.held_back_seconds = 8;
+  report.read_seconds = 1;
   CHECK(bottleneck_of(report) == Bottleneck::kDecode);
-  report.idle_seconds = 15;
+  report.read_seconds = 9;
   report.source_fraction = 0.9;
   CHECK(bottleneck_of(report) == Bottleneck::kSource);
   report.source_fraction = 0.1;
