@@ -147,13 +147,17 @@ void notify_systemd() {
 
 StopSignal::StopSignal() {
   const sigset_t signals = stop_signals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  ::pthread_sigmask(SIG_BLOCK, &signals, &signals_before_);
+  signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   request_fd_ = ::eventfd(0, EFD_CLOEXEC);
   HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
 }
 
 StopSignal::~StopSignal() {
+  signalfd_siginfo spent{};
+  while (::read(signal_fd_, &spent, sizeof spent) > 0) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   ::close(signal_fd_);
   ::close(request_fd_);
 }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -19,8 +20,8 @@
 namespace headrace::cli {
 
 // Turns SIGTERM, SIGINT and SIGHUP into something to wait for. Blocks them for the calling thread and the threads it
-// starts afterwards, so make it first.
-// Thread-safety: request() from any thread; wait() by the owner.
+// starts afterwards, so make it first. Afterwards they act as they did before; one that came meanwhile is spent.
+// Thread-safety: request() from any thread; destruction by the thread that made it.
 class StopSignal {
  public:
   StopSignal();
@@ -35,6 +36,7 @@ class StopSignal {
   void request();
 
  private:
+  sigset_t signals_before_ = {};
   int signal_fd_ = -1;
   int request_fd_ = -1;
 };

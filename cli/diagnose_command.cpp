@@ -68,7 +68,8 @@ io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
 }
 
 // How fast the loader of a mount reads, and how much of it lay in memory.
-io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments, StopSignal& stop) {
+io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
+  StopSignal stop;  // so that a signal ends the command, too
   std::optional<io::Result<Command>> command;
   if (!arguments.command.empty()) {
     command.emplace(Command::start(arguments.command));
@@ -156,11 +157,10 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
                                   "diagnose MOUNTPOINT -- COMMAND",
                                   arguments.target.string()));
   }
-  StopSignal stop;
   Measured measured;
   measured.has_loader = is_mount;
   if (is_mount) {  // first: what is measured afterwards would disturb it
-    io::Result<LoaderRate> loader = watch_loader(arguments, stop);
+    io::Result<LoaderRate> loader = watch_loader(arguments);
     if (!loader) return io::forward_error(std::move(loader));
     measured.loader = *loader;
   }

@@ -22,8 +22,8 @@ set(CPACK_COMPONENT_TOOL_DESCRIPTION "Mounts data sets so that training samples 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  libboost-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev libjpeg62-turbo-dev libspdlog-dev libspng-dev liburing-dev
-  libwebp-dev libxxhash-dev)
+  libboost-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev libjpeg62-turbo-dev libspdlog-dev libspng-dev
+  liburing-dev libwebp-dev libxxhash-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Static libraries and headers of headrace: reader, decoder, mount.")
 
 include(CPack)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program as its users meet it: help, good paths, bad input, exit statuses.
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -195,6 +198,22 @@ TEST_CASE("diagnose measures a source and says what bounds a training") {
   CHECK(json["prospects"].size() == 5);
   CHECK_FALSE(json["verdict"].get<std::string>().empty());
   check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
+}
+
+TEST_CASE("Ctrl-C ends diagnose and read at once") {
+  const Tool tool;
+  const DataSet data;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"diagnose", data.source(), "--seconds", "60"},
+        std::vector<std::string>{"read", data.source(), "--epochs", "1000000000", "--ram", "16M", "--json"}}) {
+    CAPTURE(arguments.front());
+    const auto child = tool.start(arguments);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // somewhere in the middle of it
+    const auto started = std::chrono::steady_clock::now();
+    child->signal(SIGINT);
+    CHECK(child->wait().status != 0);
+    CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(5));
+  }
 }
 
 TEST_CASE("tier and verify refuse what is no tier") {
