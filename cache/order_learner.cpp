@@ -125,10 +125,21 @@ class OrderLearner::Impl {
   void wait_idle();
 
  private:
+  // What one of the two threads works on, without the mutex.
+  struct Job {
+    std::size_t track = 0;
+    Track::Request request;
+    std::vector<SampleIndex> finished;  // an epoch to be recorded
+  };
+  // Block until there is something to do; nullopt at the end.
+  [[nodiscard]] std::optional<Job> next_search();
+  [[nodiscard]] std::optional<Job> next_seed_search();
   void search_loop();
+  void search(const Job& job);
   void seed_loop();
-  void search(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
-  void search_seeds(io::MutexLock& lock, std::size_t index) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<Match> search_seeds(const Job& job);
+  void show_search(const SeedSearch* search, Clock::time_point began);
+  void link_to_stream(const Job& job, const std::string& spec);
   void follow_active() HEADRACE_REQUIRES(mutex_);
   void make_active(std::size_t index) HEADRACE_REQUIRES(mutex_);
   void count_generations() HEADRACE_REQUIRES(mutex_);
@@ -212,27 +223,25 @@ void OrderLearner::Impl::count_generations() {
   ++generation_;
 }
 
-void OrderLearner::Impl::search_loop() {
-  pthread_setname_np(pthread_self(), "hr-order");
+std::optional<OrderLearner::Impl::Job> OrderLearner::Impl::next_search() {
   io::MutexLock lock(mutex_);
-  while (!stopping_) {
-    if (tracks_[active_].wants_search()) {
-      search(lock, active_);
-    } else {
-      changed_.wait(lock);
-    }
-  }
+  while (!stopping_ && !tracks_[active_].wants_search()) changed_.wait(lock);
+  if (stopping_) return std::nullopt;
+  searching_ = true;
+  Track& track = tracks_[active_];
+  return Job{.track = active_, .request = track.take_request(), .finished = track.take_finished_epoch()};
 }
 
-void OrderLearner::Impl::search(io::MutexLock& lock, std::size_t index) {
-  Track& track = tracks_[index];
-  const Track::Request request = track.take_request();
-  const std::vector<SampleIndex> finished = track.take_finished_epoch();
-  Records& records = records_[index];
-  searching_ = true;
-  lock.unlock();
+void OrderLearner::Impl::search_loop() {
+  pthread_setname_np(pthread_self(), "hr-order");
+  while (const std::optional<Job> job = next_search()) search(*job);
+}
+
+void OrderLearner::Impl::search(const Job& job) {
   const std::uint64_t began = thread_cpu_ns();
-  if (!finished.empty()) records.keep_epoch(finished);
+  const Track::Request& request = job.request;
+  Records& records = records_[job.track];
+  if (!job.finished.empty()) records.keep_epoch(job.finished);
   const SearchTask task{.n = request.n, .opens = &request.opens, .cancelled = &cancelled_};
   std::optional<PreparedMatch> prepared;
   if (auto match = try_stages(request, task, records.candidates())) {
@@ -241,67 +250,75 @@ void OrderLearner::Impl::search(io::MutexLock& lock, std::size_t index) {
     records.keep_spec(match->spec);
     prepared = prepare_match(std::move(*match), request.n);
   }
-  const std::uint64_t spent = thread_cpu_ns() - began;
-  lock.lock();
-  state_.search_cpu_seconds += static_cast<double>(spent) / 1e9;
+  const std::uint64_t spent_ns = thread_cpu_ns() - began;
+  io::MutexLock lock(mutex_);
+  state_.search_cpu_seconds += static_cast<double>(spent_ns) / 1e9;
+  Track& track = tracks_[job.track];
   prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_match(request);
   count_generations();
   searching_ = false;
   changed_.notify_all();
 }
 
+std::optional<OrderLearner::Impl::Job> OrderLearner::Impl::next_seed_search() {
+  io::MutexLock lock(mutex_);
+  while (!stopping_ && !tracks_[active_].wants_seed_search()) changed_.wait(lock);
+  if (stopping_) return std::nullopt;
+  searching_seeds_ = true;
+  return Job{.track = active_, .request = tracks_[active_].take_seed_request(), .finished = {}};
+}
+
 void OrderLearner::Impl::seed_loop() {
   pthread_setname_np(pthread_self(), "hr-order-seeds");
-  io::MutexLock lock(mutex_);
-  while (!stopping_) {
-    if (tracks_[active_].wants_seed_search()) {
-      search_seeds(lock, active_);
-    } else {
-      changed_.wait(lock);
-    }
+  while (const std::optional<Job> job = next_seed_search()) {
+    const std::optional<Match> match = search_seeds(*job);
+    if (match) link_to_stream(*job, match->spec);
+    io::MutexLock lock(mutex_);
+    searching_seeds_ = false;
+    changed_.notify_all();
   }
 }
 
-void OrderLearner::Impl::search_seeds(io::MutexLock& lock, std::size_t index) {
-  Track& track = tracks_[index];
-  const Track::Request request = track.take_seed_request();
+std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
+  const Track::Request& request = job.request;
   SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &cancelled_},
                     {.threads = search_threads(options_.search_threads),
                      .share = options_.search_share,
                      .seeds = options_.search_seeds});
-  searching_seeds_ = true;
-  seed_search_ = &search;
-  seed_search_began_ = Clock::now();
-  lock.unlock();
   io::log_info("order: searching all seeds for the order of {} samples ({})", request.n, SeedScan::instruction_set());
+  const Clock::time_point began = Clock::now();
+  show_search(&search, began);
   std::optional<Match> match = search.run();
-  const double seconds = std::chrono::duration<double>(Clock::now() - seed_search_began_).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   std::optional<PreparedMatch> prepared;
-  std::optional<StreamLink> link;
   if (match) {
     io::log_info("order: {} found among {} seeds in {:.1f} s", match->spec, search.seeds_tested(), seconds);
-    records_[index].keep_spec(match->spec);
+    records_[job.track].keep_spec(match->spec);
     prepared = prepare_match(*match, request.n);
   }
-  lock.lock();
-  seed_search_ = nullptr;
+  show_search(nullptr, began);
+  io::MutexLock lock(mutex_);
   state_.seeds_tested += search.seeds_tested();
   state_.seeds_per_second = static_cast<double>(search.seeds_tested()) / std::max(seconds, 1e-9);
   state_.search_cpu_seconds += search.cpu_seconds();
-  if (prepared) track.on_match(request, std::move(*prepared));
+  if (prepared) tracks_[job.track].on_match(request, std::move(*prepared));
   count_generations();
-  if (match && match->spec.starts_with("torch-distributed:seed=")) {
-    const auto seed = static_cast<std::uint32_t>(std::stoull(match->spec.substr(match->spec.find('=') + 1)));
-    lock.unlock();
-    link = find_link(seed, cancelled_);
-    lock.lock();
-  }
-  if (link) {
-    io::log_info("order: the seed is output {} of manual_seed({})", link->output, link->seed);
-    track.on_link(*link, request.epoch_number);
-  }
-  searching_seeds_ = false;
-  changed_.notify_all();
+  return match;
+}
+
+void OrderLearner::Impl::show_search(const SeedSearch* search, Clock::time_point began) {
+  io::MutexLock lock(mutex_);
+  seed_search_ = search;
+  seed_search_began_ = began;
+}
+
+void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec) {
+  const std::optional<std::uint32_t> seed = fresh_seed_of(spec);
+  const std::optional<StreamLink> link = seed ? find_link(*seed, cancelled_) : std::nullopt;
+  if (!link) return;
+  io::log_info("order: the seed is output {} of manual_seed({})", link->output, link->seed);
+  io::MutexLock lock(mutex_);
+  tracks_[job.track].on_link(*link, job.request.epoch_number);
 }
 
 // What make_order takes for the whole data set.

@@ -2,7 +2,6 @@
 #include "headrace/cache/learn/candidates.h"
 
 #include <charconv>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -48,6 +47,11 @@ const std::vector<std::uint64_t>& usual_seeds() {
 
 std::string fresh_seed_spec(std::uint32_t seed) {
   return fmt::format("{}{}", kFresh, seed);
+}
+
+std::optional<std::uint32_t> fresh_seed_of(std::string_view spec) {
+  const auto seed = seed_after(spec, kFresh);
+  return seed ? std::optional(static_cast<std::uint32_t>(*seed)) : std::nullopt;
 }
 
 bool is_same_permutation(std::string_view spec, std::uint64_t epoch, std::string_view other_spec,

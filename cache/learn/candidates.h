@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ struct CandidateGroup {
 // A permutation of a fresh generator, as DistributedSampler, Hugging Face, Lightning, mmengine and RandomSampler have
 // it.
 [[nodiscard]] std::string fresh_seed_spec(std::uint32_t seed);
+// The seed of such a spec; nullopt for other ones.
+[[nodiscard]] std::optional<std::uint32_t> fresh_seed_of(std::string_view spec);
 // The same spec and epoch, or seeds and epochs of fresh generators with the same sum.
 [[nodiscard]] bool is_same_permutation(std::string_view spec, std::uint64_t epoch, std::string_view other_spec,
                                        std::uint64_t other_epoch);

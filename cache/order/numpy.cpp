@@ -11,6 +11,7 @@ namespace {
 [[nodiscard]] Mt19937 random_state(const std::vector<Seed>& seeds, std::uint64_t addend) {
   if (seeds.size() == 1) return Mt19937(seeds[0].plus(addend).low32());
   std::vector<std::uint32_t> key;
+  key.reserve(seeds.size());
   for (const Seed& seed : seeds) key.push_back(seed.low32());
   key.back() += static_cast<std::uint32_t>(addend);
   return Mt19937::by_array(key);

@@ -22,9 +22,9 @@ namespace {
 }
 
 [[nodiscard]] std::uint64_t selected_per_rank(std::uint64_t n, std::uint64_t round, double ratio) {
-  const auto whole = static_cast<double>(n);
-  if (round == 0) return static_cast<std::uint64_t>(std::ceil(whole / ratio));
-  return static_cast<std::uint64_t>(std::floor(static_cast<double>(n / round * round) / ratio));
+  if (round == 0) return static_cast<std::uint64_t>(std::ceil(static_cast<double>(n) / ratio));
+  const std::uint64_t rounded = n - n % round;
+  return static_cast<std::uint64_t>(std::floor(static_cast<double>(rounded) / ratio));
 }
 
 }  // namespace
