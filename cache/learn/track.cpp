@@ -43,7 +43,8 @@ constexpr std::size_t kWellSettled = 256;
 [[nodiscard]] double reach_of(const Fit& fit, std::uint64_t first, std::uint64_t n) {
   constexpr double kWidestLoader = 65'536;  // 8 ranks x 8 workers x batches of 256, twice over, with room
   // Positions up to which 97 % of the opens reach: strays lie anywhere.
-  const auto span = static_cast<double>(fit.positions[fit.positions.size() * 97 / 100] - first + 1);
+  const std::uint64_t last = std::max(fit.positions[fit.positions.size() * 97 / 100], first);
+  const auto span = static_cast<double>(last - first + 1);
   return std::max({std::min(kWidestLoader, static_cast<double>(n) / 8), 2 * span, 32.0});
 }
 
