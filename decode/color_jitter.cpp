@@ -94,7 +94,7 @@ void adjust_contrast(Image& image, double factor) {
   std::uint64_t sum = 0;
   for_each_pixel(image, [&](const std::uint8_t* pixel) { sum += static_cast<unsigned>(grey_of(pixel)); });
   const double mean = static_cast<double>(sum) / static_cast<double>(image.size().pixels());
-  blend_from(image, static_cast<int>(mean + 0.5), factor);
+  blend_from(image, static_cast<int>(std::lround(mean)), factor);
 }
 
 void adjust_saturation(Image& image, double factor) {
