@@ -68,9 +68,10 @@ constexpr std::array<std::string_view, kOpcodeCount> kOpcodeNames = [] {
   return names;
 }();
 
+// The library asks for a way to read and never uses it: the loop reads by itself.
 std::int64_t refuse_read(int, void*, std::size_t, void*) {
   return -ENOSYS;
-}  // the loop reads by itself
+}
 
 // An epoll instance that reports requests to one waiting thread only, and stop_fd to all of them. -1: see errno.
 int make_wait_fd(int request_fd, int stop_fd) {
