@@ -50,7 +50,7 @@ TEST_CASE("an order that nobody gave is learned from the opens") {
   const std::shared_ptr<const cache::Order> order =
       std::move(*cache::make_order("torch-distributed:seed=0", {.sample_count = kSampleCount}));
   // Half an epoch is enough for the learner, whose thread may need the time of some more on a busy machine.
-  for (std::uint64_t epoch = 0; epoch < 10 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
+  for (std::uint64_t epoch = 0; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
     const std::vector<cache::SampleIndex> samples = order->epoch(epoch).value();
     for (const cache::SampleIndex sample : samples) {
       REQUIRE(read_file(path_of(mounted, sample)).size() == kSampleBytes);
