@@ -183,7 +183,7 @@ Result<bool> folders_current(const Catalog& catalog, int source_fd, const Revali
 }
 
 Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
-  Result<io::ScannedTree> tree = io::scan_tree(source_fd, {.threads = options.threads});
+  Result<io::ScannedTree> tree = io::scan_tree(source_fd, {.threads = options.threads, .stop = options.stop});
   if (!tree) return io::forward_error(std::move(tree));
   return Comparison(catalog, *tree).run();
 }

@@ -11,6 +11,7 @@
 // Thread-safety: each call blocks its caller and joins its threads.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <filesystem>
 #include <vector>
@@ -32,7 +33,8 @@ struct CatalogChanges {
 };
 
 struct RevalidateOptions {
-  unsigned threads = 0;  // 0: as a scan
+  unsigned threads = 0;                     // 0: as a scan
+  const std::atomic<bool>* stop = nullptr;  // of find_changes(), which then ends with kCancelled
 };
 
 // False: a folder is gone, or its mtime or inode is another; which one is logged.

@@ -249,6 +249,15 @@ void Mount::Impl::stop_helpers() {
   follower.reset();
 }
 
+void Mount::on_changed(const cache::CatalogChanges& changes) {
+  std::vector<cache::EntryId> entries = changes.vanished;
+  for (const cache::CatalogChanges::Changed& each : changes.changed) {
+    impl_->tree->set_identity(each.entry, each.identity);
+    entries.push_back(each.entry);
+  }
+  impl_->pusher->on_changed(entries);
+}
+
 MountStats Mount::stats() const {
   MountStats stats;
   impl_->pusher->add_stats(stats);

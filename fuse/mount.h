@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/revalidate.h"
 #include "headrace/cache/store.h"
 #include "headrace/fuse/channel.h"
 #include "headrace/io/result.h"
@@ -112,6 +113,9 @@ class Mount {
   void stop();
   // Blocks until the mount has ended: by stop() or from outside.
   void wait();
+
+  // After the store was told: readers see these files as they are now. What is open keeps what it has read.
+  void on_changed(const cache::CatalogChanges& changes);
 
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.

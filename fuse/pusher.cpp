@@ -72,13 +72,14 @@ void Pusher::run() {
     std::optional<Fetch> arrived;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && fetched_.empty() && !can_fetch() && !plan_.must_evict()) work_.wait(lock);
+      while (!stop_ && fetched_.empty() && to_forget_.empty() && !can_fetch() && !plan_.must_evict()) work_.wait(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
         fetched_.pop_front();
       }
     }
+    forget_changed();
     if (arrived) push(std::move(*arrived));
     evict_for(0);
     start_fetches();
@@ -101,7 +102,7 @@ void Pusher::start_fetches() {
         if (is_full()) finished_.notify_all();
         return;
       }
-      fetch = {.sample = *sample, .generation = plan_.generation()};
+      fetch = {.sample = *sample, .generation = plan_.generation(), .changes = change_count_};
       ++in_flight_;
       in_flight_bytes_ += piece_bytes(*sample, 0);
     }
@@ -145,7 +146,7 @@ void Pusher::read_piece(Fetch fetch) {
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
   const bool is_first = fetch.offset == 0;
-  const bool is_read = fetch.view && fetch.view->bytes().size() >= piece;
+  const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
   if (is_first && (!is_read || !make_room(fetch.sample))) return finish(fetch, Landing::kFailedBeforePlace);
   const int failure = is_read ? store_piece(fetch) : EIO;
   if (failure != 0) {
@@ -180,6 +181,34 @@ void Pusher::make_known(SampleIndex sample) const {
 
 std::filesystem::path Pusher::path_of(SampleIndex sample) const {
   return root_ / catalog_.path(catalog_.sample_entry(sample));
+}
+
+bool Pusher::has_changed(const Fetch& fetch) {
+  MutexLock lock(mutex_);
+  const auto found = changed_at_.find(catalog_.sample_entry(fetch.sample));
+  return found != changed_at_.end() && found->second > fetch.changes;
+}
+
+// On the pushing thread, so that nothing old is on its way to the kernel meanwhile.
+void Pusher::forget_changed() {
+  std::vector<cache::EntryId> entries;
+  {
+    MutexLock lock(mutex_);
+    entries.swap(to_forget_);
+  }
+  for (const cache::EntryId entry : entries) {
+    [[maybe_unused]] const int ignored = session_->invalidate(inode_of(entry));  // ENOENT: it never knew the file
+  }
+}
+
+void Pusher::on_changed(std::span<const cache::EntryId> entries) {
+  MutexLock lock(mutex_);
+  ++change_count_;
+  for (const cache::EntryId entry : entries) {
+    changed_at_[entry] = change_count_;
+    to_forget_.push_back(entry);
+  }
+  work_.notify_one();
 }
 
 void Pusher::evict_for(std::uint64_t bytes) {

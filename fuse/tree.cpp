@@ -39,9 +39,10 @@ bool is_known(const Catalog& catalog, fuse_ino_t inode) {
   return inode >= 1 && inode <= catalog.entry_count();
 }
 
-struct stat attributes_of(const Catalog& catalog, EntryId entry) {
+struct stat attributes_of(const Tree& tree, EntryId entry) {
+  const Catalog& catalog = tree.catalog();
   const cache::AttributeClass& shared = catalog.attributes(entry);
-  const cache::Identity identity = catalog.identity(entry);
+  const cache::Identity identity = tree.identity(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
   std::int64_t nanoseconds = identity.mtime_ns % kSecond;
@@ -64,10 +65,10 @@ struct stat attributes_of(const Catalog& catalog, EntryId entry) {
   return attributes;
 }
 
-fuse_entry_param entry_parameters(const Catalog& catalog, EntryId entry) {
+fuse_entry_param entry_parameters(const Tree& tree, EntryId entry) {
   fuse_entry_param parameters = {};
   parameters.ino = inode_of(entry);
-  parameters.attr = attributes_of(catalog, entry);
+  parameters.attr = attributes_of(tree, entry);
   parameters.attr_timeout = kForeverSeconds;
   parameters.entry_timeout = kForeverSeconds;
   return parameters;
@@ -90,7 +91,7 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   }
   fuse_entry_param parameters = {};
   parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
-  if (const auto entry = catalog.find(entry_of(parent), name)) parameters = entry_parameters(catalog, *entry);
+  if (const auto entry = catalog.find(entry_of(parent), name)) parameters = entry_parameters(tree_of(request), *entry);
   fuse_reply_entry(request, &parameters);
 }
 
@@ -100,7 +101,7 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  const struct stat attributes = attributes_of(catalog, entry_of(inode));
+  const struct stat attributes = attributes_of(tree_of(request), entry_of(inode));
   fuse_reply_attr(request, &attributes, kForeverSeconds);
 }
 
@@ -144,8 +145,7 @@ DirectoryPosition directory_position(const Catalog& catalog, EntryId directory, 
 // Appends one entry; returns how many bytes it takes: more than `room` when it did not fit.
 std::size_t add_entry(fuse_req_t request, char* to, std::size_t room, const DirectoryPosition& position,
                       std::uint64_t next_offset, bool with_attributes) {
-  const Catalog& catalog = catalog_of(request);
-  fuse_entry_param parameters = entry_parameters(catalog, position.entry);
+  fuse_entry_param parameters = entry_parameters(tree_of(request), position.entry);
   if (!with_attributes) {
     return fuse_add_direntry(request, to, room, position.name.c_str(), &parameters.attr,
                              static_cast<off_t>(next_offset));
@@ -226,8 +226,22 @@ const fuse_lowlevel_ops& Tree::operations() {
   return table;
 }
 
+cache::Identity Tree::identity(EntryId entry) const {
+  if (any_changed_.load(std::memory_order_acquire)) {
+    io::MutexLock lock(changed_mutex_);
+    if (const auto found = changed_.find(entry); found != changed_.end()) return found->second;
+  }
+  return catalog_.identity(entry);
+}
+
+void Tree::set_identity(EntryId entry, const cache::Identity& identity) {
+  io::MutexLock lock(changed_mutex_);
+  changed_[entry] = identity;
+  any_changed_.store(true, std::memory_order_release);
+}
+
 void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
-  const std::uint64_t size = catalog_.size_bytes(entry);
+  const std::uint64_t size = identity(entry).size_bytes;
   if (range.offset >= size) {
     fuse_reply_buf(request, nullptr, 0);
     return;

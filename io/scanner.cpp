@@ -106,12 +106,14 @@ struct Batch {
 
 class TreeScanner {
  public:
-  TreeScanner(UniqueFd root, dev_t device) : root_(std::move(root)), root_device_(device) {}
+  TreeScanner(UniqueFd root, dev_t device, const std::atomic<bool>* stop)
+      : root_(std::move(root)), root_device_(device), stop_(stop) {}
 
   ScannedTree run(unsigned threads);
 
  private:
   void work();
+  [[nodiscard]] bool is_stopped() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
   void scan_folder(std::uint32_t number);
   bool open_folder(OpenFolder& folder);
   bool list_entries(OpenFolder& folder);
@@ -129,6 +131,7 @@ class TreeScanner {
 
   const UniqueFd root_;
   const dev_t root_device_;
+  const std::atomic<bool>* const stop_;  // may be null
 
   Mutex mutex_;
   CondVar changed_;
@@ -164,6 +167,10 @@ ScannedTree TreeScanner::run(unsigned threads) {
 void TreeScanner::work() {
   MutexLock lock(mutex_);
   while (true) {
+    if (is_stopped()) {
+      batches_.clear();
+      folders_.clear();
+    }
     if (!batches_.empty()) {
       const Batch batch = std::move(batches_.back());
       batches_.pop_back();
@@ -281,6 +288,7 @@ void TreeScanner::read_batch(const Batch& batch) {
   std::string targets;
   for (std::size_t i = batch.first; i < batch.end; ++i) {
     ScannedEntry& entry = folder.result->entries[i];
+    if (is_stopped()) break;
     if (!read_entry(folder, entry, targets)) entry.attributes.mode = 0;
   }
   MutexLock lock(folder.mutex);
@@ -410,7 +418,8 @@ Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
     return system_error(error, "stat the source folder");
   }
   const dev_t device = device_of(status);
-  ScannedTree tree = TreeScanner(std::move(root), device).run(scan_threads(options));
+  ScannedTree tree = TreeScanner(std::move(root), device, options.stop).run(scan_threads(options));
+  if (options.stop != nullptr && options.stop->load()) return make_error(ErrorCode::kCancelled, "scan");
   if (!tree.directories[0].readable) return make_error(ErrorCode::kSystem, "read the source folder", EIO);
   if (tree.skipped > kWarningsMax) log_warning("scan: {} entries skipped in all", tree.skipped);
   return tree;

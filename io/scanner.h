@@ -12,6 +12,7 @@
 // Thread-safety: scan_tree() blocks its caller and joins its threads before it returns; the result is a plain value.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -71,6 +72,7 @@ struct ScannedTree {
 
 struct ScanOptions {
   unsigned threads = 0;  // 0: chosen from the cores; the threads wait for the device most of the time
+  const std::atomic<bool>* stop = nullptr;  // set by somebody else: the scan ends with kCancelled
 };
 [[nodiscard]] unsigned scan_threads(const ScanOptions& options);
 
@@ -78,7 +80,7 @@ struct ScanOptions {
 [[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
 // Each thing skipped is logged as a warning (the first few by name). What vanishes meanwhile is left out silently.
-// Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read.
+// Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read; kCancelled.
 [[nodiscard]] Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options);
 
 }  // namespace headrace::io

@@ -19,6 +19,8 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include "headrace/cache/store.h"
 #include "headrace/fuse/internal/push_plan.h"
@@ -48,6 +50,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
   void on_overflow();
+  // These files have changed: the kernel is told to forget them, and what was fetched before is not pushed any more.
+  void on_changed(std::span<const cache::EntryId> entries);
   void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const;
@@ -64,6 +68,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     cache::SampleIndex sample = 0;
     std::uint64_t generation = 0;  // of the plan that named it
     std::uint64_t offset = 0;      // of the piece
+    std::uint64_t changes = 0;     // change_count_ when it began
     Result<cache::View> view = cache::View{};
   };
 
@@ -72,6 +77,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void read_piece(Fetch fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
+  [[nodiscard]] bool has_changed(const Fetch& fetch);
+  void forget_changed();
   void evict_for(std::uint64_t bytes);
   bool make_room(cache::SampleIndex sample);
   void make_known(cache::SampleIndex sample) const;
@@ -98,6 +105,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   bool stopped_ HEADRACE_GUARDED_BY(mutex_) = true;
   bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;  // the plan may have something to fetch
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<cache::EntryId> to_forget_ HEADRACE_GUARDED_BY(mutex_);  // by the kernel
+  std::uint64_t change_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<cache::EntryId, std::uint64_t> changed_at_ HEADRACE_GUARDED_BY(mutex_);  // change_count_ then
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t in_flight_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers the kernel's requests: names and attributes from the catalog at once, content from the store when it comes.
 //
-// What the kernel may keep it keeps for good: the catalog never changes. OPEN, OPENDIR and FLUSH are refused once,
+// What the kernel may keep it keeps for good: the catalog never changes, and whoever learns that a file has changed
+// tells the kernel. OPEN, OPENDIR and FLUSH are refused once,
 // after which the kernel opens and closes without asking. An inode number is EntryId + 1, so FORGET means nothing here
 // and nothing has to be remembered for a successor.
 //
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
 
 #include "headrace/cache/store.h"
 #include "headrace/io/mutex.h"
@@ -46,6 +48,9 @@ class Tree {
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   void read(fuse_req* request, cache::EntryId entry, ReadRange range);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+  // Of a file: as it is known to be now. Anything else: as catalogued.
+  [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
+  void set_identity(cache::EntryId entry, const cache::Identity& identity);
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
@@ -62,6 +67,10 @@ class Tree {
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;
+
+  std::atomic<bool> any_changed_ = false;
+  mutable io::Mutex changed_mutex_;
+  std::unordered_map<cache::EntryId, cache::Identity> changed_ HEADRACE_GUARDED_BY(changed_mutex_);
 
   io::Mutex mutex_;
   io::CondVar idle_;

@@ -18,7 +18,9 @@
 #include <unistd.h>
 #include <utime.h>
 
+#include "headrace/cache/refresher.h"
 #include "headrace/fuse/internal/mount_table.h"
+#include "headrace/io/unique_fd.h"
 
 #include "fuse/mounted.h"
 
@@ -66,6 +68,30 @@ TEST_CASE("the tree seen through the mount equals the source while everything is
   REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
   CHECK(difference(mounted.source().path(), mounted.path()) == "");
   CHECK(mounted.mount().stats().push_failures == 0);
+}
+
+TEST_CASE("pushed files that changed in the source are shown as they are now, once a comparison has seen them") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(20, 10'000);
+  mounted.options.ram_bytes = 64 << 20;
+  mounted.start();
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  REQUIRE(difference(mounted.source().path(), mounted.path()) == "");
+
+  mounted.source().write(Mounted::sample_name(3), Mounted::sample_content(100, 25'000));
+  mounted.source().write(Mounted::sample_name(4), "shorter than it was");
+  mounted.source().write(Mounted::sample_name(5), Mounted::sample_content(101, 10'000));
+  const io::UniqueFd source(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  cache::Refresher refresher(mounted.store(), source.get(), {.on_changed = [&](const cache::CatalogChanges& changes) {
+                               mounted.mount().on_changed(changes);
+                             }});
+  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(difference(mounted.source().path(), mounted.path()) == "");
+  CHECK(refresher.state().changed == 3);
 }
 
 TEST_CASE("a folder of 100 000 entries is listed and looked up completely") {

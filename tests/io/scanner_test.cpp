@@ -171,3 +171,13 @@ TEST_CASE("a root that is no open directory is an error") {
   const UniqueFd file(::open(dir.write("file", "x").c_str(), O_RDONLY | O_CLOEXEC));
   CHECK(scan_tree(file.get(), {}).error().code == ErrorCode::kNotFound);
 }
+
+TEST_CASE("a scan that is told to stop ends as cancelled") {
+  const TempDir dir;
+  dir.write("a/file", "x");
+  const UniqueFd fd(::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::atomic<bool> stop = true;
+  const Result<ScannedTree> tree = scan_tree(fd.get(), {.stop = &stop});
+  REQUIRE_FALSE(tree);
+  CHECK(tree.error().code == ErrorCode::kCancelled);
+}
