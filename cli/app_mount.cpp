@@ -41,6 +41,13 @@ void add_unmount(CLI::App& app, Selected& selected) {
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
 }
 
+void add_refresh(CLI::App& app, Selected& selected) {
+  std::shared_ptr<RefreshArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+}
+
 void add_stat(CLI::App& app, Selected& selected) {
   std::shared_ptr<StatArguments> arguments;
   CLI::App& command = add_command(
@@ -98,6 +105,10 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
   command
       .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
       ->group("Mount");
+  add_number(command, "--revalidate", arguments.revalidate_seconds,
+             "Look for changes of the source this often; without it: when mounted, and on headrace refresh")
+      ->type_name("SECONDS")
+      ->group("Mount");
   command.add_option("--log-level", arguments.log_level, "What is logged")
       ->type_name("debug|info|warning|error")
       ->capture_default_str()
@@ -112,6 +123,7 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
 void add_mount_commands(CLI::App& app, Selected& selected) {
   add_mount(app, selected);
   add_unmount(app, selected);
+  add_refresh(app, selected);
   add_stat(app, selected);
   add_warm(app, selected);
 }

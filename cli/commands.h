@@ -39,6 +39,7 @@ struct MountArguments {
   bool foreground = false;
   bool allow_other = false;
   bool overlay = false;
+  std::uint64_t revalidate_seconds = 0;  // how often the source is compared with the catalog; 0: at the start only
   std::string log_level = "info";
   std::string metrics;  // ADDRESS:PORT or PORT of the Prometheus page; empty: none
 };
@@ -50,6 +51,11 @@ struct UnmountArguments {
   std::filesystem::path mount_point;
 };
 [[nodiscard]] io::Status run_unmount(const UnmountArguments& arguments);
+
+struct RefreshArguments {
+  std::filesystem::path mount_point;
+};
+[[nodiscard]] io::Status run_refresh(const RefreshArguments& arguments);
 
 struct StatArguments {
   std::filesystem::path mount_point;

@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include "headrace/cache/refresher.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/control.h"
 #include "headrace/cli/daemon.h"
@@ -147,7 +148,11 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   if (!store) return io::forward_error(std::move(store));
   io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
   if (!mount) return io::forward_error(std::move(mount));
-  MountService service(**store, **mount, plan.mount_point, plan.source.path);
+  cache::Refresher refresher(
+      **store, plan.source.directory.get(),
+      {.every = std::chrono::seconds(arguments.revalidate_seconds),
+       .on_changed = [&mount](const cache::CatalogChanges& changes) { (*mount)->on_changed(changes); }});
+  MountService service(**store, **mount, refresher, plan.mount_point, plan.source.path);
   io::Result<fs::path> socket = control_socket_of(plan.mount_point);
   if (!socket) return io::forward_error(std::move(socket));
   io::Result<std::unique_ptr<ControlServer>> server =

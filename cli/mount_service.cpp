@@ -36,9 +36,13 @@ std::string text(const json& arguments, const char* name) {
 
 }  // namespace
 
-MountService::MountService(cache::Store& store, fuse::Mount& mount, std::filesystem::path mount_point,
-                           std::filesystem::path source)
-    : store_(store), mount_(mount), mount_point_(std::move(mount_point)), source_(std::move(source)) {}
+MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher,
+                           std::filesystem::path mount_point, std::filesystem::path source)
+    : store_(store),
+      mount_(mount),
+      refresher_(refresher),
+      mount_point_(std::move(mount_point)),
+      source_(std::move(source)) {}
 
 std::string MountService::answer(std::string_view request) {
   return answer_request(
@@ -57,8 +61,19 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
     if (job_) job_->cancel();
     return json::object();
   }
+  if (command == "refresh") {
+    refresher_.request();
+    return refresh_state();
+  }
+  if (command == "refresh-state") return refresh_state();
   if (command == "order") return order(arguments);
   return make_error(ErrorCode::kInvalidArgument, "unknown command '" + command + "'");
+}
+
+json MountService::refresh_state() const {
+  const cache::Refresher::State state = refresher_.state();
+  return {{"running", state.running},   {"rounds", state.rounds},     {"changed", state.changed},
+          {"vanished", state.vanished}, {"appeared", state.appeared}, {"failure", state.failure}};
 }
 
 json MountService::stat() const {
@@ -75,6 +90,7 @@ json MountService::stat() const {
             {"bytes", catalog.sample_bytes()},
             {"classes", catalog.class_count()},
             {"skipped", catalog.skipped()}}},
+          {"refresh", refresh_state()},
           {"mount", to_json(mount_.stats())},
           {"store", to_json(store_.stats())}};
 }

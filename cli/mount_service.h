@@ -6,9 +6,12 @@
 //   warm {"ram", "disk", "order", "epoch", "rate_bytes_per_second"}   starts; one at a time
 //   warm-state                                     see warm_job.h
 //   warm-stop
+//   refresh                                        begins a comparison with the source
+//   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
 //   order {"spec", "epoch"}                        without spec: tells it
 //
-// Thread-safety: answer() by one thread (the control server's), stat() from any. Ownership: store and mount outlive it.
+// Thread-safety: answer() by one thread (the control server's), stat() from any. Ownership: what it is given outlives
+// it.
 #pragma once
 
 #include <chrono>
@@ -19,6 +22,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/warm_job.h"
 #include "headrace/fuse/mount.h"
@@ -27,18 +31,20 @@ namespace headrace::cli {
 
 class MountService {
  public:
-  MountService(cache::Store& store, fuse::Mount& mount, std::filesystem::path mount_point,
+  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, std::filesystem::path mount_point,
                std::filesystem::path source);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
 
  private:
   [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json refresh_state() const;
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
 
   cache::Store& store_;
   fuse::Mount& mount_;
+  cache::Refresher& refresher_;
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
