@@ -25,8 +25,8 @@
 
 #include "headrace/decode/color_jitter.h"
 #include "headrace/decode/image_decoder.h"
+#include "headrace/decode/internal/queue.h"
 #include "headrace/decode/pixel_kernels.h"
-#include "headrace/decode/queue.h"
 #include "headrace/decode/sample_transformer.h"
 
 // After <cstdio>, which it uses without including it.

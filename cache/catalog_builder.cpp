@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan's own memory is given back folder by folder, so that two forms of a large tree are not held at the same
 // time.
-#include "headrace/cache/catalog_builder.h"
+#include "headrace/cache/internal/catalog_builder.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tier as seen from outside: finding, reading and checking records, state and figures.
-#include "headrace/cache/disk_tier.h"
+#include "headrace/cache/internal/disk_tier.h"
 
 #include <algorithm>
 #include <chrono>

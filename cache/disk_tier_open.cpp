@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "headrace/cache/disk_tier.h"
+#include "headrace/cache/internal/disk_tier.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cache {

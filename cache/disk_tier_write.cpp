@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "headrace/cache/disk_tier.h"
+#include "headrace/cache/internal/disk_tier.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cache {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/fetch.h"
+#include "headrace/cache/internal/fetch.h"
 
 #include <utility>
 

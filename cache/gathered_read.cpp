@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/gathered_read.h"
+#include "headrace/cache/internal/gathered_read.h"
 
 #include <algorithm>
 #include <cstring>

@@ -12,7 +12,7 @@
 
 #include <xxhash.h>
 
-#include "headrace/cache/names.h"
+#include "headrace/cache/internal/names.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cache {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/memory_queue.h"
+#include "headrace/cache/internal/memory_queue.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/names.h"
+#include "headrace/cache/internal/names.h"
 
 #include <algorithm>
 #include <clocale>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/ram_shard.h"
+#include "headrace/cache/internal/ram_shard.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/ram_tier.h"
+#include "headrace/cache/internal/ram_tier.h"
 
 #include <algorithm>
 #include <bit>

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <utility>
 
-#include "headrace/cache/reader_track.h"
-#include "headrace/cache/schedule.h"
+#include "headrace/cache/internal/reader_track.h"
+#include "headrace/cache/internal/schedule.h"
 
 namespace headrace::cache {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/internal/chunk.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 

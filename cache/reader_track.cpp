@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/reader_track.h"
+#include "headrace/cache/internal/reader_track.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear probing; the home of a key is its place in proportion (Lemire, "A fast alternative to the modulo reduction"),
 // so that a table may have any size and grows by a quarter. Erasing shifts back what stood behind: no tombstones.
-#include "headrace/cache/record_index.h"
+#include "headrace/cache/internal/record_index.h"
 
 #include <algorithm>
 #include <utility>

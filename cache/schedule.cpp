@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/schedule.h"
+#include "headrace/cache/internal/schedule.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/segment.h"
+#include "headrace/cache/internal/segment.h"
 
 #include <algorithm>
 #include <cerrno>

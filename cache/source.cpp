@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/source.h"
+#include "headrace/cache/internal/source.h"
 
 #include <array>
 #include <bit>

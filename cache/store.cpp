@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "headrace/cache/fetch.h"
-#include "headrace/cache/gathered_read.h"
+#include "headrace/cache/internal/fetch.h"
+#include "headrace/cache/internal/gathered_read.h"
+#include "headrace/cache/internal/store_impl.h"
+#include "headrace/cache/internal/warm_job.h"
 #include "headrace/cache/revalidate.h"
-#include "headrace/cache/store_impl.h"
-#include "headrace/cache/warm_job.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 

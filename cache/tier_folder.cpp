@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/tier_folder.h"
+#include "headrace/cache/internal/tier_folder.h"
 
 #include <algorithm>
 #include <cerrno>

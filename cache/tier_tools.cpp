@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "headrace/cache/record_index.h"
-#include "headrace/cache/segment.h"
-#include "headrace/cache/tier_folder.h"
+#include "headrace/cache/internal/record_index.h"
+#include "headrace/cache/internal/segment.h"
+#include "headrace/cache/internal/tier_folder.h"
 
 namespace headrace::cache {
 namespace {

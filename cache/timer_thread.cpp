@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/timer_thread.h"
+#include "headrace/cache/internal/timer_thread.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/warm_job.h"
+#include "headrace/cache/internal/warm_job.h"
 
 #include <chrono>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/worker_sequence.h"
+#include "headrace/cache/internal/worker_sequence.h"
 
 #include <algorithm>
 

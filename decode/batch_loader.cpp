@@ -12,9 +12,9 @@
 
 #include "headrace/decode/internal/batch_assembler.h"
 #include "headrace/decode/internal/batch_slot.h"
-#include "headrace/decode/queue.h"
+#include "headrace/decode/internal/queue.h"
+#include "headrace/decode/internal/slot_ring.h"
 #include "headrace/decode/sample_transformer.h"
-#include "headrace/decode/slot_ring.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/log.h"

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "headrace/decode/slot_ring.h"
+#include "headrace/decode/internal/slot_ring.h"
 #include "headrace/decode/usable_cores.h"
 
 namespace headrace::decode {

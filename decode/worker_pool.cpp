@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "headrace/decode/queue.h"
+#include "headrace/decode/internal/queue.h"
 #include "headrace/decode/usable_cores.h"
 
 #if defined(__SANITIZE_THREAD__)

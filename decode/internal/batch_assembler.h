@@ -13,7 +13,7 @@
 
 #include "headrace/decode/batch_loader.h"
 #include "headrace/decode/internal/batch_slot.h"
-#include "headrace/decode/slot_ring.h"
+#include "headrace/decode/internal/slot_ring.h"
 
 namespace headrace::decode {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk tier through the Store: what it holds, what it survives, and that no wrong byte comes out of it.
-#include "headrace/cache/disk_tier.h"
+#include "headrace/cache/internal/disk_tier.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/internal/chunk.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"

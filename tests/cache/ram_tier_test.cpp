@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/ram_tier.h"
+#include "headrace/cache/internal/ram_tier.h"
 
 #include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/memory_queue.h"
-#include "headrace/cache/timer_thread.h"
+#include "headrace/cache/internal/memory_queue.h"
+#include "headrace/cache/internal/timer_thread.h"
 
 namespace {
 

@@ -15,10 +15,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "headrace/cache/disk_tier.h"
-#include "headrace/cache/segment.h"
+#include "headrace/cache/internal/disk_tier.h"
+#include "headrace/cache/internal/segment.h"
+#include "headrace/cache/internal/tier_folder.h"
 #include "headrace/cache/store.h"
-#include "headrace/cache/tier_folder.h"
 
 #include "support/temp_dir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/decode/queue.h"
+#include "headrace/decode/internal/queue.h"
 
 #include <chrono>
 #include <cstdint>

@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
+#include "headrace/cache/internal/worker_sequence.h"
 #include "headrace/cache/order.h"
-#include "headrace/cache/worker_sequence.h"
 
 namespace headrace::cache {
 

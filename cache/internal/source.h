@@ -17,9 +17,9 @@
 #include <string>
 #include <unordered_set>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/internal/chunk.h"
+#include "headrace/cache/internal/timer_thread.h"
 #include "headrace/cache/store.h"
-#include "headrace/cache/timer_thread.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/page_cache_reader.h"

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "headrace/cache/store_impl.h"
+#include "headrace/cache/internal/store_impl.h"
 
 namespace headrace::cache {
 

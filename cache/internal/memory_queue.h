@@ -11,8 +11,8 @@
 #include <deque>
 #include <functional>
 
-#include "headrace/cache/ram_tier.h"
-#include "headrace/cache/timer_thread.h"
+#include "headrace/cache/internal/ram_tier.h"
+#include "headrace/cache/internal/timer_thread.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
 

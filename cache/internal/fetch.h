@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "headrace/cache/disk_tier.h"
-#include "headrace/cache/store_impl.h"
+#include "headrace/cache/internal/disk_tier.h"
+#include "headrace/cache/internal/store_impl.h"
 
 namespace headrace::cache {
 

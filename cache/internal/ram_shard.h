@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/internal/chunk.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"

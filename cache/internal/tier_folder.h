@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "headrace/cache/record_format.h"
+#include "headrace/cache/internal/record_format.h"
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
 

@@ -17,12 +17,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "headrace/cache/disk_tier.h"
-#include "headrace/cache/memory_queue.h"
-#include "headrace/cache/ram_tier.h"
-#include "headrace/cache/source.h"
+#include "headrace/cache/internal/disk_tier.h"
+#include "headrace/cache/internal/memory_queue.h"
+#include "headrace/cache/internal/ram_tier.h"
+#include "headrace/cache/internal/source.h"
+#include "headrace/cache/internal/timer_thread.h"
 #include "headrace/cache/store.h"
-#include "headrace/cache/timer_thread.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {

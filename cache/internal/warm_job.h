@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "headrace/cache/store_impl.h"
+#include "headrace/cache/internal/store_impl.h"
 
 namespace headrace::cache {
 

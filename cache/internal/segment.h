@@ -12,8 +12,8 @@
 #include <set>
 #include <vector>
 
-#include "headrace/cache/record_format.h"
-#include "headrace/cache/tier_folder.h"
+#include "headrace/cache/internal/record_format.h"
+#include "headrace/cache/internal/tier_folder.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/unique_fd.h"
 

@@ -18,7 +18,7 @@
 #include <functional>
 #include <memory>
 
-#include "headrace/cache/ram_shard.h"
+#include "headrace/cache/internal/ram_shard.h"
 
 namespace headrace::cache {
 

@@ -26,12 +26,12 @@
 #include <string_view>
 #include <vector>
 
-#include "headrace/cache/ram_tier.h"
-#include "headrace/cache/record_index.h"
-#include "headrace/cache/segment.h"
+#include "headrace/cache/internal/ram_tier.h"
+#include "headrace/cache/internal/record_index.h"
+#include "headrace/cache/internal/segment.h"
+#include "headrace/cache/internal/tier_folder.h"
+#include "headrace/cache/internal/timer_thread.h"
 #include "headrace/cache/store.h"
-#include "headrace/cache/tier_folder.h"
-#include "headrace/cache/timer_thread.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
 

@@ -17,7 +17,7 @@
 #include <span>
 #include <type_traits>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/internal/chunk.h"
 
 namespace headrace::cache {
 

@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "headrace/cache/schedule.h"
+#include "headrace/cache/internal/schedule.h"
 
 namespace headrace::cache {
 
