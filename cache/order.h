@@ -2,7 +2,8 @@
 // Who reads what, when: the sequence of samples of every epoch, from a spec string.
 //
 //   auto order = make_order("torch-distributed:seed=0,replicas=2", {.sample_count = n});
-//   for (SampleIndex i : *(*order)->epoch(3)) ...
+//   auto samples = (*order)->epoch(3);   // kept: a loop over the temporary would read freed memory
+//   for (SampleIndex i : *samples) ...
 //
 // Thread-safety: immutable; epoch() and prefix() may run on several threads at once.
 #pragma once

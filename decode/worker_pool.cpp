@@ -10,14 +10,6 @@
 #include "headrace/decode/internal/queue.h"
 #include "headrace/decode/usable_cores.h"
 
-#if defined(__SANITIZE_THREAD__)
-// Boost's queue reads nodes that another thread may be recycling at that moment, and lets a tagged compare-and-swap
-// reject what it read. The sanitizer cannot know that. No code of headrace runs below these functions.
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:boost::lockfree::\n";
-}
-#endif
-
 namespace headrace::decode {
 namespace {
 
