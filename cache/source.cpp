@@ -47,7 +47,8 @@ Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, TimerT
                                            : io::IoThread::start({.name = "hr-source", .engine = options.engine});
   if (!thread) return io::forward_error(std::move(thread));
   source->thread_ = std::move(*thread);
-  source->page_cache_enabled_ = !options.make_source_engine;
+  source->opens_wait_ = file_system.opens_wait;
+  source->page_cache_enabled_ = !options.make_source_engine && !file_system.opens_wait;
   source->cache_mode_ = file_system.cache_mode;
   return source;
 }
@@ -79,6 +80,7 @@ void Source::submit(SourceRead& read) {
   read.operation =
       io::Operation::read_path(fd_, read.path, read.range.offset, read.range.length, std::move(read.buffer));
   read.operation.cache_mode = cache_mode_;
+  read.operation.opens_wait = opens_wait_;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     SourceRead& self = *static_cast<SourceRead*>(operation.context);

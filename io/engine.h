@@ -37,6 +37,7 @@ struct Operation {
   Kind kind = Kind::kRead;
   CacheMode cache_mode = CacheMode::kBuffered;
   int fd = -1;                 // kReadPath: the directory that `path` starts from; else the file
+  bool opens_wait = false;     // kReadPath: opening may wait for a server (FileSystemTraits::opens_wait)
   const char* path = nullptr;  // kReadPath: relative; never leaves the directory (RESOLVE_BENEATH | NO_SYMLINKS)
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;  // reads: at most this many from offset on; writes: buffer bytes written

@@ -27,16 +27,17 @@ struct KnownFileSystem {
   const char* name;
   bool direct;  // direct reads go straight to the device
   bool in_memory;
+  bool opens_wait;
 };
 
 // Numbers that linux/magic.h lacks are from statfs(2).
 constexpr KnownFileSystem kKnownFileSystems[] = {
-    {EXT4_SUPER_MAGIC, "ext4", true, false},   {0x58465342, "xfs", true, false},
-    {BTRFS_SUPER_MAGIC, "btrfs", true, false}, {0xf2f52010, "f2fs", true, false},
-    {TMPFS_MAGIC, "tmpfs", false, true},       {RAMFS_MAGIC, "ramfs", false, true},
-    {0x65735546, "fuse", false, false},        {NFS_SUPER_MAGIC, "nfs", false, false},
-    {0x2fc12fc1, "zfs", false, false},         {OVERLAYFS_SUPER_MAGIC, "overlay", false, false},
-    {V9FS_MAGIC, "9p", false, false},          {0xff534d42, "cifs", false, false},
+    {EXT4_SUPER_MAGIC, "ext4", true, false, false},   {0x58465342, "xfs", true, false, false},
+    {BTRFS_SUPER_MAGIC, "btrfs", true, false, false}, {0xf2f52010, "f2fs", true, false, false},
+    {TMPFS_MAGIC, "tmpfs", false, true, false},       {RAMFS_MAGIC, "ramfs", false, true, false},
+    {0x2fc12fc1, "zfs", false, false, false},         {OVERLAYFS_SUPER_MAGIC, "overlay", false, false, false},
+    {0x65735546, "fuse", false, false, true},         {NFS_SUPER_MAGIC, "nfs", false, false, true},
+    {V9FS_MAGIC, "9p", false, false, true},           {0xff534d42, "cifs", false, false, true},
 };
 
 const KnownFileSystem* find_known(std::uint64_t magic) {
@@ -86,6 +87,7 @@ FileSystemTraits describe_file_system(int fd) {
   traits.name = known != nullptr ? known->name : fmt::format("{:#x}", magic);
   traits.cache_mode = cache_mode_for(fd, known);
   traits.in_memory = known != nullptr && known->in_memory;
+  traits.opens_wait = known == nullptr || known->opens_wait;
   traits.rotational = is_rotational(fd);
   return traits;
 }

@@ -20,6 +20,7 @@ struct FileSystemTraits {
   std::string name;                             // "ext4", "xfs", "tmpfs"; "0x6969" style when not known here
   CacheMode cache_mode = CacheMode::kBuffered;  // for data that headrace keeps a copy of itself
   bool in_memory = false;                       // tmpfs, ramfs: reads never wait, and caching them gains nothing
+  bool opens_wait = true;                       // an open may ask a server: network, FUSE and unknown file systems
   bool rotational = false;                      // a hard disk, as far as the kernel knows
 };
 

@@ -11,6 +11,10 @@
 //
 // The slot is chosen here and not by the kernel (IORING_FILE_INDEX_ALLOC), because later links must name it. O_CLOEXEC
 // is not asked for: it is EINVAL with a direct descriptor, which no other process can inherit anyway.
+//
+// Where an open asks a server (network and FUSE file systems), it is sent to the kernel's workers at once
+// (Operation::opens_wait): the kernel tries an open inline as soon as the path is in the dentry cache, and the file
+// system's own part of it then blocks the thread that submits, one open after the other.
 #include "headrace/io/uring_engine.h"
 
 #include <algorithm>
@@ -312,6 +316,7 @@ void UringEngine::issue_chain(Operation& operation) {
   io_uring_sqe& open = ring_->next_sqe();
   io_uring_prep_openat2_direct(&open, operation.fd, operation.path, &how_for(operation), slot);
   open.flags |= IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS;
+  if (operation.opens_wait) open.flags |= IOSQE_ASYNC;
   tag(open, operation, Step::kOpen);
 
   io_uring_sqe& read = ring_->next_sqe();
@@ -329,6 +334,7 @@ void UringEngine::issue_open(Operation& operation) {
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
   io_uring_prep_openat2(&sqe, operation.fd, operation.path, &how_for(operation));
+  if (operation.opens_wait) sqe.flags |= IOSQE_ASYNC;
   tag(sqe, operation, Step::kOpen);
   slots_[operation.internal.slot].completions_due = 1;
 }

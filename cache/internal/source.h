@@ -85,7 +85,8 @@ class Source {
   const std::string name_;
   TimerThread& timers_;
   io::PageCacheReader page_cache_;
-  bool page_cache_enabled_ = true;  // not where a test watches the engine
+  bool opens_wait_ = false;
+  bool page_cache_enabled_ = true;  // not where opening would block the caller, or a test watches the engine
   io::CacheMode cache_mode_ = io::CacheMode::kBuffered;
   std::unique_ptr<io::IoThread> thread_;
 
