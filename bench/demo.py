@@ -3,12 +3,12 @@
 
 import argparse
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 
 from harness import PYTHON, REPOSITORY, Bench, Mount  # noqa: E402 (bytecode is turned off first)
 from sources import CannotRun, SlowFs, end_on_sigterm  # noqa: E402
+from sweeper import temporary_folder  # noqa: E402
 
 ORDER = "torch-distributed:seed=0"  # what DistributedSampler(seed=0) draws
 EPOCHS = 2
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--files", type=int, default=600)
     arguments = parser.parse_args()
     end_on_sigterm()
-    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as work:
+    with temporary_folder("headrace-demo-") as work:
         bench = Bench(work, BUILD)
         folder = bench.data_set(arguments.files)
         samples = bench.file_list(folder)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sources import CannotRun, Failed, end_process, need_fuse, need_root, unmount, wait_until_mounted
+from sweeper import holding
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch; another one on PATH has not
@@ -149,7 +150,8 @@ class Bench:
     def run_program(self, command):
         """Runs a program; what it printed, and what it and its children took (a struct_rusage)."""
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
-        return finish(process)
+        with holding("process", process.pid):
+            return finish(process)
 
     def measure(self, command, daemons=(), wait_for_go=None, **options):
         """Runs a program that ends with one JSON line of figures; adds the CPU time and memory it took.
@@ -159,21 +161,22 @@ class Bench:
         """
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    text=True, **options)
-        try:
-            if wait_for_go:
-                if process.stdout.readline().strip() != "ready":
-                    raise Failed(f"{command[1]} did not start")
-                daemons = wait_for_go() or daemons
-            before = sum(cpu_seconds_of_tree(pid) for pid in daemons)
-            for pid in daemons:
-                forget_peak(pid)
-            if wait_for_go:
-                process.stdin.write("go\n")
-            process.stdin.close()
-        except BaseException:
-            end_process(process)
-            raise
-        output, usage = finish(process)
+        with holding("process", process.pid):
+            try:
+                if wait_for_go:
+                    if process.stdout.readline().strip() != "ready":
+                        raise Failed(f"{command[1]} did not start")
+                    daemons = wait_for_go() or daemons
+                before = sum(cpu_seconds_of_tree(pid) for pid in daemons)
+                for pid in daemons:
+                    forget_peak(pid)
+                if wait_for_go:
+                    process.stdin.write("go\n")
+                process.stdin.close()
+            except BaseException:
+                end_process(process)
+                raise
+            output, usage = finish(process)
         figures = figures_of(json.loads(output.strip().splitlines()[-1]), usage)
         figures.cpu_seconds += sum(cpu_seconds_of_tree(pid) for pid in daemons) - before
         figures.peak_bytes += sum(peak_bytes(pid) for pid in daemons)
@@ -273,26 +276,28 @@ class Mount:
         self.command = [bench.program("headrace"), "mount", source, self.path, "--foreground", *options]
         self.preexec_fn = preexec_fn
         self.process = None
+        self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         need_fuse()
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.log = open(self.bench.work / "mount.log", "ab")
-        self.process = subprocess.Popen([str(word) for word in self.command], stdout=self.log, stderr=self.log,
-                                        preexec_fn=self.preexec_fn)
-        try:
+        with contextlib.ExitStack() as stack:
+            self.path.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(holding("folder", self.path))
+            stack.callback(self.path.rmdir)
+            stack.enter_context(holding("mount", self.path))
+            stack.callback(unmount, self.path)
+            log = stack.enter_context(open(self.bench.work / "mount.log", "ab"))
+            self.process = subprocess.Popen([str(word) for word in self.command], stdout=log, stderr=log,
+                                            preexec_fn=self.preexec_fn)
+            stack.enter_context(holding("process", self.process.pid))
+            stack.callback(end_process, self.process)
             wait_until_mounted(self.path, self.process)
             self._wait_until_answering()
-        except BaseException:
-            self.__exit__()
-            raise
+            self.stack = stack.pop_all()
         return self
 
     def __exit__(self, *_):
-        end_process(self.process)
-        unmount(self.path)
-        self.path.rmdir()
-        self.log.close()
+        self.stack.close()
 
     @property
     def pid(self):

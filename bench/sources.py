@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+from sweeper import holding, mounted_at
+
 READY_SECONDS = 30  # a mount that takes longer than this has failed
 
 
@@ -47,10 +49,8 @@ def need_fuse():
 
 def is_mounted(path, kind=""):
     """Whether the topmost mount at `path` has a type that begins with `kind`."""
-    path = str(path).replace(" ", "\\040")
-    types = [line.split()[2] for line in open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape")
-             if line.split()[1] == path]
-    return bool(types) and types[-1].startswith(kind)
+    found = mounted_at(path)
+    return found is not None and found[1].startswith(kind)
 
 
 def wait_until_mounted(path, process, kind=""):
@@ -92,6 +92,7 @@ class SlowFs:
         self.command += ["--open-ms", str(open_ms), "--read-ms", str(read_ms)]
         self.command += [str(option) for option in options]
         self.process = None
+        self.stack = contextlib.ExitStack()
 
     def counts(self):
         """How many opens and reads it has answered."""
@@ -100,17 +101,18 @@ class SlowFs:
     def __enter__(self):
         need_fuse()
         self.mountpoint.mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen(self.command)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(holding("mount", self.mountpoint))
+            stack.callback(unmount, self.mountpoint)
+            self.process = subprocess.Popen(self.command)
+            stack.enter_context(holding("process", self.process.pid))
+            stack.callback(end_process, self.process)
             wait_until_mounted(self.mountpoint, self.process, "fuse")
-        except BaseException:
-            self.__exit__()
-            raise
+            self.stack = stack.pop_all()
         return self.mountpoint
 
     def __exit__(self, *_):
-        end_process(self.process)
-        unmount(self.mountpoint)
+        self.stack.close()
 
 
 class SlowDisk:
@@ -150,6 +152,7 @@ class SlowDisk:
 
     def _make_disk(self, stack):
         content_bytes = sum(entry.stat().st_size + 4096 for entry in self.folder.rglob("*") if entry.is_file())
+        stack.enter_context(holding("file", self.image))
         stack.callback(self.image.unlink, missing_ok=True)
         with open(self.image, "wb") as image:
             image.truncate((int(content_bytes * 1.1) + (512 << 20)) // 4096 * 4096)
@@ -157,9 +160,12 @@ class SlowDisk:
         # Direct I/O on the image, so that its content is not cached a second time below the file system.
         self.device = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", str(self.image)], check=True,
                                      stdout=subprocess.PIPE, text=True).stdout.strip()
+        stack.enter_context(holding("loop", self.device))
         stack.callback(subprocess.run, ["losetup", "--detach", self.device], check=False)
         self.mountpoint.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(holding("folder", self.mountpoint))
         stack.callback(self.mountpoint.rmdir)
+        stack.enter_context(holding("mount", self.mountpoint))
         subprocess.run(["mount", self.device, str(self.mountpoint)], check=True)
         stack.callback(unmount, self.mountpoint)
         shutil.copytree(self.folder, self.path)
@@ -175,6 +181,7 @@ class SlowDisk:
             if unified:
                 (root / "cgroup.subtree_control").write_text("+io")
             self.group.mkdir()
+            stack.enter_context(holding("group", self.group))
             stack.callback(self._remove_group)
             for kind, limit in self.limits.items():
                 if limit and unified:

@@ -5,10 +5,10 @@ import contextlib
 import json
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 from sources import CannotRun, SlowDisk, need_root
+from sweeper import temporary_folder
 
 TRACING = Path("/sys/kernel/tracing")
 WAYS = {  # io_bench's name: what it is
@@ -35,9 +35,9 @@ def measure(bench):
     with system_call_counting():
         results = {f"{file_system_of(bench.work)} (work folder)": run(bench, bench.work)}
         # An empty folder still gives a disk of 512 MiB, which holds the 330 MB of 1500 files and their pack.
-        with tempfile.TemporaryDirectory() as empty, SlowDisk(bench.work, empty, file_system="xfs") as disk:
+        with temporary_folder("empty-", bench.work) as empty, SlowDisk(bench.work, empty, file_system="xfs") as disk:
             results["xfs (loop device)"] = run(bench, disk.mountpoint)
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        with temporary_folder("headrace-", "/dev/shm") as memory:
             results["tmpfs"] = run(bench, memory)
     return results
 

@@ -5,6 +5,7 @@
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -13,8 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
 import harness  # noqa: E402
+import sweeper  # noqa: E402
 from plot import Chart  # noqa: E402
-from sources import Failed  # noqa: E402
+from sources import Failed, is_mounted  # noqa: E402
 
 
 class PlannedRow(harness.Row):
@@ -86,6 +88,58 @@ class HarnessTest(unittest.TestCase):
             content = path.read_text()
         self.assertEqual(content.count("<circle"), 3)
         self.assertIn("a &lt; b", content)
+
+
+# Holds what a comparison holds, says so, and waits to be killed.
+HOLDER = """
+import subprocess, sys, time
+sys.path.insert(0, sys.argv[1])
+from sweeper import holding
+folder, mountpoint = sys.argv[2:]
+process = subprocess.Popen(["sleep", "1000"])
+with holding("folder", folder), holding("mount", mountpoint), holding("process", process.pid):
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", mountpoint], stderr=subprocess.DEVNULL).returncode == 0
+    print(process.pid, mounted, flush=True)
+    time.sleep(1000)
+"""
+
+
+class SweeperTest(unittest.TestCase):
+    def test_a_killed_comparison_leaves_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as work:
+            folder, mountpoint = Path(work) / "folder", Path(work) / "mount"
+            folder.mkdir()
+            mountpoint.mkdir()
+            holder = subprocess.Popen([sys.executable, "-B", "-c", HOLDER, ROOT / "bench", folder, mountpoint],
+                                      stdout=subprocess.PIPE, text=True)
+            sleeper, mounted = holder.stdout.readline().split()
+            self.assertEqual(is_mounted(mountpoint), mounted == "True")  # not where this test may not mount
+            holder.kill()
+            holder.communicate()
+            self.wait_until(lambda: not is_mounted(mountpoint))
+            self.wait_until(lambda: not folder.exists())
+            self.wait_until(lambda: not Path(f"/proc/{sleeper}").exists())
+
+    def test_what_was_put_away_in_time_is_left_alone(self):
+        with tempfile.TemporaryDirectory() as work:
+            with sweeper.holding("folder", work):
+                pass
+            self.assertEqual(self.end_sweeper(), 0)
+            self.assertTrue(Path(work).exists())
+
+    @staticmethod
+    def end_sweeper():
+        """As the end of this program does it; the next holding() starts another."""
+        ended = sweeper.the_sweeper()
+        ended.end()
+        sweeper.the_sweeper.cache_clear()
+        return ended.process.returncode
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 60  # a machine that is busy, not an expectation
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ decoded images of one batch.
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -15,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from harness import Bench, Mount  # noqa: E402
 from sources import CannotRun  # noqa: E402
+from sweeper import temporary_folder  # noqa: E402
 
 SKIPPED = 77
 
@@ -67,7 +67,7 @@ def check(build, work):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="headrace-end-to-end-") as work:
+    with temporary_folder("headrace-end-to-end-") as work:
         try:
             check(Path(sys.argv[1]), work)
         except CannotRun as reason:

@@ -8,7 +8,6 @@ from a source that adds 20 ms to each open and read.
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 from harness import PYTHON, REPOSITORY, Bench, Mount  # noqa: E402
 from sources import CannotRun, Failed, SlowFs  # noqa: E402
+from sweeper import temporary_folder  # noqa: E402
 
 SKIPPED = 77
 SCRIPTS = {
@@ -48,7 +48,7 @@ def check(build, work):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="headrace-training-") as work:
+    with temporary_folder("headrace-training-") as work:
         try:
             check(Path(sys.argv[1]), work)
         except CannotRun as reason:
