@@ -314,7 +314,7 @@ void OrderLearner::Impl::show_search(const SeedSearch* search, Clock::time_point
 
 void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec) {
   const std::optional<std::uint32_t> seed = fresh_seed_of(spec);
-  const std::optional<StreamLink> link = seed ? find_link(*seed, cancelled_) : std::nullopt;
+  const std::optional<StreamLink> link = seed ? find_link(*seed, options_.link_outputs, cancelled_) : std::nullopt;
   if (!link) return;
   io::log_info("order: the seed is output {} of manual_seed({})", link->output, link->seed);
   io::MutexLock lock(mutex_);

@@ -51,6 +51,9 @@ struct OrderLearnerOptions {
   double search_share = 1.0;                 // of the time of each of these threads; the rest it sleeps
   // The full search covers [0, this); tests reduce it.
   std::uint64_t search_seeds = std::uint64_t{1} << 32;
+  // How far torch's default generator is followed from each of the usual seeds, to find an epoch's seed in its outputs.
+  // A ResNet-50 initialised on the CPU draws 49 M of them; tests reduce it.
+  std::uint64_t link_outputs = 80'000'000;
 };
 
 class OrderLearner {

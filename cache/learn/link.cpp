@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/learn/link.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "headrace/cache/learn/candidates.h"
@@ -8,16 +10,18 @@
 
 namespace headrace::cache {
 
-std::optional<StreamLink> find_link(std::uint32_t epoch_seed, const std::atomic<bool>& cancelled) {
-  constexpr std::uint64_t kBlock = 1 << 20;  // a few milliseconds between two looks at `cancelled`
+std::optional<StreamLink> find_link(std::uint32_t epoch_seed, std::uint64_t outputs,
+                                    const std::atomic<bool>& cancelled) {
+  constexpr std::uint64_t kBlock = Mt19937::kStateWords * 16'384;  // a few milliseconds between looks at `cancelled`
   for (const std::uint64_t seed : usual_seeds()) {
     Mt19937 stream(static_cast<std::uint32_t>(seed));
-    for (std::uint64_t block = 0; block < kLinkOutputs; block += kBlock) {
+    for (std::uint64_t block = 0; block < outputs; block += kBlock) {
       if (cancelled.load(std::memory_order_relaxed)) return std::nullopt;
-      for (std::uint64_t output = block; output < block + kBlock; ++output) {
-        // The seed is the second output of a draw, so it cannot be the stream's first.
-        if (stream.next32() == epoch_seed && output > 0) return StreamLink{.seed = seed, .output = output};
-      }
+      const std::optional<std::uint64_t> found = stream.find(epoch_seed, std::min(kBlock, outputs - block));
+      if (!found) continue;
+      // The seed is the second output of a draw, so it cannot be the stream's first.
+      if (block + *found > 0) return StreamLink{.seed = seed, .output = block + *found};
+      break;
     }
   }
   return std::nullopt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the seed of one epoch in the stream of torch's default generator, so that the seeds of later epochs follow.
 //
-//   if (auto link = find_link({.seed = seed_of_epoch_3})) ... link->seed, link->output
+//   if (auto link = find_link(seed_of_epoch_3, outputs, cancelled)) ... link->seed, link->output
 //
 // RandomSampler without a generator shuffles each epoch with a fresh generator, seeded with the second word of a 64-bit
 // draw from the default generator. Everything else that draws on the CPU (model initialisation above all) only moves
@@ -21,11 +21,10 @@ struct StreamLink {
   std::uint64_t output = 0;  // the epoch's seed is this output of the stream
 };
 
-// Looks through the first kLinkOutputs outputs of the usual seeds. nullopt as well once `cancelled`.
-[[nodiscard]] std::optional<StreamLink> find_link(std::uint32_t epoch_seed, const std::atomic<bool>& cancelled);
-// A ResNet-50 initialised on the CPU draws 49 M outputs. False matches are rare (offset / 2^32) and die one epoch
-// later.
-inline constexpr std::uint64_t kLinkOutputs = 80'000'000;
+// Looks through the first `outputs` outputs of the usual seeds. nullopt as well once `cancelled`. False matches are
+// rare (outputs / 2^32) and die one epoch later.
+[[nodiscard]] std::optional<StreamLink> find_link(std::uint32_t epoch_seed, std::uint64_t outputs,
+                                                  const std::atomic<bool>& cancelled);
 
 // The order whose epoch 0 has the linked seed, and whose later ones have seeds `stride` outputs further on each.
 [[nodiscard]] std::string linked_spec(const StreamLink& link, std::uint64_t stride);

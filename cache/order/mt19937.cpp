@@ -2,6 +2,7 @@
 #include "headrace/cache/order/mt19937.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "headrace/io/result.h"
 
@@ -14,9 +15,40 @@ constexpr std::uint32_t kWords = Mt19937::kStateWords;
   return word ^ word >> 30;
 }
 
-[[nodiscard]] constexpr std::uint32_t twisted(std::uint32_t upper, std::uint32_t lower, std::uint32_t shifted) {
-  const std::uint32_t joined = (upper & 0x80000000U) | (lower & 0x7fffffffU);
-  return shifted ^ joined >> 1 ^ ((lower & 1U) != 0 ? 0x9908b0dfU : 0U);
+// For one word and for vectors of them alike.
+template <typename Word>
+[[nodiscard, gnu::always_inline]] inline Word twisted(Word upper, Word lower, Word shifted) {
+  const Word joined = (upper & 0x80000000U) | (lower & 0x7fffffffU);
+  return shifted ^ joined >> 1 ^ (-(lower & 1U) & 0x9908b0dfU);
+}
+
+// Four words at a time: the instructions that every machine has.
+using Words __attribute__((vector_size(16))) = std::uint32_t;
+constexpr std::uint32_t kLanes = sizeof(Words) / sizeof(std::uint32_t);
+
+[[nodiscard, gnu::always_inline]] inline Words load(const std::uint32_t* from) {
+  Words words;
+  std::memcpy(&words, from, sizeof(words));
+  return words;
+}
+
+// Replaces the words from `begin` to `end`. `shifted` is where the word shifted to `begin` lies: kLanes or more away.
+inline void twist_range(std::uint32_t* state, std::uint32_t begin, std::uint32_t end, std::uint32_t shifted) {
+  std::uint32_t k = begin;
+  for (; k + kLanes <= end; k += kLanes, shifted += kLanes) {
+    const Words words = twisted(load(state + k), load(state + k + 1), load(state + shifted));
+    std::memcpy(state + k, &words, sizeof(words));
+  }
+  for (; k < end; ++k, ++shifted) state[k] = twisted(state[k], state[k + 1], state[shifted]);
+}
+
+[[nodiscard]] bool contains(const std::array<std::uint32_t, kWords>& state, std::uint32_t word) {
+  static_assert(kWords % kLanes == 0);
+  Words hits = {};
+  for (std::uint32_t k = 0; k < kWords; k += kLanes) hits |= load(state.data() + k) == word;
+  std::uint32_t any = 0;
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) any |= hits[lane];
+  return any != 0;
 }
 
 }  // namespace
@@ -58,10 +90,35 @@ void Mt19937::discard(std::uint64_t count) {
   position_ += static_cast<std::uint32_t>(count);
 }
 
+// The words are compared as they are, so that none needs tempering.
+std::optional<std::uint64_t> Mt19937::find(std::uint32_t output, std::uint64_t count) {
+  const std::uint32_t word = untemper(output);
+  const auto rest = std::find(state_.begin() + position_, state_.end(), word);
+  if (rest != state_.end()) return static_cast<std::uint64_t>(rest - state_.begin()) - position_;
+  for (std::uint64_t before = kWords - position_; before < count; before += kWords) {
+    twist();
+    if (!contains(state_, word)) continue;
+    return before + static_cast<std::uint64_t>(std::find(state_.begin(), state_.end(), word) - state_.begin());
+  }
+  position_ = kWords;
+  return std::nullopt;
+}
+
+// Each step of temper() leaves the bits alone that the shift moved in from, so repeating it lays bare the rest.
+std::uint32_t Mt19937::untemper(std::uint32_t output) {
+  std::uint32_t word = output ^ output >> 18;
+  word ^= word << 15 & 0xefc60000U;
+  std::uint32_t low = word;
+  for (int known = 7; known < 32; known += 7) low = word ^ (low << 7 & 0x9d2c5680U);
+  std::uint32_t high = low;
+  for (int known = 11; known < 32; known += 11) high = low ^ high >> 11;
+  return high;
+}
+
 void Mt19937::twist() {
   constexpr std::uint32_t kTail = kWords - kShift;
-  for (std::uint32_t k = 0; k < kTail; ++k) state_[k] = twisted(state_[k], state_[k + 1], state_[k + kShift]);
-  for (std::uint32_t k = kTail; k < kWords - 1; ++k) state_[k] = twisted(state_[k], state_[k + 1], state_[k - kTail]);
+  twist_range(state_.data(), 0, kTail, kShift);
+  twist_range(state_.data(), kTail, kWords - 1, 0);
   state_[kWords - 1] = twisted(state_[kWords - 1], state_[0], state_[kShift - 1]);
   position_ = 0;
 }

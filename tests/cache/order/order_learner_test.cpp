@@ -193,7 +193,7 @@ TEST_CASE("order learner: repeated augmentation is told by its repeated opens") 
 TEST_CASE("order learner: an unseeded RandomSampler is found among all seeds, and again in its next epoch") {
   constexpr std::uint64_t kN = 4000;
   std::mt19937 random(9);
-  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 23});
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 23, .link_outputs = 1 << 16});
   for (const std::uint32_t seed : {5'555'555U, 7'000'001U}) {
     const auto list = epoch_of(fmt::format("torch-distributed:seed={}", seed), kN, 0);
     tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
@@ -220,7 +220,7 @@ TEST_CASE("order learner: RandomSampler epochs are linked through the default ge
   }
   const std::string spec = fmt::format("torch-random:seed=42,loader=0,offset={},stride=6", offset - 2);
   std::mt19937 random(10);
-  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 21});
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 21, .link_outputs = 1 << 16});
   for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
     const auto list = epoch_of(spec, kN, epoch);
     tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
@@ -350,8 +350,11 @@ TEST_CASE("order learner: the spec of an earlier run is tried first") {
   const TempDir dir;
   std::mt19937 random(15);
   const std::string spec = "torch-distributed:seed=500000";  // no usual seed
-  OrderLearnerOptions options{
-      .sample_count = kN, .record_folder = dir.path(), .search_threads = 1, .search_seeds = 1 << 20};
+  OrderLearnerOptions options{.sample_count = kN,
+                              .record_folder = dir.path(),
+                              .search_threads = 1,
+                              .search_seeds = 1 << 20,
+                              .link_outputs = 1 << 16};
   {
     OrderLearner learner(options);
     tell(learner, replay_epoch({epoch_of(spec, kN, 0)}, {.workers = 2}, random));

@@ -35,6 +35,24 @@ TEST_CASE("MT19937: discarding outputs equals drawing them") {
   }
 }
 
+TEST_CASE("MT19937: an output is found where it is drawn, and none that is not drawn") {
+  for (const std::uint64_t place : {0U, 1U, 500U, 623U, 624U, 850U, 5000U}) {
+    for (const std::uint64_t skipped : {0U, 1U, 300U, 624U}) {
+      Mt19937 stream(7);
+      stream.discard(skipped);
+      Mt19937 drawn = stream;
+      drawn.discard(place);
+      CAPTURE(place);
+      CAPTURE(skipped);
+      CHECK(stream.find(drawn.next32(), 10'000) == place);
+    }
+  }
+  Mt19937 stream(7);
+  Mt19937 drawn(7);
+  drawn.discard(20 * Mt19937::kStateWords);
+  CHECK_FALSE(stream.find(drawn.next32(), 10 * Mt19937::kStateWords));
+}
+
 TEST_CASE("torch.randperm: every golden permutation is reproduced") {
   const json& file = golden("torch_randperm.json");
   for (const char* group : {"fresh_generator", "dtype"}) {
