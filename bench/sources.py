@@ -95,7 +95,7 @@ class SlowFs:
         self.stack = contextlib.ExitStack()
 
     def counts(self):
-        """How many opens and reads it has answered."""
+        """How many opens and reads it has answered, and how many opens waited at once at most."""
         return json.loads(os.getxattr(self.mountpoint, "user.slow_fs"))
 
     def __enter__(self):

@@ -109,8 +109,8 @@ class PreadEngine final : public Engine {
   void stop(Operation& operation, Stop reason) HEADRACE_REQUIRES(mutex_);
   void push_finished(Operation& operation) HEADRACE_REQUIRES(mutex_);
   void expire() HEADRACE_REQUIRES(mutex_);
-  [[nodiscard]] bool idle_thread_wanted() const HEADRACE_REQUIRES(mutex_);
   void start_thread() HEADRACE_REQUIRES(mutex_);
+  void start_wanted_threads() HEADRACE_REQUIRES(mutex_);
   void run(OperationQueue finished, bool limited);
 
   const std::string fallback_reason_;
@@ -161,8 +161,16 @@ void PreadEngine::start_thread() {
   threads_.emplace_back([this, number = threads_.size()] { work(number); });
 }
 
-bool PreadEngine::idle_thread_wanted() const {
-  return busy_ == threads_.size() && busy_ < depth_limit_.load(std::memory_order_relaxed);
+// A thread for each operation that waits, up to the depth. One that was woken or started counts as idle until it runs:
+// of many operations that are submitted at once, each needs its own.
+void PreadEngine::start_wanted_threads() {
+  const std::size_t limit = depth_limit_.load(std::memory_order_relaxed);
+  try {
+    while (threads_.size() < limit && queued_.size() > threads_.size() - busy_) start_thread();
+  } catch (const std::system_error& error) {
+    // At its limit of threads the process keeps those it has; what waits waits for one of them.
+    log_debug("no further reading thread: {}", error.what());
+  }
 }
 
 void PreadEngine::submit(Operation& operation) {
@@ -173,14 +181,7 @@ void PreadEngine::submit(Operation& operation) {
   operation.internal.place = Place::kQueued;
   queued_.push_back(operation);
   if (closing_) return stop(operation, Stop::kCancelled);
-  if (idle_thread_wanted()) {
-    try {
-      start_thread();
-    } catch (const std::system_error& error) {
-      // At its limit of threads the process keeps those it has; the operation waits for one of them.
-      log_debug("no further reading thread: {}", error.what());
-    }
-  }
+  start_wanted_threads();
   work_changed_.notify_one();
 }
 
@@ -245,6 +246,7 @@ void PreadEngine::run(OperationQueue finished, bool limited) {
   if (depth_.depth() == depth_limit_.load(std::memory_order_relaxed)) return;
   depth_limit_.store(depth_.depth(), std::memory_order_relaxed);
   MutexLock lock(mutex_);
+  start_wanted_threads();
   work_changed_.notify_all();
 }
 

@@ -13,6 +13,7 @@ namespace headrace::io::internal {
 class OperationQueue {
  public:
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
+  [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] Operation* first() const { return first_; }
 
   void push_back(Operation& operation) {
@@ -20,6 +21,7 @@ class OperationQueue {
     operation.internal.previous = last_;
     (last_ != nullptr ? last_->internal.next : first_) = &operation;
     last_ = &operation;
+    ++size_;
   }
 
   // `operation` is in this queue.
@@ -29,6 +31,7 @@ class OperationQueue {
     (previous != nullptr ? previous->internal.next : first_) = next;
     (next != nullptr ? next->internal.previous : last_) = previous;
     operation.internal.next = operation.internal.previous = nullptr;
+    --size_;
   }
 
   // The queue is not empty.
@@ -42,12 +45,14 @@ class OperationQueue {
   [[nodiscard]] OperationQueue take() {
     OperationQueue taken = *this;
     first_ = last_ = nullptr;
+    size_ = 0;
     return taken;
   }
 
  private:
   Operation* first_ = nullptr;
   Operation* last_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 }  // namespace headrace::io::internal

@@ -5,10 +5,11 @@
 //   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other] [--faults FILE]
 //
 // While FILE exists, opens and reads go wrong as its content says: "stall" answers 5 s late, "eio" with EIO.
-// Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root tells how many opens and
-// reads it has answered, as JSON. The kernel keeps no file content from one open to the next. The tree is scanned once:
-// it must not change.
+// Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root tells, as JSON, how many
+// opens and reads it has answered, and how many opens waited at once at most. The kernel keeps no file content from one
+// open to the next. The tree is scanned once: it must not change.
 #define FUSE_USE_VERSION 314
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -120,6 +121,8 @@ struct SlowFs {
   std::vector<Node> nodes;  // index + FUSE_ROOT_ID is the inode number
   std::atomic<std::uint64_t> opens = 0;
   std::atomic<std::uint64_t> reads = 0;
+  std::atomic<std::uint64_t> opens_waiting = 0;
+  std::atomic<std::uint64_t> opens_waiting_max = 0;  // written by the one thread that takes requests
   Delay delay;
 
   Node* find(fuse_ino_t inode) { return inode - FUSE_ROOT_ID < nodes.size() ? &nodes[inode - FUSE_ROOT_ID] : nullptr; }
@@ -225,9 +228,11 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
   const int fd = broken ? -1 : ::open(slow.find(inode)->path.c_str(), O_RDONLY | O_CLOEXEC);
   const int error = broken ? EIO : errno;
   ++slow.opens;
+  slow.opens_waiting_max = std::max(slow.opens_waiting_max.load(), ++slow.opens_waiting);
   fuse_file_info answer = *file;
   answer.fh = static_cast<std::uint64_t>(fd);
-  slow.delay.after(delay_of(fault, slow.options.open_delay), [=] {
+  slow.delay.after(delay_of(fault, slow.options.open_delay), [=, &slow] {
+    --slow.opens_waiting;
     if (fd < 0) {
       fuse_reply_err(request, error);
     } else if (fuse_reply_open(request, &answer) != 0) {
@@ -265,8 +270,9 @@ void getxattr(fuse_req_t request, fuse_ino_t inode, const char* name, size_t siz
     return;
   }
   const SlowFs& slow = self(request);
-  const std::string counts =
-      "{\"opens\": " + std::to_string(slow.opens) + ", \"reads\": " + std::to_string(slow.reads) + "}";
+  const std::string counts = "{\"opens\": " + std::to_string(slow.opens) +
+                             ", \"reads\": " + std::to_string(slow.reads) +
+                             ", \"opens_waiting_max\": " + std::to_string(slow.opens_waiting_max) + "}";
   if (size == 0) {
     fuse_reply_xattr(request, counts.size());
   } else if (size < counts.size()) {
