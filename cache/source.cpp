@@ -12,6 +12,7 @@
 
 #include "headrace/io/file_system.h"
 #include "headrace/io/log.h"
+#include "headrace/io/open_beneath.h"
 
 namespace headrace::cache {
 namespace {
@@ -50,6 +51,7 @@ Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, TimerT
   source->opens_wait_ = file_system.opens_wait;
   source->page_cache_enabled_ = !options.make_source_engine && !file_system.opens_wait;
   source->cache_mode_ = file_system.cache_mode;
+  if (options.source_rotational.value_or(file_system.rotational)) source->start_sweep();
   return source;
 }
 
@@ -70,9 +72,21 @@ void Source::count_success(std::uint64_t bytes) {
   read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
+void Source::start_sweep() {
+  sweep_ = std::make_unique<Sweep>(Sweep::Options{.place_of = [this](const SourceRead& read) { return place_of(read); },
+                                                  .issue = [this](SourceRead& read) { submit(read); }});
+}
+
+std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {
+  const io::UniqueFd file(io::open_beneath(fd_, read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
+  return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
+}
+
 void Source::read(SourceRead& read) {
   read.source = this;
   read.attempt = 0;
+  if (read.ahead && sweep_) return sweep_->add(read);
   submit(read);
 }
 
@@ -92,14 +106,20 @@ void Source::submit(SourceRead& read) {
 void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
+  if (!bytes && retry_later(read, bytes.error())) return;
+  if (read.ahead && sweep_) sweep_->on_done();
   if (!bytes) {
-    if (retry_later(read, bytes.error())) return;
     note_failure(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
   if (*bytes < read.range.length) return read.on_done(read, tl::unexpected<Error>(note_stale(read, *bytes)));
   count_success(*bytes);
   read.on_done(read, {});
+}
+
+void Source::join() {
+  if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
+  thread_.reset();
 }
 
 void Source::settle() {
@@ -149,6 +169,10 @@ TierStats Source::stats() const {
   stats.hit_bytes = read_bytes_.load(std::memory_order_relaxed);
   stats.errors = errors_.load(std::memory_order_relaxed);
   stats.state = "ok";
+  if (sweep_) {
+    stats.placement = sweep_->sorts() ? "hard disk: reads ahead are sorted by where files lie"
+                                      : "says it is a hard disk, but does not seek: reads are not sorted";
+  }
   if (failures_in_a_row_.load() > 0) {
     MutexLock lock(mutex_);
     stats.state = "failing: " + last_failure_;

@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ struct StoreOptions {
   std::uint64_t ram_bytes = 0;
   std::vector<TierOptions> tiers;  // fastest first
   io::EngineOptions engine = {};
+  // Whether reads ahead are sorted by where the files lie on a hard disk, instead of what the kernel says about it.
+  std::optional<bool> source_rotational;
   // For tests: what the source and the disk tiers read and write with, instead of `engine`.
   std::function<Result<std::unique_ptr<io::Engine>>()> make_source_engine;
   std::function<Result<std::unique_ptr<io::Engine>>()> make_tier_engine;
@@ -65,7 +68,7 @@ struct TierStats {
   std::uint64_t evictions = 0;
   std::uint64_t errors = 0;
   std::uint64_t corrupt = 0;  // records dropped because a checksum or identity failed
-  std::string placement;      // how it chooses what to hold: "never evict"
+  std::string placement;      // how it chooses what to hold ("never evict"); of a hard disk: how it is read
   std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
 };
 

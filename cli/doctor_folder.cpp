@@ -14,7 +14,7 @@
 namespace headrace::cli {
 namespace {
 
-Finding examine_file_system(const std::string& name, int fd) {
+Finding examine_file_system(const std::string& name, std::string_view role, int fd) {
   const io::FileSystemTraits traits = io::describe_file_system(fd);
   Finding finding{.name = name, .health = Health::kGood, .text = traits.name};
   if (traits.in_memory) {
@@ -24,7 +24,8 @@ Finding examine_file_system(const std::string& name, int fd) {
   } else {
     finding.text += ", direct reads";
   }
-  finding.text += traits.rotational ? ", hard disk" : "";
+  if (traits.rotational)
+    finding.text += role == "source" ? ", hard disk: reads ahead are sorted by extent" : ", hard disk";
   return finding;
 }
 
@@ -51,7 +52,7 @@ std::vector<Finding> examine_folder(std::string_view role, const std::filesystem
   if (!fd.valid()) {
     return {{.name = name, .health = Health::kMissing, .text = std::strerror(errno)}};  // NOLINT(concurrency-mt-unsafe)
   }
-  return {examine_file_system(name, fd.get()), examine_room(name, role, fd.get())};
+  return {examine_file_system(name, role, fd.get()), examine_room(name, role, fd.get())};
 }
 
 }  // namespace headrace::cli

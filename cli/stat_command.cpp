@@ -71,6 +71,10 @@ void print_notes(const json& stat) {
   if (const std::string reason = engine.value("fallback_reason", ""); !reason.empty()) {
     fmt::print("note: engine {}: {}\n", engine.value("name", ""), reason);
   }
+  if (const json& tiers = stat["store"]["tiers"]; !tiers.empty()) {
+    if (const std::string how = tiers.back().value("placement", ""); !how.empty())
+      fmt::print("note: source: {}\n", how);
+  }
   for (const json& fallback : stat["mount"]["fallbacks"]) fmt::print("note: {}\n", fallback.get<std::string>());
   const std::uint64_t failures = number(stat["mount"], "read_failures") + number(stat["mount"], "push_failures");
   if (failures > 0) fmt::print("note: {} reads failed; the log says which\n", failures);

@@ -7,6 +7,8 @@
 // A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
 // less than the catalog says is kStale. Both are logged once, not once per read.
 //
+// Of a hard disk, reads ahead are sorted by where the files lie (internal/sweep.h).
+//
 // Thread-safety: every function from any thread.
 #pragma once
 
@@ -14,10 +16,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "headrace/cache/internal/chunk.h"
+#include "headrace/cache/internal/sweep.h"
 #include "headrace/cache/internal/timer_thread.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/io_thread.h"
@@ -34,6 +38,7 @@ struct SourceRead {
   const char* path = nullptr;  // relative to the source; lasts until on_done
   ChunkRange range;            // all of it lies within the catalogued size
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
+  bool ahead = false;          // nobody waits for it yet
   // Runs on the source's I/O thread; must not block. On success data holds range.length bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
   void* context = nullptr;
@@ -62,8 +67,8 @@ class Source {
   void stop_retrying() { stopping_.store(true); }
   // Waits until the I/O thread has finished the completion that it is in.
   void settle();
-  // Ends what is in flight (kCancelled) and joins the I/O thread.
-  void join() { thread_.reset(); }
+  // Ends what is in flight (kCancelled) and joins the threads.
+  void join();
 
   [[nodiscard]] int directory_fd() const { return fd_; }
   [[nodiscard]] TierStats stats() const;
@@ -72,6 +77,8 @@ class Source {
  private:
   Source(int fd, io::UniqueFd owned_fd, std::string name, bool in_memory, TimerThread& timers);
 
+  void start_sweep();
+  [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
   void submit(SourceRead& read);
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
@@ -89,6 +96,7 @@ class Source {
   bool page_cache_enabled_ = true;  // not where opening would block the caller, or a test watches the engine
   io::CacheMode cache_mode_ = io::CacheMode::kBuffered;
   std::unique_ptr<io::IoThread> thread_;
+  std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
 
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> reads_ = 0;

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads ahead of a hard disk in the order in which the files lie on it, so that its head sweeps instead of jumping.
+//
+//   Sweep sweep({.place_of = [](const SourceRead& read) { ... }, .issue = [](SourceRead& read) { ... }});
+//   sweep.add(read);    // issued now or later
+//   sweep.on_done();    // a read that was issued has ended
+//
+// While kSweepInFlight reads are under way, others wait. Then the oldest of them, at most kSweepBatch, are issued by
+// rising place. A batch is closed: what comes later, and is needed later, cannot push ahead of what is in it.
+//
+// Virtual disks often say that they rotate. One that answers faster than any head can move gets its reads at once, in
+// the order in which they come, until it slows down (SeekMeter).
+//
+// Thread-safety: every function from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+struct SourceRead;
+
+// What a disk can queue and sort by itself (NCQ). Bounds how long a read for now finds others before it.
+inline constexpr std::size_t kSweepInFlight = 32;
+// The way of the head per read falls with the size of a batch, most of it before 64; a larger one would let a read
+// wait longer for others that are needed after it.
+inline constexpr std::size_t kSweepBatch = 64;
+
+// Whether a device behaves as if it had to seek: told from how fast reads end.
+// Thread-safety: none; one owner. No clock of its own.
+class SeekMeter {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  void on_read(TimePoint now);
+  [[nodiscard]] bool seeks() const { return seeks_; }
+
+ private:
+  bool seeks_ = true;
+  unsigned reads_ = 0;  // of the window that began at window_begin_
+  TimePoint window_begin_ = {};
+};
+
+class Sweep {
+ public:
+  struct Options {
+    // Where a read begins on the device; nullopt: not known, it goes before the others. May block.
+    std::function<std::optional<std::uint64_t>(const SourceRead& read)> place_of;
+    std::function<void(SourceRead& read)> issue;  // from any thread; on_done() may be called within
+  };
+
+  explicit Sweep(Options options);
+  ~Sweep() { close(); }
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+
+  void add(SourceRead& read);
+  void on_done();
+  // Issues what waits and joins the thread. Nothing may be added any more; on_done() may still come.
+  void close();
+  // False: the device is too fast for sorting to gain anything.
+  [[nodiscard]] bool sorts() const { return sorts_.load(std::memory_order_relaxed); }
+
+ private:
+  using Batch = std::vector<SourceRead*>;
+
+  void run();
+  [[nodiscard]] Batch take_oldest(std::size_t count) HEADRACE_REQUIRES(mutex_);
+  void sort_by_place(Batch& batch) const;
+  void issue_when_there_is_room(const Batch& batch);
+
+  const Options options_;
+  std::atomic<bool> sorts_ = true;
+
+  io::Mutex mutex_;
+  io::CondVar changed_;
+  std::deque<SourceRead*> waiting_ HEADRACE_GUARDED_BY(mutex_);  // in order of arrival
+  std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  SeekMeter meter_ HEADRACE_GUARDED_BY(mutex_);
+  bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;  // last: uses all of the above
+};
+
+}  // namespace headrace::cache

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/internal/sweep.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/internal/source.h"
+#include "headrace/cache/store.h"
+#include "headrace/io/mutex.h"
+
+#include "support/temp_dir.h"
+
+namespace {
+
+using headrace::cache::kSweepBatch;
+using headrace::cache::kSweepInFlight;
+using headrace::cache::SampleIndex;
+using headrace::cache::SeekMeter;
+using headrace::cache::SourceRead;
+using headrace::cache::Store;
+using headrace::cache::Sweep;
+using headrace::io::Status;
+using headrace::test::TempDir;
+using namespace std::chrono_literals;
+
+// A disk that has finished nothing until it is told to. A read's place is where its range begins.
+class Disk {
+ public:
+  SourceRead& read_at(std::uint64_t place) {
+    auto& read = reads_.emplace_back(std::make_unique<SourceRead>());
+    read->range = {place, 1};
+    return *read;
+  }
+  void issue(const SourceRead& read) {
+    headrace::io::MutexLock lock(mutex_);
+    issued_.push_back(read.range.offset);
+    changed_.notify_all();
+  }
+  // The places of the first `count` reads issued; fails the test when they do not come.
+  std::vector<std::uint64_t> wait_for(std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    headrace::io::MutexLock lock(mutex_);
+    while (issued_.size() < count) REQUIRE(changed_.wait_until(lock, deadline));
+    return issued_;
+  }
+  std::optional<std::uint64_t> place_of(const SourceRead& read) {
+    ++look_ups;
+    return read.range.offset == kNowhere ? std::nullopt : std::optional(read.range.offset);
+  }
+  Sweep::Options options() {
+    return {.place_of = [this](const SourceRead& read) { return place_of(read); },
+            .issue = [this](SourceRead& read) { issue(read); }};
+  }
+
+  static constexpr std::uint64_t kNowhere = 999'999;
+  std::atomic<int> look_ups = 0;
+
+ private:
+  std::vector<std::unique_ptr<SourceRead>> reads_;
+  headrace::io::Mutex mutex_;
+  headrace::io::CondVar changed_;
+  std::vector<std::uint64_t> issued_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+void fill(Sweep& sweep, Disk& disk) {
+  for (std::size_t i = 0; i < kSweepInFlight; ++i) sweep.add(disk.read_at(0));
+  disk.wait_for(kSweepInFlight);
+}
+
+std::vector<std::uint64_t> shuffled(std::uint64_t first, std::size_t count) {
+  std::vector<std::uint64_t> places(count);
+  std::iota(places.begin(), places.end(), first);
+  std::shuffle(places.begin(), places.end(), std::mt19937_64(7));
+  return places;
+}
+
+TEST_CASE("a busy hard disk gets the reads that wait in the order of their places") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  const std::vector<std::uint64_t> places = shuffled(100, kSweepBatch);
+  for (const std::uint64_t place : places) sweep.add(disk.read_at(place));
+  for (std::size_t i = 0; i < kSweepInFlight; ++i) sweep.on_done();
+  disk.wait_for(2 * kSweepInFlight);  // half of the batch: the disk is full again
+  for (std::size_t i = 0; i < kSweepInFlight; ++i) sweep.on_done();
+  const std::vector<std::uint64_t> issued = disk.wait_for(kSweepInFlight + kSweepBatch);
+  CHECK(std::is_sorted(issued.begin() + kSweepInFlight, issued.end()));
+  CHECK(sweep.sorts());
+}
+
+TEST_CASE("reads that come later do not push ahead of a batch, however near they lie") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  for (const std::uint64_t place : shuffled(1000, kSweepBatch)) sweep.add(disk.read_at(place));
+  for (const std::uint64_t place : {3, 1, 2}) sweep.add(disk.read_at(place));
+  for (std::size_t i = 0; i < kSweepInFlight + kSweepBatch; ++i) {
+    sweep.on_done();
+    disk.wait_for(std::min(kSweepInFlight + i + 1, kSweepInFlight + kSweepBatch + 3));
+  }
+  const std::vector<std::uint64_t> issued = disk.wait_for(kSweepInFlight + kSweepBatch + 3);
+  CHECK(std::is_sorted(issued.begin() + kSweepInFlight, issued.end() - 3));
+  CHECK(std::vector(issued.end() - 3, issued.end()) == std::vector<std::uint64_t>{1, 2, 3});
+}
+
+TEST_CASE("reads whose place is not known go first") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  for (const std::uint64_t place : {std::uint64_t{5}, Disk::kNowhere, std::uint64_t{4}}) {
+    sweep.add(disk.read_at(place));
+  }
+  for (std::size_t i = 0; i < kSweepInFlight; ++i) sweep.on_done();
+  const std::vector<std::uint64_t> issued = disk.wait_for(kSweepInFlight + 3);
+  CHECK(std::vector(issued.end() - 3, issued.end()) == std::vector<std::uint64_t>{Disk::kNowhere, 4, 5});
+}
+
+TEST_CASE("closing issues what waits") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  for (const std::uint64_t place : shuffled(100, 2 * kSweepBatch)) sweep.add(disk.read_at(place));
+  sweep.close();
+  CHECK(disk.wait_for(kSweepInFlight + 2 * kSweepBatch).size() == kSweepInFlight + 2 * kSweepBatch);
+}
+
+TEST_CASE("a disk that answers faster than a head moves is no hard disk, until it slows down") {
+  SeekMeter meter;
+  SeekMeter::TimePoint now = {};
+  const auto read = [&](int count, std::chrono::microseconds each) {
+    for (int i = 0; i < count; ++i) meter.on_read(now += each);
+  };
+  CHECK(meter.seeks());
+  read(300, 8ms);
+  CHECK(meter.seeks());
+  read(300, 100us);
+  CHECK_FALSE(meter.seeks());
+  read(300, 8ms);
+  CHECK(meter.seeks());
+}
+
+TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and closes with reads waiting") {
+  TempDir source;
+  constexpr SampleIndex kFiles = 200;
+  for (SampleIndex i = 0; i < kFiles; ++i)
+    source.write("a/" + std::to_string(i), std::string(5000, char('a' + i % 26)));
+  auto opened =
+      Store::open({.source = source.path(), .ram_bytes = 16 << 20, .source_rotational = true, .make_source_engine = [] {
+                     return headrace::io::open_engine({});
+                   }});  // which the page cache does not spare any read
+  REQUIRE(opened.has_value());
+  std::unique_ptr<Store> store = std::move(*opened);
+  CHECK(store->stats().tiers.back().placement.find("hard disk") != std::string::npos);
+
+  std::vector<std::future<Status>> ends;
+  const auto prefetch = [&](SampleIndex sample) {
+    auto end = std::make_shared<std::promise<Status>>();
+    ends.push_back(end->get_future());
+    store->prefetch(store->catalog().sample_entry(sample), true, [end](Status status) { end->set_value(status); });
+  };
+  for (SampleIndex i = 0; i < kFiles / 2; ++i) prefetch(i);
+  for (auto& end : ends) CHECK(end.get().has_value());
+  for (SampleIndex i = 0; i < kFiles / 2; ++i) {
+    const auto entry = store->catalog().sample_entry(i);
+    const auto view = store->read(entry);
+    REQUIRE(view.has_value());
+    const auto letter = char('a' + std::stoi(store->catalog().path(entry).substr(2)) % 26);
+    CHECK(std::all_of(view->bytes().begin(), view->bytes().end(), [&](std::byte b) { return char(b) == letter; }));
+  }
+  ends.clear();
+  for (SampleIndex i = kFiles / 2; i < kFiles; ++i) prefetch(i);
+  store.reset();
+  for (auto& end : ends) static_cast<void>(end.get());  // each has ended, one way or the other
+}
+
+}  // namespace
