@@ -44,6 +44,8 @@ const Suffixes& suffixes_of(ListingRule rule) {
 
 // Symlinks that share folders among each other can multiply a small tree without end; no real data set comes close.
 constexpr std::size_t kLinkedFoldersMax = 1'000'000;
+// A tree full of symlink loops must not fill the log: so many are named, then they are counted.
+constexpr std::size_t kLoopsNamed = 20;
 
 // A folder as os.walk yields it: `path` is how the walk got there, through symlinks as may be.
 struct Root {
@@ -87,6 +89,7 @@ class Lister {
   const Suffixes& suffixes_;
   std::vector<EntryId> ancestors_;  // of the folder that walk() is in
   std::size_t linked_folders_ = 0;
+  std::size_t loops_ = 0;
   Listing listing_;
 };
 
@@ -105,6 +108,7 @@ Listing Lister::list() {
       list_by_path(kRootEntry);
       break;
   }
+  if (loops_ > kLoopsNamed) io::log_warning("listing: {} symlink loops in all, none followed", loops_);
   return std::move(listing_);
 }
 
@@ -133,7 +137,7 @@ std::vector<Named> Lister::files(EntryId directory) const {
 void Lister::walk(EntryId directory, std::string path, std::vector<Root>& roots) {
   // A symlink to a folder that the walk is in: os.walk would go around until the kernel says ELOOP.
   if (std::find(ancestors_.begin(), ancestors_.end(), directory) != ancestors_.end()) {
-    io::log_warning("listing: {}: a symlink loop, not followed", path);
+    if (++loops_ <= kLoopsNamed) io::log_warning("listing: {}: a symlink loop, not followed", path);
     return;
   }
   ancestors_.push_back(directory);

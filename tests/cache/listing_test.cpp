@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/internal/names.h"
+#include "headrace/io/log.h"
 
 #include "support/temp_dir.h"
 
@@ -145,6 +146,23 @@ TEST_CASE("a loop of symlinked folders ends") {
   const Result<Catalog> catalog = Catalog::scan(dir.path(), {});
   REQUIRE(catalog);
   CHECK(sample_paths(*catalog) == std::vector<std::string>{"a/1.jpg", "b/2.jpg", "b/2.jpg", "a/1.jpg"});
+}
+
+TEST_CASE("a tree full of symlink loops takes a few lines of the log, the last with their number") {
+  const TempDir dir;
+  dir.write("a/1.jpg", "x");
+  for (int i = 0; i < 100; ++i) fs::create_directory_symlink(".", dir.path() / ("a/loop" + std::to_string(i)));
+  const fs::path log = dir.path().string() + ".log";
+  REQUIRE(headrace::io::set_log_file(log.c_str()));
+  const Result<Catalog> catalog = Catalog::scan(dir.path(), {.listing = ListingRule::kImageFolder});
+  REQUIRE(headrace::io::set_log_file("/dev/stderr"));
+  REQUIRE(catalog);
+  std::ifstream stream(log);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  fs::remove(log);
+  CHECK(lines.size() == 21);
+  CHECK(lines.back().find("100 symlink loops in all") != std::string::npos);
 }
 
 TEST_CASE("symlinked folders that multiply without end are cut off") {
