@@ -15,8 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+// Version 1 writes the largest multiple of the page size below 2^63 for "no limit".
+constexpr std::uint64_t kNoLimitBytes = std::uint64_t{1} << 62;
 
-// A limit file holds a number, or "max" (version 2); version 1 writes a number near 2^63 for "no limit".
+// A limit file holds a number, or "max" (version 2).
 std::uint64_t read_limit(const fs::path& file) {
   std::ifstream stream(file);
   std::uint64_t bytes = kUnlimited;
@@ -32,29 +34,30 @@ std::uint64_t least_limit(const fs::path& root, fs::path group, const char* file
   return least;
 }
 
+}  // namespace
+
 // Lines of /proc/self/cgroup: "4:memory:/path" (version 1), "0::/path" (version 2).
-std::uint64_t control_group_limit() {
-  std::ifstream groups("/proc/self/cgroup");
+std::optional<std::uint64_t> control_group_memory_limit(const fs::path& cgroup_root, const fs::path& self_cgroup) {
+  std::ifstream groups(self_cgroup);
   std::uint64_t least = kUnlimited;
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const fs::path group = line.substr(second + 1);
-    if (controllers.empty()) least = std::min(least, least_limit("/sys/fs/cgroup", group, "memory.max"));
-    if (controllers == "memory") {
-      least = std::min(least, least_limit("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
+    if (controllers == ",,") least = std::min(least, least_limit(cgroup_root, group, "memory.max"));
+    if (controllers.find(",memory,") != std::string::npos) {
+      least = std::min(least, least_limit(cgroup_root / "memory", group, "memory.limit_in_bytes"));
     }
   }
-  return least;
+  return least < kNoLimitBytes ? std::optional(least) : std::nullopt;
 }
-
-}  // namespace
 
 std::uint64_t memory_limit_bytes() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return std::min(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
+  const std::uint64_t machine = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(machine, control_group_memory_limit().value_or(machine));
 }
 
 }  // namespace headrace::cli

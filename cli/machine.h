@@ -3,11 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 
 namespace headrace::cli {
 
 // Memory that this process may use: the machine's, or what its control group (version 1 or 2) allows where that is
 // less. Thread-safety: any thread.
 [[nodiscard]] std::uint64_t memory_limit_bytes();
+
+// What the control groups of the calling process allow: the least limit of the whole path; nullopt: there is none.
+// The parameters are for tests. Thread-safety: any thread.
+[[nodiscard]] std::optional<std::uint64_t> control_group_memory_limit(
+    const std::filesystem::path& cgroup_root = "/sys/fs/cgroup",
+    const std::filesystem::path& self_cgroup = "/proc/self/cgroup");
 
 }  // namespace headrace::cli
