@@ -4,6 +4,7 @@
 
 #include "headrace/cache/reader.h"
 #include "headrace/decode/batch_loader.h"
+#include "headrace/io/fault_engine.h"
 
 #include "decode/jpeg_files.h"
 #include "support/temp_dir.h"
@@ -24,7 +25,21 @@ class DataSet {
 
   // Two epochs of batches and their labels.
   Batches load(std::uint64_t ram_bytes, unsigned threads, StageReport* report = nullptr) const {
-    auto store = cache::Store::open({.source = folder_.path(), .ram_bytes = ram_bytes});
+    return load({.source = folder_.path(), .ram_bytes = ram_bytes}, threads, report);
+  }
+  Batches load_with_faults(const io::FaultOptions& faults) const {
+    return load({.source = folder_.path(),
+                 .make_source_engine = [faults]() -> io::Result<std::unique_ptr<io::Engine>> {
+                   auto engine = io::open_engine({});
+                   if (!engine) return engine;
+                   return std::unique_ptr<io::Engine>(io::open_fault_engine(std::move(*engine), faults));
+                 }},
+                2, nullptr);
+  }
+
+ private:
+  static Batches load(const cache::StoreOptions& options, unsigned threads, StageReport* report) {
+    auto store = cache::Store::open(options);
     REQUIRE(store);
     auto order = cache::make_order("torch-distributed:seed=3", {.sample_count = 22});
     REQUIRE(order);
@@ -49,7 +64,6 @@ class DataSet {
     return batches;
   }
 
- private:
   test::TempDir folder_;
 };
 
@@ -62,6 +76,13 @@ TEST_CASE("batches are the same bytes with and without a cache, with one thread 
   CHECK(cached == data.load(1 << 30, 8));
   CHECK(cached == data.load(0, 1));
   CHECK(cached == data.load(0, 8));
+}
+
+TEST_CASE("a source that delays, reorders and fails now and then gives the same batches") {
+  const DataSet data;
+  // One in 50: that one read fails three times in a row is one in 125 000.
+  const io::FaultOptions faults = {.seed = 5, .error_one_in = 50, .delay_one_in = 3, .reorder = true};
+  CHECK(data.load_with_faults(faults) == data.load(1 << 30, 1));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way to get at bytes, compared with the same call on the source.
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "headrace/io/fault_engine.h"
 
 #include "fuse/mounted.h"
 
@@ -249,6 +252,30 @@ TEST_CASE("a folder replaced by a symlink out of the source leads nowhere") {
   fs::create_directory_symlink(outside.path(), mounted.source().path() / "a");
   CHECK(read_file((mounted.source().path() / Mounted::sample_name(0)).string()) == "secret");
   CHECK(read_file(mounted.file(Mounted::sample_name(0))).empty());
+}
+
+TEST_CASE("reads of a failing source give the file's bytes or an error, and work once the source does") {
+  need_fuse();
+  constexpr unsigned kFiles = 15;  // failed attempts wait for 20 and 250 ms
+  constexpr std::size_t kBytes = 30'000;
+  Mounted mounted;
+  mounted.write_samples(kFiles, kBytes);
+  // Half of all operations: after its three attempts one read in eight has failed.
+  mounted.make_source_engine = []() -> io::Result<std::unique_ptr<io::Engine>> {
+    auto engine = io::open_engine({});
+    if (!engine) return engine;
+    return std::unique_ptr<io::Engine>(
+        io::open_fault_engine(std::move(*engine), {.seed = 3, .error_one_in = 2, .delay_one_in = 4, .reorder = true}));
+  };
+  mounted.start();
+  for (unsigned i = 0; i < kFiles; ++i) {
+    std::string content;
+    for (int attempt = 0; content.empty() && attempt < 30; ++attempt) {
+      content = read_file(mounted.file(Mounted::sample_name(i)));
+      if (content.empty()) CHECK(errno == EIO);
+    }
+    CHECK(content == Mounted::sample_content(i, kBytes));
+  }
 }
 
 TEST_CASE("a file that shrank under the mount is an error, not wrong bytes") {

@@ -62,7 +62,10 @@ void Mounted::write_samples(unsigned count, std::size_t bytes) {
 
 void Mounted::open_store() {
   source_fd_ = ::open(source_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  auto opened = cache::Store::open({.source = source_.path(), .source_fd = source_fd_, .ram_bytes = 32 << 20});
+  auto opened = cache::Store::open({.source = source_.path(),
+                                    .source_fd = source_fd_,
+                                    .ram_bytes = 32 << 20,
+                                    .make_source_engine = make_source_engine});
   REQUIRE_MESSAGE(opened.has_value(), opened.error().message());
   store_ = std::move(*opened);
 }

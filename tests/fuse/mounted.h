@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ class Mounted {
   void settle();
 
   MountOptions options;  // set before start()
+  // What the source is read with; empty: as the store sees fit. Set before start().
+  std::function<io::Result<std::unique_ptr<io::Engine>>()> make_source_engine;
 
  private:
   TempDir source_;
