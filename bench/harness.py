@@ -90,8 +90,9 @@ class Bench:
         """The path of a program of the project, built if need be."""
         if self.build_here and target not in self.built:
             self._build(target)
-        folder = {"headrace": "cli", "slow_fs": "tests/support"}.get(target, "bench")
-        path = self.build / folder / target
+        place = {"headrace": "cli/headrace", "slow_fs": "tests/support/slow_fs",
+                 "jumping_clock": "tests/support/jumping_clock.so"}.get(target, f"bench/{target}")
+        path = self.build / place
         if not path.exists():
             raise Failed(f"{path} is not built")
         return path

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 10  # for one thing to go away: a daemon that flushes, a grou
 
 
 class Sweeper:
-    """The pipe to the sweeping process; what is written is one JSON list per line: [number, kind, value] or [number]."""
+    """The pipe to the sweeping process: one JSON list per line, [number, kind, value] or, where it is over, [number]."""
 
     def __init__(self):
         self.numbers = itertools.count()
@@ -87,16 +87,12 @@ def mounted_at(path):
 
 
 def end_mount(path):
+    """Forced: whoever waits for an answer of a FUSE daemon that is gone gets an error instead."""
     for _ in range(8):  # nobody stacks more
         found = mounted_at(path)
         if not found:
             return
-        device, kind = found
-        if kind.startswith("fuse"):
-            # Whoever waits for an answer of a daemon that is gone gets an error instead.
-            with contextlib.suppress(OSError):
-                Path(f"/sys/fs/fuse/connections/{device.partition(':')[2]}/abort").write_text("1")
-        subprocess.run(["umount", "--lazy", path], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["umount", "--force", "--lazy", path], check=False, stderr=subprocess.DEVNULL)
         if mounted_at(path) == found:
             subprocess.run(["fusermount3", "-u", "-z", path], check=False, stderr=subprocess.DEVNULL)
 

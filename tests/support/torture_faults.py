@@ -13,10 +13,8 @@ import time
 from pathlib import Path
 
 from harness import process_tree
-from sources import Failed, SlowDisk, SlowFs, is_mounted, unmount
-
-FAULT_SECONDS = 3
-MEMORY_LIMIT = 96 << 20  # the daemon and what it pushes: less than its budgets ask for
+from sources import CannotRun, Failed, SlowDisk, SlowFs, is_mounted, unmount
+from sweeper import holding
 
 
 class Stage:
@@ -24,13 +22,17 @@ class Stage:
 
     def __init__(self, bench):
         self.bench = bench
+        self.fault_seconds = bench.count(3, 0.5)  # how long a fault lasts
+        self.ram, self.tier_bytes = bench.count(("16M", "32M"), ("4M", "8M"))  # less than the data, so that all is used
+        self.squeezed_bytes = bench.count(96, 32) << 20  # the daemon and what it pushes: less than it would take
         self.stack = contextlib.ExitStack()
+        self.clock_offset = bench.work / "clock-offset"
         self.faults = bench.work / "faults"
         self.mountpoint = bench.work / "mount"
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            self.folder = self.bench.data_set(self.bench.count(600, 100))
+            self.folder = self.bench.data_set(self.bench.count(600, 200))
             empty = self.bench.work / "empty"
             empty.mkdir(exist_ok=True)
             disk = stack.enter_context(SlowDisk(self.bench.work, empty))
@@ -40,6 +42,7 @@ class Stage:
             stack.callback(lambda: self.source.__exit__())
             self.source.__enter__()
             self.mountpoint.mkdir()
+            stack.enter_context(holding("mount", self.mountpoint))
             stack.callback(self.unmount)
             self.mount()
             self.stack = stack.pop_all()
@@ -53,8 +56,11 @@ class Stage:
 
     def mount(self):
         tier = self.tier_disk / "tier"
-        self.bench.execute([self.bench.program("headrace"), "mount", self.source_point, self.mountpoint, "--ram", "16M",
-                            "--ssd", f"{tier}:32M", "--order", "torch-distributed:seed=0"])
+        environment = os.environ | {"LD_PRELOAD": str(self.bench.program("jumping_clock")),
+                                    "JUMPING_CLOCK": str(self.clock_offset)}
+        self.bench.execute([self.bench.program("headrace"), "mount", self.source_point, self.mountpoint, "--ram",
+                            self.ram, "--ssd", f"{tier}:{self.tier_bytes}", "--order", "torch-distributed:seed=0"],
+                           env=environment)
 
     def unmount(self):
         self.bench.execute([self.bench.program("headrace"), "unmount", self.mountpoint])
@@ -95,10 +101,11 @@ class Stage:
         mountpoint = bench.work / "cycles"
         mountpoint.mkdir()
         start = time.monotonic()
-        for _ in range(count):
-            bench.execute([bench.program("headrace"), "mount", folder, mountpoint, "--ram", "16M"])
-            next(mountpoint.rglob("*.jpg")).read_bytes()
-            bench.execute([bench.program("headrace"), "unmount", mountpoint])
+        with holding("mount", mountpoint):
+            for _ in range(count):
+                bench.execute([bench.program("headrace"), "mount", folder, mountpoint, "--ram", "16M"])
+                next(mountpoint.rglob("*.jpg")).read_bytes()
+                bench.execute([bench.program("headrace"), "unmount", mountpoint])
         if is_mounted(mountpoint):
             raise Failed("a mount was left behind")
         return time.monotonic() - start
@@ -137,7 +144,7 @@ def tier_full(stage, rng):
     with open(ballast, "wb") as file:
         with contextlib.suppress(OSError):
             os.posix_fallocate(file.fileno(), 0, max(4096, room - (1 << 20)))
-    time.sleep(FAULT_SECONDS)
+    time.sleep(stage.fault_seconds)
     ballast.unlink()
 
 
@@ -146,7 +153,7 @@ def tier_read_only(stage, rng):
     tier = str(stage.tier_disk / "tier")
     subprocess.run(["chattr", "+i", tier], check=True)
     try:
-        time.sleep(FAULT_SECONDS)
+        time.sleep(stage.fault_seconds)
     finally:
         subprocess.run(["chattr", "-i", tier], check=True)
 
@@ -158,30 +165,30 @@ def tier_corrupted(stage, rng):
             for _ in range(20):
                 output.seek(rng.randrange(file.stat().st_size))
                 output.write(rng.randbytes(rng.choice((1, 64, 4096))))
-    time.sleep(FAULT_SECONDS)
+    time.sleep(stage.fault_seconds)
 
 
 def tier_removed(stage, rng):
     """Somebody deletes the tier's files under the daemon."""
     for file in stage.segments():
         file.unlink()
-    time.sleep(FAULT_SECONDS)
+    time.sleep(stage.fault_seconds)
 
 
 def source_stalls(stage, rng):
     with stage.source_fault("stall"):
-        time.sleep(FAULT_SECONDS)
+        time.sleep(stage.fault_seconds)
 
 
 def source_errors(stage, rng):
     with stage.source_fault("eio"):
-        time.sleep(FAULT_SECONDS)
+        time.sleep(stage.fault_seconds)
 
 
 def source_lost(stage, rng):
     """The source is unmounted by force and comes back at the same place."""
     stage.source.__exit__()
-    time.sleep(FAULT_SECONDS)
+    time.sleep(stage.fault_seconds)
     stage.source = stage._slow_fs()
     stage.source.__enter__()
 
@@ -189,23 +196,36 @@ def source_lost(stage, rng):
 def memory_squeezed(stage, rng):
     group = Path("/sys/fs/cgroup/memory") / f"headrace-torture-{os.getpid()}"
     if not group.parent.is_dir():
-        return  # a unified hierarchy, where the daemon's group may not be ours to divide
+        raise CannotRun("a unified cgroup hierarchy, where the daemon's group may not be ours to divide")
     group.mkdir()
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(MEMORY_LIMIT))
-        pids = stage.daemons()
-        for pid in pids:
+    with holding("group", group):
+        try:
+            (group / "memory.limit_in_bytes").write_text(str(stage.squeezed_bytes))
+            pids = stage.daemons()
+            move(pids, group)
+            time.sleep(stage.fault_seconds)
+        finally:
+            # All that are there by now: a worker that was killed for its memory has a successor.
+            move((group / "cgroup.procs").read_text().split(), group.parent)
+            group.rmdir()
+
+
+def move(pids, group):
+    for pid in pids:
+        with contextlib.suppress(OSError):
             (group / "cgroup.procs").write_text(str(pid))
-        time.sleep(FAULT_SECONDS)
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                (group.parent / "cgroup.procs").write_text(str(pid))
-    finally:
-        group.rmdir()
+
+
+def clock_jumps(stage, rng):
+    """The daemon's wall clock is set forwards and backwards, by a second and by years; this machine's stays."""
+    for seconds in rng.sample((1, -1, 3600, -3600, 86400, -86400, 300_000_000, -300_000_000), 8):
+        stage.clock_offset.write_text(str(seconds))
+        time.sleep(stage.fault_seconds / 8)
+    stage.clock_offset.unlink()
 
 
 def caches_dropped(stage, rng):
-    for _ in range(FAULT_SECONDS * 4):
+    for _ in range(round(stage.fault_seconds * 4)):
         stage.bench.drop_caches()
         time.sleep(0.25)
 
@@ -227,6 +247,7 @@ FAULTS = {
     "source returns EIO": source_errors,
     "source lost and back": source_lost,
     "memory squeezed": memory_squeezed,
+    "clock jumps": clock_jumps,
     "page cache dropped": caches_dropped,
     "unmounted and back": unmounted,
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that read through a mount without end and compare every byte with digests taken from the files below."""
 
+import contextlib
 import hashlib
 import multiprocessing
 import os
@@ -8,7 +9,11 @@ import random
 import time
 from pathlib import Path
 
+from sweeper import end_mount, holding
+
 READERS = 3
+PATIENCE_SECONDS = 10  # for a reader that was killed to be gone
+GOOD_IN_A_ROW = 30  # reads of a reader after a fault; one could be of what the kernel still holds
 FORK_EVERY = 200  # reads; a fork in the midst of reading must disturb nothing
 
 
@@ -23,6 +28,7 @@ class Counters:
         self.good = multiprocessing.Value("Q", 0)
         self.refused = multiprocessing.Value("Q", 0)
         self.wrong = multiprocessing.Value("Q", 0)
+        self.in_a_row = multiprocessing.Value("Q", 0)  # good reads since something was refused or wrong
         self.last_good = multiprocessing.Value("d", time.monotonic())
         self.longest_pause = multiprocessing.Value("d", 0)
 
@@ -31,8 +37,14 @@ class Counters:
         with self.longest_pause.get_lock():
             self.longest_pause.value = max(self.longest_pause.value, now - self.last_good.value)
         self.last_good.value = now
-        with self.good.get_lock():
-            self.good.value += 1
+        for value in (self.good, self.in_a_row):
+            with value.get_lock():
+                value.value += 1
+
+    def note_bad(self, kind):
+        take(self.in_a_row)
+        with kind.get_lock():
+            kind.value += 1
 
 
 def take(value):
@@ -58,13 +70,13 @@ def read_one(path, expected, counters):
     try:
         content = path.read_bytes()
     except OSError:
-        counters.refused.value += 1
+        counters.note_bad(counters.refused)
         time.sleep(0.02)  # a mount that is down refuses at once, thousands of times a second
         return
     if digest(content) == expected:
         counters.note_good()
     else:
-        counters.wrong.value += 1
+        counters.note_bad(counters.wrong)
         print(f"WRONG BYTES: {path}: {len(content)} bytes", flush=True)
 
 
@@ -84,19 +96,29 @@ class Readers:
 
     def __init__(self, mountpoint, folder, seed):
         digests = {file.relative_to(folder): digest(file.read_bytes()) for file in Path(folder).rglob("*.jpg")}
+        self.mountpoint = mountpoint
         self.counters = [Counters() for _ in range(READERS)]
         self.processes = [multiprocessing.Process(target=read_for_ever, daemon=True,
                                                   args=(Path(mountpoint), digests, seed + number, counters))
                           for number, counters in enumerate(self.counters)]
 
     def __enter__(self):
-        for process in self.processes:
-            process.start()
+        with contextlib.ExitStack() as stack:
+            for process in self.processes:
+                process.start()
+                stack.callback(self.end, process)
+                stack.enter_context(holding("process", process.pid))
+            self.stack = stack.pop_all()
         return self
 
     def __exit__(self, *_):
-        for process in self.processes:
-            process.kill()
+        self.stack.close()
+
+    def end(self, process):
+        process.kill()
+        process.join(PATIENCE_SECONDS)
+        if process.is_alive():  # in a read that nobody answers any more
+            end_mount(self.mountpoint)
             process.join()
 
     def take(self):
@@ -107,10 +129,12 @@ class Readers:
                 "longest_pause": max(take(counters.longest_pause) for counters in self.counters)}
 
     def wait_for_progress(self, patience):
-        """Whether every reader gets a good read within `patience` seconds from now."""
-        start = time.monotonic()
-        while time.monotonic() < start + patience:
-            if all(counters.last_good.value > start for counters in self.counters):
+        """Whether every reader gets GOOD_IN_A_ROW good reads, one after the other, within `patience` seconds."""
+        for counters in self.counters:
+            take(counters.in_a_row)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if all(counters.in_a_row.value >= GOOD_IN_A_ROW for counters in self.counters):
                 return True
             time.sleep(0.05)
         return False
