@@ -7,8 +7,8 @@
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
-// `--passes N` (3) times, on one thread unless W says otherwise. Prints one JSON line; "xxh3" adds up XXH3 of each
-// file, with `full` of each image's pixels.
+// `--passes N` (3) times; `full` and `rrc` on `--threads T` (1), each with a decoder of its own. Prints one JSON line;
+// "xxh3" adds up XXH3 of each file, with `full` of each image's pixels; "pixels" is how many were made.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,7 @@ namespace {
 using namespace headrace::decode;  // a program of one file
 
 using File = std::vector<std::byte>;
-using Work = std::function<void(std::size_t index, const File& file)>;
+using Work = std::function<void(std::size_t index, const File& file)>;  // one thread's, with its own decoder
 
 [[noreturn]] void fail(const std::string& reason) {
   std::fprintf(stderr, "decode_compare: %s\n", reason.c_str());
@@ -145,9 +146,12 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+constexpr std::uint64_t kCropPixels = std::uint64_t{224} * 224;
+
 struct Measured {
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t pixels = 0;
   std::uint64_t checksum = 0;
 };
 
@@ -157,18 +161,34 @@ void measure(const std::function<Measured()>& work) {
   const auto start = std::chrono::steady_clock::now();
   const Measured measured = work();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("{\"samples\": %llu, \"bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"xxh3\": \"%016llx\"}\n",
-              static_cast<unsigned long long>(measured.samples), static_cast<unsigned long long>(measured.bytes),
-              seconds, cpu_seconds() - cpu_before, static_cast<unsigned long long>(measured.checksum));
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  std::printf(
+      "{\"samples\": %llu, \"bytes\": %llu, \"pixels\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+      "\"xxh3\": \"%016llx\"}\n",
+      number(measured.samples), number(measured.bytes), number(measured.pixels), seconds, cpu_seconds() - cpu_before,
+      number(measured.checksum));
 }
 
-void measure_work(const std::vector<File>& files, unsigned passes, std::uint64_t checksum, const Work& work) {
-  Measured measured = {.samples = files.size() * passes, .checksum = checksum};
+// One pass over the files, dealt out to a thread for each of `workers`.
+void work_through(const std::vector<File>& files, const std::vector<Work>& workers) {
+  const auto take_share = [&](std::size_t first) {
+    for (std::size_t i = first; i < files.size(); i += workers.size()) workers[first](i, files[i]);
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < workers.size(); ++i) threads.emplace_back(take_share, i);
+  take_share(0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// `one_pass`: what a pass over the files comes to, but for its samples and bytes.
+void measure_work(const std::vector<File>& files, unsigned passes, Measured one_pass,
+                  const std::vector<Work>& workers) {
+  Measured measured = {
+      .samples = files.size() * passes, .pixels = one_pass.pixels * passes, .checksum = one_pass.checksum};
   for (const File& file : files) measured.bytes += file.size() * passes;
+  work_through(files, workers);  // warms up
   measure([&] {
-    for (unsigned pass = 0; pass < passes; ++pass) {
-      for (std::size_t i = 0; i < files.size(); ++i) work(i, files[i]);
-    }
+    for (unsigned pass = 0; pass < passes; ++pass) work_through(files, workers);
     return measured;
   });
 }
@@ -184,11 +204,20 @@ std::uint64_t checksum_of(const std::vector<File>& files) {
 }
 
 template <typename Decoder>
-void run_full(const std::vector<File>& files, unsigned passes) {
-  Decoder decoder;
-  std::uint64_t checksum = 0;
-  for (const File& file : files) checksum += checksum_of(decoder.decode(file));  // warms up, too
-  measure_work(files, passes, checksum, [&](std::size_t, const File& file) { decoder.decode(file); });
+void run_full(const std::vector<File>& files, unsigned passes, unsigned threads) {
+  Measured one_pass;
+  Decoder checked;
+  for (const File& file : files) {
+    const std::span<const std::uint8_t> image = checked.decode(file);
+    one_pass.pixels += image.size() / 3;
+    one_pass.checksum += checksum_of(image);
+  }
+  std::vector<Work> workers;
+  for (unsigned i = 0; i < threads; ++i) {
+    workers.emplace_back(
+        [decoder = std::make_shared<Decoder>()](std::size_t, const File& file) { decoder->decode(file); });
+  }
+  measure_work(files, passes, one_pass, workers);
 }
 
 void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
@@ -205,11 +234,14 @@ void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
   if (!out.flush()) fail("cannot write " + crops_file);
 }
 
-void run_rrc(const std::vector<File>& files, unsigned passes, const std::string& crops_file) {
-  RandomCrop crop(crops_file);
-  if (crop.count() != files.size()) fail(crops_file + " does not have a crop for each file");
-  for (std::size_t i = 0; i < files.size(); ++i) crop.transform(i, files[i]);  // warms up
-  measure_work(files, passes, checksum_of(files), [&](std::size_t i, const File& file) { crop.transform(i, file); });
+void run_rrc(const std::vector<File>& files, unsigned passes, unsigned threads, const std::string& crops_file) {
+  std::vector<Work> workers;
+  for (unsigned i = 0; i < threads; ++i) {
+    const auto crop = std::make_shared<RandomCrop>(crops_file);
+    if (crop->count() != files.size()) fail(crops_file + " does not have a crop for each file");
+    workers.emplace_back([crop](std::size_t index, const File& file) { crop->transform(index, file); });
+  }
+  measure_work(files, passes, {.pixels = files.size() * kCropPixels, .checksum = checksum_of(files)}, workers);
 }
 
 // Epoch 0 fills RAM and warms up, `passes` epochs are measured, and one more follows: so the same number of batches is
@@ -245,6 +277,7 @@ class RamPipeline {
       for (; batch != nullptr && batch->epoch <= passes_; batch = loader_->next()) {
         measured.samples += batch->labels.size();
       }
+      measured.pixels = measured.samples * kCropPixels;
       measured.bytes = store_->catalog().sample_bytes() * passes_;
       return measured;
     });
@@ -274,15 +307,16 @@ int main(int argc, char** argv) {
   };
   const std::string& work = arguments[2];
   const auto passes = static_cast<unsigned>(std::stoul(option("--passes", "3")));
+  const auto threads = static_cast<unsigned>(std::stoul(option("--threads", "1")));
   const std::vector<File> files = read_files(arguments[0], arguments[1]);
   if (work == "full" && option("--side", "headrace") == "plain") {
-    run_full<PlainLibjpeg>(files, passes);
+    run_full<PlainLibjpeg>(files, passes, threads);
   } else if (work == "full") {
-    run_full<FullDecode>(files, passes);
+    run_full<FullDecode>(files, passes, threads);
   } else if (work == "draw") {
     draw_crops(files, option("--crops", ""));
   } else if (work == "rrc") {
-    run_rrc(files, passes, option("--crops", ""));
+    run_rrc(files, passes, threads, option("--crops", ""));
   } else if (work == "pipeline") {
     const auto workers = static_cast<unsigned>(std::stoul(option("--workers", "2")));
     RamPipeline(arguments[0], passes, workers, std::stoul(option("--batch", "256"))).run(checksum_of(files));
