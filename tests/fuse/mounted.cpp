@@ -14,13 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// libfuse 3.14 frees the copy of the mount point's name in fuse_session_unmount() only, which would also unmount.
-// Known to the leak sanitizer by this name.
-extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:fuse_session_mount";
-}
-
 namespace headrace::fuse::test {
 namespace fs = std::filesystem;
 
