@@ -94,7 +94,8 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
   add_order_option(command, arguments.order,
-                   "The order in which the loader reads, or auto: found out from its opens; see headrace order --help");
+                   "The order in which the loader reads, or auto: found out from its opens; see headrace order --help")
+      .capture_default_str();
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);

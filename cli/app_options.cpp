@@ -38,8 +38,8 @@ void add_engine_option(CLI::App& command, CacheArguments& cache) {
       ->group(kSpecialGroup);
 }
 
-void add_order_option(CLI::App& command, std::string& order, const char* description) {
-  command.add_option("--order", order, description)->type_name("SPEC")->group(kOrderGroup);
+CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description) {
+  return *command.add_option("--order", order, description)->type_name("SPEC")->group(kOrderGroup);
 }
 
 }  // namespace headrace::cli

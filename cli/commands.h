@@ -34,7 +34,7 @@ struct MountArguments {
   std::filesystem::path source;
   std::filesystem::path mount_point;
   CacheArguments cache;
-  std::string order;  // empty: not known
+  std::string order = "auto";  // auto: found out from the opens
   std::uint64_t first_epoch = 0;
   bool foreground = false;
   bool allow_other = false;

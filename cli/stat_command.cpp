@@ -32,8 +32,12 @@ void print_head(const json& stat) {
   fmt::print("data set  {} samples in {} classes, {}\n", number(data, "samples"), number(data, "classes"),
              format_size(number(data, "bytes")));
   const std::string order = mount.value("order", "");
-  if (order.empty()) {
-    fmt::print("order     not known; tell it with --order, or headrace order set\n");
+  if (order.empty() && number(mount, "held_samples") == number(data, "samples")) {
+    fmt::print("order     not needed: all samples are held\n");
+  } else if (order.empty()) {
+    const bool learns = mount.value("learns_order", false);
+    fmt::print("order     not known{}; tell it with headrace order set\n",
+               learns ? " yet, looked for in the opens" : "");
   } else {
     fmt::print("order     {}, epoch {}, position {}, {} samples ahead\n", order, number(mount, "epoch"),
                number(mount, "position"), number(mount, "ahead_samples"));

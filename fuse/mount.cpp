@@ -275,6 +275,7 @@ MountStats Mount::stats() const {
   }
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
+  stats.learns_order = impl_->order_watch != nullptr;
   if (impl_->order_watch) stats.order_found_by = impl_->order_watch->found_by();
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);
@@ -283,6 +284,7 @@ MountStats Mount::stats() const {
 }
 
 void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
+  if (impl_->order_watch) impl_->order_watch->on_told(order != nullptr);  // first, so that what it finds is not later
   impl_->pusher->set_order({.order = std::move(order), .epoch = epoch, .position = position});
 }
 

@@ -83,6 +83,7 @@ struct MountStats {
   std::uint64_t ahead_samples = 0;  // pushed or under way in front of the reader
   std::string order_found_by;       // how a learned order was found; empty: given, or unknown
   std::string order;                // spec in use; empty: unknown
+  bool learns_order = false;        // it is looked for in the opens while it is unknown and would be of use
 
   bool listed = false;  // every directory is watched and its files are known to the kernel
   bool overlay = false;

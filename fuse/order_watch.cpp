@@ -39,14 +39,29 @@ OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& reco
 }
 
 void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
-  learner_.on_opens(samples);
   MutexLock lock(mutex_);
+  if (!is_looking()) return;
+  learner_.on_opens(samples);
   const std::uint64_t generation = learner_.generation();
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
   const bool was_known = !found_by_.empty();
   found_by_ = found ? found->found_by : "";
   if (found || was_known) follow(found);
+}
+
+// Looking costs a search. A lock that was found stays: the plan follows the reader along it by itself.
+bool OrderWatch::is_looking() {
+  const bool looks = !told_ && pusher_.wants_order();
+  if (looks && looked_away_) learner_.on_events_lost();
+  looked_away_ = !looks;
+  return looks;
+}
+
+void OrderWatch::on_told(bool known) {
+  MutexLock lock(mutex_);
+  told_ = known;
+  found_by_.clear();
 }
 
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {

@@ -35,6 +35,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       notes_(notes),
       sizes_(page_cache_sizes(catalog)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      pushable_count_(count_pushable()),
       next_unseen_(std::move(options.next_unseen)),
       budget_bytes_(options.budget_bytes),
       given_order_(options.order.order) {
@@ -90,6 +91,12 @@ std::uint64_t PushPlan::usable_budget() const {
 // Not symlinks out of the source, whose target is not the mount's, nor 4 GiB and more, which the plan cannot count.
 bool PushPlan::can_be_pushed(SampleIndex sample) const {
   return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < std::numeric_limits<std::uint32_t>::max();
+}
+
+std::uint64_t PushPlan::count_pushable() const {
+  std::uint64_t count = 0;
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) count += can_be_pushed(sample) ? 1 : 0;
+  return count;
 }
 
 std::optional<SampleIndex> PushPlan::next_fetch() {

@@ -272,6 +272,11 @@ bool Pusher::take_losses() {
   return plan_.take_losses();
 }
 
+bool Pusher::wants_order() const {
+  MutexLock lock(mutex_);
+  return plan_.wants_order();
+}
+
 void Pusher::on_overflow() {
   MutexLock lock(mutex_);
   plan_.on_overflow();

@@ -64,7 +64,7 @@ void add_listing_options(CLI::App& command, CacheArguments& cache);
 void add_tier_options(CLI::App& command, CacheArguments& cache);
 void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
-void add_order_option(CLI::App& command, std::string& order, const char* description);
+CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description);
 
 // Every setting of mount, without --config.
 void add_mount_options(CLI::App& command, MountArguments& arguments);

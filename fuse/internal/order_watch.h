@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns what the learner finds out from the opens into what the pusher pushes.
+// Turns what the learner finds out from the opens into what the pusher pushes. It looks only while an order is of use:
+// not where all samples are held, nor once somebody has told the order.
 //
 //   OrderWatch watch(catalog, records, pusher);
 //   watch.on_opens(samples);   // after the pusher has heard of them
@@ -29,12 +30,15 @@ class OrderWatch {
 
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_events_lost();
+  // Somebody told the order, or (false) that it is unknown.
+  void on_told(bool known);
   // How the order in use was found; empty while none is known.
   [[nodiscard]] std::string found_by() const;
   // What may be pushed while no order is known.
   [[nodiscard]] std::optional<cache::SampleIndex> next_unseen() { return learner_.next_unseen(); }
 
  private:
+  bool is_looking() HEADRACE_REQUIRES(mutex_);
   void follow(const std::optional<cache::OrderLearner::Lock>& lock);
 
   Pusher& pusher_;
@@ -43,6 +47,8 @@ class OrderWatch {
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it
   std::uint64_t generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string found_by_ HEADRACE_GUARDED_BY(mutex_);
+  bool told_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool looked_away_ HEADRACE_GUARDED_BY(mutex_) = false;  // the learner has not heard of all opens
 };
 
 // The samples of each folder at the top: what a loader may take for a data set of its own.

@@ -72,6 +72,8 @@ class PushPlan {
   void on_read(cache::SampleIndex sample);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
+  // An order would change what is pushed: not all samples are held, and there is a budget to hold some.
+  [[nodiscard]] bool wants_order() const { return budget_bytes_ > 0 && counters_.held_samples < pushable_count_; }
   void on_overflow() { ++counters_.overflows; }
 
   void set_order(const OrderPosition& order);
@@ -92,6 +94,7 @@ class PushPlan {
   void make_plan(const OrderPosition& order);
   [[nodiscard]] std::uint64_t usable_budget() const;
   [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
+  [[nodiscard]] std::uint64_t count_pushable() const;
   [[nodiscard]] bool has_room_for_unseen() const;
   [[nodiscard]] std::optional<cache::SampleIndex> candidate();
   void open_unplanned(cache::SampleIndex sample);
@@ -109,6 +112,7 @@ class PushPlan {
   const Notes notes_;
   const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
   const std::uint64_t total_bytes_;         // their sum
+  const std::uint64_t pushable_count_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
 
   std::uint64_t budget_bytes_;

@@ -49,6 +49,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_read(cache::SampleIndex sample);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
+  // Whether it matters in which order samples are read.
+  [[nodiscard]] bool wants_order() const;
   void on_overflow();
   // These files have changed: the kernel is told to forget them, and what was fetched before is not pushed any more.
   void on_changed(std::span<const cache::EntryId> entries);

@@ -290,12 +290,13 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
 TEST_CASE("warm fills the memory of a mount") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
-  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--order", "sequential"}).status == 0);
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
   const Outcome warmed = fixture.tool({"warm", point, "--ram"});
   CAPTURE(warmed.errors);
   CHECK(warmed.status == 0);
   CHECK(contains(warmed.output, "40 samples"));
   CHECK(fixture.stat()["mount"]["held_samples"] == 40);
+  CHECK(contains(fixture.tool({"stat", point}).output, "not needed: all samples are held"));
   const Outcome refused = fixture.tool({"warm", point, "--ssd", "/tmp/x:1G"});
   CHECK(refused.status == 2);
   CHECK(contains(refused.errors, "leave --ssd"));
@@ -306,6 +307,7 @@ TEST_CASE("the order of a running mount can be told and changed") {
   const std::string point = fixture.mount_point.string();
   REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
   CHECK(contains(fixture.tool({"order", "show", point}).output, "unknown"));
+  CHECK(fixture.stat()["mount"]["learns_order"] == true);  // nothing said: it is looked for
   CHECK(fixture.tool({"order", "set", point, "torch-distributed:seed=5", "--epoch", "2"}).status == 0);
   const Outcome shown = fixture.tool({"order", "show", point});
   CHECK(contains(shown.output, "torch-distributed:seed=5"));

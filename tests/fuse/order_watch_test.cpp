@@ -39,6 +39,18 @@ TEST_CASE("the parts of a data set are its folders at the top") {
   CHECK(parts[1] == cache::SampleRange{.first = 2, .count = 1});
 }
 
+void read_epoch(const Mounted& mounted, const cache::Order& order, std::uint64_t epoch) {
+  const std::vector<cache::SampleIndex> samples = order.epoch(epoch).value();
+  for (const cache::SampleIndex sample : samples) {
+    REQUIRE(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+    std::this_thread::sleep_for(std::chrono::microseconds(500));  // loaders are no faster; the learner is not either
+  }
+}
+
+std::shared_ptr<const cache::Order> torch_order() {
+  return std::move(*cache::make_order("torch-distributed:seed=0", {.sample_count = kSampleCount}));
+}
+
 TEST_CASE("an order that nobody gave is learned from the opens") {
   need_fuse();
   Mounted mounted;
@@ -47,18 +59,47 @@ TEST_CASE("an order that nobody gave is learned from the opens") {
   mounted.options.learn_order = true;
   mounted.start();
   mounted.settle();
-  const std::shared_ptr<const cache::Order> order =
-      std::move(*cache::make_order("torch-distributed:seed=0", {.sample_count = kSampleCount}));
+  const std::shared_ptr<const cache::Order> order = torch_order();
   // Half an epoch is enough for the learner, whose thread may need the time of some more on a busy machine.
   for (std::uint64_t epoch = 0; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
-    const std::vector<cache::SampleIndex> samples = order->epoch(epoch).value();
-    for (const cache::SampleIndex sample : samples) {
-      REQUIRE(read_file(path_of(mounted, sample)).size() == kSampleBytes);
-      std::this_thread::sleep_for(std::chrono::microseconds(500));  // loaders are no faster; the learner is not either
-    }
+    read_epoch(mounted, *order, epoch);
   }
   CHECK(mounted.mount().stats().order_found_by != "");
   CHECK(mounted.mount().stats().order.starts_with(order->spec()));
+}
+
+TEST_CASE("no order is looked for where all samples are held, until some are not") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = 2 * kSampleCount * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  const std::shared_ptr<const cache::Order> order = torch_order();
+  std::uint64_t epoch = 0;
+  for (; epoch < 3; ++epoch) read_epoch(mounted, *order, epoch);
+  mounted.settle();
+  CHECK(mounted.mount().stats().order_found_by == "");
+  mounted.mount().set_ram_bytes(kSampleCount / 4 * kSampleBytes);
+  for (; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) read_epoch(mounted, *order, epoch);
+  CHECK(mounted.mount().stats().order_found_by != "");
+}
+
+TEST_CASE("an order that was told is not replaced by what is found in the opens") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  mounted.mount().set_order(std::move(*cache::make_order("sequential", {.sample_count = kSampleCount})), 0);
+  mounted.settle();
+  const std::shared_ptr<const cache::Order> order = torch_order();
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) read_epoch(mounted, *order, epoch);
+  mounted.settle();
+  CHECK(mounted.mount().stats().order == "sequential");
+  CHECK(mounted.mount().stats().order_found_by == "");
 }
 
 TEST_CASE("while the order is unknown what was not seen yet is pushed") {
