@@ -40,6 +40,7 @@ Finding examine_room(const std::string& name, std::string_view role, int fd) {
   if (role == "tier" && free < whole / 20) {
     finding.health = Health::kLimit;
     finding.text += ": nearly full, the tier may not reach its size";
+    finding.remedy = "remove what is not needed there, or give the tier less room";
   }
   return finding;
 }

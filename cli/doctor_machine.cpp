@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/doctor.h"
+#include "headrace/cli/internal/doctor_memory.h"
 #include "headrace/cli/machine.h"
 #include "headrace/cli/size.h"
 #include "headrace/decode/usable_cores.h"
@@ -21,13 +22,6 @@ namespace headrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_line(const fs::path& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
-}
 
 // 0 where the file is missing or holds no number.
 std::uint64_t read_number(const fs::path& file) {
@@ -87,6 +81,7 @@ Finding examine_io_uring() {
   finding.text = "refused, a thread pool takes its place: ";
   if (engine.error().os_errno == ENOSYS) {
     finding.text += "this kernel is built without it";
+    finding.remedy = "install a kernel of your distribution that has CONFIG_IO_URING";
   } else if (disabled > 0) {
     finding.text += fmt::format("kernel.io_uring_disabled is {}", disabled);
     finding.remedy = "sysctl kernel.io_uring_disabled=0";
@@ -97,6 +92,7 @@ Finding examine_io_uring() {
         "io_uring_enter and io_uring_register";
   } else {
     finding.text += engine.error().message();
+    finding.remedy = "dmesg | tail (as root) tells what refused it";
   }
   return finding;
 }
@@ -225,29 +221,6 @@ Finding examine_inotify_watches() {
   return finding;
 }
 
-Finding examine_memory() {
-  const std::uint64_t machine =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t limit = memory_limit_bytes();
-  Finding finding{.name = "memory", .health = Health::kGood, .text = format_size(machine)};
-  if (limit < machine) {
-    finding.health = Health::kInfo;
-    finding.text = fmt::format("{} of {}, limited by the control group; pushed samples count", format_size(limit),
-                               format_size(machine));
-  }
-  return finding;
-}
-
-Finding examine_huge_pages() {
-  const std::string setting = read_line("/sys/kernel/mm/transparent_hugepage/enabled");
-  Finding finding{.name = "huge pages", .health = Health::kGood, .text = setting.empty() ? "not offered" : setting};
-  if (setting.find("[never]") != std::string::npos) {
-    finding.health = Health::kInfo;
-    finding.remedy = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)";
-  }
-  return finding;
-}
-
 Finding examine_cores() {
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const unsigned usable = decode::usable_cores();
@@ -255,6 +228,7 @@ Finding examine_cores() {
   if (usable < static_cast<unsigned long>(online)) {
     finding.health = Health::kInfo;
     finding.text = fmt::format("{} of {}, limited by affinity or control group", usable, online);
+    finding.remedy = "docker run --cpus, Slurm --cpus-per-task, Kubernetes resources.limits.cpu: give it more";
   }
   return finding;
 }
@@ -284,10 +258,21 @@ std::string_view name_of(Health health) {
 }
 
 std::vector<Finding> examine_machine() {
-  return {examine_kernel(),        examine_io_uring(),        examine_locked_memory(), examine_descriptors(),
-          examine_fuse_device(),   examine_fusermount(),      examine_allow_other(),   examine_overlay(),
-          examine_inotify_queue(), examine_inotify_watches(), examine_memory(),        examine_huge_pages(),
-          examine_cores(),         examine_container()};
+  return {examine_kernel(),
+          examine_io_uring(),
+          examine_locked_memory(),
+          examine_descriptors(),
+          examine_fuse_device(),
+          examine_fusermount(),
+          examine_allow_other(),
+          examine_overlay(),
+          examine_inotify_queue(),
+          examine_inotify_watches(),
+          examine_memory(),
+          examine_huge_pages("/sys"),
+          examine_idle_reclaim("/sys"),
+          examine_cores(),
+          examine_container()};
 }
 
 }  // namespace headrace::cli

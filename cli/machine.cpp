@@ -54,6 +54,13 @@ std::optional<std::uint64_t> control_group_memory_limit(const fs::path& cgroup_r
   return least < kNoLimitBytes ? std::optional(least) : std::nullopt;
 }
 
+std::string read_line(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
 std::uint64_t memory_limit_bytes() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   const std::uint64_t machine = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

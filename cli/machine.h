@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace headrace::cli {
 
@@ -17,5 +18,8 @@ namespace headrace::cli {
 [[nodiscard]] std::optional<std::uint64_t> control_group_memory_limit(
     const std::filesystem::path& cgroup_root = "/sys/fs/cgroup",
     const std::filesystem::path& self_cgroup = "/proc/self/cgroup");
+
+// The first line of a small file such as those in /sys and /proc; "" where it cannot be read.
+[[nodiscard]] std::string read_line(const std::filesystem::path& file);
 
 }  // namespace headrace::cli

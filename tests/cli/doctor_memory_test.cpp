@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/internal/doctor_memory.h"
+
+#include <doctest/doctest.h>
+
+#include "support/temp_dir.h"
+
+using headrace::cli::examine_huge_pages;
+using headrace::cli::examine_idle_reclaim;
+using headrace::cli::Finding;
+using headrace::cli::Health;
+using headrace::test::TempDir;
+
+TEST_CASE("page cache that DAMON takes when idle is told, with the file that ends it") {
+  const TempDir sys;
+  CHECK(examine_idle_reclaim(sys.path()).health == Health::kGood);
+  const auto enabled = sys.write("module/damon_reclaim/parameters/enabled", "N\n");
+  CHECK(examine_idle_reclaim(sys.path()).health == Health::kGood);
+
+  const auto state = sys.write("kernel/mm/damon/admin/kdamonds/0/state", "on\n");
+  const Finding monitor = examine_idle_reclaim(sys.path());
+  CHECK(monitor.health == Health::kInfo);
+  CHECK(monitor.remedy.find(state.string()) != std::string::npos);
+
+  sys.write("module/damon_reclaim/parameters/enabled", "Y\n");
+  const Finding reclaim = examine_idle_reclaim(sys.path());
+  CHECK(reclaim.health == Health::kLimit);
+  CHECK(reclaim.remedy.find("echo N > " + enabled.string()) != std::string::npos);
+}
+
+TEST_CASE("huge pages that are switched off are told, with what switches them on") {
+  const TempDir sys;
+  CHECK(examine_huge_pages(sys.path()).text == "not offered");
+  sys.write("kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  CHECK(examine_huge_pages(sys.path()).remedy.empty());
+  sys.write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  CHECK_FALSE(examine_huge_pages(sys.path()).remedy.empty());
+}
