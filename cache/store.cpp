@@ -242,6 +242,20 @@ void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
   (new WarmJob(*this, entry, *identity, std::move(done)))->run();
 }
 
+bool StoreImpl::is_on_disk(EntryId entry) const {
+  const Result<Identity> identity = identity_of(entry);
+  if (!identity) return false;
+  const std::string path = catalog_.path(entry);
+  for (std::uint32_t chunk = 0; identity->size_bytes > 0 && chunk < chunk_count(identity->size_bytes); ++chunk) {
+    if (!is_held({hash_name(path, chunk), chunk, *identity})) return false;
+  }
+  return true;
+}
+
+bool StoreImpl::is_held(const RecordId& record) const {
+  return std::any_of(tiers_.begin(), tiers_.end(), [&](const auto& tier) { return tier->contains(record); });
+}
+
 void StoreImpl::copy_to_tier(Holding& holding, const RecordId& record, std::size_t end) {
   if (closing_.load()) return;
   const std::uint64_t budget = ram_.budget_bytes();

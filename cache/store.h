@@ -111,6 +111,8 @@ class Store {
   virtual void set_vanished(EntryId entry) = 0;
   // Ensures that a disk tier holds the entry; kNoSpace when all are full, success at once when one has it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
+  // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.
+  [[nodiscard]] virtual bool is_on_disk(EntryId entry) const = 0;
   // Writes what disk tiers hold back: pending records, index checkpoints; syncs.
   [[nodiscard]] virtual Status flush() = 0;
 

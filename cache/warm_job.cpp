@@ -21,7 +21,7 @@ void WarmJob::run() {
   if (identity_.size_bytes == 0) return end({});
   for (; chunk_ < chunk_count(identity_.size_bytes); ++chunk_) {
     record_ = {hash_name(path_, chunk_), chunk_, identity_};
-    if (!held(record_)) break;
+    if (!store_.is_held(record_)) break;
   }
   if (chunk_ == chunk_count(identity_.size_bytes)) return end({});
   if (tier_for(chunk_range(identity_.size_bytes, chunk_).length) == nullptr) {
@@ -36,7 +36,7 @@ void WarmJob::on_read(Result<View> view) {
   if (store_.closing_.load()) return end(io::make_error(ErrorCode::kCancelled, "warm " + path_));
   Holding& holding = *view->holding_;
   DiskTier* tier = tier_for(holding.size);
-  if (tier == nullptr || held(record_)) return run();
+  if (tier == nullptr || store_.is_held(record_)) return run();
   if (!store_.ram_.pin_for_write(holding)) {
     view->reset();
     return store_.timers_.after(kLookAgain, [this] { run(); });
@@ -45,13 +45,6 @@ void WarmJob::on_read(Result<View> view) {
     if (!written) return end(std::move(written));
     run();
   });
-}
-
-bool WarmJob::held(const RecordId& record) const {
-  for (const auto& tier : store_.tiers_) {
-    if (tier->contains(record)) return true;
-  }
-  return false;
 }
 
 DiskTier* WarmJob::tier_for(std::uint64_t payload_bytes) const {

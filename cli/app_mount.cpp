@@ -67,13 +67,27 @@ void add_warm(CLI::App& app, Selected& selected) {
       ->group(kTierGroup);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
-  add_number(command, "--epoch", arguments->epoch, "The epoch of that order")->type_name("E")->group(kOrderGroup);
+  add_number(command, "--seed", arguments->seed, "Short for seed=N in the order; torch-distributed if there is none")
+      ->type_name("N")
+      ->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->epoch, "The epoch of that order that comes first")
+      ->type_name("E")
+      ->group(kOrderGroup);
+  CLI::Option* epochs = add_number(command, "--epochs", arguments->epochs, "How many epochs are to be served")
+                            ->type_name("N")
+                            ->capture_default_str()
+                            ->group(kOrderGroup);
   command
       .add_option("--list", arguments->list, "Warm what this file names (a path or index per line); -: standard input")
       ->type_name("FILE")
+      ->excludes(epochs)
       ->group(kOrderGroup);
-  command.add_flag("--dry-run", arguments->dry_run,
-                   "Only say what would be fetched, and the hit ratio that it predicts");
+  CLI::Option* dry_run = command.add_flag("--dry-run", arguments->dry_run,
+                                          "Only say what would be fetched, and the hit ratio that it predicts");
+  command
+      .add_flag("--check", arguments->check,
+                "Only say whether the disk tiers hold all of it; exit status 1 if something is missing")
+      ->excludes(dry_run);
   command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
       ->type_name("SIZE")
       ->group(kSpecialGroup);
@@ -82,7 +96,11 @@ void add_warm(CLI::App& app, Selected& selected) {
   command.footer(
       "Examples:\n"
       "  headrace warm /data/train --ssd /nvme/headrace:200G\n"
-      "  headrace warm /mnt/train --ram");
+      "  headrace warm /mnt/train --ram\n"
+      "  headrace warm /mnt/train --order torch-distributed:replicas=8 --seed 0 \\\n"
+      "      --epochs 3 --dry-run\n"
+      "  grep /cat/ samples.txt | headrace warm /mnt/train --list -\n\n"
+      "What is held already is not fetched again: stop it, call it again, it goes on.");
 }
 
 }  // namespace

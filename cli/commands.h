@@ -68,12 +68,15 @@ struct StatArguments {
 struct WarmArguments {
   std::filesystem::path target;  // a mount point or a source folder
   CacheArguments cache;
-  bool ram = false;         // a mount: fill its RAM tier
-  std::string order;        // empty: catalog order
-  std::uint64_t epoch = 0;  // whose order is followed
-  std::string list;         // file of paths or indices; "-": standard input; empty: none
-  std::string rate_limit;   // bytes per second read from the source; empty: none
-  bool dry_run = false;     // only say what would be fetched
+  bool ram = false;           // a mount: fill its RAM tier
+  std::string order;          // empty: catalog order
+  std::uint64_t seed = kAll;  // short for seed=N in `order`; kAll: none
+  std::uint64_t epoch = 0;    // the first whose samples are wanted
+  std::uint64_t epochs = 1;   // how many of them
+  std::string list;           // file of paths or indices; "-": standard input; empty: none
+  std::string rate_limit;     // bytes per second read from the source; empty: none
+  bool dry_run = false;       // only say what would be fetched
+  bool check = false;         // only say whether the disk tiers hold everything already
 };
 [[nodiscard]] io::Status run_warm(const WarmArguments& arguments);
 

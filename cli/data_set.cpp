@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -211,28 +210,6 @@ std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog) {
     sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
   }
   return sizes;
-}
-
-io::Result<std::vector<cache::EntryId>> select_entries(std::string_view spec, std::uint64_t epoch,
-                                                       const cache::Catalog& catalog) {
-  std::vector<cache::SampleIndex> samples(catalog.sample_count());
-  std::iota(samples.begin(), samples.end(), cache::SampleIndex{0});
-  if (!spec.empty()) {
-    io::Result<std::unique_ptr<cache::Order>> order = open_order(spec, catalog);
-    if (!order) return io::forward_error(std::move(order));
-    io::Result<std::vector<cache::SampleIndex>> ordered = (*order)->epoch(epoch);
-    if (!ordered) return io::forward_error(std::move(ordered));
-    samples = std::move(*ordered);
-  }
-  std::vector<bool> seen(catalog.sample_count());  // orders pad epochs with repeats
-  std::vector<cache::EntryId> entries;
-  entries.reserve(samples.size());
-  for (const cache::SampleIndex sample : samples) {
-    if (seen[sample]) continue;
-    seen[sample] = true;
-    entries.push_back(catalog.sample_entry(sample));
-  }
-  return entries;
 }
 
 }  // namespace headrace::cli

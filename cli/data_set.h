@@ -53,9 +53,4 @@ struct DataSet {
 
 [[nodiscard]] std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog);
 
-// Entries of samples in the order in which `spec` first reads them in `epoch`, each once; all, in catalog order, when
-// `spec` is empty.
-[[nodiscard]] io::Result<std::vector<cache::EntryId>> select_entries(std::string_view spec, std::uint64_t epoch,
-                                                                     const cache::Catalog& catalog);
-
 }  // namespace headrace::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/mount_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/stats_json.h"
 #include "headrace/cli/version.h"
+#include "headrace/cli/warm_plan.h"
 
 namespace headrace::cli {
 namespace {
@@ -34,6 +36,12 @@ std::string text(const json& arguments, const char* name) {
   return found != arguments.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+WantedOptions wanted_options(const json& arguments) {
+  return {.order = text(arguments, "order"),
+          .first_epoch = number(arguments, "epoch"),
+          .epochs = std::max<std::uint64_t>(1, number(arguments, "epochs"))};
+}
+
 }  // namespace
 
 MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher,
@@ -56,6 +64,7 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   }
   if (command == "stat") return stat();
   if (command == "warm") return warm(arguments);
+  if (command == "warm-forecast") return warm_forecast(arguments);
   if (command == "warm-state") return job_ ? job_->state() : json{{"finished", true}};
   if (command == "warm-stop") {
     if (job_) job_->cancel();
@@ -103,13 +112,34 @@ io::Result<json> MountService::warm(const json& arguments) {
   options.ram = flag(arguments, "ram");
   options.warmer.rate_bytes_per_second = number(arguments, "rate_bytes_per_second");
   if (flag(arguments, "disk")) {
-    io::Result<std::vector<cache::EntryId>> entries =
-        select_entries(text(arguments, "order"), number(arguments, "epoch"), store_.catalog());
-    if (!entries) return io::forward_error(std::move(entries));
-    options.disk_entries = std::move(*entries);
+    io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
+    if (!wanted) return io::forward_error(std::move(wanted));
+    options.disk_entries = std::move(wanted->entries);
   }
   job_ = std::make_unique<WarmJob>(store_, mount_, std::move(options));
   return json::object();
+}
+
+io::Result<json> MountService::warm_forecast(const json& arguments) const {
+  json result = json::object();
+  if (flag(arguments, "disk")) {
+    const io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
+    if (!wanted) return tl::unexpected(wanted.error());
+    std::uint64_t room_bytes = 0;
+    for (const cache::TierStats& tier : store_.stats().tiers) {
+      const bool disk = tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd;
+      if (disk) room_bytes += tier.budget_bytes;
+    }
+    result["disk"] = to_json(forecast_disk(*wanted, store_, room_bytes));
+  }
+  if (flag(arguments, "ram")) {
+    const cache::Catalog& catalog = store_.catalog();
+    const fuse::MountStats stats = mount_.stats();
+    result["ram"] =
+        to_json(forecast_ram({.samples = catalog.sample_count(), .bytes = catalog.sample_bytes()},
+                             {.samples = stats.held_samples, .bytes = stats.held_bytes}, stats.budget_bytes));
+  }
+  return result;
 }
 
 io::Result<json> MountService::order(const json& arguments) {

@@ -3,7 +3,8 @@
 //
 //   version                                        {"version", "protocol", "pid", "supervisor_pid"}
 //   stat                                           see README.md
-//   warm {"ram", "disk", "order", "epoch", "rate_bytes_per_second"}   starts; one at a time
+//   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
+//   warm-forecast                                  as warm, fetches nothing: {"ram", "disk"}, see warm_plan.h
 //   warm-state                                     see warm_job.h
 //   warm-stop
 //   refresh                                        begins a comparison with the source
@@ -40,6 +41,7 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json refresh_state() const;
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
 
   cache::Store& store_;

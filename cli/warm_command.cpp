@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "headrace/cache/revalidate.h"
+#include "headrace/cache/tier_tools.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/daemon.h"
 #include "headrace/cli/data_set.h"
@@ -19,6 +19,7 @@
 #include "headrace/cli/progress.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
+#include "headrace/cli/warm_plan.h"
 #include "headrace/cli/warmer.h"
 #include "headrace/io/unique_fd.h"
 
@@ -57,11 +58,26 @@ class SpooledList {
   fs::path path_;
 };
 
+// --seed is a short way to write seed=N.
+io::Result<std::string> with_seed(const std::string& order, std::uint64_t seed) {
+  if (seed == kAll) return order;
+  if (order.find("seed=") != std::string::npos) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("--order {} has a seed; leave --seed out", order));
+  }
+  const std::string spec = order.empty() ? "torch-distributed" : order;
+  return fmt::format("{}{}seed={}", spec, spec.find(':') == std::string::npos ? ':' : ',', seed);
+}
+
 // --list is a short way to write an order that has one epoch.
 io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& spooled) {
-  if (arguments.list.empty()) return absolute_order_spec(arguments.order);
-  if (!arguments.order.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "--list and --order exclude each other; give one of them");
+  if (arguments.list.empty()) {
+    return with_seed(arguments.order, arguments.seed).map([](const std::string& spec) {
+      return absolute_order_spec(spec);
+    });
+  }
+  if (!arguments.order.empty() || arguments.seed != kAll) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--list excludes --order and --seed: it is read as it stands; give one or the other");
   }
   if (arguments.list != "-") return absolute_order_spec("file:" + arguments.list);
   return spooled.read_standard_input().map([](const fs::path& path) { return "file:" + path.string(); });
@@ -73,27 +89,48 @@ io::Status check_outcome(const WarmerState& state) {
   return {};
 }
 
-// What is read once per epoch hits a tier as often as the tier holds a part of it.
-void print_forecast(const fs::path& target, const Amount& wanted, std::uint64_t room_bytes) {
-  const std::uint64_t held = std::min(wanted.bytes, room_bytes);
-  const double ratio = wanted.bytes == 0 ? 1 : static_cast<double>(held) / static_cast<double>(wanted.bytes);
-  fmt::print("{}: {} samples, {} wanted, room for {}: up to {} to fetch, predicted hit ratio {:.2f}\n", target.string(),
-             wanted.samples, format_size(wanted.bytes), format_size(room_bytes), format_size(held), ratio);
+void print_forecast(const std::string& what, const Forecast& forecast) {
+  fmt::print("{}: {}\n", what, summarise(forecast));
 }
 
-io::Status forecast(const Source& source, const cache::StoreOptions& options, const std::string& spec,
-                    std::uint64_t epoch) {
-  const io::Result<cache::Catalog> catalog =
-      cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file);
-  if (!catalog) return tl::unexpected(catalog.error());
-  const io::Result<std::vector<cache::EntryId>> entries = select_entries(spec, epoch, *catalog);
-  if (!entries) return tl::unexpected(entries.error());
-  Amount wanted{.samples = entries->size()};
-  for (const cache::EntryId entry : *entries) wanted.bytes += catalog->size_bytes(entry);
+// --check: good when nothing is missing.
+io::Status print_check(const fs::path& target, const Forecast& forecast) {
+  fmt::print("{}: {} of {} samples, {} of {} held\n", target.string(), forecast.held.samples, forecast.wanted.samples,
+             format_size(forecast.held.bytes), format_size(forecast.wanted.bytes));
+  const std::uint64_t missing = forecast.wanted.samples - forecast.held.samples;
+  if (missing == 0) return {};
+  return make_error(ErrorCode::kNotFound, fmt::format("{}: {} samples are missing; warm without --check fetches them",
+                                                      target.string(), missing));
+}
+
+// A look at what is there makes no tier and takes nothing out of one: those that are missing are left out, and the
+// others may be as large as they are.
+io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
+  std::erase_if(tiers, [](const cache::TierOptions& tier) { return !fs::exists(tier.path); });
+  for (cache::TierOptions& tier : tiers) {
+    const io::Result<cache::TierInfo> info = cache::describe_tier(tier.path);
+    if (!info) return tl::unexpected(info.error());
+    tier.budget_bytes = std::max(tier.budget_bytes, info->segments * info->segment_bytes);
+  }
+  return {};
+}
+
+io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options, bool check) {
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
-  print_forecast(source.path, wanted, room_bytes);
+  if (io::Status opened = open_only_what_exists(options.tiers); !opened) return opened;
+  const io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(options);
+  if (!store) return tl::unexpected(store.error());
+  const io::Result<Wanted> wanted = find_wanted(wanted_options, (*store)->catalog());
+  if (!wanted) return tl::unexpected(wanted.error());
+  const Forecast forecast = forecast_disk(*wanted, **store, room_bytes);
+  if (check) return print_check(source.path, forecast);
+  print_forecast(source.path, forecast);
   return {};
+}
+
+WantedOptions wanted_options(const WarmArguments& arguments, const std::string& spec) {
+  return {.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
 }
 
 io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
@@ -109,14 +146,15 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   if (!source) return io::forward_error(std::move(source));
   io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "0");
   if (!options) return io::forward_error(std::move(options));
-  if (arguments.dry_run) return forecast(*source, *options, spec, arguments.epoch);
+  const WantedOptions wanting = wanted_options(arguments, spec);
+  if (arguments.dry_run || arguments.check) return look(*source, std::move(*options), wanting, arguments.check);
   StopSignal stop;
   io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
   if (!store) return io::forward_error(std::move(store));
-  io::Result<std::vector<cache::EntryId>> entries = select_entries(spec, arguments.epoch, (*store)->catalog());
-  if (!entries) return io::forward_error(std::move(entries));
+  io::Result<Wanted> wanted = find_wanted(wanting, (*store)->catalog());
+  if (!wanted) return io::forward_error(std::move(wanted));
 
-  Warmer warmer(**store, std::move(*entries), {.rate_bytes_per_second = rate});
+  Warmer warmer(**store, std::move(wanted->entries), {.rate_bytes_per_second = rate});
   Progress progress(stderr, "warming", warmer.state().total);
   const OnStop on_stop(stop, [&] { warmer.cancel(); });
   while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
@@ -131,6 +169,7 @@ json warm_request(const WarmArguments& arguments, const std::string& spec, std::
           {"disk", disk},
           {"order", spec},
           {"epoch", arguments.epoch},
+          {"epochs", arguments.epochs},
           {"rate_bytes_per_second", rate}};
 }
 
@@ -141,13 +180,19 @@ bool has_disk_tier(const json& stat) {
   return false;
 }
 
-// Bytes that the tiers of a mount may hold, its page cache included.
-std::uint64_t room_of(const json& stat) {
-  std::uint64_t bytes = stat["mount"].value("budget_bytes", std::uint64_t{0});
-  for (const json& tier : stat["store"]["tiers"]) {
-    if (tier["kind"] == "ssd" || tier["kind"] == "hdd") bytes += tier.value("budget_bytes", std::uint64_t{0});
+io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
+  if (arguments.check && request["ram"] == true) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--check looks into disk tiers; headrace stat {} shows what the memory holds",
+                                  arguments.target.string()));
   }
-  return bytes;
+  const io::Result<json> found = call_daemon(arguments.target, "warm-forecast", request);
+  if (!found) return tl::unexpected(found.error());
+  const std::string target = arguments.target.string();
+  if (arguments.check) return print_check(target, forecast_from_json(found->value("disk", json::object())));
+  if (found->contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json((*found)["disk"]));
+  if (found->contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json((*found)["ram"]));
+  return {};
 }
 
 // Shows the daemon's progress until its job ends; a signal tells it to stop.
@@ -185,13 +230,9 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
   }
   const io::Result<json> stat = call_daemon(arguments.target, "stat", json::object());
   if (!stat) return tl::unexpected(stat.error());
-  const bool disk = has_disk_tier(*stat);
-  if (arguments.dry_run) {
-    const json& data = (*stat)["data_set"];
-    print_forecast(arguments.target, {.samples = data["samples"], .bytes = data["bytes"]}, room_of(*stat));
-    return {};
-  }
-  io::Result<json> started = call_daemon(arguments.target, "warm", warm_request(arguments, spec, rate, disk));
+  const json request = warm_request(arguments, spec, rate, has_disk_tier(*stat));
+  if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
+  io::Result<json> started = call_daemon(arguments.target, "warm", request);
   if (!started) return io::forward_error(std::move(started));
   io::Result<json> end = follow_job(arguments.target);
   if (!end) return io::forward_error(std::move(end));

@@ -43,6 +43,7 @@ struct Warmer::Impl {
   }
 
   void run();
+  [[nodiscard]] bool count_held(std::uint64_t bytes);
   [[nodiscard]] bool wait_for_place(std::uint64_t bytes, std::uint64_t issued_bytes);
   void on_warmed(std::uint64_t bytes, const io::Status& status);
   void finish();
@@ -53,11 +54,25 @@ void Warmer::Impl::run() {
   std::uint64_t issued_bytes = 0;
   for (const cache::EntryId entry : entries) {
     const std::uint64_t bytes = store.catalog().size_bytes(entry);
+    if (store.is_on_disk(entry)) {
+      if (!count_held(bytes)) break;
+      continue;
+    }
     if (!wait_for_place(bytes, issued_bytes)) break;
     issued_bytes += bytes;
     store.warm(entry, [this, bytes](const io::Status& status) { on_warmed(bytes, status); });
   }
   finish();
+}
+
+// What an earlier run has brought costs nothing: that is what makes a warm resumable. False: it was cancelled.
+bool Warmer::Impl::count_held(std::uint64_t bytes) {
+  io::MutexLock lock(mutex);
+  for (Amount* amount : {&state.done, &state.held}) {
+    ++amount->samples;
+    amount->bytes += bytes;
+  }
+  return !state.cancelled;
 }
 
 // Takes a place among those in flight when there is one and the rate allows. False: no more is to be started.
@@ -137,9 +152,12 @@ WarmerState Warmer::state() const {
 }
 
 std::string summarise(const WarmerState& state, double seconds) {
-  const auto rate = static_cast<std::uint64_t>(static_cast<double>(state.done.bytes) / std::max(seconds, 1e-3));
-  std::string line = fmt::format("{} samples, {} in {} ({}/s)", state.done.samples, format_size(state.done.bytes),
-                                 format_duration(seconds), format_size(rate));
+  const double fetched_bytes = static_cast<double>(state.done.bytes - state.held.bytes);
+  const auto rate = static_cast<std::uint64_t>(fetched_bytes / std::max(seconds, 1e-3));
+  std::string line =
+      fmt::format("{} samples, {} in {}", state.done.samples, format_size(state.done.bytes), format_duration(seconds));
+  if (fetched_bytes > 0) line += fmt::format(" ({}/s)", format_size(rate));
+  if (state.held.samples > 0) line += fmt::format("; {} were there already", state.held.samples);
   const std::uint64_t left = state.total.samples - state.done.samples - state.failed;
   if (state.full) line += fmt::format("; the disk tiers are full, {} samples stay on the source", left);
   if (state.cancelled) line += fmt::format("; stopped, {} samples are left", left);

@@ -25,6 +25,7 @@ struct WarmerOptions {
 
 struct WarmerState {
   Amount done;  // in a disk tier now
+  Amount held;  // of these, what was there before
   Amount total;
   std::uint64_t failed = 0;
   std::string first_failure;  // what went wrong first
@@ -50,7 +51,7 @@ class Warmer {
   std::unique_ptr<Impl> impl_;
 };
 
-// "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", and what kept it from being everything.
+// "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", how much of that was there before, and what kept it from being all.
 [[nodiscard]] std::string summarise(const WarmerState& state, double seconds);
 
 }  // namespace headrace::cli

@@ -55,6 +55,7 @@ class StoreImpl final : public Store {
   void set_identity(EntryId entry, const Identity& identity) override;
   void set_vanished(EntryId entry) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
+  [[nodiscard]] bool is_on_disk(EntryId entry) const override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] StoreStats stats() const override;
 
@@ -74,6 +75,7 @@ class StoreImpl final : public Store {
   // nullopt: vanished.
   void set_changed(EntryId entry, const std::optional<Identity>& identity);
   [[nodiscard]] Status open_tiers(const StoreOptions& options);
+  [[nodiscard]] bool is_held(const RecordId& record) const;  // by a disk tier
   // Has the first tier before `end` that takes it write a copy, unless too much is waiting to be written already.
   void copy_to_tier(Holding& holding, const RecordId& record, std::size_t end);
   void answer(Waiter* waiters, Holding& holding, TierKind from);

@@ -19,7 +19,6 @@ class WarmJob {
   void run();
 
  private:
-  [[nodiscard]] bool held(const RecordId& record) const;
   [[nodiscard]] DiskTier* tier_for(std::uint64_t payload_bytes) const;
   void on_read(Result<View> view);
   void end(Status status);

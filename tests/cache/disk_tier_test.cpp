@@ -145,7 +145,10 @@ TEST_CASE("warming fills the tier, and once it is full says so and writes nothin
   auto store = fixture.open(fixture.options(4 * kMiB));
   int refused = 0;
   for (SampleIndex i = 0; i < store->catalog().sample_count(); ++i) {
-    const Status status = warm(*store, store->catalog().sample_entry(i));
+    const EntryId entry = store->catalog().sample_entry(i);
+    CHECK_FALSE(store->is_on_disk(entry));
+    const Status status = warm(*store, entry);
+    CHECK(store->is_on_disk(entry) == status.has_value());
     if (!status) {
       CHECK(status.error().code == ErrorCode::kNoSpace);
       ++refused;

@@ -166,6 +166,7 @@ TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
     CHECK_FALSE(finding["text"].get<std::string>().empty());
     const std::string health = finding["health"];
     CHECK((health == "good" || health == "info" || health == "limit" || health == "missing"));
+    CHECK((health != "limit" || !finding["remedy"].get<std::string>().empty()));
   }
 }
 
@@ -230,7 +231,7 @@ TEST_CASE("warm fills a disk tier that read then uses, and tools look into it") 
   const std::string folder = (tool.home() / "tier").string();
   const std::string tier = folder + ":64M";
   const Outcome forecast = tool({"warm", data.source(), "--ssd", folder + ":5", "--dry-run"});
-  CHECK(contains(forecast.output, "10 samples, 10 B wanted, room for 5 B"));
+  CHECK(contains(forecast.output, "10 samples, 10 B wanted; 0, 0 B held; room for 5 B; 5, 5 B to fetch"));
   CHECK(contains(forecast.output, "predicted hit ratio 0.50"));
   CHECK_FALSE(std::filesystem::exists(folder));
   const Outcome warmed = tool({"warm", data.source(), "--ssd", tier});
@@ -252,6 +253,69 @@ TEST_CASE("warm fills a disk tier that read then uses, and tools look into it") 
   check_refused(tool({"warm", data.source(), "--ssd", tier, "--list", "-"}, "a/1.jpg\nc/9.jpg\n"), 1, "c/9.jpg");
   CHECK(tool({"tier", "rm", folder}).status == 0);
   CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE("warm says what is held and what is missing, and goes on where it was stopped") {
+  const Tool tool;
+  const DataSet data;
+  const std::string folder = (tool.home() / "tier").string();
+  const std::vector<std::string> warm = {"warm", data.source(), "--ssd", folder + ":64M"};
+  const auto with = [&](const std::vector<std::string>& more, const std::string& input = "") {
+    std::vector<std::string> arguments = warm;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tool(arguments, input);
+  };
+  const Outcome nothing = with({"--check"});
+  CHECK(nothing.status == 1);
+  CHECK(contains(nothing.output, "0 of 10 samples"));
+  CHECK(contains(nothing.errors, "10 samples are missing"));
+  CHECK_FALSE(std::filesystem::exists(folder));
+
+  std::vector<std::string> slow = warm;
+  slow.insert(slow.end(), {"--rate-limit", "2"});  // bytes a second, and each sample has one
+  const auto child = tool.start(slow);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  child->signal(SIGINT);
+  const Outcome stopped = child->wait();
+  CHECK(stopped.status == 1);
+  CHECK(contains(stopped.errors, "call again to go on"));
+
+  const Outcome resumed = with({});
+  CAPTURE(resumed.output);
+  CHECK(resumed.status == 0);
+  CHECK(contains(resumed.output, "10 samples"));
+  CHECK(with({"--check"}).status == 0);
+  CHECK(contains(with({}).output, "10 were there already"));
+  CHECK(contains(with({"--dry-run"}).output, "10, 10 B held; room for 64.0 MiB; 0, 0 B to fetch"));
+
+  std::filesystem::remove(data.path() / "a" / "1.jpg");
+  static_cast<void>(data.write("a/1.jpg", "longer"));
+  const Outcome changed = with({"--check"});
+  CHECK(changed.status == 1);
+  CHECK(contains(changed.output, "9 of 10 samples"));
+}
+
+TEST_CASE("warm takes the samples of a few epochs, with a seed") {
+  const Tool tool;
+  const DataSet data;
+  const std::string tier = (tool.home() / "tier").string() + ":64M";
+  const auto dry_run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"warm", data.source(), "--ssd", tier, "--dry-run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tool(arguments);
+  };
+  const std::string rank = "torch-distributed:replicas=2,rank=0";
+  CHECK(contains(dry_run({"--order", rank, "--seed", "3"}).output, " 5 samples"));
+  CHECK(contains(dry_run({"--order", rank, "--seed", "3", "--epochs", "30"}).output, " 10 samples"));
+  CHECK(contains(dry_run({"--seed", "3"}).output, " 10 samples"));
+  CHECK(dry_run({"--order", rank, "--seed", "3"}).output == dry_run({"--order", rank + ",seed=3"}).output);
+  check_refused(dry_run({"--order", rank + ",seed=3", "--seed", "3"}), 2, "leave --seed out");
+  check_refused(dry_run({"--order", "sequential", "--seed", "3"}), 2, "seed");
+  check_refused(dry_run({"--epochs", "0"}), 2, "--epochs 0");
+  check_refused(dry_run({"--epochs", "1000"}), 2, "1 to 100");
+  check_refused(dry_run({"--check"}), 2, "--check");
+  check_refused(dry_run({"--list", "-", "--seed", "3"}), 2, "--list excludes");
+  check_refused(dry_run({"--list", "-", "--epochs", "3"}), 2, "--epochs");
 }
 
 TEST_CASE("read prints rates, and JSON alone when asked") {

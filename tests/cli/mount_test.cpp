@@ -302,6 +302,32 @@ TEST_CASE("warm fills the memory of a mount") {
   CHECK(contains(refused.errors, "leave --ssd"));
 }
 
+TEST_CASE("warm forecasts, fills and checks the disk tier of a mount") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
+  const Outcome forecast = fixture.tool({"warm", point, "--dry-run", "--ram"});
+  CHECK(contains(forecast.output, "disk tiers: 40 samples"));
+  CHECK(contains(forecast.output, "RAM tier: 40 samples"));
+  CHECK(contains(forecast.output, "predicted hit ratio 1.00"));
+  const std::vector<std::string> part = {"warm",   point, "--order", "torch-distributed:replicas=4,rank=1",
+                                         "--seed", "1"};
+  const auto with = [](std::vector<std::string> arguments, const std::string& more) {
+    arguments.push_back(more);
+    return arguments;
+  };
+  CHECK(fixture.tool(part).status == 0);
+  const Outcome held = fixture.tool(with(part, "--check"));
+  CHECK(held.status == 0);
+  CHECK(contains(held.output, "10 of 10 samples"));
+  const Outcome refused = fixture.tool({"warm", point, "--check", "--ram"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.errors, "headrace stat " + point));
+  CHECK(contains(fixture.tool({"warm", point}).output, "40 samples"));
+  CHECK(fixture.tool({"warm", point, "--check"}).status == 0);
+}
+
 TEST_CASE("the order of a running mount can be told and changed") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();

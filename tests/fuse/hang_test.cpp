@@ -64,6 +64,7 @@ class HangingStore final : public cache::Store {
   void set_identity(EntryId entry, const cache::Identity& identity) override { inner_.set_identity(entry, identity); }
   void set_vanished(EntryId entry) override { inner_.set_vanished(entry); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }
+  bool is_on_disk(EntryId entry) const override { return inner_.is_on_disk(entry); }
   Status flush() override { return inner_.flush(); }
   cache::StoreStats stats() const override { return inner_.stats(); }
 
