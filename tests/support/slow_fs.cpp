@@ -81,7 +81,8 @@ class Delay {
       if (tasks_.empty()) {
         changed_.wait(lock);
       } else if (!stopping_ && tasks_.top().due > Clock::now()) {
-        changed_.wait_until(lock, tasks_.top().due);
+        const Clock::time_point due = tasks_.top().due;  // a copy: a task added meanwhile may move the queue's memory
+        changed_.wait_until(lock, due);
       } else {
         const Task task = tasks_.top();
         tasks_.pop();
