@@ -53,6 +53,7 @@ void Fetch::read_source() {
   source_read_.path = path_.c_str();
   source_read_.range = range_;
   source_read_.ahead = ahead();
+  source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
   if (store_.source_->read_now(source_read_)) {
     return finish(std::move(source_read_.buffer), source_read_.data, TierKind::kSource);

@@ -31,8 +31,7 @@ Told differences(const CatalogChanges& changes) {
 }  // namespace
 
 struct Refresher::Impl {
-  Impl(Store& store_in, int source_fd_in, RefresherOptions options_in)
-      : store(store_in), source_fd(source_fd_in), options(std::move(options_in)) {}
+  Impl(Store& store_in, RefresherOptions options_in) : store(store_in), options(std::move(options_in)) {}
 
   void run();
   bool wait_for_turn();
@@ -41,7 +40,6 @@ struct Refresher::Impl {
   void tell(EntryId entry, const std::optional<Identity>& now, CatalogChanges& news);
 
   Store& store;
-  const int source_fd;
   const RefresherOptions options;
   Told told;  // the thread's own
   std::atomic<bool> stop = false;
@@ -53,8 +51,8 @@ struct Refresher::Impl {
   std::thread thread;
 };
 
-Refresher::Refresher(Store& store, int source_fd, RefresherOptions options)
-    : impl_(std::make_unique<Impl>(store, source_fd, std::move(options))) {
+Refresher::Refresher(Store& store, RefresherOptions options)
+    : impl_(std::make_unique<Impl>(store, std::move(options))) {
   impl_->thread = std::thread([impl = impl_.get()] {
     ::pthread_setname_np(::pthread_self(), "hr-refresh");
     impl->run();
@@ -109,8 +107,9 @@ bool Refresher::Impl::wait_for_turn() {
 }
 
 void Refresher::Impl::compare() {
+  const std::shared_ptr<const io::UniqueFd> source = store.source_directory();
   const Result<CatalogChanges> changes =
-      find_changes(store.catalog(), source_fd, {.threads = options.threads, .stop = &stop});
+      find_changes(store.catalog(), source->get(), {.threads = options.threads, .stop = &stop});
   if (stop.load()) return;
   if (!changes) {
     io::log_warning("refresh: {}", changes.error().message());

@@ -2,11 +2,11 @@
 // Keeps a store honest about its source: compares catalog and tree on a thread of its own, at once, every so often and
 // on request, and tells the store which files are others now.
 //
-//   Refresher refresher(*store, source_fd, {.every = 1h, .on_changed = [&](const CatalogChanges& c) { forget(c); }});
+//   Refresher refresher(*store, {.every = 1h, .on_changed = [&](const CatalogChanges& c) { forget(c); }});
 //   refresher.request();   // a comparison that begins from now on
 //
 // Thread-safety: every function from any thread; destruction by the owner ends a comparison under way within
-// milliseconds (as long as one system call takes) and joins. Ownership: store and descriptor outlive it.
+// milliseconds (as long as one system call takes) and joins. Ownership: the store outlives it.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ struct RefresherOptions {
 
 class Refresher {
  public:
-  Refresher(Store& store, int source_fd, RefresherOptions options);
+  Refresher(Store& store, RefresherOptions options);
   ~Refresher();
   Refresher(const Refresher&) = delete;
   Refresher& operator=(const Refresher&) = delete;

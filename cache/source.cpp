@@ -28,39 +28,43 @@ constexpr std::array<std::chrono::milliseconds, 2> kRetryDelays{std::chrono::mil
 // Paths remembered so that each is logged once; beyond these, stale files are only counted.
 constexpr std::size_t kStalePathsMax = 1024;
 
+// Looking costs an open and a stat of a directory, which a dead server may keep waiting.
+constexpr std::chrono::seconds kLookInterval{1};
+
 bool may_pass(const Error& error) {
-  return error.code == ErrorCode::kSystem || error.code == ErrorCode::kTimedOut;
+  return error.code == ErrorCode::kSystem || error.code == ErrorCode::kTimedOut || error.os_errno == ESTALE;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, TimerThread& timers) {
-  io::UniqueFd owned;
-  if (options.source_fd < 0) {
-    owned.reset(::open(options.source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!owned.valid()) return io::system_error(errno, "open " + options.source.string());
-  }
-  const int fd = owned.valid() ? owned.get() : options.source_fd;
-  const io::FileSystemTraits file_system = io::describe_file_system(fd);
-  std::unique_ptr<Source> source(
-      new Source(fd, std::move(owned), options.source.string(), file_system.in_memory, timers));
+Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, std::shared_ptr<SourceRoot> root,
+                                             TimerThread& timers) {
+  std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
   auto thread = options.make_source_engine ? io::IoThread::start("hr-source", options.make_source_engine)
                                            : io::IoThread::start({.name = "hr-source", .engine = options.engine});
   if (!thread) return io::forward_error(std::move(thread));
   source->thread_ = std::move(*thread);
-  source->opens_wait_ = file_system.opens_wait;
-  source->page_cache_enabled_ = !options.make_source_engine && !file_system.opens_wait;
-  source->cache_mode_ = file_system.cache_mode;
-  if (options.source_rotational.value_or(file_system.rotational)) source->start_sweep();
+  if (options.source_rotational.value_or(source->root()->file_system().rotational)) source->start_sweep();
   return source;
 }
 
-Source::Source(int fd, io::UniqueFd owned_fd, std::string name, bool in_memory, TimerThread& timers)
-    : fd_(fd), owned_fd_(std::move(owned_fd)), name_(std::move(name)), timers_(timers), page_cache_(fd, in_memory) {}
+Source::Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, TimerThread& timers)
+    : name_(options.source.string()),
+      remount_path_(options.source_path_covered ? std::filesystem::path() : options.source),
+      engine_only_(options.make_source_engine != nullptr),
+      timers_(timers),
+      root_(std::move(root)) {}
+
+std::shared_ptr<SourceRoot> Source::root() const {
+  MutexLock lock(mutex_);
+  return root_;
+}
 
 bool Source::read_now(SourceRead& read) {
-  if (read.range.offset != 0 || !page_cache_enabled_) return false;
-  if (!page_cache_.try_read(read.path, {read.buffer.data(), read.range.length})) return false;
+  if (read.range.offset != 0 || engine_only_) return false;
+  const std::shared_ptr<SourceRoot> now = root();
+  if (now->file_system().opens_wait) return false;
+  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length})) return false;
   read.data = read.buffer.data();
   count_success(read.range.length);
   return true;
@@ -78,7 +82,7 @@ void Source::start_sweep() {
 }
 
 std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {
-  const io::UniqueFd file(io::open_beneath(fd_, read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const io::UniqueFd file(io::open_beneath(root()->fd(), read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
   return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
 }
@@ -91,10 +95,11 @@ void Source::read(SourceRead& read) {
 }
 
 void Source::submit(SourceRead& read) {
-  read.operation =
-      io::Operation::read_path(fd_, read.path, read.range.offset, read.range.length, std::move(read.buffer));
-  read.operation.cache_mode = cache_mode_;
-  read.operation.opens_wait = opens_wait_;
+  read.root = root();
+  read.operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
+                                            std::move(read.buffer));
+  read.operation.cache_mode = read.root->file_system().cache_mode;
+  read.operation.opens_wait = read.root->file_system().opens_wait;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     SourceRead& self = *static_cast<SourceRead*>(operation.context);
@@ -106,6 +111,7 @@ void Source::submit(SourceRead& read) {
 void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
+  read.root.reset();
   if (!bytes && retry_later(read, bytes.error())) return;
   if (read.ahead && sweep_) sweep_->on_done();
   if (!bytes) {
@@ -129,9 +135,36 @@ void Source::settle() {
 }
 
 bool Source::retry_later(SourceRead& read, const Error& error) {
-  if (stopping_.load() || !may_pass(error) || read.attempt >= kRetryDelays.size()) return false;
-  timers_.after(kRetryDelays[read.attempt++], [this, &read] { submit(read); });
+  if (stopping_.load() || read.attempt >= kRetryDelays.size()) return false;
+  if (!may_pass(error) && !may_be_unmounted(error)) return false;
+  timers_.after(kRetryDelays[read.attempt++], [this, &read] {
+    look_for_remount(read);
+    submit(read);
+  });
   return true;
+}
+
+// The folder that a mount lay on, or one that was removed, has no files. Nor has a file that is simply gone: what it
+// costs to tell them apart is spent once a second at most.
+bool Source::may_be_unmounted(const Error& error) const {
+  return error.code == ErrorCode::kNotFound && is_look_due();
+}
+
+bool Source::is_look_due() const {
+  MutexLock lock(mutex_);
+  return !remount_path_.empty() && TimerThread::Clock::now() >= next_look_;
+}
+
+void Source::look_for_remount(const SourceRead& read) {
+  if (stopping_.load() || !is_look_due()) return;
+  const std::shared_ptr<SourceRoot> found = root()->find_remount(remount_path_);
+  const bool same_data_set = found != nullptr && found->has_file(read.path, read.identity);
+  MutexLock lock(mutex_);
+  next_look_ = TimerThread::Clock::now() + kLookInterval;
+  if (!same_data_set) return;
+  root_ = found;
+  lock.unlock();
+  io::log_info("source {}: was mounted anew and is read from there", name_);
 }
 
 void Source::note_failure(const Error& error) {

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -14,8 +13,6 @@
 #include "headrace/cache/internal/store_impl.h"
 #include "headrace/cache/internal/warm_job.h"
 #include "headrace/cache/revalidate.h"
-#include "headrace/io/log.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 namespace {
@@ -52,20 +49,15 @@ class ReadLatch {
   std::optional<Result<View>> result_ HEADRACE_GUARDED_BY(mutex_);
 };
 
-Result<Catalog> catalog_for(const StoreOptions& options) {
-  if (options.source_fd >= 0) return open_catalog(options.source_fd, options.catalog, options.catalog_file);
-  const io::UniqueFd source(::open(options.source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!source.valid()) return Catalog::scan(options.source, options.catalog);  // says why
-  return open_catalog(source.get(), options.catalog, options.catalog_file);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
-  auto catalog = catalog_for(options);
+  auto root = open_source_root(options);
+  if (!root) return io::forward_error(std::move(root));
+  auto catalog = open_catalog((*root)->fd(), options.catalog, options.catalog_file);
   if (!catalog) return io::forward_error(std::move(catalog));
   auto store = std::make_unique<StoreImpl>(std::move(*catalog), options.ram_bytes);
-  if (auto started = store->start(options); !started) return io::forward_error(std::move(started));
+  if (auto started = store->start(options, std::move(*root)); !started) return io::forward_error(std::move(started));
   return store;
 }
 
@@ -74,11 +66,16 @@ StoreImpl::StoreImpl(Catalog catalog, std::uint64_t ram_bytes)
       ram_(ram_bytes, [this] { memory_.pump_soon(); }),
       memory_(ram_, timers_, [this](std::function<void()> task) { source_->post(std::move(task)); }) {}
 
-Status StoreImpl::start(const StoreOptions& options) {
-  auto source = Source::open(options, timers_);
+Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot> root) {
+  auto source = Source::open(options, std::move(root), timers_);
   if (!source) return io::forward_error(std::move(source));
   source_ = std::move(*source);
   return open_tiers(options);
+}
+
+std::shared_ptr<const io::UniqueFd> StoreImpl::source_directory() const {
+  auto root = source_->root();
+  return {root, &root->directory()};
 }
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {

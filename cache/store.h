@@ -29,6 +29,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
@@ -40,7 +41,9 @@ struct TierOptions {
 
 struct StoreOptions {
   std::filesystem::path source;
-  int source_fd = -1;  // an open directory to use instead of the path (kept, not owned); the path then only names it
+  int source_fd = -1;  // an open directory to use instead of the path (not owned, needed until open() returns)
+  // The path leads elsewhere by now (a mount lies over it). Else it is where a source is looked for that was unmounted.
+  bool source_path_covered = false;
   CatalogOptions catalog = {};
   std::filesystem::path catalog_file;  // where the catalog is saved and looked for; empty: not saved
   // Bytes of content that may lie in RAM. 0: no limit on views, but nothing stays once its last view is gone, save
@@ -90,6 +93,8 @@ class Store {
   virtual ~Store() = default;
 
   [[nodiscard]] virtual const Catalog& catalog() const = 0;
+  // The directory that the source is read from now; after the source was unmounted and mounted anew it is another.
+  [[nodiscard]] virtual std::shared_ptr<const io::UniqueFd> source_directory() const = 0;
 
   // The whole file. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (shorter than catalogued), kBusy
   // and kNoSpace as above, else what the source said.

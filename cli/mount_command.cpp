@@ -99,6 +99,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   io::Result<cache::StoreOptions> store = make_store_options(plan.source, arguments.cache, "25%");
   if (!store) return io::forward_error(std::move(store));
   plan.store = std::move(*store);
+  plan.store.source_path_covered = plan.over_source;
   plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);
   io::Result<fs::path> cache = cache_directory();
@@ -149,9 +150,8 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
   if (!mount) return io::forward_error(std::move(mount));
   cache::Refresher refresher(
-      **store, plan.source.directory.get(),
-      {.every = std::chrono::seconds(arguments.revalidate_seconds),
-       .on_changed = [&mount](const cache::CatalogChanges& changes) { (*mount)->on_changed(changes); }});
+      **store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
+                .on_changed = [&mount](const cache::CatalogChanges& changes) { (*mount)->on_changed(changes); }});
   MountService service(**store, **mount, refresher, plan.mount_point, plan.source.path);
   io::Result<fs::path> socket = control_socket_of(plan.mount_point);
   if (!socket) return io::forward_error(std::move(socket));

@@ -7,6 +7,10 @@
 // A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
 // less than the catalog says is kStale. Both are logged once, not once per read.
 //
+// A source that was unmounted and mounted anew is another directory at the same path, while ours fails for good. So
+// before a read is tried again the path is looked at, at most once a second; what is there is used from then on if it
+// has the very file that is being read, as it was catalogued.
+//
 // Of a hard disk, reads ahead are sorted by where the files lie (internal/sweep.h).
 //
 // Thread-safety: every function from any thread.
@@ -21,13 +25,12 @@
 #include <unordered_set>
 
 #include "headrace/cache/internal/chunk.h"
+#include "headrace/cache/internal/source_root.h"
 #include "headrace/cache/internal/sweep.h"
 #include "headrace/cache/internal/timer_thread.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
-#include "headrace/io/page_cache_reader.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
@@ -37,6 +40,7 @@ class Source;
 struct SourceRead {
   const char* path = nullptr;  // relative to the source; lasts until on_done
   ChunkRange range;            // all of it lies within the catalogued size
+  Identity identity;           // the file's, as catalogued
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
   // Runs on the source's I/O thread; must not block. On success data holds range.length bytes.
@@ -46,14 +50,16 @@ struct SourceRead {
 
   // Private to Source.
   Source* source = nullptr;
+  std::shared_ptr<SourceRoot> root = {};  // what `operation` reads below
   unsigned attempt = 0;
   io::Operation operation = {};
 };
 
 class Source {
  public:
-  // Errors: as opening a directory; those of open_engine().
-  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const StoreOptions& options, TimerThread& timers);
+  // Errors: those of open_engine().
+  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const StoreOptions& options,
+                                                            std::shared_ptr<SourceRoot> root, TimerThread& timers);
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
@@ -70,31 +76,30 @@ class Source {
   // Ends what is in flight (kCancelled) and joins the threads.
   void join();
 
-  [[nodiscard]] int directory_fd() const { return fd_; }
+  [[nodiscard]] std::shared_ptr<SourceRoot> root() const;
   [[nodiscard]] TierStats stats() const;
   [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
 
  private:
-  Source(int fd, io::UniqueFd owned_fd, std::string name, bool in_memory, TimerThread& timers);
+  Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, TimerThread& timers);
 
   void start_sweep();
   [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
   void submit(SourceRead& read);
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
+  [[nodiscard]] bool may_be_unmounted(const io::Error& error) const;
+  void look_for_remount(const SourceRead& read);
+  [[nodiscard]] bool is_look_due() const;
   void note_failure(const io::Error& error);
   void note_success();
   void count_success(std::uint64_t bytes);
   [[nodiscard]] io::Error note_stale(const SourceRead& read, std::uint64_t bytes);
 
-  const int fd_;
-  const io::UniqueFd owned_fd_;  // empty when the caller's descriptor is used
   const std::string name_;
+  const std::filesystem::path remount_path_;  // empty: the path leads elsewhere
+  const bool engine_only_;                    // a test watches the engine
   TimerThread& timers_;
-  io::PageCacheReader page_cache_;
-  bool opens_wait_ = false;
-  bool page_cache_enabled_ = true;  // not where opening would block the caller, or a test watches the engine
-  io::CacheMode cache_mode_ = io::CacheMode::kBuffered;
   std::unique_ptr<io::IoThread> thread_;
   std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
 
@@ -104,6 +109,8 @@ class Source {
   std::atomic<std::uint64_t> errors_ = 0;
   std::atomic<std::uint64_t> failures_in_a_row_ = 0;
   mutable io::Mutex mutex_;
+  std::shared_ptr<SourceRoot> root_ HEADRACE_GUARDED_BY(mutex_);
+  TimerThread::Clock::time_point next_look_ HEADRACE_GUARDED_BY(mutex_) = {};
   std::string last_failure_ HEADRACE_GUARDED_BY(mutex_);
   std::unordered_set<std::string> stale_paths_ HEADRACE_GUARDED_BY(mutex_);
 };

@@ -43,9 +43,10 @@ class StoreImpl final : public Store {
  public:
   explicit StoreImpl(Catalog catalog, std::uint64_t ram_bytes);
   ~StoreImpl() override;
-  [[nodiscard]] Status start(const StoreOptions& options);
+  [[nodiscard]] Status start(const StoreOptions& options, std::shared_ptr<SourceRoot> root);
 
   [[nodiscard]] const Catalog& catalog() const override { return catalog_; }
+  [[nodiscard]] std::shared_ptr<const io::UniqueFd> source_directory() const override;
   [[nodiscard]] Result<View> read(EntryId entry) override;
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override;

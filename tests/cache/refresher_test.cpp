@@ -30,8 +30,7 @@ class Refreshed {
     fd_.reset(::open(dir_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     store_ = std::move(*Store::open({.source = dir_.path(), .source_fd = fd_.get(), .ram_bytes = 1 << 20}));
     refresher_ = std::make_unique<Refresher>(
-        *store_, fd_.get(),
-        RefresherOptions{.on_changed = [this](const CatalogChanges& changes) { news_.push_back(changes); }});
+        *store_, RefresherOptions{.on_changed = [this](const CatalogChanges& changes) { news_.push_back(changes); }});
     wait_until_idle();
   }
 

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/fault_engine.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
 
@@ -209,6 +211,58 @@ TEST_CASE("a read-only file system is served from") {
   CHECK(fixture.read_all(*store) == kFiles);
   CHECK(Fixture::tier(*store).hits == kFiles);
   CHECK(Fixture::tier(*store).state.starts_with("read-only: "));
+}
+
+// Takes away the folder that the store has open and puts another at its path. `same_files`: its files are the very
+// same ones, as a file system that is mounted anew shows them; else copies.
+void replace_folder(const fs::path& folder, bool same_files) {
+  const fs::path anew = folder.string() + ".anew";
+  const auto how = same_files ? fs::copy_options::create_hard_links : fs::copy_options::none;
+  fs::copy(folder, anew, how | fs::copy_options::recursive);
+  fs::remove_all(folder);
+  fs::rename(anew, folder);
+}
+
+TEST_CASE("a source that was unmounted and mounted anew is read again") {
+  Fixture fixture;
+  const fs::path source = fixture.scratch.path() / "source";
+  fs::copy(fixture.source.path(), source, fs::copy_options::recursive);
+  fixture.options.source = source;
+  fixture.options.tiers.clear();
+  const auto store = fixture.open();
+  replace_folder(source, true);
+  CHECK(fixture.read_all(*store) == kFiles);
+  CHECK(store->stats().tiers.back().state == "ok");
+  CHECK(store->stats().failures == 0);
+}
+
+TEST_CASE("a worker that takes over the descriptor of an unmounted source finds it at its path") {
+  Fixture fixture;
+  const fs::path source = fixture.scratch.path() / "source";
+  fs::copy(fixture.source.path(), source, fs::copy_options::recursive);
+  const headrace::io::UniqueFd inherited(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  fixture.options.source = source;
+  fixture.options.source_fd = inherited.get();
+  fixture.options.tiers.clear();
+  replace_folder(source, true);
+  CHECK(fixture.read_all(*fixture.open()) == kFiles);
+  fixture.options.source_path_covered = true;  // then the path is of no use
+  CHECK_FALSE(Store::open(fixture.options).has_value());
+}
+
+TEST_CASE("another folder in the place of the source is not taken for it") {
+  Fixture fixture;
+  const fs::path source = fixture.scratch.path() / "source";
+  fs::copy(fixture.source.path(), source, fs::copy_options::recursive);
+  fixture.options.source = source;
+  fixture.options.tiers.clear();
+  const auto store = fixture.open();
+  replace_folder(source, false);
+  for (SampleIndex i = 0; i < 3; ++i) {
+    const auto view = store->read(store->catalog().sample_entry(i));
+    REQUIRE_FALSE(view.has_value());
+    CHECK(view.error().os_errno == ENOENT);
+  }
 }
 
 }  // namespace

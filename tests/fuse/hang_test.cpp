@@ -52,6 +52,7 @@ class HangingStore final : public cache::Store {
   }
 
   const cache::Catalog& catalog() const override { return inner_.catalog(); }
+  std::shared_ptr<const io::UniqueFd> source_directory() const override { return inner_.source_directory(); }
   Result<cache::View> read(EntryId entry) override { return inner_.read(entry); }
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override {
     inner_.read_range_async(entry, offset, length, std::move(done));

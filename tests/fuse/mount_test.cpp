@@ -20,7 +20,6 @@
 
 #include "headrace/cache/refresher.h"
 #include "headrace/fuse/internal/mount_table.h"
-#include "headrace/io/unique_fd.h"
 
 #include "fuse/mounted.h"
 
@@ -82,8 +81,7 @@ TEST_CASE("pushed files that changed in the source are shown as they are now, on
   mounted.source().write(Mounted::sample_name(3), Mounted::sample_content(100, 25'000));
   mounted.source().write(Mounted::sample_name(4), "shorter than it was");
   mounted.source().write(Mounted::sample_name(5), Mounted::sample_content(101, 10'000));
-  const io::UniqueFd source(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  cache::Refresher refresher(mounted.store(), source.get(), {.on_changed = [&](const cache::CatalogChanges& changes) {
+  cache::Refresher refresher(mounted.store(), {.on_changed = [&](const cache::CatalogChanges& changes) {
                                mounted.mount().on_changed(changes);
                              }});
   const auto deadline = steady_clock::now() + std::chrono::seconds(10);

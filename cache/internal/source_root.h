@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The source's directory, held open, and what its file system is good at. After the source was unmounted and mounted
+// anew the descriptor belongs to a mount that is gone: then the path leads to another root.
+//
+//   auto root = open_source_root(options);                     // the descriptor given, or the path where that is dead
+//   auto anew = (*root)->find_remount(options.source);         // nullptr: the path leads nowhere else
+//   if (anew && anew->has_file("a/b.jpg", identity)) use(anew);
+//
+// Thread-safety: every function from any thread. Ownership: shared by the Source and by its reads in flight.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/cache/store.h"
+#include "headrace/io/file_system.h"
+#include "headrace/io/page_cache_reader.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+class SourceRoot {
+ public:
+  explicit SourceRoot(io::UniqueFd directory);
+
+  [[nodiscard]] const io::UniqueFd& directory() const { return directory_; }
+  [[nodiscard]] int fd() const { return directory_.get(); }
+  [[nodiscard]] const io::FileSystemTraits& file_system() const { return file_system_; }
+  [[nodiscard]] io::PageCacheReader& page_cache() { return page_cache_; }
+
+  // What the path leads to now, where that is another directory than this one.
+  [[nodiscard]] std::shared_ptr<SourceRoot> find_remount(const std::filesystem::path& path) const;
+  // Whether it has this very file, reached without leaving the directory or following a link.
+  [[nodiscard]] bool has_file(const char* path, const Identity& identity) const;
+  // Whether it is still this catalog's: a mount keeps the inode number of its root.
+  [[nodiscard]] bool is_root_of(const Catalog& catalog) const;
+
+ private:
+  const io::UniqueFd directory_;
+  const io::FileSystemTraits file_system_;
+  std::uint64_t device_ = 0;  // both 0 where the kernel did not say
+  std::uint64_t inode_ = 0;
+  io::PageCacheReader page_cache_;
+};
+
+// The directory that the options name; the path's where the descriptor given leads to a mount that is gone and the path
+// may be used. Errors: as opening a directory; kStale: what lies at the path now is not what `catalog_file` lists.
+[[nodiscard]] Result<std::shared_ptr<SourceRoot>> open_source_root(const StoreOptions& options);
+
+}  // namespace headrace::cache
