@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -58,6 +59,7 @@ class Row:
     sides = ("headrace", "other")
     headrace_side = ""       # one line each, for the table
     other_side = ""
+    other_is_bound = False   # what nothing can exceed, rather than another way to the same end
     rounds = 5
 
     def __init__(self, bench):
@@ -170,7 +172,7 @@ class Bench:
                     daemons = wait_for_go() or daemons
                 before = sum(cpu_seconds_of_tree(pid) for pid in daemons)
                 for pid in daemons:
-                    forget_peak(pid)
+                    forget_peaks(pid)
                 if wait_for_go:
                     process.stdin.write("go\n")
                 process.stdin.close()
@@ -180,7 +182,7 @@ class Bench:
             output, usage = finish(process)
         figures = figures_of(json.loads(output.strip().splitlines()[-1]), usage)
         figures.cpu_seconds += sum(cpu_seconds_of_tree(pid) for pid in daemons) - before
-        figures.peak_bytes += sum(peak_bytes(pid) for pid in daemons)
+        figures.peak_bytes += sum(peak_bytes_of_tree(pid) for pid in daemons)
         return figures
 
     def sum_of(self, folder, samples):
@@ -205,6 +207,13 @@ class Bench:
     def warm(self, folder, samples):
         """Brings the content of the listed files into the page cache."""
         self.execute([self.program("read_files"), folder, samples])
+
+
+def need_torchvision():
+    """Looks for it without importing it, which takes seconds."""
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torchvision') is None)"
+    if subprocess.run([PYTHON, "-c", script], check=False).returncode != 0:
+        raise CannotRun("the package python3-torchvision is missing")
 
 
 def finish(process):
@@ -349,16 +358,24 @@ def cpu_seconds_of_tree(pid):
     return total / TICKS_PER_SECOND
 
 
-def forget_peak(pid):
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets VmHWM (proc(5))
+def forget_peaks(pid):
+    for member in process_tree(pid):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{member}/clear_refs").write_text("5")  # resets VmHWM (proc(5))
 
 
-def peak_bytes(pid):
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def memory_of_tree(pid, field):
+    """Bytes of a process and its descendants; `field` of proc(5)'s status: VmHWM or VmRSS."""
+    total = 0
+    for member in process_tree(pid):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{member}/status").read_text(errors="replace").splitlines()
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+    return total
+
+
+def peak_bytes_of_tree(pid):
+    return memory_of_tree(pid, "VmHWM")
 
 
 @dataclass
@@ -443,11 +460,16 @@ def median_of(figures, attribute):
 
 def machine():
     """What a reader of the figures needs to know about the machine."""
-    model = next((line.partition(":")[2].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                  if line.startswith("model name")), "unknown")
-    memory_kib = int(open("/proc/meminfo", encoding="utf-8").readline().split()[1])
+    processors = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.partition(":")[2].strip() for line in processors if line.startswith("model name")), "unknown")
+    memory_kib = int(Path("/proc/meminfo").read_text(encoding="utf-8").split()[1])
     return {"processor": model, "cores": os.cpu_count(), "memory_bytes": memory_kib * 1024,
-            "kernel": os.uname().release, "revision": revision()}
+            "kernel": os.uname().release, "version": version(), "revision": revision()}
+
+
+def version():
+    project = (REPOSITORY / "CMakeLists.txt").read_text(encoding="utf-8").partition("project(")[2]
+    return re.search(r"VERSION (\S+)", project)[1]
 
 
 def revision():

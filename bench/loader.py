@@ -2,19 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ordinary torchvision loader, timed: it knows nothing of headrace.
 
-    loader.py FOLDER [--epochs N] [--workers W] [--batch B] [--seed S] [--shuffle distributed|plain] [--wait]
+    loader.py FOLDER [--epochs N] [--workers W] [--batch B] [--seed S] [--shuffle distributed|plain] [--tar] [--wait]
 
-Prints one JSON line. With --wait it says "ready" once its imports are done and starts at the next line on stdin.
+Prints one JSON line. With --wait it says "ready" once its imports are done and starts at the next line on stdin. With
+--tar FOLDER holds tar files of LABEL/NAME, which are read from end to end, as WebDataset does: the shards are shuffled
+and divided among the workers, the samples of a shard come as they lie in it.
 """
 
 import argparse
+import io
 import json
+import random
 import resource
 import sys
+import tarfile
 import time
+from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler
+from PIL import Image
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 from torchvision import datasets, transforms
 
 
@@ -26,17 +33,38 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shuffle", choices=["distributed", "plain"], default="distributed")
+    parser.add_argument("--tar", action="store_true")
     parser.add_argument("--wait", action="store_true")
     return parser.parse_args()
 
 
+class TarSamples(IterableDataset):
+    def __init__(self, folder, transform):
+        self.shards = sorted(Path(folder).glob("*.tar"))
+        self.transform = transform
+        self.epoch = 0
+
+    def __iter__(self):
+        worker = get_worker_info()
+        shards = random.Random(self.epoch).sample(self.shards, len(self.shards))
+        for shard in shards[worker.id::worker.num_workers]:
+            with tarfile.open(shard, "r|") as members:
+                for member in members:
+                    image = Image.open(io.BytesIO(members.extractfile(member).read())).convert("RGB")
+                    yield self.transform(image), int(member.name.partition("/")[0])
+
+
 def make_loader(arguments):
-    dataset = datasets.ImageFolder(arguments.folder, transforms.Compose([
+    transform = transforms.Compose([
         transforms.RandomResizedCrop(224),
         transforms.RandomHorizontalFlip(),
         transforms.ToTensor(),
         transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]),
-    ]))
+    ])
+    if arguments.tar:
+        return DataLoader(TarSamples(arguments.folder, transform), batch_size=arguments.batch,
+                          num_workers=arguments.workers)
+    dataset = datasets.ImageFolder(arguments.folder, transform)
     sampler = None
     if arguments.shuffle == "distributed":
         sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=arguments.seed)
@@ -48,6 +76,8 @@ def run_epoch(loader, epoch):
     """Seconds of the epoch, seconds to its first batch, samples, and a number that depends on every sample."""
     if isinstance(loader.sampler, DistributedSampler):
         loader.sampler.set_epoch(epoch)
+    if isinstance(loader.dataset, TarSamples):
+        loader.dataset.epoch = epoch
     start = time.perf_counter()
     first_batch = 0
     samples = 0

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others do for the same job: the same data, the same slow source, the same unmodified loader, five epochs.
+"""What others do for the same job: the same data, the same slow source, the same budget, an unmodified loader.
 
 Each peer is a context manager that gives the folder to load from; what it does before that counts as waiting time.
+Those that are file systems are compared as such too, without a slow source and a loader.
 """
 
 import contextlib
-import os
 import shutil
 import subprocess
+import tarfile
 import time
+from pathlib import Path
 
-from harness import PYTHON, REPOSITORY, Mount, cpu_seconds_of_tree, peak_bytes, process_tree
-from sources import CannotRun, SlowFs, end_process, unmount, wait_until_mounted
+from harness import PYTHON, REPOSITORY, Mount, cpu_seconds_of_tree, need_torchvision, peak_bytes_of_tree
+from sources import CannotRun, SlowFs, end_process, need_fuse, unmount, wait_until_mounted
+from sweeper import holding, temporary_folder
 
 ORDER = "torch-distributed:seed=0"
 EPOCHS = 5
-RAM = "1G"
+RAM = "1G"  # more than the data: who holds it all must be allowed to
+SHARD_SAMPLES = 100
 
 
 class Peer:
@@ -40,66 +44,60 @@ def headrace(*options):
 
 @contextlib.contextmanager
 def foreground_mount(bench, program, command):
-    """Another FUSE file system, kept in the foreground."""
+    """Another FUSE file system, kept in the foreground. `command` gives its words, from the mount point on."""
     if shutil.which(program) is None:
-        raise CannotRun(f"{program} is not installed")
-    mountpoint = bench.work / f"peer-{os.getpid()}"
-    mountpoint.mkdir(exist_ok=True)
-    log = open(bench.work / "peer.log", "ab")
-    process = subprocess.Popen([str(word) for word in command(mountpoint)], stdout=log, stderr=log)
-    try:
+        raise CannotRun(f"{program} is not installed (.ci/install peers)")
+    need_fuse()
+    with contextlib.ExitStack() as stack:
+        mountpoint = stack.enter_context(temporary_folder("peer-", bench.work))
+        stack.enter_context(holding("mount", mountpoint))
+        log = stack.enter_context(open(bench.work / "peer.log", "ab"))
+        process = subprocess.Popen([str(word) for word in command(mountpoint)], stdout=log, stderr=log)
+        stack.enter_context(holding("process", process.pid))
+        stack.callback(end_process, process)
+        stack.callback(unmount, mountpoint)
         wait_until_mounted(mountpoint, process)
         yield Peer(mountpoint, [process.pid])
-    finally:
-        unmount(mountpoint)
-        end_process(process)
-        log.close()
-        mountpoint.rmdir()
+
+
+def fuse_peer(program, *options):
+    """A program that is called PROGRAM OPTIONS SOURCE MOUNTPOINT."""
+    @contextlib.contextmanager
+    def peer(bench, source):
+        with foreground_mount(bench, program, lambda at: [program, *options, source, at]) as mounted:
+            yield mounted
+    return peer
 
 
 @contextlib.contextmanager
 def rclone(bench, source):
-    cache = bench.work / "rclone-cache"
-    shutil.rmtree(cache, ignore_errors=True)
-    options = ["--read-only", "--vfs-cache-mode", "full", "--cache-dir", cache, "--dir-cache-time", "1h",
-               "--config", "/dev/null"]
-    with foreground_mount(bench, "rclone", lambda at: ["rclone", "mount", source, at, *options]) as peer:
-        peer.cache_folder = cache
-        yield peer
-    shutil.rmtree(cache, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def mergerfs(bench, source):
-    options = "ro,cache.files=auto-full,category.create=ff"
-    with foreground_mount(bench, "mergerfs", lambda at: ["mergerfs", "-f", "-o", options, source, at]) as peer:
-        yield peer
-
-
-@contextlib.contextmanager
-def bindfs(bench, source):
-    with foreground_mount(bench, "bindfs", lambda at: ["bindfs", "-f", "-r", source, at]) as peer:
-        yield peer
+    with temporary_folder("rclone-cache-", bench.work) as cache:
+        options = ["--read-only", "--vfs-cache-mode", "full", "--vfs-cache-max-size", RAM, "--cache-dir", cache,
+                   "--dir-cache-time", "1h", "--config", "/dev/null"]
+        with foreground_mount(bench, "rclone", lambda at: ["rclone", "mount", source, at, *options]) as peer:
+            peer.cache_folder = cache
+            yield peer
 
 
 @contextlib.contextmanager
 def tmpfs_copy(bench, source):
-    target = bench.work / f"tmpfs-{os.getpid()}"
-    target.mkdir(exist_ok=True)
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={RAM}", "tmpfs", str(target)], check=True)
-        shutil.copytree(source, target / "data", copy_function=shutil.copyfile)
-        yield Peer(target / "data", cache_folder=target)
-    finally:
-        unmount(target)
-        target.rmdir()
+    with temporary_folder("tmpfs-", bench.work) as target, holding("mount", target):
+        try:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={RAM}", "tmpfs", target], check=True)
+            shutil.copytree(source, f"{target}/data", copy_function=shutil.copyfile)
+            yield Peer(f"{target}/data", cache_folder=target)
+        finally:
+            unmount(target)
 
+
+mergerfs = fuse_peer("mergerfs", "-f", "-o", "ro,cache.files=auto-full,category.create=ff")
+bindfs = fuse_peer("bindfs", "-f", "-r")
+unionfs = fuse_peer("unionfs", "-f", "-o", "ro")
 
 PEERS = {
     "the source directly": plain,
     "headrace, order given": headrace("--order", ORDER),
     "headrace, order learned": headrace("--order", "auto"),
-    "headrace, no order": headrace(),
     "rclone mount, VFS cache": rclone,
     "mergerfs, page cache": mergerfs,
     "bindfs": bindfs,
@@ -107,44 +105,98 @@ PEERS = {
 }
 
 
-def run_all(bench, report):
-    """Figures by peer; those that are not installed say so."""
-    folder = bench.data_set(bench.count(300, 60))
+def items(bench):
+    """Pairs of a peer's name and a function that measures it."""
+    pairs = [(name, lambda peer=peer: run(bench, peer)) for name, peer in PEERS.items()]
+    return [*pairs, ("tar shards, sequential", lambda: run_shards(bench))]
+
+
+def run(bench, peer):
+    need_torchvision()
+    folder = bench.data_set(bench.count(200, 60))
     samples = bench.file_list(folder)
-    results = {}
-    for name, peer in PEERS.items():
-        report(f"  {name} ...")
-        try:
-            results[name] = run(bench, peer, folder, samples)
-        except CannotRun as reason:
-            results[name] = {"left_out": str(reason)}
-    return results
-
-
-def run(bench, peer, folder, samples):
     bench.drop_caches()
     bench.warm(folder, samples)  # below the latency everything is in RAM
-    slow = SlowFs(bench.program("slow_fs"), folder, bench.work / f"slow-{os.getpid()}")
-    with slow as source:
+    with temporary_folder("slow-", bench.work) as place:
+        slow = SlowFs(bench.program("slow_fs"), folder, place)
+        with slow as source:
+            start = time.perf_counter()
+            with peer(bench, source) as shown:
+                result = load(bench, shown, slow, waited=time.perf_counter() - start)
+                return result | {"equal": bench.sum_of(shown.folder, samples) == bench.sum_of(folder, samples)}
+
+
+def run_shards(bench):
+    """As WebDataset does it: the data set packed once into tar files, which are read from end to end."""
+    need_torchvision()
+    folder = bench.data_set(bench.count(200, 60))
+    with temporary_folder("shards-", bench.work) as shards, temporary_folder("slow-", bench.work) as place:
         start = time.perf_counter()
-        with peer(bench, source) as place:
-            waited = time.perf_counter() - start
-            figures = bench.measure([PYTHON, REPOSITORY / "bench/loader.py", place.folder, "--epochs", EPOCHS])
-            counts = slow.counts()
-            result = {
-                "first_batch": waited + figures.extra["first_batch_seconds"][0],
-                "epoch_seconds": [waited + figures.extra["epoch_seconds"][0], *figures.extra["epoch_seconds"][1:]],
-                "memory_bytes": sum(peak_bytes(pid) for root in place.pids for pid in process_tree(root)),
-                "cpu_seconds": sum(cpu_seconds_of_tree(pid) for pid in place.pids),
-                "disk_bytes": folder_bytes(place.cache_folder),
-                "samples": figures.samples // EPOCHS,
-                "equal": bench.sum_of(place.folder, samples) == bench.sum_of(folder, samples),
-            }
-    slow.mountpoint.rmdir()
-    return result | {"source_opens": counts["opens"], "source_reads": counts["reads"]}
+        pack(bench, folder, shards)
+        packed = time.perf_counter() - start
+        slow = SlowFs(bench.program("slow_fs"), shards, place)
+        with slow as source:
+            return load(bench, Peer(source), slow, "--tar") | {"prepared_seconds": packed}
+
+
+def pack(bench, folder, shards):
+    """In shuffled order, so that a shard is not one class."""
+    names = bench.file_list(folder).read_text().splitlines()
+    classes = sorted({name.partition("/")[0] for name in names})
+    for start in range(0, len(names), SHARD_SAMPLES):
+        with tarfile.open(f"{shards}/{start // SHARD_SAMPLES:05}.tar", "w") as shard:
+            for name in names[start:start + SHARD_SAMPLES]:
+                label = classes.index(name.partition("/")[0])
+                shard.add(folder / name, f"{label}/{name.rpartition('/')[2]}")
+
+
+def load(bench, peer, slow, *options, waited=0):
+    """Five epochs of a loader; `waited`: seconds until there was something to load from."""
+    program = REPOSITORY / "bench/loader.py"
+    figures = bench.measure([PYTHON, program, peer.folder, "--epochs", EPOCHS, *options])
+    counts = slow.counts()
+    epochs = figures.extra["epoch_seconds"]
+    return {
+        "first_batch": waited + figures.extra["first_batch_seconds"][0],
+        "epoch_seconds": [waited + epochs[0], *epochs[1:]],
+        "memory_bytes": sum(peak_bytes_of_tree(pid) for pid in peer.pids),
+        "cpu_seconds": sum(cpu_seconds_of_tree(pid) for pid in peer.pids),
+        "disk_bytes": folder_bytes(peer.cache_folder),
+        "samples": figures.samples // EPOCHS,
+        "source_opens": counts["opens"],
+        "source_reads": counts["reads"],
+    }
+
+
+FILE_SYSTEMS = {
+    "the files directly": plain,
+    "headrace": headrace(),
+    "mergerfs": mergerfs,
+    "bindfs": bindfs,
+    "unionfs-fuse": unionfs,
+    "rclone mount, VFS cache": rclone,
+}
+
+
+def file_system_items(bench):
+    return [(name, lambda peer=peer: run_file_system(bench, peer)) for name, peer in FILE_SYSTEMS.items()]
+
+
+def run_file_system(bench, peer):
+    """The same files through a mount, whole, in random order, by one process: first with cold caches, then again."""
+    source = bench.data_set(bench.count(4000, 100))
+    samples = bench.file_list(source)
+    result = {}
+    with peer(bench, source) as shown:
+        bench.drop_caches()
+        for state in ("cold", "warm"):
+            figures = bench.measure([bench.program("read_files"), shown.folder, samples], shown.pids)
+            result[state] = {"rate": figures.rate, "cpu_us": 1e6 * figures.cpu_seconds / figures.samples}
+        equal = bench.sum_of(shown.folder, samples) == bench.sum_of(source, samples)
+        return result | {"equal": equal, "memory_bytes": sum(peak_bytes_of_tree(pid) for pid in shown.pids)}
 
 
 def folder_bytes(folder):
     if folder is None:
         return 0
-    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+    return sum(file.stat().st_blocks * 512 for file in Path(folder).rglob("*") if file.is_file())

@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 80, 180, 40, 60
+WIDTH, HEIGHT = 820, 400
+LEFT, RIGHT, TOP, BOTTOM = 80, 280, 40, 60
 COLOURS = ["#1f6fb2", "#d1622b", "#2e8b57", "#8a4fb0", "#6b6b6b", "#b8860b"]
 
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the figures of bench/report into RESULTS.md, plots and history."""
+"""Turns the figures of bench/report into RESULTS.md and its plots.
 
-import json
+Figures are {part: {"items": {name: figures or {"left_out": reason}}, "command", "date", "machine"}}; parts that were
+not measured are not on the page.
+"""
+
 import statistics
-import time
-from pathlib import Path
 
 import ways
 from plot import Chart
 
-NOTE = """Written by `bench/report`; do not edit. Every figure has its command beside it. The
-machine is shared with nobody during a run, but it is a virtual one: look at the spread. A ratio is throughput, headrace
-over the other side.
+NOTE = """Written by `bench/report`; do not edit. Every part has its command, date and revision beside it, and every
+figure is in [results.json](results.json). Measured on a virtual machine: look at the spread. A ratio is throughput,
+headrace over the other side.
 """
 
 
@@ -20,157 +21,256 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
 
 
-def median(runs, key):
-    return statistics.median(run[key] for run in runs)
+def number(value):
+    """Three figures, whatever the size."""
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return str(value)
 
 
-def rate(run):
-    return run["samples"] / run["seconds"]
+def megabytes(value):
+    return f"{value / 1e6:.0f} MB"
 
 
-def side_cells(runs):
-    per_1000 = statistics.median(1000 * run["cpu_seconds"] / run["samples"] for run in runs)
-    return f"{statistics.median(map(rate, runs)):.0f}", f"{per_1000:.3f}", f"{median(runs, 'peak_bytes') / 1e6:.0f}"
+def good(items):
+    return {name: figures for name, figures in items.items() if "left_out" not in figures}
 
 
-def machine_section(machine):
-    return (f"{machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, Linux "
-            f"{machine['kernel']}; headrace {machine['revision']}.\n")
+def left_out(items):
+    lines = [f"- {name}: {figures['left_out']}" for name, figures in items.items() if "left_out" in figures]
+    return "\nLeft out here:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def rows_section(rows):
-    summary, details, left_out = [], [], []
-    for name, row in rows.items():
-        if "left_out" in row:
-            left_out.append(f"- `{name}`: {row['left_out']}")
-            continue
-        ratios = [f"{statistics.median(variant['ratios']):.2f} ({min(variant['ratios']):.2f} to "
-                  f"{max(variant['ratios']):.2f})" for variant in row["variants"]]
-        summary.append([f"`{name}`", row["headrace_side"], row["other_side"], "<br>".join(ratios), f"{row['bar']:.2f}",
+def spread(ratios):
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def rows_section(items, _folder):
+    summary, details = [], []
+    for name, row in good(items).items():
+        summary.append([f"`{name}`", row["headrace_side"], row["other_side"],
+                        "<br>".join(spread(variant["ratios"]) for variant in row["variants"]), f"{row['bar']:.2f}",
                         "met" if row["met"] else "**short**"])
         for variant in row["variants"]:
             for side, runs in variant["runs"].items():
                 details.append([f"`{name}` {variant['variant']}", side, *side_cells(runs), len(runs)])
-    text = "## The rows of bench/compare\n\n    bench/compare " + " ".join(rows) + "\n\n"
-    text += table(["row", "headrace", "other", "ratio: median (spread)", "bar", ""], summary)
-    text += "\n### Cost\n\n" + table(["row", "side", "samples/s", "CPU s per 1000", "peak MB", "rounds"], details)
-    return text + ("\nLeft out here:\n\n" + "\n".join(left_out) + "\n" if left_out else "")
+    return (table(["row", "headrace", "other", "ratio: median (spread)", "bar", ""], summary) + "\n### Cost\n\n" +
+            table(["row", "side", "samples/s", "CPU s per 1000", "peak MB", "rounds"], details) + left_out(items))
 
 
-def ways_section(results):
-    if "left_out" in results:
-        return f"Left out here: {results['left_out']}\n"
-    text = "Samples of 108 kB on average per second, processor time and system calls per sample.\n"
-    for cache, title in (("cold", "Caches cold"), ("warm", "In the page cache")):
-        text += f"\n### {title}\n\n" + table(["way", *results], ways.rows(results, cache))
-    return text
+def side_cells(runs):
+    rate = statistics.median(run["samples"] / run["seconds"] for run in runs)
+    per_1000 = statistics.median(1000 * run["cpu_seconds"] / run["samples"] for run in runs)
+    peak = statistics.median(run["peak_bytes"] for run in runs)
+    return f"{rate:.0f}", f"{per_1000:.3f}", f"{peak / 1e6:.0f}"
 
 
-def curve_section(name, curve, folder):
-    if "left_out" in curve:
-        return f"### {name}\n\nLeft out here: {curve['left_out']}\n"
-    chart = Chart(curve["title"], curve["x"], curve["y"], curve.get("x_base", 0), curve.get("y_base", 0))
-    for line, points in curve["lines"].items():
+def curves_section(items, folder):
+    return "\n".join(curve(name, figures, folder) for name, figures in good(items).items()) + left_out(items)
+
+
+def curve(name, figures, folder):
+    plot(name, figures, folder)
+    values = {line: dict(map(tuple, points)) for line, points in figures["lines"].items()}
+    positions = sorted({x for points in values.values() for x in points})
+    cells = [[f"{x:.10g}", *(number(float(points[x])) if x in points else "" for points in values.values())]
+             for x in positions]
+    return (f"### {figures['title']}\n\n![{figures['title']}](plots/{name}.svg)\n\n" +
+            table([figures["x"], *(f"{line}, {figures['y']}" for line in values)], cells))
+
+
+def plot(name, figures, folder):
+    chart = Chart(figures["title"], figures["x"], figures["y"], figures.get("x_base", 0), figures.get("y_base", 0))
+    for line, points in figures["lines"].items():
         chart.add(line, [tuple(point) for point in points])
     (folder / "plots").mkdir(exist_ok=True)
     chart.write(folder / "plots" / f"{name}.svg")
-    values = {line: dict(map(tuple, points)) for line, points in curve["lines"].items()}
-    positions = sorted({x for points in values.values() for x in points})
-    cells = [[f"{x:.10g}", *(f"{points[x]:.0f}" if x in points else "" for points in values.values())]
-             for x in positions]
-    return (f"### {curve['title']}\n\n![{curve['title']}](plots/{name}.svg)\n\n" +
-            table([curve["x"], *(f"{line}, {curve['y']}" for line in values)], cells))
 
 
-def latency_section(latency):
-    if "left_out" in latency:
-        return f"Left out here: {latency['left_out']}\n"
-    return table(["way", "median", "99 %", "99.9 %"],
-                 [[way, *(f"{figures[key]} us" for key in ("p50_us", "p99_us", "p999_us"))]
-                  for way, figures in latency.items()])
+def latency_section(items, _folder):
+    parts = good(items)
+    text = ""
+    if "one sample" in parts:
+        keys = ("p50_us", "p99_us", "p999_us")
+        text += "### One sample: open, fstat, read, close\n\n" + table(
+            ["way", "median", "99 %", "99.9 %"],
+            [[way, *(f"{figures[key]} us" for key in keys)] for way, figures in parts["one sample"].items()])
+    if "first batch" in parts:
+        text += ("\n### The first batch of 32 after mounting, on a source that adds 20 ms to each open and read\n\n" +
+                 table(["way", "mounted after", "32 samples read after"],
+                       [[way, f"{figures['mounted_s']:.2f} s", f"{figures['first_batch_s']:.2f} s"]
+                        for way, figures in parts["first batch"].items()]))
+    return text + left_out(items)
 
 
-def peers_section(peers):
-    if "left_out" in peers:
-        return f"Left out here: {peers['left_out']}\n"
+def peers_section(items, _folder):
     rows = []
-    for name, peer in peers.items():
-        if "left_out" in peer:
-            rows.append([name, f"left out: {peer['left_out']}", *[""] * 8])
-            continue
+    for name, peer in good(items).items():
         epochs = peer["epoch_seconds"]
-        rows.append([name, f"{peer['first_batch']:.2f} s", *(f"{epochs[i]:.2f} s" for i in (0, 1, 4)),
-                     f"{peer['memory_bytes'] / 1e6:.0f} MB", f"{peer['disk_bytes'] / 1e6:.0f} MB",
-                     f"{peer['cpu_seconds']:.2f} s", peer["source_opens"], peer["source_reads"]])
-    samples = next(peer["samples"] for peer in peers.values() if "samples" in peer)
+        prepared = f" (after {peer['prepared_seconds']:.2f} s of packing)" if "prepared_seconds" in peer else ""
+        rows.append([name, f"{peer['first_batch']:.2f} s{prepared}", *(f"{epochs[i]:.2f} s" for i in (0, 1, 4)),
+                     megabytes(peer["memory_bytes"]), megabytes(peer["disk_bytes"]), f"{peer['cpu_seconds']:.2f} s",
+                     peer["source_opens"], peer["source_reads"]])
+    samples = next((peer["samples"] for peer in good(items).values()), 0)
     return (f"{samples} samples, five epochs of an unmodified torchvision loader (2 workers) over a source that adds "
-            "20 ms to each open and each read. Waiting for a copy counts into the first batch and epoch. Memory and "
-            "CPU are those of the file system's processes; a copy in the page cache is nobody's and not listed.\n\n" +
-            table(["way", "first batch", "epoch 1", "epoch 2", "epoch 5", "memory", "disk", "CPU", "source opens",
-                   "source reads"], rows) + "\n" + verdict(peers))
+            "20 ms to each open and each read. Waiting for a copy counts into the first batch and epoch; packing into "
+            "tar files, which also shuffles less, does not. Memory and CPU are those of the file system's processes; "
+            "a copy in the page cache is nobody's and not listed.\n\n" +
+            table(["way", "first batch", "epoch 1", "epoch 2", "epoch 5", "memory", "disk or tmpfs", "CPU",
+                   "source opens", "source reads"], rows) + "\n" + winners(good(items)) + left_out(items))
 
 
-def verdict(peers):
+PEER_MEASURES = {
+    "first batch": lambda peer: peer["first_batch"],
+    "epoch 1": lambda peer: peer["epoch_seconds"][0],
+    "epoch 2": lambda peer: peer["epoch_seconds"][1],
+    "epoch 5": lambda peer: peer["epoch_seconds"][4],
+}
+
+
+def first(peers, measure):
+    """The name of the peer with the smallest figure."""
+    return min(peers, key=lambda name: PEER_MEASURES[measure](peers[name]))
+
+
+def winners(peers):
     """Says who is first, whoever that is."""
-    good = {name: peer for name, peer in peers.items() if "epoch_seconds" in peer}
-    lines = []
-    for title, value in (("first batch", lambda peer: peer["first_batch"]),
-                         ("epoch 1", lambda peer: peer["epoch_seconds"][0]),
-                         ("epoch 5", lambda peer: peer["epoch_seconds"][4])):
-        best = min(good, key=lambda name: value(good[name]))
-        lines.append(f"- {title}: {best} is first ({value(good[best]):.2f} s).")
-    return "\n".join(lines) + "\n"
+    names = {measure: first(peers, measure) for measure in PEER_MEASURES} if peers else {}
+    return "".join(f"- {measure}: {name} is first ({PEER_MEASURES[measure](peers[name]):.2f} s)\n"
+                   for measure, name in names.items())
 
 
-def scale_section(scale):
-    if "left_out" in scale:
-        return f"Left out here: {scale['left_out']}\n"
+def file_systems_section(items, _folder):
+    rows = [[name, *(cell for state in ("cold", "warm") for cell in
+                     (f"{figures[state]['rate']:.0f}", f"{figures[state]['cpu_us']:.0f} us")),
+             megabytes(figures["memory_bytes"])] for name, figures in good(items).items()]
+    return ("Whole files in random order by one process, without a slow source: what the file system itself costs. "
+            "Cold: after dropping the page cache; warm: once more.\n\n" +
+            table(["file system", "cold, samples/s", "CPU per sample", "warm, samples/s", "CPU per sample", "memory"],
+                  rows) + left_out(items))
+
+
+def script_section(items, _folder):
+    """What a program printed, one object per line: as it stands."""
+    rows = good(items).get("rows", {}).get("rows", [])
+    shown = [row for row in rows if "left_out" not in row]
+    keys = list(dict.fromkeys(key for row in shown for key in row))
+    text = table([key.replace("_", " ") for key in keys], [[number(row.get(key, "")) for key in keys] for row in shown])
+    missing = {" ".join(str(row[key]) for key in row if key != "left_out"): row for row in rows if "left_out" in row}
+    return text + left_out(missing) + left_out(items)
+
+
+def ways_section(items, _folder):
+    results = good(items).get("ways", {})
+    text = "Samples of 108 kB on average per second, processor time and system calls per sample.\n"
+    for cache, title in (("cold", "Caches cold"), ("warm", "In the page cache")):
+        if results:
+            text += f"\n### {title}\n\n" + table(["way", *results], ways.rows(results, cache))
+    return text + left_out(items)
+
+
+def trainings_section(items, folder):
     rows = []
-    for files, figures in scale.items():
-        per_file = figures["memory_bytes_again"] / int(files)
-        rows.append([files, f"{figures['mount_seconds_cold']:.2f} s", f"{figures['mount_seconds_again']:.2f} s",
-                     f"{figures['memory_bytes_again'] / 1e6:.0f} MB ({per_file:.0f} bytes)",
-                     f"{figures['ls_seconds_again'] * 1000:.0f} ms"])
-    return table(["files (hard links)", "mount, caches cold", "mount again", "daemon's memory (per file)",
-                  "ls of one class"], rows)
+    lines = {}
+    for name, figures in good(items).items():
+        plain, mounted = figures["plain"], figures["mounted"]
+        rows.append([name, sum(map(len, plain["losses"])), "yes" if figures["identical"] else "**no**",
+                     *(f"{run['seconds']:.1f} s, {run['stall_share']:.0%} waiting" for run in (plain, mounted))])
+        for side, run in (("without", plain), ("with", mounted)):
+            lines[f"{name}, {side}"] = [[step, float.fromhex(loss)] for step, loss in enumerate(run["losses"][0])]
+    text = ("ResNet-18 on crops of 64 x 64, on CPUs, from a source that adds 20 ms to each open and each read "
+            "(`bench/train.py`). Losses are compared to the last bit.\n\n" +
+            table(["script", "losses", "identical", "without headrace", "with headrace"], rows))
+    if lines:
+        plot("losses", {"title": "Loss by step", "x": "step", "y": "loss", "lines": lines}, folder)
+        text += "\n![Loss by step](plots/losses.svg)\n"
+    return text + left_out(items)
 
 
-def faults_section(faults):
-    if "left_out" in faults:
-        return f"Left out here: {faults['left_out']}\n"
+def scale_section(items, _folder):
+    rows, lines = [], []
+    for name, figures in good(items).items():
+        if "processes" in figures:
+            lines.append(f"{figures['processes']} processes read a cold data set of which half may be held: "
+                         f"{figures['samples_per_s']:.0f} samples/s, {figures['cpu_us']:.0f} us of CPU per sample, "
+                         f"bytes {'equal' if figures['equal'] else '**differ**'}.\n")
+            continue
+        per_million = figures["memory_bytes_again"] / figures["files"]  # bytes per file are MB per million
+        rows.append([name, f"{figures['mount_s_cold']:.2f} s", f"{figures['mount_s_again']:.2f} s",
+                     f"{megabytes(figures['memory_bytes_again'])} ({per_million:.0f})",
+                     f"{figures['ls_s_cold'] * 1000:.0f} ms", f"{figures['opens_per_s_cold']:.0f}",
+                     f"{figures['opens_per_s_again']:.0f}",
+                     f"{figures['plan_s']:.2f} s, {megabytes(figures['plan_peak_bytes'])}"])
+    return ("Hard links and sparse files: names and inodes as of real samples, no space.\n\n" +
+            table(["data set", "mount, caches cold", "mount again", "daemon's memory (MB per million files)",
+                   "ls of one class", "random opens/s", "again", "an epoch's order"], rows) + "\n" + "\n".join(lines) +
+            left_out(items))
+
+
+def faults_section(items, _folder):
+    figures = good(items).get("torture")
+    if not figures:
+        return left_out(items)
     rows = [[name, fault["rounds"], fault["good"] + fault["wrong"], fault["refused"], fault["wrong"],
-             f"{fault['longest_pause']:.1f} s", "yes" if fault["recovered"] else "**no**"]
-            for name, fault in faults["faults"].items()]
-    return (f"Three readers compare every byte with digests of the source while one fault follows the other (seed "
-            f"{faults['seed']}), then {faults['cycles']} mounts and unmounts in {faults['cycle_seconds']:.0f} s. By "
-            "hand: `tests/torture --minutes 10`.\n\n" +
-            table(["fault", "rounds", "reads checked", "refused", "wrong", "longest pause", "recovered"], rows))
+             f"{fault['longest_pause']:.1f} s", fault["remounts"], "yes" if fault["recovered"] else "**no**"]
+            for name, fault in figures["faults"].items()]
+    return (f"Three readers compare every byte with digests of the source while one fault follows the other for "
+            f"{figures['minutes']:g} minutes (seed {figures['seed']}); recovered is who gets 30 good reads in a row "
+            f"afterwards. Then {figures['cycles']} mounts and unmounts, in {figures['cycle_seconds']:.0f} s. By hand: "
+            "`tests/torture --minutes 60`.\n\n" +
+            table(["fault", "rounds", "reads checked", "refused", "wrong", "longest pause", "mounted anew by hand",
+                   "recovered"], rows) +
+            left_out({name: {"left_out": reason} for name, reason in figures["faults_left_out"].items()}))
+
+
+SECTIONS = {
+    "rows": ("The rows of bench/compare", rows_section),
+    "curves": ("Shapes", curves_section),
+    "latency": ("Latency", latency_section),
+    "peers": ("Other ways to the same end", peers_section),
+    "file-systems": ("File systems", file_systems_section),
+    "decoders": ("Image decoders", script_section),
+    "ways": ("Ways to read files", ways_section),
+    "trainings": ("Trainings", trainings_section),
+    "scale": ("Large trees, many readers", scale_section),
+    "learning": ("Orders found out from the opens of loaders", script_section),
+    "faults": ("Faults", faults_section),
+}
+
+
+def where_others_win(results):
+    """One line for each comparison that another way wins. A bound is no other way."""
+    lines = []
+    for name, row in good(results.get("rows", {}).get("items", {})).items():
+        if row["ratio"] < 1 and not row["bound"]:
+            lines.append(f"- `{name}`: {row['other_side']}; headrace gets {row['ratio']:.2f} of its throughput.")
+    peers = good(results.get("peers", {}).get("items", {}))
+    for measure in PEER_MEASURES if peers else ():
+        name = first(peers, measure)
+        if not name.startswith("headrace"):
+            lines.append(f"- {measure} on a source that adds 20 ms: {name}.")
+    file_systems = good(results.get("file-systems", {}).get("items", {}))
+    for state in ("cold", "warm") if file_systems else ():
+        name = max(file_systems, key=lambda name: file_systems[name][state]["rate"])
+        if name != "headrace":
+            lines.append(f"- as a file system without anything to hide, {state}: {name}.")
+    return lines
+
+
+def machine_line(machine):
+    return (f"{machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, Linux "
+            f"{machine['kernel']}")
 
 
 def write_page(results, folder):
-    sections = ["# Results\n", NOTE, machine_section(results["machine"])]
-    if "rows" in results:
-        sections.append(rows_section(results["rows"]))
-    if "ways" in results:
-        sections.append("## Ways to read files\n\n    bench/report --parts ways\n\n" + ways_section(results["ways"]))
-    if "curves" in results:
-        sections.append("## Shapes\n\n    bench/report --parts curves\n")
-        sections += [curve_section(name, curve, folder) for name, curve in results["curves"].items()]
-    for title, part, section in (("Latency of one sample", "latency", latency_section),
-                                 ("Other ways to the same end", "peers", peers_section),
-                                 ("Large trees", "scale", scale_section),
-                                 ("Faults", "faults", faults_section)):
+    machines = list(dict.fromkeys(machine_line(results[part]["machine"]) for part in SECTIONS if part in results))
+    text = ["# Results\n", NOTE, "\n".join(f"{line}.\n" for line in machines)]
+    wins = where_others_win(results)
+    if wins:
+        text.append("## Where another way is faster\n\n" + "\n".join(wins) + "\n")
+    for part, (title, section) in SECTIONS.items():
         if part in results:
-            sections.append(f"## {title}\n\n    bench/report --parts {part}\n\n{section(results[part])}")
-    (folder / "RESULTS.md").write_text("\n".join(sections), encoding="utf-8")
-
-
-def add_to_history(results, path):
-    """One entry per revision measured: the ratios that have a bar."""
-    ratios = {name: round(row["ratio"], 3) for name, row in results.get("rows", {}).items() if "ratio" in row}
-    history = json.loads(Path(path).read_text()) if Path(path).exists() else []
-    machine = results["machine"]
-    history = [entry for entry in history if entry["revision"] != machine["revision"]]
-    history.append({"revision": machine["revision"], "date": time.strftime("%Y-%m-%d"),
-                    "processor": machine["processor"], "kernel": machine["kernel"], "ratios": ratios})
-    Path(path).write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
+            entry = results[part]
+            text.append(f"## {title}\n\n    {entry['command']}\n\n{entry['date']}, revision "
+                        f"{entry['machine']['revision']}.\n\n{section(entry['items'], folder)}")
+    (folder / "RESULTS.md").write_text("\n".join(text), encoding="utf-8")

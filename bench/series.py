@@ -4,14 +4,13 @@
 They show shapes (no collapse, no cliff); the ratios that have a bar are bench/compare's.
 """
 
-import os
 import random
 import shutil
 import time
-from pathlib import Path
 
 from harness import Mount
-from sources import SlowDisk, need_root
+from sources import SlowDisk, SlowFs, need_root
+from sweeper import temporary_folder
 
 ORDER = "torch-distributed:seed=0"
 RAM_FOR_ALL = "4G"
@@ -116,47 +115,27 @@ def latency(bench):
     return rows
 
 
-def tree_of_links(bench, files):
-    """A data set of hard links to a few files: as many names and inodes to know as real samples, no space."""
-    folder = bench.work / f"links-{files}"
-    if folder.exists():
-        return folder
-    partial = Path(f"{folder}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    per_class = 1000
-    for label in range((files + per_class - 1) // per_class):
-        place = partial / f"class-{label:05}"
-        place.mkdir(parents=True)
-        original = place / "000.jpg"  # file systems limit the links to one inode
-        original.write_bytes(random.Random(label).randbytes(100))
-        for number in range(1, min(per_class, files - label * per_class)):
-            os.link(original, place / f"{number:03}.jpg")
-    partial.rename(folder)
-    return folder
-
-
-def scale(bench):
-    """Mounting and using a large tree: seconds and memory."""
+def first_batch(bench):
+    """Seconds from nothing mounted to 32 samples read, on a source that adds 20 ms to each open and each read."""
+    folder = bench.data_set(bench.count(1000, 100))
+    samples = bench.file_list(folder)
+    batch = bench.work / "first-batch.list"
     rows = {}
-    for files in bench.count((100_000, 1_000_000), (10_000,)):
-        folder = tree_of_links(bench, files)
-        bench.drop_caches()
-        rows[files] = mount_figures(bench, folder, "cold") | mount_figures(bench, folder, "again")
-    return rows
-
-
-def mount_figures(bench, folder, kind):
-    start = time.perf_counter()
-    with Mount(bench, folder, "--ram", "64M", "--order", ORDER) as mount:
-        seconds = time.perf_counter() - start
-        stat = mount.stat()
-        memory = next(int(line.split()[1]) * 1024 for line in Path(f"/proc/{mount.pid}/status").read_text().splitlines()
-                      if line.startswith("VmRSS:"))
+    with temporary_folder("slow-", bench.work) as place, SlowFs(bench.program("slow_fs"), folder, place) as source:
+        command = [bench.program("headrace"), "order", source, "--order", ORDER, "-n", 32, "--print", "path"]
+        batch.write_text(bench.execute(command), encoding="utf-8")
+        for name, options in (("headrace, order given", ("--order", ORDER)), ("headrace, order learned", ())):
+            bench.drop_caches()
+            bench.warm(folder, samples)  # below the latency everything is in RAM
+            start = time.perf_counter()
+            with Mount(bench, source, "--ram", "1G", *options) as mount:
+                mounted = time.perf_counter() - start
+                read(bench, mount.path, batch)
+                rows[name] = {"mounted_s": mounted, "first_batch_s": time.perf_counter() - start}
         start = time.perf_counter()
-        bench.execute(["ls", "-U", mount.path / "class-00000"])
-        listing = time.perf_counter() - start
-    return {f"mount_seconds_{kind}": seconds, f"memory_bytes_{kind}": memory, f"ls_seconds_{kind}": listing,
-            "entries": stat["data_set"]["entries"]}
+        read(bench, source, batch)
+        rows["the source directly"] = {"mounted_s": 0, "first_batch_s": time.perf_counter() - start}
+    return rows
 
 
 CURVES = (processes, file_size, cached_share)

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 10  # for one thing to go away: a daemon that flushes, a grou
 
 
 class Sweeper:
-    """The pipe to the sweeping process: one JSON list per line, [number, kind, value] or, where it is over, [number]."""
+    """The pipe to the sweeping process: a JSON list per line, [number, kind, value] or at its end [number]."""
 
     def __init__(self):
         self.numbers = itertools.count()

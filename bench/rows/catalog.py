@@ -18,6 +18,7 @@ class Catalog(Row):
     """
     name = "catalog"
     bar = 1.0
+    other_is_bound = True
     variants = ("load time", "memory")
     headrace_side = f"load a saved catalog of {FILES} files"
     other_side = f"the bounds: {SECONDS_BAR:g} s, {BYTES_BAR} bytes of memory per file"

@@ -60,6 +60,7 @@ class DecodeRrc(DecodeRow):
 class Pipeline(DecodeRrc):
     name = "pipeline"
     bar = 0.95
+    other_is_bound = True
     headrace_side = f"reader, decode queue, {WORKERS} workers, batches of 256, data in RAM"
     other_side = f"{WORKERS} x the 1-thread rate of decode-rrc"
 

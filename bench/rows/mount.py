@@ -3,19 +3,12 @@
 
 import os
 
-from harness import PYTHON, REPOSITORY, Figures, Mount, Row
-from sources import CannotRun, Failed, SlowDisk, SlowFs, need_root
+from harness import PYTHON, REPOSITORY, Figures, Mount, Row, need_torchvision
+from sources import Failed, SlowDisk, SlowFs, need_root
 
 LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
 STAGING_BYTES = 32 << 20                   # what a mount of a few hundred MB takes beside its budget
 RAM_FOR_ALL = "4G"                         # more than any data set here
-
-
-def need_torch(bench):
-    try:
-        bench.execute([PYTHON, "-c", "import torchvision"])
-    except Failed as failure:
-        raise CannotRun("the package python3-torchvision is missing") from failure
 
 
 class MountHot(Row):
@@ -96,7 +89,7 @@ class LoaderRow(Row):
 
     def prepare(self):
         need_root("drop the page cache")
-        need_torch(self.bench)
+        need_torchvision()
         self.folder = self.bench.data_set(self.bench.count(self.files, 100))
         self.samples = self.bench.file_list(self.folder)
         mountpoint = self.bench.work / f"slow-{os.getpid()}"
@@ -152,6 +145,7 @@ class MountLatency(LoaderRow):
 class MountLearned(LoaderRow):
     name = "mount-learned"
     bar = 0.95
+    other_is_bound = True
     epochs = 3
     rounds = 3
     headrace_side = "the loader through a mount with --order auto, from the second epoch on"
@@ -168,6 +162,7 @@ class MountLearned(LoaderRow):
 class EpochHalf(Row):
     name = "epoch-half"
     bar = 0.95
+    other_is_bound = True
     rounds = 3
     headrace_side = "steady epoch through the mount: cache = half the data, source limited to 200 IOPS"
     other_side = "the bound: the half that cannot be held, at the rate of the source"

@@ -46,6 +46,7 @@ class ColdReading(Row):
 class ReaderSource(ColdReading):
     name = "reader-source"
     bar = 0.90
+    other_is_bound = True
     headrace_side = "C++ reader, whole files in random order, caches cold"
     other_side = "the device: io_uring random reads of the same sizes from one large file, depth 32, O_DIRECT"
 

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/report measures: each part is a list of items, and each item a function that returns its figures.
+
+Items stand alone: one that cannot run or takes too long says so in its place, the others are measured all the same.
+"""
+
+import json
+
+import harness
+import peers
+import scale
+import series
+import trainings
+import ways
+from rows import ROWS
+from sources import Failed
+
+
+def rows(bench, arguments):
+    return [(name, lambda name=name: measure_row(bench, name, arguments.rounds)) for name in arguments.rows]
+
+
+def measure_row(bench, name, rounds):
+    row = ROWS[name](bench)
+    try:
+        row.prepare()
+        result = harness.compare(row, rounds or (1 if bench.quick else row.rounds), lambda line: None)
+    finally:
+        row.close()
+    figures = result.to_json()
+    for variant in figures["variants"]:
+        for run in (run for runs in variant["runs"].values() for run in runs):
+            del run["extra"]  # the daemon's whole account: more than a page of figures needs
+    return figures | {"headrace_side": row.headrace_side, "other_side": row.other_side, "bound": row.other_is_bound}
+
+
+def curves(bench, _arguments):
+    return [(curve.__name__, lambda curve=curve: curve(bench)) for curve in series.CURVES]
+
+
+def latency(bench, _arguments):
+    return [("one sample", lambda: series.latency(bench)), ("first batch", lambda: series.first_batch(bench))]
+
+
+def scale_items(bench, arguments):
+    return scale.items(bench, arguments.scale_files)
+
+
+def faults(bench, arguments):
+    return [("torture", lambda: measure_faults(bench, arguments.fault_minutes))]
+
+
+def measure_faults(bench, minutes):
+    kept = bench.work / "faults.json"
+    for program in ("headrace", "slow_fs", "jumping_clock"):
+        bench.program(program)  # builds it where need be
+    bench.execute([harness.REPOSITORY / "tests/torture", "--minutes", bench.count(minutes, 0.1), "--cycles",
+                   bench.count(200, 10), "--build", bench.build, "--json", kept])
+    return json.loads(kept.read_text())
+
+
+def script(name):
+    """A part that is a program of its own: bench/NAME.py prints one JSON object per line."""
+    def items(bench, _arguments):
+        return [("rows", lambda: run_script(bench, name))]
+    return items
+
+
+def run_script(bench, name):
+    program = harness.REPOSITORY / "bench" / f"{name}.py"
+    options = ["--work", bench.work, "--build", bench.build, *(["--quick"] if bench.quick else [])]
+    printed = [json.loads(line) for line in bench.execute([harness.PYTHON, program, *options]).splitlines()
+               if line.startswith("{")]
+    if not printed:
+        raise Failed(f"bench/{name}.py printed no figures")
+    return {"rows": printed}
+
+
+PARTS = {
+    "rows": rows,
+    "curves": curves,
+    "latency": latency,
+    "peers": lambda bench, _: peers.items(bench),
+    "file-systems": lambda bench, _: peers.file_system_items(bench),
+    "decoders": script("decoders"),
+    "ways": lambda bench, _: [("ways", lambda: ways.measure(bench))],
+    "trainings": lambda bench, _: trainings.items(bench),
+    "scale": scale_items,
+    "learning": script("learning"),
+    "faults": faults,
+}

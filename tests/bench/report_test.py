@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/report: figures are kept and merged, what could not be measured says why, the pages say what was measured."""
+
+import argparse
+import importlib.machinery
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+import render  # noqa: E402
+import summary  # noqa: E402
+from sources import CannotRun  # noqa: E402
+
+
+def load_report():
+    loader = importlib.machinery.SourceFileLoader("report", str(ROOT / "bench/report"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))
+    loader.exec_module(module)
+    return module
+
+
+report = load_report()
+report.say = lambda line: None
+MACHINE = {"processor": "abacus", "cores": 2, "memory_bytes": 2 ** 30, "kernel": "1.0", "version": "0.1",
+           "revision": "r"}
+
+
+def row(ratio, bound=False):
+    run = {"samples": 100, "seconds": 1.0, "cpu_seconds": 0.5, "peak_bytes": 10 ** 6}
+    variant = {"variant": "", "ratios": [ratio], "met": True, "runs": {"headrace": [run], "other": [run]}}
+    return {"ratio": ratio, "bar": 1.0, "met": True, "bound": bound, "headrace_side": "ours", "other_side": "theirs",
+            "variants": [variant]}
+
+
+def peer(seconds):
+    return {"first_batch": seconds, "epoch_seconds": [seconds] * 5, "memory_bytes": 0, "disk_bytes": 0,
+            "cpu_seconds": 0, "samples": 10, "source_opens": 1, "source_reads": 1}
+
+
+def part(**items):
+    return {"items": items, "command": "bench/report --parts x", "date": "2026-01-01", "machine": MACHINE}
+
+
+class MeasuringTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.kept = Path(folder.name) / "results.json"
+
+    def measure(self, results, limit_minutes=1, **parts):
+        """Runs report on planned parts: {part: {item: function}}."""
+        planned = {name: lambda bench, arguments, items=items: list(items.items()) for name, items in parts.items()}
+        arguments = argparse.Namespace(parts=list(parts), rounds=None, fault_minutes=1, scale_files=None,
+                                       limit_minutes=limit_minutes)
+        with mock.patch.object(report, "PARTS", planned):
+            report.measure_parts(None, arguments, results, self.kept)
+        return json.loads(self.kept.read_text())
+
+    def test_parts_that_are_not_measured_keep_their_figures(self):
+        results = self.measure({}, scale={"one": lambda: {"n": 1}})
+        results = self.measure(results, latency={"two": lambda: {"n": 2}})
+        self.assertEqual(results["scale"]["items"], {"one": {"n": 1}})
+        self.assertEqual(results["latency"]["items"], {"two": {"n": 2}})
+
+    def test_rows_are_replaced_one_by_one_and_other_items_together(self):
+        results = self.measure({}, rows={"a": lambda: {"n": 1}}, scale={"a": lambda: {"n": 1}})
+        results = self.measure(results, rows={"b": lambda: {"n": 2}}, scale={"b": lambda: {"n": 2}})
+        self.assertEqual(list(results["rows"]["items"]), ["a", "b"])
+        self.assertEqual(list(results["scale"]["items"]), ["b"])
+
+    def test_an_item_that_cannot_run_says_why_and_ends_no_other(self):
+        def cannot():
+            raise CannotRun("no such thing here")
+
+        results = self.measure({}, scale={"one": cannot, "two": lambda: {"n": 2}})
+        self.assertEqual(results["scale"]["items"], {"one": {"left_out": "no such thing here"}, "two": {"n": 2}})
+
+    def test_an_item_that_takes_too_long_is_left_out(self):
+        results = self.measure({}, limit_minutes=0.001, scale={"one": lambda: time.sleep(1000)})
+        self.assertIn("took longer", results["scale"]["items"]["one"]["left_out"])
+
+    def test_a_part_has_the_command_that_measures_it_again(self):
+        results = self.measure({}, faults={"torture": lambda: {}})
+        self.assertEqual(results["faults"]["command"], "bench/report --parts faults --fault-minutes 1")
+
+
+class PageTest(unittest.TestCase):
+    def page(self, **results):
+        with tempfile.TemporaryDirectory() as folder:
+            render.write_page(results, Path(folder))
+            return (Path(folder) / "RESULTS.md").read_text()
+
+    def test_where_another_way_is_faster_the_page_says_so(self):
+        page = self.page(rows=part(lost=row(0.5), won=row(2.0), limit=row(0.9, bound=True)),
+                         peers=part(**{"headrace, order given": peer(2), "sledge": peer(1)}))
+        section = page.partition("## Where another way is faster")[2].partition("\n## ")[0]
+        self.assertIn("`lost`", section)
+        self.assertIn("sledge", section)
+        self.assertNotIn("won", section)
+        self.assertNotIn("limit", section)
+
+    def test_what_was_left_out_is_on_the_page_with_its_reason(self):
+        self.assertIn("- lost: no root", self.page(rows=part(lost={"left_out": "no root"}, won=row(2.0))))
+
+    def test_a_printed_table_has_all_keys_and_names_what_is_missing(self):
+        printed = [{"name": "a", "rate_s": 1234.5}, {"name": "b", "left_out": "none"}]
+        page = self.page(decoders=part(rows={"rows": printed}))
+        self.assertIn("| a | 1234 |", page)
+        self.assertIn("- b: none", page)
+
+    def test_a_curve_is_on_the_page_with_its_plot(self):
+        figures = {"title": "Shape", "x": "files", "y": "MB/s", "lines": {"ours": [[1, 5.0], [2, 9.0]]}}
+        with tempfile.TemporaryDirectory() as folder:
+            render.write_page({"curves": part(shape=figures)}, Path(folder))
+            self.assertIn("plots/shape.svg", (Path(folder) / "RESULTS.md").read_text())
+            self.assertIn("Shape", (Path(folder) / "plots/shape.svg").read_text())
+
+
+class PublishedTest(unittest.TestCase):
+    """The README and bench/RESULTS.md say what bench/results.json says."""
+
+    def setUp(self):
+        published = ROOT / "bench/results.json"
+        self.results = json.loads(published.read_text()) if published.exists() else {}
+
+    def test_the_readme_says_what_the_published_figures_say(self):
+        self.assertEqual(summary.in_readme(ROOT / "README.md"), summary.results_text(self.results))
+
+    def test_the_page_says_what_the_published_figures_say(self):
+        page = ROOT / "bench/RESULTS.md"
+        self.assertEqual(page.exists(), bool(self.results))
+        with tempfile.TemporaryDirectory() as folder:
+            if self.results:
+                render.write_page(self.results, Path(folder))
+                self.assertEqual(page.read_text(), (Path(folder) / "RESULTS.md").read_text())
+
+    def test_the_table_of_the_readme_is_replaced_and_nothing_else(self):
+        results = {"rows": part(won=row(2.0), limit=row(0.9, bound=True)), "peers": part(
+            **{"headrace, order given": peer(2), "sledge": peer(1)})}
+        with tempfile.TemporaryDirectory() as folder:
+            readme = Path(folder) / "README.md"
+            readme.write_text((ROOT / "README.md").read_text())
+            summary.write_into(readme, results)
+            text = readme.read_text()
+            self.assertIn("| `bench/compare limit` | ours | theirs | 0.90 of that bound |", text)
+            self.assertIn("| epoch 5, 20 ms source | 2.00 s | sledge: 1.00 s | 0.50 |", text)
+            summary.write_into(readme, self.results)
+            self.assertEqual(readme.read_text(), (ROOT / "README.md").read_text())
+
+    def test_a_revision_has_one_entry_in_the_history(self):
+        with tempfile.TemporaryDirectory() as folder:
+            history = Path(folder) / "history.json"
+            for ratio in (1.0, 2.0):
+                summary.add_to_history({"rows": part(won=row(ratio))}, history)
+            self.assertEqual([entry["ratios"] for entry in json.loads(history.read_text())], [{"won": 2.0}])
+
+
+if __name__ == "__main__":
+    unittest.main()
