@@ -13,7 +13,7 @@ WORKERS = 2
 
 class DecodeRow(Row):
     def prepare(self):
-        self.folder = self.bench.data_set(self.bench.count(2000, 200), photos=True)
+        self.folder = self.bench.data_set(self.bench.count(2000, 50), photos=True)
         self.samples = self.bench.file_list(self.folder)
 
     def native(self, work, *arguments):

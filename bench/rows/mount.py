@@ -22,7 +22,7 @@ class MountHot(Row):
 
     def prepare(self):
         need_root("drop the page cache")
-        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
         self.samples = self.bench.file_list(self.source)
         self.checksum = self.bench.sum_of(self.source, self.samples)
         self.mount = self.stack.enter_context(Mount(self.bench, self.source, "--ram", RAM_FOR_ALL, *self.options))
@@ -40,7 +40,7 @@ class MountHot(Row):
 
     def command(self, folder, variant):
         return [self.bench.program("read_files"), folder, self.samples, "--processes", variant.split()[0], "--passes",
-                self.passes]
+                self.bench.count(self.passes, 2)]
 
 
 class MountPython(MountHot):
@@ -52,7 +52,8 @@ class MountPython(MountHot):
     options = ("--overlay",)
 
     def command(self, folder, variant):
-        return [PYTHON, REPOSITORY / "bench/python_reader.py", folder, self.samples, self.passes]
+        return [PYTHON, REPOSITORY / "bench/python_reader.py", folder, self.samples,
+                self.bench.count(self.passes, 2)]
 
 
 class MountCold(Row):
@@ -64,7 +65,7 @@ class MountCold(Row):
 
     def prepare(self):
         need_root("drop the page cache")
-        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
         self.samples = self.bench.file_list(self.source)
 
     def run(self, side, variant):
@@ -90,7 +91,8 @@ class LoaderRow(Row):
     def prepare(self):
         need_root("drop the page cache")
         need_torchvision()
-        self.folder = self.bench.data_set(self.bench.count(self.files, 100))
+        self.epochs = min(self.epochs, self.bench.count(self.epochs, 2))
+        self.folder = self.bench.data_set(self.bench.count(self.files, 32))
         self.samples = self.bench.file_list(self.folder)
         mountpoint = self.bench.work / f"slow-{os.getpid()}"
         self.stack.callback(lambda: mountpoint.is_dir() and mountpoint.rmdir())
@@ -171,10 +173,11 @@ class EpochHalf(Row):
 
     def prepare(self):
         need_root("set up a loop device")
-        folder = self.bench.data_set(self.bench.count(4000, 1000))
+        folder = self.bench.data_set(self.bench.count(4000, 200))
         self.disk = self.stack.enter_context(SlowDisk(self.bench.work, folder, read_iops=200))
         self.samples = self.bench.file_list(folder)
-        self.cache_bytes = sum(file.stat().st_size for file in folder.rglob("*.jpg")) // 2 - STAGING_BYTES
+        self.cache_bytes = sum(file.stat().st_size for file in folder.rglob("*.jpg")) // 2
+        self.cache_bytes -= self.bench.count(STAGING_BYTES, 0)  # the few files of a quick run are less than that
 
     def run(self, side, variant):
         return self.run_mount() if side == "headrace" else self.run_bound()

@@ -20,7 +20,7 @@ class ColdReading(Row):
 
     def prepare(self):
         need_root("drop the page cache")
-        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
         self.samples = self.bench.file_list(self.source)
         self.checksum = self.bench.sum_of(self.source, self.samples)
         self.reader_checksum = self.checksum_of_reader()
@@ -85,7 +85,7 @@ class ReaderSsd(ReaderSource):
         shutil.rmtree(tier, ignore_errors=True)
         self.stack.callback(shutil.rmtree, tier, ignore_errors=True)
         self.tier = ("--ssd", f"{tier}:{TIER_SIZE}")
-        source = self.bench.data_set(self.bench.count(4000, 400))
+        source = self.bench.data_set(self.bench.count(4000, 200))
         self.bench.execute([self.bench.program("headrace"), "warm", source, *self.tier])
         super().prepare()
 
@@ -121,7 +121,7 @@ class Warm(Row):
 
     def prepare(self):
         need_root("drop the page cache")
-        self.source = self.bench.data_set(self.bench.count(4000, 400))
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
         self.samples = self.bench.file_list(self.source)
         self.checksum = self.bench.sum_of(self.source, self.samples)
         self.target = self.bench.work / "warm-target"
