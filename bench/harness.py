@@ -80,11 +80,14 @@ class Row:
 class Bench:
     """Where the programs and the data are, and how to start what is measured."""
 
-    def __init__(self, work, build=None, quick=False):
+    def __init__(self, work, build=None, quick=False, tree=REPOSITORY):
+        """`build`: a build folder to use as it is; without it, the release preset of `tree` is built as needed."""
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
+        self.data = self.work  # where data sets lie
         self.quick = quick
-        self.build = Path(build).resolve() if build else REPOSITORY / "build" / "release"
+        self.tree = tree
+        self.build = Path(build).resolve() if build else tree / "build" / "release"
         self.build_here = build is None
         self.built = set()
 
@@ -101,10 +104,11 @@ class Bench:
 
     def _build(self, target):
         log = self.work / "build.log"
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         with open(log, "ab") as output:
-            for arguments in (["--preset", "release"], ["--build", "--preset", "release", "--target", target]):
-                command = ["cmake", *arguments]
-                if subprocess.run(command, cwd=REPOSITORY, stdout=output, stderr=output, check=False).returncode != 0:
+            for command in (["cmake", "--preset", "release", *launcher],
+                            ["cmake", "--build", "--preset", "release", "--target", target]):
+                if subprocess.run(command, cwd=self.tree, stdout=output, stderr=output, check=False).returncode != 0:
                     raise Failed(f"{target} does not build: see {log}")
         self.built.add(target)
 
@@ -119,7 +123,7 @@ class Bench:
         """The standard data set, made once per work folder. `photos`: cut out of real photographs."""
         if photos and not PHOTOS.is_dir():
             raise CannotRun("the package mate-backgrounds is missing: no photographs to cut samples from")
-        folder = self.work / f"set-{'photos-' if photos else ''}{files}"
+        folder = self.data / f"set-{'photos-' if photos else ''}{files}"
         if not folder.exists():
             partial = folder.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
@@ -247,8 +251,7 @@ class Against(Row):
 
     def __init__(self, row_type, bench, revision):
         super().__init__(bench)
-        other = Bench(bench.work, build_revision(bench, revision), bench.quick)
-        self.rows = {"headrace": row_type(bench), "other": row_type(other)}
+        self.rows = {"headrace": row_type(bench), "other": row_type(bench_of_revision(bench, revision))}
         self.name = f"{row_type.name}:{revision}"
         self.variants, self.rounds = row_type.variants, row_type.rounds
         self.headrace_side = f"{row_type.headrace_side}, this revision"
@@ -263,16 +266,17 @@ class Against(Row):
         return self.rows[side].run("headrace", variant)
 
 
-def build_revision(bench, revision):
-    """Checks a revision out below the work folder and builds it; the build folder."""
-    tree = bench.work / f"revision-{revision.replace('/', '-')}"
-    build = tree / "build" / "release"
-    if not build.exists():
+def bench_of_revision(bench, revision):
+    """Another revision's programs on the same data: its tree lies below the work folder and is built as needed."""
+    commit = bench.execute(["git", "rev-parse", "--verify", revision + "^{commit}"], cwd=REPOSITORY).strip()
+    work = bench.work / f"revision-{commit[:12]}"  # what a row leaves in its work folder is not the other's
+    tree = work / "tree"
+    if not tree.exists():
         bench.execute(["git", "worktree", "prune"], cwd=REPOSITORY)
-        bench.execute(["git", "worktree", "add", "--force", "--detach", tree, revision], cwd=REPOSITORY)
-        bench.execute(["cmake", "--preset", "release"], cwd=tree)
-    bench.execute(["cmake", "--build", "--preset", "release"], cwd=tree)
-    return build
+        bench.execute(["git", "worktree", "add", "--force", "--detach", tree, commit], cwd=REPOSITORY)
+    other = Bench(work, quick=bench.quick, tree=tree)
+    other.data = bench.data
+    return other
 
 
 class Mount:

@@ -176,7 +176,7 @@ class SlowDisk:
         device = f"{os.major(number)}:{os.minor(number)}"
         root = Path("/sys/fs/cgroup")
         unified = (root / "cgroup.controllers").exists()
-        self.group = (root if unified else root / "blkio") / f"headrace-{os.getpid()}"
+        self.group = (root if unified else root / "blkio") / f"headrace-{os.getpid()}-{Path(self.device).name}"
         try:
             if unified:
                 (root / "cgroup.subtree_control").write_text("+io")

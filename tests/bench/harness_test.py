@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The harness itself: what a comparison must notice and how it judges."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +90,32 @@ class HarnessTest(unittest.TestCase):
             content = path.read_text()
         self.assertEqual(content.count("<circle"), 3)
         self.assertIn("a &lt; b", content)
+
+
+class AgainstTest(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
+    def test_another_revision_has_programs_of_its_own_and_the_same_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            repository = self.repository_of_two_commits(Path(folder) / "repository")
+            bench = harness.Bench(Path(folder) / "work")
+            with mock.patch.object(harness, "REPOSITORY", repository):
+                other = harness.bench_of_revision(bench, "HEAD~1")
+                with self.assertRaises(Failed):
+                    harness.bench_of_revision(bench, "no-such-revision")
+            self.assertEqual((other.tree / "version").read_text(), "1")
+            self.assertNotEqual((other.work, other.build), (bench.work, bench.build))
+            self.assertEqual(other.data, bench.data)
+
+    @staticmethod
+    def repository_of_two_commits(folder):
+        folder.mkdir()
+        git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+        subprocess.run([*git, "init", "--quiet"], cwd=folder, check=True)
+        for version in "12":
+            (folder / "version").write_text(version)
+            subprocess.run([*git, "add", "version"], cwd=folder, check=True)
+            subprocess.run([*git, "commit", "--quiet", "--no-verify", "-m", version], cwd=folder, check=True)
+        return folder
 
 
 # Holds what a comparison holds, says so, and waits to be killed.
