@@ -33,7 +33,7 @@ class ImageDecoder {
   [[nodiscard]] Result<Size> open(std::span<const std::byte> bytes);
 
   // Decodes what open() was given, once: the part `box` of the image reduced by `reduce`, in its coordinates as people
-  // see it. The size in them is reduced(size, reduce). Throws std::bad_alloc.
+  // see it. The size in them is reduced(size, reduce). `out` may be a part of longer lines. Throws std::bad_alloc.
   [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, Image& out);
   // What this file can be reduced by while it is decoded: 1, 2, 4 and 8 for a JPEG, 1 for others.
   [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }

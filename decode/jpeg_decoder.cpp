@@ -129,6 +129,7 @@ struct JpegDecoder::Impl {
   void start(std::span<const std::byte> bytes);
   Status check_header() const;
   void begin_output(const Box& box, std::uint32_t reduce);
+  void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
   Status finish(Status status, const Box& box, Image& out);
 
@@ -136,9 +137,9 @@ struct JpegDecoder::Impl {
   jpeg_decompress_struct info = {};
   ErrorManager errors = {};
   ScanLimit scan_limit = {};
-  std::uint32_t first_column = 0;  // where in a decoded row the box begins
+  std::uint32_t first_column = 0;  // where in a decoded line the box begins
   std::uint32_t rows_done = 0;
-  std::vector<std::uint8_t> line;  // one decoded row, wider than the box or not RGB
+  std::vector<std::uint8_t> cmyk_line;
   std::string damage;
 };
 
@@ -187,18 +188,24 @@ void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
   first_column = box.x - x;
 }
 
+// libjpeg writes lines of whole blocks. They stay where it writes them, with the image as a part of them: cutting them
+// to the box would copy every pixel (7 % of the time of a RandomResizedCrop; bench/compare decode-rrc, 2026-11-21).
+void JpegDecoder::Impl::lay_out(bool begun, const Box& box, Image& out) {
+  if (begun && info.out_color_space == JCS_RGB) {
+    out.reset_within_lines(box.size(), info.output_width, first_column);
+    return;
+  }
+  out.reset(box.size());
+  cmyk_line.resize(std::size_t{info.output_width} * 4);
+}
+
 void JpegDecoder::Impl::read_rows(const Box& box, Image& out) {
   if (box.y > 0) jpeg_skip_scanlines(&info, box.y);
-  JSAMPROW row = line.data();
-  const bool direct = info.output_width == box.width && info.out_color_space == JCS_RGB;
+  const bool cmyk = info.out_color_space == JCS_CMYK;
   while (rows_done < box.height) {
-    if (direct) row = out.row(rows_done);
-    jpeg_read_scanlines(&info, &row, 1);
-    if (info.out_color_space == JCS_CMYK) {
-      cmyk_to_rgb(row + std::size_t{first_column} * 4, out.row(rows_done), box.width);
-    } else if (!direct) {
-      std::memcpy(out.row(rows_done), row + std::size_t{first_column} * 3, out.row_bytes());
-    }
+    JSAMPROW line = cmyk ? cmyk_line.data() : out.line(rows_done);
+    jpeg_read_scanlines(&info, &line, 1);
+    if (cmyk) cmyk_to_rgb(line + std::size_t{first_column} * 4, out.row(rows_done), box.width);
     ++rows_done;
   }
 }
@@ -209,7 +216,7 @@ Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
   jpeg_abort_decompress(&info);
   if (status || options.damage != Damage::kSalvage || status.error().code != ErrorCode::kCorrupt) return status;
   damage = status.error().context;
-  std::memset(out.row(rows_done), 0, out.row_bytes() * (box.height - rows_done));
+  for (; rows_done < box.height; ++rows_done) std::memset(out.row(rows_done), 0, out.row_bytes());
   return {};
 }
 
@@ -230,14 +237,11 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   Impl& impl = *impl_;
   const Size size = reduced({impl.info.image_width, impl.info.image_height}, reduce);
   HEADRACE_ASSERT(contains(size, box));
-  out.reset(box.size());
-  impl.line.resize(std::size_t{size.width} * 4);
   impl.first_column = 0;
   impl.rows_done = 0;
-  Status status = impl.guarded([&] {
-    impl.begin_output(box, reduce);
-    impl.read_rows(box, out);
-  });
+  Status status = impl.guarded([&] { impl.begin_output(box, reduce); });
+  impl.lay_out(status.has_value(), box, out);
+  if (status) status = impl.guarded([&] { impl.read_rows(box, out); });
   return impl.finish(std::move(status), box, out);
 }
 

@@ -45,7 +45,8 @@ class JpegDecoder {
 
   // Decodes what open() was given, once. `reduce` is 1, 2, 4 or 8: the inverse DCT yields an image of
   // ceil(size / reduce), and `box` is a rectangle of that image. The pixels equal those of the whole image at the same
-  // `reduce`, at every edge of the box.
+  // `reduce`, at every edge of the box. The rows of `out` are parts of longer lines unless the box is as wide as the
+  // image.
   // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans). Throws std::bad_alloc.
   [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, Image& out);
 
