@@ -52,9 +52,9 @@ class LoopingSource : public decode::SampleSource {
 io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time) {
   io::Result<std::unique_ptr<cache::Order>> order = open_order(kProbeOrder, store.catalog());
   if (!order) return io::forward_error(std::move(order));
+  const auto started = steady_clock::now();  // before the reader begins to read ahead
   io::Result<std::unique_ptr<cache::Reader>> reader = cache::Reader::open(store, **order, {.epochs = 1});
   if (!reader) return io::forward_error(std::move(reader));
-  const auto started = steady_clock::now();
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
   while (steady_clock::now() - started < time) {
@@ -94,6 +94,29 @@ io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::millisec
   return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
 }
 
+namespace {
+
+// Samples per second that storage gives with a cache of `capacity_bytes`; 0: nothing comes from the source any more.
+double storage_rate(const Measured& measured, const cache::Trace& trace, const std::vector<std::uint32_t>& sizes,
+                    std::uint64_t capacity_bytes) {
+  const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
+  const cache::SimulationResult result =
+      cache::simulate(trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity_bytes}}});
+  const cache::Rate tier;  // keeps up with anything
+  const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
+  const double samples =
+      static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
+  return seconds > 0 ? samples / seconds : 0;
+}
+
+void set_rate(Prospect& prospect, double storage, double decode) {
+  const bool decode_bounds = decode > 0 && (storage == 0 || storage > decode);
+  prospect.samples_per_second = decode_bounds ? decode : storage;
+  prospect.bound_by = decode_bounds ? "decoding" : storage > 0 ? "source" : "nothing measured here";
+}
+
+}  // namespace
+
 std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
                               const cache::Order& order) {
   std::vector<Prospect> prospects;
@@ -101,23 +124,18 @@ std::vector<Prospect> predict(const Measured& measured, const std::vector<std::u
   if (!trace) return prospects;
   std::uint64_t data_bytes = 0;
   for (const std::uint32_t size : sizes) data_bytes += size;
-  const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
+  double storage = 0;
   for (const double fraction : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    const auto capacity = static_cast<std::uint64_t>(fraction * static_cast<double>(data_bytes));
-    const cache::SimulationResult result =
-        cache::simulate(*trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity}}});
-    const cache::Rate tier;  // keeps up with anything
-    const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
-    const double samples =
-        static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
-    const double decode = measured.decode.samples_per_second;
-    double rate = seconds > 0 ? samples / seconds : 0;  // 0: nothing comes from the source any more
-    std::string bound_by = "source";
-    if (decode > 0 && (rate == 0 || rate > decode)) {
-      rate = decode;
-      bound_by = "decoding";
-    }
-    prospects.push_back({fraction, rate, rate == 0 ? "nothing measured here" : bound_by});
+    Prospect prospect{.cached_fraction = fraction};
+    prospect.cached_bytes = static_cast<std::uint64_t>(fraction * static_cast<double>(data_bytes));
+    storage = storage_rate(measured, *trace, sizes, prospect.cached_bytes);
+    set_rate(prospect, storage, measured.decode.samples_per_second);
+    prospects.push_back(prospect);
+  }
+  if (measured.decode.samples_per_second > 0) {
+    Prospect prospect{.cached_fraction = 1, .cached_bytes = data_bytes, .cores_factor = 2};
+    set_rate(prospect, storage, 2 * measured.decode.samples_per_second);
+    prospects.push_back(prospect);
   }
   return prospects;
 }

@@ -37,9 +37,11 @@ struct Measured {
   LoaderRate loader;
 };
 
-// What the rate would be with a part of the data set held in a cache that keeps up.
+// What the rate would be with a part of the data set held in a cache that keeps up, and with more cores to decode.
 struct Prospect {
   double cached_fraction = 0;
+  std::uint64_t cached_bytes = 0;  // of RAM or of an SSD tier
+  std::uint32_t cores_factor = 1;  // times the cores of now
   double samples_per_second = 0;
   std::string bound_by;  // "source", "decoding"
 };

@@ -112,11 +112,12 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
     fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
                100 * measured.loader.hit_ratio);
   }
-  fmt::print("\n{}\n\n{:<28}{:>12}   {}\n", wrap(verdict(measured)), "cached part of the data set", "samples/s",
+  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured)), "held in RAM or on an SSD", "samples/s",
              "bound by");
   for (const Prospect& prospect : prospects) {
-    fmt::print("{:>26.0f}% {:>12.0f}   {}\n", 100 * prospect.cached_fraction, prospect.samples_per_second,
-               prospect.bound_by);
+    std::string change = fmt::format("{:.0f}%, {}", 100 * prospect.cached_fraction, format_size(prospect.cached_bytes));
+    if (prospect.cores_factor > 1) change += fmt::format(", {} times the cores", prospect.cores_factor);
+    fmt::print("{:<36}{:>12.0f}   {}\n", change, prospect.samples_per_second, prospect.bound_by);
   }
 }
 
@@ -124,6 +125,8 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
   json table = json::array();
   for (const Prospect& prospect : prospects) {
     table.push_back({{"cached_fraction", prospect.cached_fraction},
+                     {"cached_bytes", prospect.cached_bytes},
+                     {"cores_factor", prospect.cores_factor},
                      {"samples_per_second", prospect.samples_per_second},
                      {"bound_by", prospect.bound_by}});
   }

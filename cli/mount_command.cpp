@@ -52,6 +52,12 @@ struct MountPlan {
   fs::path order_records;  // what was learned in earlier runs
 };
 
+// What mount(8) and findmnt(8) list as the source. Not the bare path: umount(8) would take "umount SOURCE", meant for a
+// file system mounted at the source, for the name of this mount.
+std::string mounted_name(const Source& source) {
+  return "headrace:" + source.path.string();
+}
+
 io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
   struct stat parent {};
   const bool is_mount = ::stat((mount_point / "..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
@@ -112,7 +118,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
                                                      cache::Store& store, fuse::Channel& channel) {
   fuse::MountOptions options;
   options.mountpoint = plan.mount_point;
-  options.source_name = plan.source.path.string();
+  options.source_name = mounted_name(plan.source);
   options.ram_bytes = plan.ram_bytes;
   options.first_epoch = arguments.first_epoch;
   options.allow_other = arguments.allow_other;
@@ -172,7 +178,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
 io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
-  options.channel.source_name = plan.source.path.string();
+  options.channel.source_name = mounted_name(plan.source);
   options.channel.allow_other = arguments.allow_other;
   options.channel.over_source = plan.over_source;
   options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {

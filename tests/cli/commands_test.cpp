@@ -196,7 +196,9 @@ TEST_CASE("diagnose measures a source and says what bounds a training") {
   const nlohmann::json json = nlohmann::json::parse(outcome.output);
   CHECK(json["source_samples_per_second"].get<double>() > 0);
   CHECK(json["decode_samples_per_second"].get<double>() > 0);
-  CHECK(json["prospects"].size() == 5);
+  REQUIRE(json["prospects"].size() == 6);
+  const double now = json["prospects"][4]["samples_per_second"];
+  CHECK(json["prospects"][5]["samples_per_second"].get<double>() == doctest::Approx(2 * now));  // decoding bounds both
   CHECK_FALSE(json["verdict"].get<std::string>().empty());
   check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
 }

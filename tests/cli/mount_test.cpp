@@ -155,6 +155,8 @@ TEST_CASE("mount returns when the data set can be read, unmount when the daemon 
   const json stat = fixture.stat();
   CHECK(stat["data_set"]["samples"] == 40);
   CHECK(stat["mount_point"] == fixture.mount_point.string());
+  // Not the bare path, which umount(8) would take for this mount.
+  CHECK(contains(read_file("/proc/self/mountinfo"), " fuse.headrace headrace:" + fixture.source.string() + " "));
 
   const Outcome unmounted = fixture.tool({"unmount", fixture.mount_point.string()});
   CHECK(unmounted.status == 0);
