@@ -43,7 +43,7 @@ const Suffixes& suffixes_of(ListingRule rule) {
 }
 
 // Symlinks that share folders among each other can multiply a small tree without end; no real data set comes close.
-constexpr std::size_t kLinkedFoldersMax = 1'000'000;
+constexpr std::size_t kLinkedFoldersMax = 100'000;
 // A tree full of symlink loops must not fill the log: so many are named, then they are counted.
 constexpr std::size_t kLoopsNamed = 20;
 
