@@ -184,7 +184,7 @@ def file_system_items(bench):
 
 def run_file_system(bench, peer):
     """The same files through a mount, whole, in random order, by one process: first with cold caches, then again."""
-    source = bench.data_set(bench.count(4000, 100))
+    source = bench.data_set(bench.count(4000, 200))
     samples = bench.file_list(source)
     result = {}
     with peer(bench, source) as shown:

@@ -150,9 +150,14 @@ def file_systems_section(items, _folder):
                   rows) + left_out(items))
 
 
+def printed(items):
+    """What a program of a part printed: one object per line."""
+    return good(items).get("rows", {}).get("rows", [])
+
+
 def script_section(items, _folder):
-    """What a program printed, one object per line: as it stands."""
-    rows = good(items).get("rows", {}).get("rows", [])
+    """A table of it as it stands."""
+    rows = printed(items)
     shown = [row for row in rows if "left_out" not in row]
     keys = list(dict.fromkeys(key for row in shown for key in row))
     text = table([key.replace("_", " ") for key in keys], [[number(row.get(key, "")) for key in keys] for row in shown])
@@ -254,6 +259,18 @@ def where_others_win(results):
         name = max(file_systems, key=lambda name: file_systems[name][state]["rate"])
         if name != "headrace":
             lines.append(f"- as a file system without anything to hide, {state}: {name}.")
+    return lines + faster_decoders(printed(results.get("decoders", {}).get("items", {})))
+
+
+def faster_decoders(rows):
+    """One line per work and number of threads at which another decoder is first."""
+    lines = []
+    for kind in dict.fromkeys((row["work"], row["threads"]) for row in rows if "left_out" not in row):
+        rates = {row["name"]: row["images_per_s"] for row in rows
+                 if "left_out" not in row and (row["work"], row["threads"]) == kind}
+        best = max(rates, key=rates.get)
+        if best != "headrace":
+            lines.append(f"- decoding, {kind[0]}, threads: {kind[1]}: {best}, {rates[best]:.0f} images/s.")
     return lines
 
 

@@ -22,7 +22,7 @@ def read(bench, folder, samples, *options, daemons=(), **process_options):
 
 def processes(bench):
     """Pushed files, read by 1 to 64 processes."""
-    source = bench.data_set(bench.count(4000, 400))
+    source = bench.data_set(bench.count(4000, 200))
     samples = bench.file_list(source)
     lines = {"headrace mount, pushed": [], "local file system, page cache": []}
     with Mount(bench, source, "--ram", RAM_FOR_ALL) as mount:
@@ -99,7 +99,7 @@ def steady_epoch(bench, disk, options, epoch_count=3):
 
 def latency(bench):
     """Microseconds to open, fstat, read and close one sample: median, 99 % and 99.9 %."""
-    source = bench.data_set(bench.count(4000, 400))
+    source = bench.data_set(bench.count(4000, 200))
     samples = bench.file_list(source)
     rows = {}
     bench.warm(source, samples)
@@ -117,7 +117,7 @@ def latency(bench):
 
 def first_batch(bench):
     """Seconds from nothing mounted to 32 samples read, on a source that adds 20 ms to each open and each read."""
-    folder = bench.data_set(bench.count(1000, 100))
+    folder = bench.data_set(bench.count(1000, 200))
     samples = bench.file_list(folder)
     batch = bench.work / "first-batch.list"
     rows = {}

@@ -88,6 +88,7 @@ class MeasuringTest(unittest.TestCase):
     def test_an_item_that_takes_too_long_is_left_out(self):
         results = self.measure({}, limit_minutes=0.001, scale={"one": lambda: time.sleep(1000)})
         self.assertIn("took longer", results["scale"]["items"]["one"]["left_out"])
+        self.assertTrue(results["scale"]["items"]["one"]["failed"])
 
     def test_a_part_has_the_command_that_measures_it_again(self):
         results = self.measure({}, faults={"torture": lambda: {}})
@@ -109,12 +110,20 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("won", section)
         self.assertNotIn("limit", section)
 
+    def test_a_faster_decoder_is_named(self):
+        rates = [{"name": name, "work": work, "threads": 1, "images_per_s": rate}
+                 for name, work, rate in (("headrace", "full", 2.0), ("anvil", "full", 3.0), ("headrace", "crop", 2.0),
+                                          ("anvil", "crop", 1.0))]
+        section = self.page(decoders=part(rows={"rows": rates})).partition("## Image decoders")[0]
+        self.assertEqual(section.count("anvil"), 1)
+        self.assertIn("full", section)
+
     def test_what_was_left_out_is_on_the_page_with_its_reason(self):
         self.assertIn("- lost: no root", self.page(rows=part(lost={"left_out": "no root"}, won=row(2.0))))
 
     def test_a_printed_table_has_all_keys_and_names_what_is_missing(self):
         printed = [{"name": "a", "rate_s": 1234.5}, {"name": "b", "left_out": "none"}]
-        page = self.page(decoders=part(rows={"rows": printed}))
+        page = self.page(learning=part(rows={"rows": printed}))
         self.assertIn("| a | 1234 |", page)
         self.assertIn("- b: none", page)
 
