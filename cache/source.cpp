@@ -44,7 +44,9 @@ Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, std::s
                                            : io::IoThread::start({.name = "hr-source", .engine = options.engine});
   if (!thread) return io::forward_error(std::move(thread));
   source->thread_ = std::move(*thread);
-  if (options.source_rotational.value_or(source->root()->file_system().rotational)) source->start_sweep();
+  if (options.source_rotational.value_or(source->root()->file_system().rotational)) {
+    source->start_sweep(options.source_rotational.has_value());
+  }
   return source;
 }
 
@@ -76,9 +78,10 @@ void Source::count_success(std::uint64_t bytes) {
   read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void Source::start_sweep() {
+void Source::start_sweep(bool seeks_at_first) {
   sweep_ = std::make_unique<Sweep>(Sweep::Options{.place_of = [this](const SourceRead& read) { return place_of(read); },
-                                                  .issue = [this](SourceRead& read) { submit(read); }});
+                                                  .issue = [this](SourceRead& read) { submit(read); },
+                                                  .seeks_at_first = seeks_at_first});
 }
 
 std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {
@@ -204,7 +207,7 @@ TierStats Source::stats() const {
   stats.state = "ok";
   if (sweep_) {
     stats.placement = sweep_->sorts() ? "hard disk: reads ahead are sorted by where files lie"
-                                      : "says it is a hard disk, but does not seek: reads are not sorted";
+                                      : "says it is a hard disk, but is not as slow: reads are not sorted";
   }
   if (failures_in_a_row_.load() > 0) {
     MutexLock lock(mutex_);

@@ -51,7 +51,8 @@ struct StoreOptions {
   std::uint64_t ram_bytes = 0;
   std::vector<TierOptions> tiers;  // fastest first
   io::EngineOptions engine = {};
-  // Whether reads ahead are sorted by where the files lie on a hard disk, instead of what the kernel says about it.
+  // Whether reads ahead are sorted by where the files lie, as is good for a hard disk. Not given: where the kernel says
+  // that it is one, and its first reads were as slow.
   std::optional<bool> source_rotational;
   // For tests: what the source and the disk tiers read and write with, instead of `engine`.
   std::function<Result<std::unique_ptr<io::Engine>>()> make_source_engine;

@@ -25,7 +25,8 @@ void SeekMeter::on_read(TimePoint now) {
   reads_ = 0;
 }
 
-Sweep::Sweep(Options options) : options_(std::move(options)) {
+Sweep::Sweep(Options options)
+    : options_(std::move(options)), sorts_(options_.seeks_at_first), meter_(options_.seeks_at_first) {
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "hr-sweep");
     run();

@@ -25,7 +25,8 @@ Finding examine_file_system(const std::string& name, std::string_view role, int 
     finding.text += ", direct reads";
   }
   if (traits.rotational)
-    finding.text += role == "source" ? ", hard disk: reads ahead are sorted by extent" : ", hard disk";
+    finding.text +=
+        role == "source" ? ", hard disk: reads ahead are sorted by extent once they are slow" : ", hard disk";
   return finding;
 }
 

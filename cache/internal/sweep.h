@@ -9,7 +9,7 @@
 // rising place. A batch is closed: what comes later, and is needed later, cannot push ahead of what is in it.
 //
 // Virtual disks often say that they rotate. One that answers faster than any head can move gets its reads at once, in
-// the order in which they come, until it slows down (SeekMeter).
+// the order in which they come (SeekMeter). So does one of which nothing is known yet, for the first reads.
 //
 // Thread-safety: every function from any thread.
 #pragma once
@@ -42,11 +42,12 @@ class SeekMeter {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
+  explicit SeekMeter(bool seeks_at_first) : seeks_(seeks_at_first) {}
   void on_read(TimePoint now);
   [[nodiscard]] bool seeks() const { return seeks_; }
 
  private:
-  bool seeks_ = true;
+  bool seeks_;
   unsigned reads_ = 0;  // of the window that began at window_begin_
   TimePoint window_begin_ = {};
 };
@@ -57,6 +58,7 @@ class Sweep {
     // Where a read begins on the device; nullopt: not known, it goes before the others. May block.
     std::function<std::optional<std::uint64_t>(const SourceRead& read)> place_of;
     std::function<void(SourceRead& read)> issue;  // from any thread; on_done() may be called within
+    bool seeks_at_first = false;                  // sorts from the first read on, before it has seen a slow one
   };
 
   explicit Sweep(Options options);
@@ -80,7 +82,7 @@ class Sweep {
   void issue_when_there_is_room(const Batch& batch);
 
   const Options options_;
-  std::atomic<bool> sorts_ = true;
+  std::atomic<bool> sorts_;
 
   io::Mutex mutex_;
   io::CondVar changed_;

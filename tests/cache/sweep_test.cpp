@@ -59,7 +59,8 @@ class Disk {
   }
   Sweep::Options options() {
     return {.place_of = [this](const SourceRead& read) { return place_of(read); },
-            .issue = [this](SourceRead& read) { issue(read); }};
+            .issue = [this](SourceRead& read) { issue(read); },
+            .seeks_at_first = true};
   }
 
   static constexpr std::uint64_t kNowhere = 999'999;
@@ -135,18 +136,30 @@ TEST_CASE("closing issues what waits") {
 }
 
 TEST_CASE("a disk that answers faster than a head moves is no hard disk, until it slows down") {
-  SeekMeter meter;
+  SeekMeter meter(false);
   SeekMeter::TimePoint now = {};
   const auto read = [&](int count, std::chrono::microseconds each) {
     for (int i = 0; i < count; ++i) meter.on_read(now += each);
   };
-  CHECK(meter.seeks());
+  CHECK_FALSE(meter.seeks());
   read(300, 8ms);
   CHECK(meter.seeks());
   read(300, 100us);
   CHECK_FALSE(meter.seeks());
   read(300, 8ms);
   CHECK(meter.seeks());
+}
+
+TEST_CASE("reads of a disk that was not slow yet are issued as they come, without a look-up") {
+  Disk disk;
+  Sweep::Options options = disk.options();
+  options.seeks_at_first = false;
+  Sweep sweep(options);
+  const std::vector<std::uint64_t> places = shuffled(100, 2 * kSweepInFlight);
+  for (const std::uint64_t place : places) sweep.add(disk.read_at(place));
+  CHECK(disk.wait_for(places.size()) == places);
+  CHECK(disk.look_ups == 0);
+  CHECK_FALSE(sweep.sorts());
 }
 
 TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and closes with reads waiting") {
