@@ -83,7 +83,7 @@ PARTS = {
     "peers": lambda bench, _: peers.items(bench),
     "file-systems": lambda bench, _: peers.file_system_items(bench),
     "decoders": script("decoders"),
-    "ways": lambda bench, _: [("ways", lambda: ways.measure(bench))],
+    "ways": lambda bench, _: [("ways", lambda: {"file_systems": ways.measure(bench)})],
     "trainings": lambda bench, _: trainings.items(bench),
     "scale": scale_items,
     "learning": script("learning"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the figures of bench/report into RESULTS.md and its plots.
 
-Figures are {part: {"items": {name: figures or {"left_out": reason}}, "command", "date", "machine"}}; parts that were
-not measured are not on the page.
+Figures are {part: {"items": {name: figures or {"left_out": reason}}, "command", "date", "machine"}}, each item with its
+"revision"; parts that were not measured are not on the page.
 """
 
 import statistics
@@ -94,12 +94,12 @@ def latency_section(items, _folder):
         keys = ("p50_us", "p99_us", "p999_us")
         text += "### One sample: open, fstat, read, close\n\n" + table(
             ["way", "median", "99 %", "99.9 %"],
-            [[way, *(f"{figures[key]} us" for key in keys)] for way, figures in parts["one sample"].items()])
+            [[way, *(f"{figures[key]} us" for key in keys)] for way, figures in parts["one sample"]["ways"].items()])
     if "first batch" in parts:
         text += ("\n### The first batch of 32 after mounting, on a source that adds 20 ms to each open and read\n\n" +
                  table(["way", "mounted after", "32 samples read after"],
                        [[way, f"{figures['mounted_s']:.2f} s", f"{figures['first_batch_s']:.2f} s"]
-                        for way, figures in parts["first batch"].items()]))
+                        for way, figures in parts["first batch"]["ways"].items()]))
     return text + left_out(items)
 
 
@@ -166,7 +166,7 @@ def script_section(items, _folder):
 
 
 def ways_section(items, _folder):
-    results = good(items).get("ways", {})
+    results = good(items).get("ways", {}).get("file_systems", {})
     text = "Samples of 108 kB on average per second, processor time and system calls per sample.\n"
     for cache, title in (("cold", "Caches cold"), ("warm", "In the page cache")):
         if results:
@@ -288,6 +288,7 @@ def write_page(results, folder):
     for part, (title, section) in SECTIONS.items():
         if part in results:
             entry = results[part]
-            text.append(f"## {title}\n\n    {entry['command']}\n\n{entry['date']}, revision "
-                        f"{entry['machine']['revision']}.\n\n{section(entry['items'], folder)}")
+            revisions = dict.fromkeys(figures["revision"] for figures in entry["items"].values())
+            text.append(f"## {title}\n\n    {entry['command']}\n\n{entry['date']}, revision {', '.join(revisions)}."
+                        f"\n\n{section(entry['items'], folder)}")
     (folder / "RESULTS.md").write_text("\n".join(text), encoding="utf-8")

@@ -72,11 +72,12 @@ def other_lines(results):
 
 
 def add_to_history(results, path):
-    """One entry per revision measured: the ratios that have a bar."""
+    """One entry per revision measured: the ratios that have a bar, of the rows that were measured at it."""
     if "rows" not in results:
         return
     machine = results["rows"]["machine"]
-    ratios = {name: round(row["ratio"], 3) for name, row in good(results["rows"]["items"]).items()}
+    ratios = {name: round(row["ratio"], 3) for name, row in good(results["rows"]["items"]).items()
+              if row["revision"] == machine["revision"]}
     history = json.loads(Path(path).read_text()) if Path(path).exists() else []
     history = [entry for entry in history if entry["revision"] != machine["revision"]]
     history.append({"version": machine["version"], "revision": machine["revision"], "date": results["rows"]["date"],

@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
+import harness  # noqa: E402
 import render  # noqa: E402
 import summary  # noqa: E402
 from sources import CannotRun  # noqa: E402
@@ -48,6 +49,7 @@ def peer(seconds):
 
 
 def part(**items):
+    items = {name: {"revision": "r"} | figures for name, figures in items.items()}
     return {"items": items, "command": "bench/report --parts x", "date": "2026-01-01", "machine": MACHINE}
 
 
@@ -62,15 +64,15 @@ class MeasuringTest(unittest.TestCase):
         planned = {name: lambda bench, arguments, items=items: list(items.items()) for name, items in parts.items()}
         arguments = argparse.Namespace(parts=list(parts), rounds=None, fault_minutes=1, scale_files=None,
                                        limit_minutes=limit_minutes)
-        with mock.patch.object(report, "PARTS", planned):
+        with mock.patch.object(report, "PARTS", planned), mock.patch.object(harness, "revision", lambda: "r"):
             report.measure_parts(None, arguments, results, self.kept)
         return json.loads(self.kept.read_text())
 
     def test_parts_that_are_not_measured_keep_their_figures(self):
         results = self.measure({}, scale={"one": lambda: {"n": 1}})
         results = self.measure(results, latency={"two": lambda: {"n": 2}})
-        self.assertEqual(results["scale"]["items"], {"one": {"n": 1}})
-        self.assertEqual(results["latency"]["items"], {"two": {"n": 2}})
+        self.assertEqual(results["scale"]["items"], {"one": {"n": 1, "revision": "r"}})
+        self.assertEqual(results["latency"]["items"], {"two": {"n": 2, "revision": "r"}})
 
     def test_rows_are_replaced_one_by_one_and_other_items_together(self):
         results = self.measure({}, rows={"a": lambda: {"n": 1}}, scale={"a": lambda: {"n": 1}})
@@ -83,7 +85,8 @@ class MeasuringTest(unittest.TestCase):
             raise CannotRun("no such thing here")
 
         results = self.measure({}, scale={"one": cannot, "two": lambda: {"n": 2}})
-        self.assertEqual(results["scale"]["items"], {"one": {"left_out": "no such thing here"}, "two": {"n": 2}})
+        self.assertEqual(results["scale"]["items"], {"one": {"left_out": "no such thing here", "revision": "r"},
+                                                     "two": {"n": 2, "revision": "r"}})
 
     def test_an_item_that_takes_too_long_is_left_out(self):
         results = self.measure({}, limit_minutes=0.001, scale={"one": lambda: time.sleep(1000)})
@@ -109,6 +112,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("sledge", section)
         self.assertNotIn("won", section)
         self.assertNotIn("limit", section)
+
+    def test_latencies_are_in_a_table(self):
+        items = {"one sample": {"ways": {"sledge": {"p50_us": 1, "p99_us": 2, "p999_us": 3}}},
+                 "first batch": {"ways": {"sledge": {"mounted_s": 0.5, "first_batch_s": 1.5}}}}
+        page = self.page(latency=part(**items))
+        self.assertIn("| sledge | 1 us | 2 us | 3 us |", page)
+        self.assertIn("| sledge | 0.50 s | 1.50 s |", page)
 
     def test_a_faster_decoder_is_named(self):
         rates = [{"name": name, "work": work, "threads": 1, "images_per_s": rate}
@@ -170,7 +180,8 @@ class PublishedTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             history = Path(folder) / "history.json"
             for ratio in (1.0, 2.0):
-                summary.add_to_history({"rows": part(won=row(ratio))}, history)
+                results = {"rows": part(won=row(ratio), old=row(3.0) | {"revision": "another"})}
+                summary.add_to_history(results, history)
             self.assertEqual([entry["ratios"] for entry in json.loads(history.read_text())], [{"won": 2.0}])
 
 
