@@ -16,7 +16,7 @@ bool has_length(unsigned marker) {
 }
 
 void add_truncations(const Bytes& jpeg, std::size_t offset, std::vector<DamagedFile>& files) {
-  for (std::size_t extra : {0, 1, 2, 3, 4, 9, 30}) {
+  for (std::size_t extra : {0U, 1U, 2U, 3U, 4U, 9U, 30U}) {
     if (offset + extra > jpeg.size()) continue;
     files.push_back({"cut at " + std::to_string(offset) + " + " + std::to_string(extra),
                      {jpeg.begin(), jpeg.begin() + static_cast<std::ptrdiff_t>(offset + extra)}});

@@ -7,97 +7,23 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <spng.h>
-#include <webp/encode.h>
 
 #include "decode/jpeg_files.h"
+#include "decode/other_files.h"
 
 namespace headrace::decode {
 namespace {
 
+using test::bgr_rows;
 using test::Bytes;
+using test::bytes_of;
+using test::make_bmp;
+using test::make_npy;
 using test::make_pixels;
+using test::make_png;
+using test::make_webp;
 
-constexpr Size kSize = {37, 23};
-
-Bytes bytes_of(const void* data, std::size_t size) {
-  const auto* begin = static_cast<const std::byte*>(data);
-  return {begin, begin + size};
-}
-
-Bytes bytes_of(const std::string& text) {
-  return bytes_of(text.data(), text.size());
-}
-
-Bytes make_png(const std::vector<std::uint8_t>& rgb) {
-  spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
-  spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
-  spng_ihdr header = {};
-  header.width = kSize.width;
-  header.height = kSize.height;
-  header.bit_depth = 8;
-  header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
-  spng_set_ihdr(context, &header);
-  REQUIRE(spng_encode_image(context, rgb.data(), rgb.size(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE) == 0);
-  std::size_t size = 0;
-  int error = 0;
-  void* data = spng_get_png_buffer(context, &size, &error);
-  Bytes file = bytes_of(data, size);
-  std::free(data);
-  spng_ctx_free(context);
-  return file;
-}
-
-Bytes make_webp(const std::vector<std::uint8_t>& rgb) {
-  std::uint8_t* data = nullptr;
-  const std::size_t size =
-      WebPEncodeLosslessRGB(rgb.data(), int(kSize.width), int(kSize.height), int(kSize.width * 3), &data);
-  Bytes file = bytes_of(data, size);
-  WebPFree(data);
-  return file;
-}
-
-void put32(std::string& text, std::uint32_t value) {
-  for (int i = 0; i < 4; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-// Headers of 54 bytes, then the palette, then the rows as given.
-Bytes make_bmp(std::int32_t height, std::uint32_t bits, const std::string& palette, const std::string& rows,
-               std::uint32_t compression = 0) {
-  std::string file = "BM";
-  const auto pixels_at = static_cast<std::uint32_t>(54 + palette.size());
-  for (std::uint32_t field :
-       {pixels_at, 0U, pixels_at, 40U, kSize.width, static_cast<std::uint32_t>(height), 1U | bits << 16, compression,
-        0U, 0U, 0U, static_cast<std::uint32_t>(palette.size() / 4), 0U}) {
-    put32(file, field);
-  }
-  return bytes_of(file + palette + rows);
-}
-
-// The rows of a 24- or 32-bit bitmap.
-std::string bgr_rows(const std::vector<std::uint8_t>& rgb, bool top_down, std::size_t pixel_bytes) {
-  std::string rows;
-  for (std::size_t i = 0; i < kSize.height; ++i) {
-    const std::size_t y = top_down ? i : kSize.height - 1 - i;
-    for (std::size_t x = 0; x < kSize.width; ++x) {
-      for (std::size_t c = 0; c < pixel_bytes; ++c) {
-        rows.push_back(c < 3 ? static_cast<char>(rgb[(y * kSize.width + x) * 3 + 2 - c]) : '\x55');
-      }
-    }
-    while (rows.size() % 4 != 0) rows.push_back('\0');
-  }
-  return rows;
-}
-
-Bytes make_npy(const std::string& shape, const std::vector<std::uint8_t>& data, const std::string& type = "|u1") {
-  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
-  header.resize(117, ' ');
-  header.push_back('\n');
-  std::string file = "\x93NUMPY";
-  file += std::string("\x01\x00\x76\x00", 4) + header;
-  file.append(reinterpret_cast<const char*>(data.data()), data.size());
-  return bytes_of(file);
-}
+constexpr Size kSize = test::kPictureSize;
 
 // Whole, and a part of it.
 void check_decodes_to(const Bytes& file, const std::vector<std::uint8_t>& rgb) {
