@@ -104,6 +104,26 @@ TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
   CHECK(contains(shell("! " + call), "usage"));
 }
 
+TEST_CASE("mount -t headrace takes every option of headrace mount") {
+  const TempDir folder;
+  const std::string call = "HEADRACE=" + make_echo(folder) + " sh " + kHelper + " /d /m -o ";
+  std::istringstream help(Tool()({"mount", "--help"}).output);
+  int options = 0;
+  for (std::string line; std::getline(help, line);) {
+    const std::size_t name = line.find("--");
+    if (line.rfind("  -", 0) != 0 || name == std::string::npos) continue;
+    std::istringstream words(line.substr(name + 2));
+    std::string option;
+    words >> option;
+    if (option == "help" || option == "foreground") continue;  // mount(8) waits for readiness, not for the end
+    CAPTURE(option);
+    const bool is_flag = option == "allow-other" || option == "overlay";
+    CHECK(contains(shell(call + option + (is_flag ? "" : "=1")), "--" + option));
+    ++options;
+  }
+  CHECK(options >= 12);
+}
+
 TEST_CASE("the systemd unit is good") {
   if (!has_program("systemd-analyze")) skip("needs systemd");
   const TempDir folder;
