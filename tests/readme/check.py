@@ -86,21 +86,42 @@ def check_commands(build, _compiler, work):
     need(commands("headrace"), "headrace commands")
     make_data(work)
     (work / "mnt").mkdir()
-    environment = dict(os.environ, PATH=f"{build / 'cli'}:{os.environ['PATH']}", XDG_RUNTIME_DIR=str(work))
-    places = {"/data/imagenet": work / "imagenet", "/mnt/imagenet": work / "mnt", "/nvme/headrace": work / "ssd",
-              "200G": "64M", "16G": "64M"}
+    environment = own_environment(build, work)
+    places = own_places(work)
     mount = next(line for line in commands("headrace") if " mount " in line)
     try:
         mounted = False
         for line in commands("headrace"):
             needs_mount = "/mnt/imagenet" in line
+            if mounted and " mount " in line:
+                run(["headrace", "unmount", work / "mnt"], env=environment)
             if needs_mount and not mounted and " mount " not in line:
                 run(replace(mount, places), shell=True, env=environment)
             run(replace(line, places), shell=True, env=environment)
             if needs_mount:
                 mounted = " unmount " not in line
+        run(["headrace", "unmount", work / "mnt"], env=environment)
+        run(replace(shlex.join(pod_command()), places), shell=True, env=environment)
+        run(["headrace", "unmount", work / "mnt"], env=environment)
     finally:
         subprocess.run(["umount", "--lazy", work / "mnt"], check=False, stderr=subprocess.DEVNULL)
+
+
+def own_environment(build, work):
+    own = {f"HEADRACE_{name}_DIR": str(work / name.lower()) for name in ("RUNTIME", "CACHE", "LOG")}
+    return dict(os.environ, **own, PATH=f"{build / 'cli'}:{os.environ['PATH']}", SLURM_NODEID="0")
+
+
+def own_places(work):
+    return {"/data/imagenet": work / "imagenet", "/mnt/imagenet": work / "mnt", "/nvme/headrace": work / "ssd",
+            "200G": "64M", "16G": "64M", "25%": "64M"}
+
+
+def pod_command():
+    """What the Kubernetes recipe starts, in the background here."""
+    listed = re.search(r"command: \[(headrace, mount, [^]]*)\]", "".join(blocks("yaml")))
+    need(listed, "headrace command in a pod")
+    return [word for word in listed[1].split(", ") if word != "--foreground"]
 
 
 def replace(text, places):
@@ -119,9 +140,45 @@ def check_orders(build, _compiler, work):
         run([build / "cli/headrace", "order", data, "--order", plain], stdout=subprocess.DEVNULL)
 
 
+def check_recipes(build, _compiler, work):
+    """The table's options make an order of a data set; the pod and the config file are what they should be."""
+    make_data(work)
+    (work / "mnt").mkdir()
+    environment = own_environment(build, work)
+    table = README.partition("## Recipes")[2].partition("\n## ")[0]
+    options = re.findall(r"^\| [^`|].*\| `((?:--listing|--order) [^`]+)` \|$", table, re.MULTILINE)
+    need(len(options) >= 7, "table of recipes")
+    for words in options:
+        run(["headrace", "order", work / "imagenet", *words.split()], env=environment, stdout=subprocess.DEVNULL)
+    need(blocks("toml"), "config file")
+    (work / "train.toml").write_text(replace(blocks("toml")[0], own_places(work)))
+    run(["headrace", "config", "check", work / "train.toml"], env=environment)
+    try:
+        import yaml
+    except ImportError:
+        print("not checked without python3-yaml: the pod's syntax")
+    else:
+        need(yaml.safe_load(blocks("yaml")[0])["kind"] == "Pod", "pod")
+
+
+def check_mentions(build, _compiler, work):
+    """Commands and options that the text names in passing exist."""
+    environment = own_environment(build, work)
+    mentions = re.findall(r"`headrace ([a-z][^`]*)`", README)
+    need(mentions, "commands in its text")
+    for mention in mentions:
+        words = [word for word in mention.split() if not word.startswith(("/", "-")) and not word.isupper()]
+        command = words[:2] if words[0] in ("order", "config", "tier") else words[:1]
+        help_text = subprocess.run(["headrace", *command, "--help"], check=True, env=environment, text=True,
+                                   stdout=subprocess.PIPE).stdout
+        unknown = [option for option in re.findall(r"--[a-z-]+", mention) if option not in help_text]
+        need(not unknown, f"option {unknown} of headrace {' '.join(command)}")
+
+
 def main():
     build, compiler, what = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    checks = {"install": check_install, "link": check_link, "commands": check_commands, "orders": check_orders}
+    checks = {"install": check_install, "link": check_link, "commands": check_commands, "orders": check_orders,
+              "recipes": check_recipes, "mentions": check_mentions}
     with tempfile.TemporaryDirectory(prefix="headrace-readme-") as work:
         checks[what](build, compiler, Path(work))
 
