@@ -29,9 +29,10 @@ def results_text(results):
     if not results:
         return NOTHING
     rows = row_lines(results) + peer_lines(results) + other_lines(results)
-    return (table(["measured", "headrace", "compared with", "ratio"], rows) +
-            "\nA ratio is throughput, headrace over the other; under 1 the other is faster. Commands, spread, machine "
-            "and all other figures: [bench/RESULTS.md](bench/RESULTS.md).\n")
+    shown = table(["measured", "headrace", "compared with", "ratio"], rows) if rows else ""
+    return shown + (
+        "\nA ratio is throughput, headrace over the other; under 1 the other is faster. Commands, spread, machine and "
+        "all other figures: [bench/RESULTS.md](bench/RESULTS.md).\n")
 
 
 def row_lines(results):
