@@ -200,10 +200,11 @@ def scale_section(items, _folder):
                          f"{figures['samples_per_s']:.0f} samples/s, {figures['cpu_us']:.0f} us of CPU per sample, "
                          f"bytes {'equal' if figures['equal'] else '**differ**'}.\n")
             continue
-        per_million = figures["memory_bytes_again"] / figures["files"]  # bytes per file are MB per million
+        memory = megabytes(figures["memory_bytes_again"])
+        if figures["files"] > 100_000:  # of fewer it is the program itself; bytes per file are MB per million files
+            memory += f" ({figures['memory_bytes_again'] / figures['files']:.0f})"
         rows.append([name, f"{figures['mount_s_cold']:.2f} s", f"{figures['mount_s_again']:.2f} s",
-                     f"{megabytes(figures['memory_bytes_again'])} ({per_million:.0f})",
-                     f"{figures['ls_s_cold'] * 1000:.0f} ms", f"{figures['opens_per_s_cold']:.0f}",
+                     memory, f"{figures['ls_s_cold'] * 1000:.0f} ms", f"{figures['opens_per_s_cold']:.0f}",
                      f"{figures['opens_per_s_again']:.0f}",
                      f"{figures['plan_s']:.2f} s, {megabytes(figures['plan_peak_bytes'])}"])
     return ("Hard links and sparse files: names and inodes as of real samples, no space.\n\n" +

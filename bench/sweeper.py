@@ -33,7 +33,7 @@ class Sweeper:
         self.numbers = itertools.count()
         self.owner = os.getpid()
         # A session of its own: what ends a whole process group or terminal leaves it alive.
-        self.process = subprocess.Popen([sys.executable, "-B", __file__], stdin=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([sys.executable, "-B", __file__], stdin=subprocess.PIPE,
                                         start_new_session=True)
         # A fork that execs nothing keeps the pipe open, and the sweeper would wait for that one's end.
         os.register_at_fork(after_in_child=self.process.stdin.close)
@@ -47,8 +47,9 @@ class Sweeper:
 
     def note(self, *words):
         if os.getpid() == self.owner:
-            self.process.stdin.write(json.dumps(words) + "\n")
-            self.process.stdin.flush()
+            # One write, so that lines of several threads do not mix. Without a sweeper all is put away as before.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self.process.stdin.fileno(), json.dumps(words).encode() + b"\n")
 
 
 @contextlib.contextmanager
