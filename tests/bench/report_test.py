@@ -3,8 +3,10 @@
 """bench/report: figures are kept and merged, what could not be measured says why, the pages say what was measured."""
 
 import argparse
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import sys
 import tempfile
@@ -87,6 +89,13 @@ class MeasuringTest(unittest.TestCase):
         results = self.measure({}, scale={"one": cannot, "two": lambda: {"n": 2}})
         self.assertEqual(results["scale"]["items"], {"one": {"left_out": "no such thing here", "revision": "r"},
                                                      "two": {"n": 2, "revision": "r"}})
+
+    def test_an_error_of_the_program_itself_costs_one_item(self):
+        with contextlib.redirect_stderr(io.StringIO()) as printed:
+            results = self.measure({}, scale={"one": lambda: [][0], "two": lambda: {"n": 2}})
+        self.assertIn("IndexError", results["scale"]["items"]["one"]["left_out"])
+        self.assertIn("Traceback", printed.getvalue())
+        self.assertEqual(results["scale"]["items"]["two"]["n"], 2)
 
     def test_an_item_that_takes_too_long_is_left_out(self):
         results = self.measure({}, limit_minutes=0.001, scale={"one": lambda: time.sleep(1000)})
