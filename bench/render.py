@@ -76,7 +76,8 @@ def curve(name, figures, folder):
     cells = [[f"{x:.10g}", *(number(float(points[x])) if x in points else "" for points in values.values())]
              for x in positions]
     return (f"### {figures['title']}\n\n![{figures['title']}](plots/{name}.svg)\n\n" +
-            table([figures["x"], *(f"{line}, {figures['y']}" for line in values)], cells))
+            table([figures["x"], *(f"{line}, {figures['y']}" for line in values)], cells) +
+            (f"\n{figures['note']}\n" if "note" in figures else ""))
 
 
 def plot(name, figures, folder):

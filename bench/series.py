@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurements with a parameter, for bench/report: each returns {"title", "x", "y", "lines": {name: [[x, y], ...]}}.
 
+Optional are "x_base" and "y_base", of a logarithmic axis, and "note", what a reader of the curve must know.
+
 They show shapes (no collapse, no cliff); the ratios that have a bar are bench/compare's.
 """
 
@@ -81,7 +83,9 @@ def cached_share(bench):
             if tenth < 10:
                 lines["bound: the rest at the source's rate"].append([tenth / 10, source.rate / (1 - tenth / 10)])
     return {"title": "Steady epoch by cached share, source of 2000 reads/s", "x": "share of the data in the cache",
-            "y": "samples/s", "y_base": 10, "lines": lines}
+            "y": "samples/s", "y_base": 10, "lines": lines,
+            "note": "A file that was not pushed in time is read by the kernel, which keeps it while it has memory, "
+                    "beyond the budget: with a small share more can be held than was given."}
 
 
 def steady_epoch(bench, disk, options, epoch_count=3):
