@@ -104,7 +104,7 @@ TEST_CASE("reads that come later do not push ahead of a batch, however near they
   Sweep sweep(disk.options());
   fill(sweep, disk);
   for (const std::uint64_t place : shuffled(1000, kSweepBatch)) sweep.add(disk.read_at(place));
-  for (const std::uint64_t place : {3, 1, 2}) sweep.add(disk.read_at(place));
+  for (const std::uint64_t place : {3U, 1U, 2U}) sweep.add(disk.read_at(place));
   for (std::size_t i = 0; i < kSweepInFlight + kSweepBatch; ++i) {
     sweep.on_done();
     disk.wait_for(std::min(kSweepInFlight + i + 1, kSweepInFlight + kSweepBatch + 3));
@@ -179,7 +179,8 @@ TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and c
   const auto prefetch = [&](SampleIndex sample) {
     auto end = std::make_shared<std::promise<Status>>();
     ends.push_back(end->get_future());
-    store->prefetch(store->catalog().sample_entry(sample), true, [end](Status status) { end->set_value(status); });
+    store->prefetch(store->catalog().sample_entry(sample), true,
+                    [end](const Status& status) { end->set_value(status); });
   };
   for (SampleIndex i = 0; i < kFiles / 2; ++i) prefetch(i);
   for (auto& end : ends) CHECK(end.get().has_value());
