@@ -29,6 +29,8 @@ struct WorkerLayout {
   std::uint32_t batch = 1;  // positions that one step takes, of all ranks that read here
   std::uint32_t workers = 0;
   std::uint32_t prefetch_factor = 2;
+  // Position i is read by rank i % ranks of those here. Each has workers of its own, and ranks may drift apart.
+  std::uint32_t ranks = 1;
 };
 
 class Order {

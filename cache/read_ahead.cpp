@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cursor walks the schedule ahead of the reader and plans each place: a sample that is not there is claimed (from the
-// resident part while that has room, else from the window) and queued to be fetched. `pending` counts the planned
-// places of a sample that the reader has not passed; when it falls to zero the sample has done its work: a resident one
-// stays, one of the window becomes resident if there is room, or is released. The cursor waits when the window is full.
+// Cursors walk the schedule ahead of the reader, one for each of its workers, and plan each place: a sample that is not
+// there is claimed (from the resident part while that has room, else from the window) and queued to be fetched. The
+// next place is always that of the worker with the least planned ahead of it, so that one which is slow or waits for
+// the others does not fill the window, and one which is fast does not run out. `pending` counts the planned places of a
+// sample that the reader has not passed; when it falls to zero the sample has done its work: a resident one stays, one
+// of the window becomes resident if there is room, or is released. The cursors wait when the window is full.
 #include "headrace/cache/read_ahead.h"
 
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "headrace/cache/internal/reader_track.h"
@@ -34,10 +37,16 @@ struct Mark {
 };
 static_assert(sizeof(Mark) == 1);
 
-// The cursor waits at a sample that so many places behind it need already; only tiny data sets get there.
+// The cursors wait at a sample that so many places behind them need already; only tiny data sets get there.
 constexpr std::uint8_t kPendingMax = 15;
 // How many samples one exchange looks at. Where exchanging pays, one in ten or more will do.
 constexpr unsigned kExchangeLooks = 64;
+
+// What one worker of one rank will read.
+struct Lane {
+  Place next = 0;           // all of its places before this one were planned, none from here on
+  std::uint64_t ahead = 0;  // planned, not passed
+};
 
 WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
   // One worker: strictly in order, and known to be.
@@ -65,12 +74,14 @@ struct ReadAhead::Impl {
   void enqueue(SampleIndex sample);
 
   bool plan_next();
+  Lane* next_lane();
   bool plan(SampleIndex sample);
   void pass(const ReaderTrack::Passed& passed_place);
   void settle(SampleIndex sample);
   bool exchange(SampleIndex sample);
   void count_read(SampleIndex sample);
   bool follow_read(SampleIndex sample);
+  void unplan(SampleIndex sample);
   void unplan_all();
   void replan();
   void shrink_resident();
@@ -79,12 +90,12 @@ struct ReadAhead::Impl {
   const std::uint64_t total_bytes;  // of all samples
   Schedule schedule;
   ReaderTrack track;
-  Place cursor = 0;  // the first place not planned
+  std::vector<Lane> lanes;
   std::uint64_t resident_limit = 0;
   std::uint64_t window_limit = 0;
   std::uint64_t resident_bytes = 0;
   std::uint64_t window_bytes = 0;
-  std::uint64_t planned = 0;  // places between reader and cursor: the sum of all `pending`
+  std::uint64_t planned = 0;  // places between reader and cursors: the sum of all `pending`, and of all `ahead`
   std::vector<Mark> marks;
   SampleIndex exchange_hand = 0;            // goes round all samples
   std::deque<SampleIndex> queue;            // may name samples that are no longer kQueued
@@ -102,6 +113,7 @@ ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& size
                        .epoch_count = options.epoch_count,
                        .workers = workers_of(order, options)}),
       track(schedule, workers_of(order, options), order.length(options.first_epoch)),
+      lanes(schedule.lanes()),
       marks(sizes.size()) {
   set_limits(options.budget_bytes, options.window_bytes);
 }
@@ -162,13 +174,31 @@ std::optional<SampleIndex> ReadAhead::Impl::next_fetch() {
 
 // False: the window is full, or the schedule ends.
 bool ReadAhead::Impl::plan_next() {
-  cursor = std::max(cursor, track.low());
-  const std::optional<SampleIndex> sample = schedule.at(cursor);
-  if (!sample) return false;
+  Lane* const lane = next_lane();
+  if (lane == nullptr) return false;
+  const Place place = lane->next;
   schedule.draw_ahead_if_partial();
-  if (!track.is_passed(cursor) && !plan(*sample)) return false;
-  ++cursor;
+  if (!track.is_passed(place)) {
+    if (!plan(*schedule.at(place))) return false;
+    ++lane->ahead;
+  }
+  lane->next = schedule.after_in_lane(place);
   return true;
+}
+
+// That with the least planned ahead of its worker, of several the one whose place comes first. Null: the schedule ends.
+Lane* ReadAhead::Impl::next_lane() {
+  Lane* best = nullptr;
+  for (std::uint64_t i = 0; i < lanes.size(); ++i) {
+    const std::optional<Place> next = schedule.first_in_lane(std::max(lanes[i].next, track.low()), i);
+    if (!next) continue;
+    lanes[i].next = *next;
+    const auto sooner = [](const Lane& a, const Lane& b) {
+      return std::tie(a.ahead, a.next) < std::tie(b.ahead, b.next);
+    };
+    if (best == nullptr || sooner(lanes[i], *best)) best = &lanes[i];
+  }
+  return best;
 }
 
 bool ReadAhead::Impl::plan(SampleIndex sample) {
@@ -189,7 +219,9 @@ bool ReadAhead::Impl::plan(SampleIndex sample) {
 // The reader is through with a place.
 void ReadAhead::Impl::pass(const ReaderTrack::Passed& passed_place) {
   schedule.note_passed(passed_place.place, passed_place.sample);
-  if (passed_place.place >= cursor) return;  // the cursor will find it passed
+  Lane& lane = lanes[passed_place.lane];
+  if (passed_place.place >= lane.next) return;  // its cursor will find it passed
+  --lane.ahead;
   --marks[passed_place.sample].pending;
   --planned;
   settle(passed_place.sample);
@@ -278,27 +310,34 @@ bool ReadAhead::Impl::follow_read(SampleIndex sample) {
   return true;
 }
 
-// Takes every plan back, as if the cursor were at the reader. What the window held is spare until replan().
+// Takes every plan back, as if the cursors were at the reader. What the window held is spare until replan().
 void ReadAhead::Impl::unplan_all() {
-  for (Place place = track.low(); place < cursor; ++place) {
-    if (track.is_passed(place)) continue;
-    const SampleIndex sample = *schedule.at(place);
-    Mark& mark = marks[sample];
-    --planned;
-    if (--mark.pending > 0) continue;
-    if (mark.presence == Presence::kHeld && !mark.resident) {
-      give_back(sample);
-      spare.push_back(sample);
-    } else {
-      settle(sample);
+  for (std::uint64_t i = 0; i < lanes.size(); ++i) {
+    Place place = track.low();
+    while (const std::optional<Place> next = schedule.first_in_lane(place, i)) {
+      if (*next >= lanes[i].next) break;
+      if (!track.is_passed(*next)) unplan(*schedule.at(*next));
+      place = schedule.after_in_lane(*next);
     }
+    lanes[i] = {.next = track.low(), .ahead = 0};
   }
-  cursor = track.low();
+}
+
+void ReadAhead::Impl::unplan(SampleIndex sample) {
+  Mark& mark = marks[sample];
+  --planned;
+  if (--mark.pending > 0) return;
+  if (mark.presence == Presence::kHeld && !mark.resident) {
+    give_back(sample);
+    spare.push_back(sample);
+  } else {
+    settle(sample);
+  }
 }
 
 // Plans from the reader on until all that was spare has a use again or the budget is full, and lets go of the rest.
 void ReadAhead::Impl::replan() {
-  cursor = track.low();
+  std::fill(lanes.begin(), lanes.end(), Lane{.next = track.low(), .ahead = 0});
   do {
     while (!spare.empty() && marks[spare.back()].pending > 0) spare.pop_back();
   } while (!spare.empty() && plan_next());

@@ -16,7 +16,7 @@ constexpr std::size_t kReadsMax = 8;
 // Reads that lie together by accident more rarely than this show where the reader is.
 constexpr double kAccident = 1e-5;
 // After so many reads in sequence the next strays are searched for at once again: a search costs about a pass over the
-// epoch, and must stay rare when two jobs share a mount.
+// epoch, and must stay rare when two jobs share a mount: never more than one for a 32nd of an epoch.
 constexpr std::uint64_t kReadsOfConfidence = 1024;
 
 // How far apart two reads can be that are next to each other in the schedule.
@@ -33,6 +33,13 @@ std::uint64_t apart_max(const WorkerLayout& workers, std::uint64_t epoch_length)
   return std::clamp(epoch_length / 8, kLeast, std::uint64_t{4096});
 }
 
+// How far apart ranks can be. Those of a training wait for each other at every step; those of a benchmark, or with much
+// drawn ahead, do not. Half an epoch, so that they are never taken for being in different ones.
+std::uint64_t drift_max(const WorkerLayout& workers, std::uint64_t apart, std::uint64_t epoch_length) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 16;  // bounds the zone as above
+  return workers.ranks > 1 ? std::max(apart, std::min(epoch_length / 2, kMost)) : apart;
+}
+
 // How many reads it takes: all but the first of them must lie within `apart` of the epoch's places. Four of a million
 // places with the default layout, seven where an epoch is short.
 std::uint64_t reads_needed(std::uint64_t apart, std::uint64_t epoch_length) {
@@ -47,7 +54,10 @@ std::uint64_t reads_needed(std::uint64_t apart, std::uint64_t epoch_length) {
 ReaderTrack::ReaderTrack(Schedule& schedule, const WorkerLayout& workers, std::uint64_t epoch_length)
     : schedule_(schedule),
       apart_max_(apart_max(workers, epoch_length)),
+      drift_max_(drift_max(workers, apart_max_, epoch_length)),
       reads_needed_(reads_needed(apart_max_, epoch_length)),
+      ranks_(std::max(workers.ranks, 1U)),
+      search_interval_(std::max<std::uint64_t>(epoch_length / 32, 64)),
       search_at_(reads_needed_) {}
 
 bool ReaderTrack::is_passed(Place place) const {
@@ -62,10 +72,10 @@ Schedule::Position ReaderTrack::position() const {
 bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   passed.clear();
   extend_zone();
-  const auto chain = chains_.find(sample);
+  const std::optional<Place> place = expected_place(sample);
   if (recent_.size() == kReadsMax) recent_.erase(recent_.begin());
   recent_.push_back(sample);
-  if (chain == chains_.end()) {
+  if (!place) {
     ++doubt_;
     matched_in_row_ = 0;
     return false;
@@ -73,21 +83,36 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   // Not zero: in a short epoch a quarter of what a lost reader opens lies in the zone by accident.
   doubt_ -= std::min<std::uint64_t>(doubt_, 1);
   if (++matched_in_row_ == kReadsOfConfidence) search_at_ = reads_needed_;
-  const Place place = chain->second.first;
-  pass(place, passed);
-  give_up_behind(place, passed);
+  pass(*place, passed);
+  if (doubt_ < reads_needed_) {  // else the reader is elsewhere, and this was an accident
+    give_up_behind(*place, passed);
+    give_up_slow_ranks(*place, passed);
+  }
   leave_passed();
   return true;
 }
 
-// Two lengths: one within which reads are normal, one in which they show that places before were skipped.
+// The first unread place of the sample that its rank can have got to. Two lengths: one within which reads are normal,
+// one in which they show that places before were skipped.
+std::optional<Place> ReaderTrack::expected_place(SampleIndex sample) {
+  const auto chain = chains_.find(sample);
+  if (chain == chains_.end()) return std::nullopt;
+  Place place = chain->second.first;
+  while (place >= low_of(slot(place).rank) + 2 * apart_max_) {
+    if (slot(place).next_same == 0) return std::nullopt;
+    place = slot(place).next_same;
+  }
+  return place;
+}
+
 void ReaderTrack::extend_zone(const std::vector<Place>& opened) {
-  while (zone_.size() < 2 * apart_max_) {
+  while (zone_.size() < apart_max_ + drift_max_) {
     const Place place = low_ + zone_.size();
     const std::optional<SampleIndex> sample = schedule_.at(place);
     if (!sample) return;
     const bool passed = std::binary_search(opened.begin(), opened.end(), place);
-    zone_.push_back({.sample = *sample, .passed = passed, .next_same = 0});
+    const auto rank = ranks_.size() == 1 ? std::uint16_t{0} : static_cast<std::uint16_t>(schedule_.rank_of(place));
+    zone_.push_back({.sample = *sample, .rank = rank, .passed = passed, .next_same = 0});
     if (passed) continue;
     const auto [chain, is_first] = chains_.try_emplace(*sample, Chain{.first = place, .last = place});
     if (is_first) continue;
@@ -96,29 +121,52 @@ void ReaderTrack::extend_zone(const std::vector<Place>& opened) {
   }
 }
 
-// Of several places with one sample the first is always passed first.
 void ReaderTrack::pass(Place place, std::vector<Passed>& passed) {
   Slot& passing = slot(place);
-  const auto chain = chains_.find(passing.sample);
-  HEADRACE_ASSERT(chain != chains_.end() && chain->second.first == place);
+  const auto found = chains_.find(passing.sample);
+  HEADRACE_ASSERT(!passing.passed && found != chains_.end());
+  Chain& chain = found->second;
   passing.passed = true;
-  if (passing.next_same == 0) {
-    chains_.erase(chain);
-  } else {
-    chain->second.first = passing.next_same;
+  passed.push_back({.place = place, .sample = passing.sample, .lane = schedule_.lane_of(place)});
+  if (chain.first == place && passing.next_same == 0) {
+    chains_.erase(found);
+  } else if (chain.first == place) {
+    chain.first = passing.next_same;
+  } else {  // given up while another rank has an earlier place with the same sample
+    Place before = chain.first;
+    while (slot(before).next_same != place) before = slot(before).next_same;
+    slot(before).next_same = passing.next_same;
+    if (chain.last == place) chain.last = before;
   }
-  passed.push_back({.place = place, .sample = passing.sample});
 }
 
-// Gives up what the reader can no longer be about to read, now that it has read `place`.
+// Gives up what the rank can no longer be about to read, now that it has read `place`.
 void ReaderTrack::give_up_behind(Place place, std::vector<Passed>& passed) {
+  const std::uint16_t rank = slot(place).rank;
+  const Place low = low_of(rank);
   const Place epoch_start = schedule_.epoch_start(place);
-  const bool beyond = place >= low_ + apart_max_ || epoch_start > low_;
-  if (!beyond || ++reads_beyond_ < kReadsBeyond) return;
+  const bool beyond = place >= low + apart_max_ || epoch_start > low;
+  if (!beyond || ++ranks_[rank].reads_beyond < kReadsBeyond) return;
   const Place limit = std::max(epoch_start, place - std::min(place, apart_max_));
-  for (Place skipped = low_; skipped < limit; ++skipped) {
+  for (Place skipped = low; skipped < limit; ++skipped) {
+    if (slot(skipped).rank == rank && !slot(skipped).passed) pass(skipped, passed);
+  }
+}
+
+// Gives up what others have left unread so far behind: a rank that ended, or reads elsewhere.
+void ReaderTrack::give_up_slow_ranks(Place place, std::vector<Passed>& passed) {
+  if (ranks_.size() == 1 || place < low_ + drift_max_ || ++reads_beyond_ < kReadsBeyond) return;
+  for (Place skipped = low_; skipped < place - drift_max_; ++skipped) {
     if (!slot(skipped).passed) pass(skipped, passed);
   }
+}
+
+Place ReaderTrack::low_of(std::uint16_t rank) {
+  Rank& where = ranks_[rank];
+  const Place before = std::exchange(where.low, std::max(where.low, low_));
+  while (where.low < low_ + zone_.size() && (slot(where.low).rank != rank || slot(where.low).passed)) ++where.low;
+  if (where.low != before) where.reads_beyond = 0;
+  return where.low;
 }
 
 void ReaderTrack::leave_passed() {
@@ -138,7 +186,7 @@ std::optional<ReaderTrack::Found> ReaderTrack::find_reader() {
   // Many epochs to choose from: takes as many reads as there are.
   if (!found.place && recent_.size() == kReadsMax) found.epoch = schedule_.find_beginning(recent_, apart_max_);
   const bool is_found = found.place || found.epoch;
-  search_at_ = is_found ? reads_needed_ : 2 * doubt_;
+  search_at_ = is_found ? reads_needed_ : doubt_ + std::min(doubt_, search_interval_);
   return is_found ? std::optional(std::move(found)) : std::nullopt;
 }
 
@@ -149,6 +197,7 @@ void ReaderTrack::move_to(Place place, const std::vector<Place>& opened) {
   doubt_ = 0;
   matched_in_row_ = 0;
   reads_beyond_ = 0;
+  ranks_.assign(ranks_.size(), {.low = place, .reads_beyond = 0});
   extend_zone(opened);
   schedule_.let_go_before(low_);
 }

@@ -15,12 +15,18 @@ std::uint64_t last_of(const ScheduleOptions& options) {
   return more > UINT64_MAX - options.first_epoch ? UINT64_MAX : options.first_epoch + more;
 }
 
+std::uint64_t lanes_of(const WorkerLayout& workers) {
+  const std::uint64_t lanes = WorkerSequence(0, workers).lanes();
+  return lanes <= Schedule::kLanesMax ? lanes : 1;
+}
+
 }  // namespace
 
 Schedule::Schedule(const Order& order, const ScheduleOptions& options)
     : order_(order),
       sample_count_(options.sample_count),
       workers_(options.workers),
+      lanes_(lanes_of(options.workers)),
       last_epoch_(last_of(options)),
       next_epoch_(options.first_epoch),
       finished_(options.epoch_count == 0) {}
@@ -40,6 +46,35 @@ Place Schedule::end() const {
 const Schedule::Epoch& Schedule::epoch_of(Place place) const {
   HEADRACE_ASSERT(!epochs_.empty() && place >= epochs_.front().first);
   return epochs_.size() > 1 && place >= epochs_[1].first ? epochs_[1] : epochs_[0];
+}
+
+std::uint64_t Schedule::lane_of(Place place) const {
+  if (lanes_ == 1) return 0;
+  const Epoch& epoch = epoch_of(place);
+  return epoch.sequence.lane_of(place - epoch.first);
+}
+
+std::uint64_t Schedule::rank_of(Place place) const {
+  const Epoch& epoch = epoch_of(place);
+  return epoch.sequence.rank_of(place - epoch.first);
+}
+
+std::optional<Place> Schedule::first_in_lane(Place place, std::uint64_t lane) {
+  while (at(place)) {
+    if (lanes_ == 1) return place;
+    const Epoch& epoch = epoch_of(place);
+    const auto step = epoch.sequence.first_in_lane(place - epoch.first, lane);
+    if (step) return epoch.first + *step;
+    place = epoch.end();
+  }
+  return std::nullopt;
+}
+
+Place Schedule::after_in_lane(Place place) const {
+  if (lanes_ == 1) return place + 1;
+  const Epoch& epoch = epoch_of(place);
+  const auto step = epoch.sequence.next_in_lane(place - epoch.first);
+  return step ? epoch.first + *step : epoch.end();
 }
 
 Place Schedule::epoch_start(Place place) const {

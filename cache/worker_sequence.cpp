@@ -3,11 +3,18 @@
 
 #include <algorithm>
 
+#include "headrace/io/result.h"
+
 namespace headrace::cache {
 
 WorkerSequence::WorkerSequence(std::uint64_t length, const WorkerLayout& layout)
-    : length_(length), batch_(std::max(layout.batch, 1U)), group_(batch_ * std::max(layout.workers, 1U)) {
-  if (layout.workers <= 1) batch_ = group_ = 1;  // strictly in order
+    : length_(length),
+      ranks_(std::max(layout.ranks, 1U)),
+      workers_(std::max(layout.workers, 1U)),
+      batch_(std::max<std::uint64_t>(layout.batch, 1)),
+      group_(batch_ * workers_) {
+  if (workers_ == 1) batch_ = group_ = ranks_;  // strictly in order
+  HEADRACE_ASSERT(batch_ % ranks_ == 0);
 }
 
 std::uint64_t WorkerSequence::group_begin(std::uint64_t position) const {
@@ -41,6 +48,25 @@ std::uint64_t WorkerSequence::step_of(std::uint64_t position) const {
   const std::uint64_t item = (position - group.first) % batch_;
   if (item < group.last_batch) return group.first + item * group.batches + batch;
   return group.first + group.last_batch * group.batches + (item - group.last_batch) * (group.batches - 1) + batch;
+}
+
+std::uint64_t WorkerSequence::lane_of(std::uint64_t step) const {
+  const std::uint64_t position = position_of(step);
+  return position / batch_ % workers_ * ranks_ + position % ranks_;
+}
+
+// Each lane has a step among the next few, except in the last group, where some workers have no batch.
+std::optional<std::uint64_t> WorkerSequence::first_in_lane(std::uint64_t step, std::uint64_t lane) const {
+  while (step < length_ && lane_of(step) != lane) ++step;
+  return step < length_ ? std::optional(step) : std::nullopt;
+}
+
+std::optional<std::uint64_t> WorkerSequence::next_in_lane(std::uint64_t step) const {
+  const std::uint64_t position = position_of(step);
+  const std::uint64_t batch = position / batch_;
+  std::uint64_t next = position + ranks_;
+  if (next / batch_ != batch) next = (batch + workers_) * batch_ + position % ranks_;
+  return next < length_ ? std::optional(step_of(next)) : std::nullopt;
 }
 
 }  // namespace headrace::cache

@@ -48,6 +48,18 @@ class Schedule {
   // The lowest position that `wanted` holds for, in the group of batches that `place` lies in (WorkerSequence).
   [[nodiscard]] Position lowest_position(Place place, const std::function<bool(Place)>& wanted) const;
   [[nodiscard]] Place end() const;  // of what has been drawn
+
+  // The places that one worker of one rank opens are a lane: it goes through them one by one. More lanes than kLanesMax
+  // are taken for one.
+  static constexpr std::uint64_t kLanesMax = 256;  // 16 ranks of 16 workers; each fetch looks at all of them
+  [[nodiscard]] std::uint64_t lanes() const { return lanes_; }
+  [[nodiscard]] std::uint64_t lane_of(Place place) const;
+  [[nodiscard]] std::uint64_t rank_of(Place place) const;
+  // The first place from `place` on that is in the lane. Draws like at().
+  [[nodiscard]] std::optional<Place> first_in_lane(Place place, std::uint64_t lane);
+  // Of the places after this one, the first that can be in its lane.
+  [[nodiscard]] Place after_in_lane(Place place) const;
+
   // Forgets epochs that end at or before `place`, so that a later one can be drawn. The last one drawn stays.
   void let_go_before(Place place);
 
@@ -87,6 +99,7 @@ class Schedule {
   const Order& order_;
   const std::uint64_t sample_count_;
   const WorkerLayout workers_;
+  const std::uint64_t lanes_;
   const std::uint64_t last_epoch_;  // no epoch after this one
   std::deque<Epoch> epochs_;        // one behind the other, at most two
   std::uint64_t next_epoch_;        // to be drawn

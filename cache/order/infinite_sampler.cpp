@@ -46,7 +46,11 @@ class InfiniteOrder final : public Order {
     permutation->resize(count);
     return permutation;
   }
-  [[nodiscard]] WorkerLayout workers() const override { return layout_of(parts_.workers, parts_.shards); }
+  [[nodiscard]] WorkerLayout workers() const override {
+    WorkerLayout layout = layout_of(parts_.workers, parts_.shards);
+    if (parts_.n % parts_.shards.replicas != 0) layout.ranks = 1;  // which rank is first changes from epoch to epoch
+    return layout;
+  }
 
  private:
   // Position i of the epoch's permutation is position epoch * n + i of the stream.

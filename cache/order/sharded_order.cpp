@@ -83,7 +83,14 @@ Shards read_shards(Parameters& parameters) {
 }
 
 WorkerLayout layout_of(WorkerLayout one_rank, const Shards& shards) {
+  const auto ranks = static_cast<std::uint32_t>(shards.rank_count);
+  if (shards.group > 1) {  // whole batches to each rank in turn: as if the workers of all ranks were one rank's
+    one_rank.workers =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.workers * shards.rank_count, kMaxWorkers));
+    return one_rank;
+  }
   one_rank.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.batch * shards.rank_count, UINT32_MAX));
+  one_rank.ranks = ranks;
   return one_rank;
 }
 
