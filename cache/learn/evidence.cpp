@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::size_t kSlots = 4 * OpenSet::kMost;
 
-// Numbers of ranks in use: all small ones, then whole nodes of 8.
 [[nodiscard]] std::vector<std::uint64_t> make_strides() {
   std::vector<std::uint64_t> strides;
   for (std::uint64_t s = 1; s <= 16; ++s) strides.push_back(s);
@@ -58,11 +57,10 @@ struct Pairs {
 
 // `opened` ascends by position.
 [[nodiscard]] Fit weigh(std::span<const Opened> opened, std::uint64_t length, std::size_t opens, std::uint64_t n) {
-  static const std::vector<std::uint64_t> strides = make_strides();
   Fit fit;
   const double chance = static_cast<double>(opens) / static_cast<double>(n);
   const double expected = static_cast<double>(length) * chance * chance;
-  for (const std::uint64_t stride : strides) {
+  for (const std::uint64_t stride : usual_strides()) {
     const Pairs pairs = pairs_at(opened, stride);
     fit.direction_bits = std::max(fit.direction_bits, direction_bits(pairs));
     const double bits = tail_bits(static_cast<double>(pairs.all), expected);
@@ -75,6 +73,11 @@ struct Pairs {
 }
 
 }  // namespace
+
+const std::vector<std::uint64_t>& usual_strides() {
+  static const std::vector<std::uint64_t> strides = make_strides();
+  return strides;
+}
 
 OpenSet::OpenSet() : slots_(kSlots) {}
 
@@ -118,13 +121,6 @@ Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64
     if (opens.contains(order[i])) opened.push_back({i, opens.arrival(order[i])});
   }
   return weigh(opened, order.size(), opens.size(), n);
-}
-
-Fit fit_of(std::span<const std::uint64_t> by_arrival, std::uint64_t length, std::size_t opens, std::uint64_t n) {
-  std::vector<Opened> opened;
-  for (std::size_t i = 0; i < by_arrival.size(); ++i) opened.push_back({by_arrival[i], i});
-  std::ranges::sort(opened, {}, &Opened::position);
-  return weigh(opened, length, opens, n);
 }
 
 }  // namespace headrace::cache

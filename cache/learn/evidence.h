@@ -49,6 +49,9 @@ inline constexpr std::size_t kStartElements = 256;  // covers the ranks of a nod
 // One in 600 wrong candidates passes; the true one has 16 bits and more from two dozen opens of 16 workers on.
 inline constexpr double kStartBits = 12;
 
+// Numbers of ranks in use, ascending: all small ones, then whole nodes of 8.
+[[nodiscard]] const std::vector<std::uint64_t>& usual_strides();
+
 struct Fit {
   double bits = 0;            // -log2 of the probability of so many neighbours by chance
   std::uint64_t stride = 1;   // at which the neighbours lie: the number of ranks, or 1 where all of them read here
@@ -56,9 +59,6 @@ struct Fit {
   std::vector<std::uint64_t> positions = {};  // of the opened samples, ascending
 };
 [[nodiscard]] Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n);
-// The same where the positions are known: `by_arrival` those of the opens that the order has, all below `length`.
-[[nodiscard]] Fit fit_of(std::span<const std::uint64_t> by_arrival, std::uint64_t length, std::size_t opens,
-                         std::uint64_t n);
 
 // 2^32 seeds and as many families, strides and ranks as are tried, times a margin of 2^30 against a wrong lock.
 inline constexpr double kLockBits = 72;

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,65 +15,140 @@
 namespace headrace::cache {
 namespace {
 
-struct Ranks {
-  std::uint64_t replicas = 1;
-  std::uint64_t first = 0;
-  std::uint64_t count = 1;
+// Positions opened one after the other, a stride apart.
+struct Run {
+  std::uint64_t first = 0;  // position
+  std::uint64_t length = 0;
 };
 
-// Fewer opens may come from the first rank alone while the others are still starting.
-constexpr std::size_t kOpensForRanks = 32;
-
-// Residues modulo the stride that occur more often than strays would.
-[[nodiscard]] std::vector<bool> residues_of(const Fit& fit) {
-  std::vector<std::size_t> counts(fit.stride);
-  for (const std::uint64_t position : fit.positions) ++counts[position % fit.stride];
-  std::vector<bool> occurs(fit.stride);
-  for (std::uint64_t i = 0; i < fit.stride; ++i) occurs[i] = counts[i] * 50 > fit.positions.size();
-  return occurs;
+[[nodiscard]] std::vector<Run> runs_at(std::span<const std::uint64_t> by_arrival, std::uint64_t stride) {
+  std::vector<Run> runs;
+  std::unordered_map<std::uint64_t, std::size_t> run_before;  // by the position that continues it
+  run_before.reserve(by_arrival.size());
+  for (const std::uint64_t position : by_arrival) {
+    auto run = run_before.extract(position);
+    if (run.empty()) {
+      runs.push_back({.first = position, .length = 1});
+      run_before[position + stride] = runs.size() - 1;
+      continue;
+    }
+    ++runs[run.mapped()].length;
+    run.key() = position + stride;
+    run_before.insert(std::move(run));
+  }
+  return runs;
 }
 
-// The ranks that read here, if they are a strict and contiguous part of all of them.
-[[nodiscard]] std::optional<Ranks> ranks_of(const Fit& fit) {
-  if (fit.stride < 2 || fit.positions.size() < kOpensForRanks) return std::nullopt;
-  const std::vector<bool> occurs = residues_of(fit);
+// The ranks of the job: with that stride the opens fall into the fewest runs.
+[[nodiscard]] std::uint64_t replicas_of(std::span<const std::uint64_t> by_arrival) {
+  // Fewer opens may come from the first rank alone while the others are still starting.
+  constexpr std::size_t kLeastOpens = 32;
+  // While workers have opened few samples each, their first ones, a batch apart, look like runs as well.
+  constexpr std::size_t kClearly = 3;  // halves
+  if (by_arrival.size() < kLeastOpens) return 1;
+  std::uint64_t best = 1;
+  std::size_t fewest = 2 * runs_at(by_arrival, 1).size() / kClearly;
+  for (const std::uint64_t stride : usual_strides()) {
+    if (stride * 2 > by_arrival.size()) break;
+    const std::size_t runs = runs_at(by_arrival, stride).size();
+    if (runs < fewest) {
+      fewest = runs;
+      best = stride;
+    }
+  }
+  return best;
+}
+
+// Strays begin no run; nor can much be told from a batch that has just begun.
+[[nodiscard]] std::vector<Run> without_strays(std::vector<Run> runs) {
+  std::erase_if(runs, [](const Run& run) { return run.length < 2; });
+  return runs;
+}
+
+// Which ranks read here: if not all, a contiguous part of them.
+void find_ranks(const std::vector<Run>& runs, Reading& reading) {
+  if (runs.empty()) return;
+  std::vector<bool> occurs(reading.replicas);
+  for (const Run& run : runs) occurs[run.first % reading.replicas] = true;
   const auto first = std::ranges::find(occurs, true);
   const auto end = std::find(first, occurs.end(), false);
-  if (first == occurs.end() || std::find(end, occurs.end(), true) != occurs.end()) return std::nullopt;
-  const auto count = static_cast<std::uint64_t>(end - first);
-  if (count == fit.stride) return std::nullopt;
-  return Ranks{fit.stride, static_cast<std::uint64_t>(first - occurs.begin()), count};
+  if (std::find(end, occurs.end(), true) != occurs.end()) return;
+  reading.first_rank = static_cast<std::uint64_t>(first - occurs.begin());
+  reading.ranks = static_cast<std::uint64_t>(end - first);
 }
 
-struct Streams {
-  std::uint64_t batch = 1;  // positions from one stream's start to the next
-  std::uint64_t workers = 1;
+// The most frequent distance between neighbouring starts, if most of the starts are multiples of it apart.
+[[nodiscard]] std::optional<std::uint64_t> batch_of(const std::vector<Run>& runs, std::uint64_t replicas) {
+  std::vector<std::uint64_t> starts;
+  for (const Run& run : runs) starts.push_back(run.first / replicas);
+  std::ranges::sort(starts);
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  std::map<std::uint64_t, std::size_t> distances;
+  for (std::size_t i = 1; i < starts.size(); ++i) ++distances[starts[i] - starts[i - 1]];
+  if (distances.empty()) return std::nullopt;
+  const auto often = std::ranges::max_element(distances, {}, [](const auto& entry) { return entry.second; });
+  const std::uint64_t batch = often->first;
+  const auto in_step =
+      std::ranges::count_if(starts, [&](std::uint64_t start) { return start % batch == starts.front() % batch; });
+  if (static_cast<std::size_t>(in_step) * 5 < starts.size() * 4) return std::nullopt;
+  return batch;
+}
+
+// A batch of one rank, as far as it was opened.
+struct Batch {
+  std::uint64_t opened = 0;
+  std::size_t began = 0;  // number of its first open
+  std::size_t ended = 0;  // of its last one
 };
 
-// Positions where a stream began: nothing was opened shortly before them.
-[[nodiscard]] std::vector<std::uint64_t> stream_starts(const Fit& fit) {
-  const std::uint64_t reach = 4 * fit.stride;
-  std::vector<std::uint64_t> starts;
-  for (std::size_t i = 0; i < fit.positions.size(); ++i) {
-    const bool continues = i > 0 && fit.positions[i] - fit.positions[i - 1] <= reach;
-    const bool is_continued = i + 1 < fit.positions.size() && fit.positions[i + 1] - fit.positions[i] <= reach;
-    if (!continues && is_continued) starts.push_back(fit.positions[i]);
+[[nodiscard]] std::vector<Batch> batches_of(std::span<const std::uint64_t> by_arrival, std::uint64_t rank,
+                                            const Reading& reading) {
+  std::map<std::uint64_t, Batch> batches;
+  for (std::size_t i = 0; i < by_arrival.size(); ++i) {
+    if (by_arrival[i] % reading.replicas != rank) continue;
+    Batch& batch =
+        batches.try_emplace(by_arrival[i] / reading.replicas / reading.batch, Batch{.began = i}).first->second;
+    ++batch.opened;
+    batch.ended = i;
   }
-  return starts;
+  std::vector<Batch> found;
+  for (const auto& [number, batch] : batches) {
+    if (batch.opened > 1) found.push_back(batch);  // not a stray
+  }
+  return found;
 }
 
-// Equally spaced starts are the workers' first batches. Otherwise a window that covers what was seen.
-[[nodiscard]] Streams streams_of(const Fit& fit) {
-  const std::vector<std::uint64_t> starts = stream_starts(fit);
-  const std::uint64_t span = fit.positions.back() - first_position(fit) + 1;
-  const Streams covering{.batch = std::bit_ceil(span), .workers = 1};
-  if (starts.size() < 2) return covering;
-  const std::uint64_t batch = starts[1] - starts[0];
-  for (std::size_t i = 1; i < starts.size(); ++i) {
-    if (starts[i] - starts[i - 1] != batch) return covering;
+// The most batches of one rank that were begun and not ended at the same time.
+[[nodiscard]] std::uint64_t workers_of(std::span<const std::uint64_t> by_arrival, const Reading& reading) {
+  std::uint64_t most = 1;
+  for (std::uint64_t rank = reading.first_rank; rank < reading.first_rank + reading.ranks; ++rank) {
+    const std::vector<Batch> batches = batches_of(by_arrival, rank, reading);
+    for (const Batch& latest : batches) {
+      const auto unfinished = std::ranges::count_if(batches, [&](const Batch& batch) {
+        const bool has_ended = batch.opened >= reading.batch && batch.ended < latest.began;
+        return batch.began <= latest.began && !has_ended;
+      });
+      most = std::max(most, static_cast<std::uint64_t>(unfinished));
+    }
   }
-  // A rank may begin a batch before the one whose position comes first; batches of all ranks are multiples of 8.
-  return {.batch = batch < 16 ? batch : batch - batch % 8, .workers = starts.size()};
+  return most;
+}
+
+[[nodiscard]] std::uint64_t span_of(const std::vector<Run>& runs, std::uint64_t replicas) {
+  std::uint64_t low = UINT64_MAX;
+  std::uint64_t high = 0;
+  for (const Run& run : runs) {
+    low = std::min(low, run.first);
+    high = std::max(high, run.first + run.length * replicas);
+  }
+  return runs.empty() ? 1 : (high - low) / replicas + 1;
+}
+
+// Families that take batch and workers, while their ranks cannot be told from the opens.
+[[nodiscard]] bool is_of_one_rank(std::string_view spec) {
+  constexpr std::string_view kFamilies[] = {"torch-random", "numpy",      "python",  "ffcv",
+                                            "dlio",         "detectron2", "mmengine"};
+  return std::ranges::find(kFamilies, spec.substr(0, spec.find(':'))) != std::end(kFamilies);
 }
 
 // Every sample three times; fewer so far, because the last ones are still to come. A file that its loader opens twice
@@ -79,10 +158,19 @@ constexpr double kRepeatsMost = 3.5;
 
 }  // namespace
 
-double positions_per_open(const Fit& fit) {
-  if (fit.positions.size() < kOpensForRanks) return 1.0;
-  const auto here = std::ranges::count(residues_of(fit), true);
-  return here == 0 ? 1.0 : static_cast<double>(fit.stride) / static_cast<double>(here);
+Reading read_off(std::span<const std::uint64_t> by_arrival) {
+  by_arrival = by_arrival.first(std::min(by_arrival.size(), kReadingOpens));
+  Reading reading;
+  reading.replicas = replicas_of(by_arrival);
+  const std::vector<Run> runs = without_strays(runs_at(by_arrival, reading.replicas));
+  find_ranks(runs, reading);
+  if (const auto batch = batch_of(runs, reading.replicas)) {
+    reading.batch = *batch;
+    reading.workers = workers_of(by_arrival, reading);
+  } else {
+    reading.batch = std::bit_ceil(span_of(runs, reading.replicas));
+  }
+  return reading;
 }
 
 std::uint64_t first_position(const Fit& fit) {
@@ -93,22 +181,25 @@ std::uint64_t first_position(const Fit& fit) {
   return fit.positions.front();
 }
 
-std::string spec_as_read(const Match& match, double opens_per_sample) {
+std::string spec_as_read(const std::string& spec, const Reading& reading, double opens_per_sample) {
   constexpr std::string_view kFresh = "torch-distributed:";
   constexpr std::uint64_t kMostBatch = 1 << 24;
-  const bool sequential = match.spec == "sequential";
-  if (!sequential && !match.spec.starts_with(kFresh)) return match.spec;
-  std::string spec = match.spec;
-  const bool repeated = !sequential && opens_per_sample > kRepeatsLeast && opens_per_sample < kRepeatsMost;
-  if (repeated) spec.replace(0, kFresh.size(), "ra-sampler:");
-  spec += sequential ? ':' : ',';
-  const std::optional<Ranks> ranks = repeated ? std::nullopt : ranks_of(match.fit);
-  Streams streams = streams_of(match.fit);
-  if (ranks) {
-    spec += fmt::format("replicas={},rank={}-{},", ranks->replicas, ranks->first, ranks->first + ranks->count - 1);
-    streams.batch = std::max<std::uint64_t>(streams.batch / ranks->replicas, 1);  // of one rank
+  const std::uint64_t batch = std::min(reading.batch, kMostBatch);
+  const bool sequential = spec == "sequential";
+  if (is_of_one_rank(spec)) {  // ranks that share it advance side by side
+    return fmt::format("{}{}batch={},workers={}", spec, spec.find(':') == std::string::npos ? ':' : ',',
+                       std::min(batch * reading.replicas, kMostBatch), reading.workers);
   }
-  return spec + fmt::format("batch={},workers={}", std::min(streams.batch, kMostBatch), streams.workers);
+  if (!sequential && !spec.starts_with(kFresh)) return spec;
+  if (!sequential && opens_per_sample > kRepeatsLeast && opens_per_sample < kRepeatsMost) {
+    return fmt::format("ra-sampler:{},batch={},workers=1", spec.substr(kFresh.size()), std::min(3 * batch, kMostBatch));
+  }
+  std::string ranks;
+  if (reading.replicas > 1) ranks = fmt::format("replicas={},", reading.replicas);
+  if (reading.ranks < reading.replicas) {
+    ranks += fmt::format("rank={}-{},", reading.first_rank, reading.first_rank + reading.ranks - 1);
+  }
+  return fmt::format("{}{}{}batch={},workers={}", spec, sequential ? ':' : ',', ranks, batch, reading.workers);
 }
 
 }  // namespace headrace::cache

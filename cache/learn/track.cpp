@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-
-#include "headrace/cache/learn/reading.h"
+#include <iterator>
 
 namespace headrace::cache {
 namespace {
 
-// Numbers of opens at which candidates are tried: early and often, then at each doubling.
-constexpr std::size_t kAttempts[] = {16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 2048, 4096, SIZE_MAX};
+// Numbers of opens at which candidates are tried: early and often, then rarely: each costs 0.1 s.
+constexpr std::size_t kAttempts[] = {16, 24, 32, 48, 64, 128, 256, 512, 1024, 4096, SIZE_MAX};
 
 [[nodiscard]] std::size_t attempt_after(std::size_t size) {
   return static_cast<std::size_t>(std::ranges::upper_bound(kAttempts, size) - kAttempts);
@@ -32,8 +31,7 @@ constexpr std::uint64_t kJustNow = 256;
 }
 
 // Opens after which ranks and workers are looked at anew: at a lock they may have been starting.
-constexpr std::size_t kSettled = 64;
-constexpr std::size_t kWellSettled = 256;
+constexpr std::size_t kSettled[] = {64, 256, kReadingOpens};
 
 [[nodiscard]] int unexpected_in(std::uint64_t history, int last) {
   return std::popcount(last == 64 ? history : history & ((std::uint64_t{1} << last) - 1));
@@ -89,8 +87,13 @@ bool Track::is_repetition(SampleIndex local) const {
 }
 
 bool Track::within_reach(SampleIndex local) const {
-  return position_of_[local] != PreparedMatch::kNowhere &&
-         std::abs(static_cast<double>(position_of_[local]) - progress_) <= reach_;
+  return position_of_[local] != PreparedMatch::kNowhere && distance_of(local) <= reach_;
+}
+
+// From where its rank is.
+double Track::distance_of(SampleIndex local) const {
+  const std::uint64_t position = position_of_[local];
+  return std::abs(static_cast<double>(position) - progress_[position % progress_.size()]);
 }
 
 bool Track::fits_lock(SampleIndex local) const {
@@ -98,9 +101,14 @@ bool Track::fits_lock(SampleIndex local) const {
 }
 
 // Further with each open, and drawn slowly to where the opens are: keeps up when events were lost.
-void Track::advance_to(double position) {
+void Track::advance_to(std::uint64_t position) {
   constexpr double kPull = 1.0 / 32;
-  progress_ += positions_per_open_ + (position - progress_) * kPull;
+  double& progress = progress_of(position);
+  progress += static_cast<double>(progress_.size()) + (static_cast<double>(position) - progress) * kPull;
+}
+
+void Track::start_at(double position) {
+  progress_.assign(reading_.replicas, position);
 }
 
 void Track::on_expected(SampleIndex local) {
@@ -108,8 +116,8 @@ void Track::on_expected(SampleIndex local) {
   ++seen_count_;
   const bool is_new = window_.add(local);
   if (lock_) {
-    advance_to(static_cast<double>(position_of_[local]));
-    if (is_new && !settled_ && (window_.size() == kSettled || window_.size() == kWellSettled)) describe_again();
+    advance_to(position_of_[local]);
+    if (is_new && !settled_ && std::ranges::find(kSettled, window_.size()) != std::end(kSettled)) describe_again();
   } else {
     sequence_.push_back(local);
   }
@@ -259,7 +267,7 @@ void Track::reach_suspects() {
     if (position_of_[local] == PreparedMatch::kNowhere || seen_[local]) continue;
     seen_[local] = true;
     ++seen_count_;
-    reach_ = std::max(reach_, 1.5 * std::abs(static_cast<double>(position_of_[local]) - progress_));
+    reach_ = std::max(reach_, 1.5 * distance_of(local));
   }
   history_ = 0;
   clear_suspects();
@@ -286,17 +294,16 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   const bool guess = match.found_by == "seed search" || (same_order && !goes_on);
   next.known_epochs = guess ? 1 : prepared.epochs;
   next.position = first_position(match.fit);
-  const double distinct = static_cast<double>(std::max<std::uint64_t>(seen_count_, 1));
-  next.spec = goes_on ? lock_->spec : spec_as_read(match, (distinct + static_cast<double>(repeated_opens_)) / distinct);
-  if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
   if (!goes_on) ++locks_;
-  settled_ = goes_on || opens >= kWellSettled;  // the reading stays as it was described
   if (!same_order && !match_.spec.empty()) previous_ = match_;
-  positions_per_open_ = positions_per_open(match.fit);
-  reach_ = reach_of(match.fit, next.position, range_.count);
-  progress_ = static_cast<double>(next.position) + static_cast<double>(seen_count_) * positions_per_open_;
-  next.position = static_cast<std::uint64_t>(static_cast<double>(next.position) / positions_per_open_);
   position_of_ = std::move(prepared.position_of);
+  if (!goes_on) reading_ = read_off(positions_opened());  // else it stays as it was described
+  next.spec = goes_on ? lock_->spec : spec_as_read(match.spec, reading_, opens_per_sample());
+  if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
+  settled_ = goes_on || opens >= kReadingOpens;
+  reach_ = reach_of(match.fit, next.position, range_.count);
+  start_at(static_cast<double>(next.position) + static_cast<double>(seen_count_) * reading_.positions_per_open());
+  next.position = static_cast<std::uint64_t>(static_cast<double>(next.position) / reading_.positions_per_open());
   match_ = std::move(match);
   lock_ = std::move(next);
   sequence_ = {};
@@ -308,20 +315,22 @@ double Track::opens_per_sample() const {
   return (distinct + static_cast<double>(repeated_opens_)) / distinct;
 }
 
-// What describes the reading was read off few opens; now there are more.
-void Track::describe_again() {
+// In the sequence of the opens.
+std::vector<std::uint64_t> Track::positions_opened() const {
   std::vector<std::uint64_t> positions;
   for (const SampleIndex local : window_.samples()) {
     if (position_of_[local] != PreparedMatch::kNowhere) positions.push_back(position_of_[local]);
+    if (positions.size() == kReadingOpens) break;
   }
-  match_.fit = fit_of(positions, range_.count, window_.size(), range_.count);
-  if (match_.fit.positions.empty()) return;
-  positions_per_open_ = positions_per_open(match_.fit);
-  // Later, batches that ended and began hide where the streams lie, but a rank that was late still shows.
-  const bool has_all_ranks = lock_->spec.find("rank=") == std::string::npos;
-  settled_ = window_.size() >= kWellSettled;
-  if (settled_ && has_all_ranks && opens_per_sample() < 2) return;
-  std::string spec = spec_as_read(match_, opens_per_sample());
+  return positions;
+}
+
+// What describes the reading was read off few opens; now there are more.
+void Track::describe_again() {
+  settled_ = window_.size() >= kReadingOpens;
+  const Reading before = std::exchange(reading_, read_off(positions_opened()));
+  if (reading_.replicas != before.replicas) start_at(*std::ranges::max_element(progress_));
+  std::string spec = spec_as_read(match_.spec, reading_, opens_per_sample());
   if (spec == lock_->spec) return;
   lock_->spec = std::move(spec);
   ++generation_;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "headrace/cache/learn/link.h"
+#include "headrace/cache/learn/reading.h"
 #include "headrace/cache/learn/search.h"
 #include "headrace/cache/order_learner.h"
 
@@ -85,7 +86,11 @@ class Track {
   [[nodiscard]] bool is_repetition(SampleIndex local) const;
   [[nodiscard]] bool within_reach(SampleIndex local) const;
   [[nodiscard]] bool fits_lock(SampleIndex local) const;
-  void advance_to(double position);
+  void advance_to(std::uint64_t position);
+  void start_at(double position);
+  [[nodiscard]] double& progress_of(std::uint64_t position) { return progress_[position % progress_.size()]; }
+  [[nodiscard]] double distance_of(SampleIndex local) const;
+  [[nodiscard]] std::vector<std::uint64_t> positions_opened() const;
   void on_expected(SampleIndex local);
   void on_unexpected(SampleIndex local);
   [[nodiscard]] bool epoch_has_turned() const;
@@ -134,9 +139,9 @@ class Track {
   std::vector<SampleIndex> position_of_;  // in that order
   Match previous_;                        // the lock before, of another order: training around a validation pass
   bool settled_ = false;                  // ranks and workers were read off enough opens
-  double positions_per_open_ = 1;         // more than 1 where other ranks read elsewhere
-  double progress_ = 0;                   // where the reader is
-  double reach_ = 0;                      // how far from there an open may lie
+  Reading reading_;
+  std::vector<double> progress_ = {0};  // where each rank of the job is
+  double reach_ = 0;                    // how far from there an open may lie
   std::optional<StreamLink> link_;
   std::uint64_t link_epoch_ = 0;
 

@@ -40,16 +40,49 @@ SampleIndex ReplayRank::step(std::mt19937& random) {
   return sample;
 }
 
+namespace {
+
+// Which rank opens next.
+class Pace {
+ public:
+  Pace(std::size_t ranks, double drift) : speeds_(ranks, 1.0), drift_(drift) {}
+  void stop(std::size_t rank) { speeds_[rank] = 0; }
+  [[nodiscard]] std::size_t next(std::mt19937& random) {
+    constexpr std::size_t kSpeedLasts = 2000;  // opens
+    if (drift_ > 0 && opens_++ % kSpeedLasts == 0) change(random);
+    return std::discrete_distribution<std::size_t>(speeds_.begin(), speeds_.end())(random);
+  }
+
+ private:
+  void change(std::mt19937& random) {
+    std::uniform_real_distribution<double> speed(1 - drift_, 1 + drift_);
+    for (double& each : speeds_) each = each == 0 ? 0 : speed(random);
+  }
+
+  std::vector<double> speeds_;
+  const double drift_;
+  std::size_t opens_ = 0;
+};
+
+}  // namespace
+
 std::vector<SampleIndex> replay_epoch(const std::vector<std::vector<SampleIndex>>& lists, ReplayLoader loader,
                                       std::mt19937& random) {
   std::vector<ReplayRank> ranks;
+  std::size_t total = 0;
   for (const auto& list : lists) ranks.emplace_back(list, loader);
+  for (const ReplayRank& rank : ranks) total += rank.opens();
+  Pace pace(ranks.size(), loader.drift);
   std::vector<SampleIndex> opens;
-  while (true) {
-    std::erase_if(ranks, [](const ReplayRank& rank) { return rank.done(); });
-    if (ranks.empty()) return opens;
-    opens.push_back(ranks[random() % ranks.size()].step(random));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].done()) pace.stop(i);
   }
+  while (opens.size() < total) {
+    const std::size_t rank = pace.next(random);
+    opens.push_back(ranks[rank].step(random));
+    if (ranks[rank].done()) pace.stop(rank);
+  }
+  return opens;
 }
 
 }  // namespace headrace::test

@@ -18,6 +18,9 @@ struct ReplayLoader {
   std::size_t workers = 2;
   std::size_t prefetch_factor = 2;
   bool drop_last = false;
+  // Speeds of the ranks: from 1 - drift to 1 + drift, anew every 2000 opens. 0: equal on average. Where a training
+  // synchronises its ranks they cannot drift; in a benchmark they do.
+  double drift = 0;
 };
 
 // One rank: its workers take batches in turn, and never more than prefetch_factor * workers ahead of the training loop.
@@ -25,6 +28,7 @@ class ReplayRank {
  public:
   ReplayRank(std::vector<cache::SampleIndex> samples, ReplayLoader loader);
   [[nodiscard]] bool done() const { return opened_ == end_; }
+  [[nodiscard]] std::size_t opens() const { return end_; }  // that it makes in all
   // Lets one worker that has work open its next sample.
   [[nodiscard]] cache::SampleIndex step(std::mt19937& random);
 
