@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replays the opens of training scripts to the order learner and prints what it needed: opens and CPU until the order
-// was known, how it was found, and how many of the later epochs were predicted before they began.
+// was known, how it was found, how many of the later epochs were predicted before they began, and the share of the
+// opens from then on whose sample was there, read ahead into a budget of half of the samples.
 //
-//   lock_on [--all-seeds] [--samples N] [--epochs E] [--only NAME] [--verbose]
+//   lock_on [--all-seeds] [--samples N] [--epochs E] [--only NAME] [--verbose] [--json]
+//
+// --json: a line per script with loader, opens, cpu_s, wall_s, epochs_predicted, epochs_later, share_pushed, found_by;
+// wall_s is -1 where the order was not found.
 #include <chrono>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "headrace/cache/order_learner.h"
 #include "headrace/io/log.h"
 
 #include "cache/order/loader_replay.h"
+#include "cache/order/replay_mount.h"
 
 namespace {
 
 using namespace headrace::cache;
 using headrace::test::replay_epoch;
 using headrace::test::ReplayLoader;
+using headrace::test::ReplayMount;
 using Samples = std::vector<SampleIndex>;
 
 struct Script {
@@ -73,8 +81,9 @@ const Script kScripts[] = {
 struct Outcome {
   OrderLearner::State state;
   std::string found_by = "not found";
-  double seconds = 0;
+  std::optional<double> seconds;  // from the first open until the order was known
   int predicted = 0;
+  double share_pushed = 0;
 };
 
 // Whether the order known before the epoch begins has it next.
@@ -89,27 +98,53 @@ struct Outcome {
   return hits * 2 > window;
 }
 
-[[nodiscard]] Outcome run(const Script& script, std::uint64_t n, bool all_seeds, int epochs) {
-  OrderLearner learner({.sample_count = n, .search_all_seeds = all_seeds});
+[[nodiscard]] Samples opens_of(const Script& script, std::uint64_t n, std::uint64_t epoch, std::mt19937& random) {
+  std::vector<Samples> lists;
+  for (int rank = 0; rank < script.ranks; ++rank)
+    lists.push_back(epoch_of(script, n, rank, script.first_epoch + epoch));
+  return replay_epoch(lists, script.loader, random);
+}
+
+[[nodiscard]] Outcome run(const Script& script, std::uint64_t n, int epochs) {
+  ReplayMount mount({.samples = n, .budget_samples = n / 2, .learner = {.search_all_seeds = script.needs_all_seeds}});
+  OrderLearner& learner = mount.learner();
   std::mt19937 random(1);
   Outcome outcome;
   for (int e = 0; e < epochs; ++e) {
-    std::vector<Samples> lists;
-    for (int rank = 0; rank < script.ranks; ++rank)
-      lists.push_back(epoch_of(script, n, rank, script.first_epoch + static_cast<std::uint64_t>(e)));
-    const Samples opens = replay_epoch(lists, script.loader, random);
+    const Samples opens = opens_of(script, n, static_cast<std::uint64_t>(e), random);
     if (e > 0 && predicts(learner, opens, 1)) ++outcome.predicted;
     const auto began = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < opens.size(); ++i) {
-      learner.on_opens({&opens[i], 1});
-      if (i < 4096) learner.wait_idle();
+    for (const SampleIndex sample : opens) {
+      mount.on_open(sample);
+      if (e == 0 && !outcome.seconds && mount.opens_under_lock() > 0) {
+        outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      }
     }
     if (e > 0) continue;
-    outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     outcome.state = learner.state();
     if (const auto lock = learner.lock()) outcome.found_by = lock->found_by + ": " + lock->order->spec();
   }
+  outcome.share_pushed = mount.share_fetched();
   return outcome;
+}
+
+void print(const Script& script, const Outcome& outcome, int later_epochs, bool as_json) {
+  if (as_json) {
+    const nlohmann::json row = {{"loader", script.name},
+                                {"opens", outcome.state.opens_to_lock},
+                                {"cpu_s", outcome.state.search_cpu_seconds},
+                                {"wall_s", outcome.seconds.value_or(-1)},
+                                {"epochs_predicted", outcome.predicted},
+                                {"epochs_later", later_epochs},
+                                {"share_pushed", outcome.share_pushed},
+                                {"found_by", outcome.found_by}};
+    fmt::print("{}\n", row.dump());
+  } else {
+    fmt::print("{:<48} {:>6} {:>9.1f} {:>9.2f} {:>7}/{} {:>7.4f}  {}\n", script.name, outcome.state.opens_to_lock,
+               outcome.state.search_cpu_seconds * 1e3, outcome.seconds.value_or(-1), outcome.predicted, later_epochs,
+               outcome.share_pushed, outcome.found_by);
+  }
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -126,17 +161,17 @@ int main(int argc, char** argv) {
   std::string only;
   app.add_option("--only", only, "scripts whose name holds this");
   app.add_option("--epochs", epochs, "epochs to replay")->check(CLI::Range(2, 100));
+  bool as_json = false;
+  app.add_flag("--json", as_json, "a JSON object per line");
   CLI11_PARSE(app, argc, argv);
-  fmt::print("{} samples, {} epochs\n{:<48} {:>6} {:>9} {:>9} {:>10}  found by\n", n, epochs, "script", "opens",
-             "CPU ms", "wall s", "predicted");
+  if (!as_json) {
+    fmt::print("{} samples, {} epochs\n{:<48} {:>6} {:>9} {:>9} {:>9} {:>7}  found by\n", n, epochs, "script", "opens",
+               "CPU ms", "wall s", "predicted", "pushed");
+  }
   for (const Script& script : kScripts) {
     if (script.needs_all_seeds && !all_seeds) continue;
     if (std::string_view(script.name).find(only) == std::string_view::npos) continue;
-    const Outcome outcome = run(script, n, script.needs_all_seeds, epochs);
-    fmt::print("{:<48} {:>6} {:>9.1f} {:>9.2f} {:>7}/{}  {}\n", script.name, outcome.state.opens_to_lock,
-               outcome.state.search_cpu_seconds * 1e3, outcome.seconds, outcome.predicted, epochs - 1,
-               outcome.found_by);
-    std::fflush(stdout);
+    print(script, run(script, n, epochs), epochs - 1, as_json);
   }
   return 0;
 }

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What it takes to learn the order of loaders that tell nothing: by replayed opens, and real loaders through a mount.
+
+    bench/learning.py [--parts replay mount] [--all-seeds] [--build DIR] [--work DIR] [--quick]
+
+Prints a JSON object per loader: `how` (replay or mount), `loader`, `opens` until the order was known, `cpu_s` of the
+search (replay) or of the whole daemon (mount), `wall_s` from the first open until the order was known,
+`epochs_predicted` of `epochs_later`, and `share_pushed`: of the opens from then on, how many found their sample there.
+Through a mount the RAM budget is half of the data set, and times are to a tenth of a second.
+"""
+
+import argparse
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from harness import PYTHON, REPOSITORY, Bench, Mount, cpu_seconds_of_tree  # noqa: E402 (after the path is set)
+from rows.mount import STAGING_BYTES, need_torch  # noqa: E402
+from sources import CannotRun, Failed, end_on_sigterm  # noqa: E402
+
+EPOCHS = 4
+POLL_SECONDS = 0.1  # each look starts a process
+LOADERS = {
+    "DistributedSampler, 2 workers": ["bench/loader.py", "--workers", 2],
+    "DataLoader(shuffle=True), manual_seed(0), 2 workers": ["bench/loader.py", "--workers", 2, "--shuffle", "plain"],
+    "DistributedDataParallel, 2 ranks, 1 worker each": ["bench/train.py", "--processes", 2],
+}
+
+
+def replay(bench, all_seeds=False):
+    """Rows of loaders whose opens are replayed; `all_seeds`: also those whose seed is one of 2^32 (minutes each)."""
+    command = [bench.program("lock_on"), "--json", "--samples", bench.count(50_000, 4000)]
+    command += ["--epochs", bench.count(EPOCHS, 2)]
+    command += ["--all-seeds"] if all_seeds else []
+    return [{"how": "replay"} | json.loads(line) for line in bench.execute(command).splitlines()]
+
+
+def mount(bench):
+    """Rows of real loaders, each through a fresh mount with --order auto."""
+    need_torch(bench)
+    loaders = list(LOADERS.items())[:bench.count(len(LOADERS), 1)]
+    return [load_through_mount(bench, name, command) for name, command in loaders]
+
+
+def load_through_mount(bench, name, command):
+    folder = bench.data_set(bench.count(4000, 400))
+    data_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    epochs = bench.count(EPOCHS, 2)
+    with Mount(bench, folder, "--ram", data_bytes // 2 + STAGING_BYTES, "--order", "auto") as mounted:
+        words = [PYTHON, REPOSITORY / command[0], mounted.path, "--epochs", epochs, *command[1:]]
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            loading = pool.submit(bench.execute, words)
+            known, seconds = wait_until_known(mounted, loading)
+            loading.result()
+        end = mounted.stat()["mount"]
+        cpu = cpu_seconds_of_tree(mounted.pid)
+    row = {"how": "mount", "loader": name, "opens": None, "cpu_s": cpu, "wall_s": None, "epochs_predicted": 0,
+           "epochs_later": epochs - 1, "share_pushed": None, "found_by": "not found"}
+    if known:
+        opens = end["opens"] - known["opens"]
+        row |= {"opens": known["opens"], "wall_s": round(seconds, 1),
+                "epochs_predicted": end["epoch"] - known["epoch"] - (1 if end["position"] == 0 else 0),
+                "share_pushed": (end["hits"] - known["hits"]) / opens if opens else None,
+                "found_by": f"{end['order_found_by']}: {end['order']}"}
+    return row
+
+
+def wait_until_known(mounted, loading):
+    """The mount's figures when its order was known, and the seconds since its first open; None: the loader ended."""
+    first_open = None
+    while not loading.done():
+        figures = mounted.stat()["mount"]
+        if figures["opens"] > 0:
+            first_open = first_open or time.monotonic()
+        if figures["order_found_by"]:
+            return figures, time.monotonic() - (first_open or time.monotonic())
+        time.sleep(POLL_SECONDS)
+    return None, None
+
+
+PARTS = ("replay", "mount")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--all-seeds", action="store_true", help="also loaders whose seed is one of 2^32: minutes each")
+    parser.add_argument("--work", default="/var/tmp/headrace-bench", help="keeps the data for the next call")
+    parser.add_argument("--build", help="a build folder to measure (default: builds the release preset)")
+    parser.add_argument("--quick", action="store_true", help="few files and epochs: only shows that it runs")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    end_on_sigterm()
+    bench = Bench(arguments.work, arguments.build, arguments.quick)
+    status = 0
+    for part in arguments.parts:
+        try:
+            rows = replay(bench, arguments.all_seeds) if part == "replay" else mount(bench)
+        except (CannotRun, Failed) as reason:
+            print(f"{part}: {reason}", file=sys.stderr)
+            status = 2 if isinstance(reason, CannotRun) else 1
+            continue
+        for row in rows:
+            print(json.dumps(row), flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
