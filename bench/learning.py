@@ -60,15 +60,15 @@ def load_through_mount(bench, name, command):
             loading.result()
         end = mounted.stat()["mount"]
         cpu = cpu_seconds_of_tree(mounted.pid)
-    row = {"how": "mount", "loader": name, "opens": None, "cpu_s": cpu, "wall_s": None, "epochs_predicted": 0,
-           "epochs_later": epochs - 1, "share_pushed": None, "found_by": "not found"}
-    if known:
-        opens = end["opens"] - known["opens"]
-        row |= {"opens": known["opens"], "wall_s": round(seconds, 1),
-                "epochs_predicted": end["epoch"] - known["epoch"] - (1 if end["position"] == 0 else 0),
-                "share_pushed": (end["hits"] - known["hits"]) / opens if opens else None,
-                "found_by": f"{end['order_found_by']}: {end['order']}"}
-    return row
+    row = {"how": "mount", "loader": name, "cpu_s": cpu, "epochs_predicted": 0, "epochs_later": epochs - 1,
+           "found_by": "not found"}
+    if not known:
+        return row
+    read_to_the_end = 1 if end["position"] == 0 else 0  # of the last epoch: the mount is at the next one
+    return row | {"opens": known["opens"], "wall_s": round(seconds, 1),
+                  "epochs_predicted": end["epoch"] - known["epoch"] - read_to_the_end,
+                  "share_pushed": (end["hits"] - known["hits"]) / max(end["opens"] - known["opens"], 1),
+                  "found_by": f"{end['order_found_by']}: {end['order']}"}
 
 
 def wait_until_known(mounted, loading):

@@ -6,7 +6,7 @@
 //   lock_on [--all-seeds] [--samples N] [--epochs E] [--only NAME] [--verbose] [--json]
 //
 // --json: a line per script with loader, opens, cpu_s, wall_s, epochs_predicted, epochs_later, share_pushed, found_by;
-// wall_s is -1 where the order was not found.
+// no wall_s where the order was not found.
 #include <chrono>
 #include <optional>
 #include <random>
@@ -130,14 +130,14 @@ struct Outcome {
 
 void print(const Script& script, const Outcome& outcome, int later_epochs, bool as_json) {
   if (as_json) {
-    const nlohmann::json row = {{"loader", script.name},
-                                {"opens", outcome.state.opens_to_lock},
-                                {"cpu_s", outcome.state.search_cpu_seconds},
-                                {"wall_s", outcome.seconds.value_or(-1)},
-                                {"epochs_predicted", outcome.predicted},
-                                {"epochs_later", later_epochs},
-                                {"share_pushed", outcome.share_pushed},
-                                {"found_by", outcome.found_by}};
+    nlohmann::json row = {{"loader", script.name},
+                          {"opens", outcome.state.opens_to_lock},
+                          {"cpu_s", outcome.state.search_cpu_seconds},
+                          {"epochs_predicted", outcome.predicted},
+                          {"epochs_later", later_epochs},
+                          {"share_pushed", outcome.share_pushed},
+                          {"found_by", outcome.found_by}};
+    if (outcome.seconds) row["wall_s"] = *outcome.seconds;
     fmt::print("{}\n", row.dump());
   } else {
     fmt::print("{:<48} {:>6} {:>9.1f} {:>9.2f} {:>7}/{} {:>7.4f}  {}\n", script.name, outcome.state.opens_to_lock,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "headrace/cache/order/parameters.h"
 
@@ -85,6 +86,31 @@ TEST_CASE("order files: paths are looked up, a bad line is named with its number
   REQUIRE_FALSE(bad);
   CHECK(bad.error().code == headrace::io::ErrorCode::kNotFound);
   CHECK(mentions(bad.error().message(), "line 3: '7' is no sample"));
+}
+
+TEST_CASE(
+    "order files: numbers are paths where a line is no number; a pipe is read as far as it need not be read twice") {
+  const TempDir dir;
+  const OrderInput input{.sample_count = 3, .find_sample = [](std::string_view path) -> std::optional<SampleIndex> {
+                           return static_cast<SampleIndex>(path.size() - 1);
+                         }};
+  const auto mixed = make_order("file:" + dir.write("mixed", "77\n1\nabc\n").string(), input);
+  REQUIRE(mixed);
+  CHECK(*(*mixed)->epoch(0) == std::vector<SampleIndex>{1, 0, 2});
+  const auto through_pipe = [&](std::string_view content) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    REQUIRE(::write(ends[1], content.data(), content.size()) == static_cast<ssize_t>(content.size()));
+    ::close(ends[1]);
+    auto order = make_order("file:/dev/fd/" + std::to_string(ends[0]), input);
+    ::close(ends[0]);
+    return order;
+  };
+  CHECK(*(*through_pipe("2\n0\n"))->epoch(0) == std::vector<SampleIndex>{2, 0});
+  CHECK(*(*through_pipe("abc\na\n"))->epoch(0) == std::vector<SampleIndex>{2, 0});
+  const auto twice = through_pipe("77\nabc\n");
+  REQUIRE_FALSE(twice);
+  CHECK(mentions(twice.error().message(), "from its start again"));
 }
 
 TEST_CASE("order files: an index beyond the data set, a missing file and a folder are refused") {
