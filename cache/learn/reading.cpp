@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -77,21 +79,21 @@ void find_ranks(const std::vector<Run>& runs, Reading& reading) {
   reading.ranks = static_cast<std::uint64_t>(end - first);
 }
 
-// The most frequent distance between neighbouring starts, if most of the starts are multiples of it apart.
+// The largest distance between neighbouring starts of which most starts are multiples apart. Some starts are missing:
+// where the batch before had ended, its run goes on.
 [[nodiscard]] std::optional<std::uint64_t> batch_of(const std::vector<Run>& runs, std::uint64_t replicas) {
-  std::vector<std::uint64_t> starts;
-  for (const Run& run : runs) starts.push_back(run.first / replicas);
-  std::ranges::sort(starts);
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
-  std::map<std::uint64_t, std::size_t> distances;
-  for (std::size_t i = 1; i < starts.size(); ++i) ++distances[starts[i] - starts[i - 1]];
-  if (distances.empty()) return std::nullopt;
-  const auto often = std::ranges::max_element(distances, {}, [](const auto& entry) { return entry.second; });
-  const std::uint64_t batch = often->first;
-  const auto in_step =
-      std::ranges::count_if(starts, [&](std::uint64_t start) { return start % batch == starts.front() % batch; });
-  if (static_cast<std::size_t>(in_step) * 5 < starts.size() * 4) return std::nullopt;
-  return batch;
+  std::set<std::uint64_t> starts;
+  for (const Run& run : runs) starts.insert(run.first / replicas);
+  std::set<std::uint64_t, std::greater<>> distances;
+  for (auto start = starts.begin(); start != starts.end() && std::next(start) != starts.end(); ++start) {
+    distances.insert(*std::next(start) - *start);
+  }
+  for (const std::uint64_t batch : distances) {
+    const auto in_step =
+        std::ranges::count_if(starts, [&](std::uint64_t start) { return start % batch == *starts.begin() % batch; });
+    if (static_cast<std::size_t>(in_step) * 5 >= starts.size() * 4) return batch;
+  }
+  return std::nullopt;
 }
 
 // A batch of one rank, as far as it was opened.

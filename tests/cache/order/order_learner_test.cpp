@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "headrace/cache/learn/reading.h"
 #include "headrace/cache/order/mt19937.h"
 
 #include "cache/order/golden.h"
@@ -444,6 +445,32 @@ TEST_CASE("order learner: once the order is known, 99 of 100 opens find their sa
     CHECK(layout.ranks == static_cast<std::uint32_t>(job.ranks));
     CHECK(layout.workers == job.loader.workers);
     CHECK(layout.batch == job.loader.batch * static_cast<std::uint32_t>(job.ranks));
+  }
+}
+
+TEST_CASE("order learner: ranks, batch size and workers are read off 256 opens") {
+  struct Job {
+    std::size_t ranks;
+    ReplayLoader loader;
+  };
+  for (const Job& job : {Job{1, {.batch = 32, .workers = 2}}, Job{1, {.batch = 64, .workers = 8}},
+                         Job{2, {.batch = 64, .workers = 1}}, Job{2, {.batch = 32, .workers = 2}},
+                         Job{4, {.batch = 128, .workers = 8}}, Job{8, {.batch = 128, .workers = 4}}}) {
+    std::vector<Samples> positions(job.ranks);
+    for (SampleIndex position = 0; position < 20'000; ++position) positions[position % job.ranks].push_back(position);
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      std::mt19937 random(seed);
+      const Samples opens = replay_epoch(positions, job.loader, random);
+      std::vector<std::uint64_t> seen(opens.begin(), opens.begin() + 256);
+      seen.insert(seen.begin() + 100, {15'000, 17'001, 19'002});  // strays
+      const Reading reading = read_off(seen);
+      CAPTURE(job.ranks);
+      CAPTURE(job.loader.workers);
+      CHECK(reading.replicas == job.ranks);
+      CHECK(reading.ranks == job.ranks);
+      CHECK(reading.workers == job.loader.workers);
+      if (job.loader.workers > 1) CHECK(reading.batch == job.loader.batch);
+    }
   }
 }
 
