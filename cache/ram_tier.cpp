@@ -89,13 +89,14 @@ void RamTier::unreserve(std::uint64_t bytes) {
 }
 
 bool RamTier::try_take(std::uint64_t bytes) {
-  if (budget_bytes_ == 0) {
+  const std::uint64_t budget = budget_bytes();
+  if (budget == 0) {
     used_bytes_.fetch_add(bytes);
     return true;
   }
   std::uint64_t used = used_bytes_.load();
   do {
-    if (used + bytes > budget_bytes_) return false;
+    if (used + bytes > budget) return false;
   } while (!used_bytes_.compare_exchange_weak(used, used + bytes));
   return true;
 }
@@ -154,11 +155,20 @@ void RamTier::unpin(Holding& holding) {
   MutexLock lock(shard.mutex);
   HEADRACE_ASSERT(holding.pins > 0);
   if (--holding.pins > 0) return;
-  const bool stays = holding.listed && !holding.dropped && (budget_bytes_ > 0 || holding.ranged);
+  const bool stays = holding.listed && !holding.dropped && (budget_bytes() > 0 || holding.ranged);
   if (!stays && holding.listed) shard.unlist(holding);
   lock.unlock();
   if (!stays) return destroy(&holding);
-  while (budget_bytes_ == 0 && used_bytes() > kStagingBytes && evict_one(false)) continue;
+  const std::uint64_t budget = budget_bytes();
+  while (budget == 0 && used_bytes() > kStagingBytes && evict_one(false)) continue;
+  while (budget > 0 && used_bytes() > budget && evict_one(true)) continue;  // it was made smaller
+  tell_space();
+}
+
+void RamTier::set_budget(std::uint64_t new_budget) {
+  HEADRACE_ASSERT(new_budget > 0 && budget_bytes() > 0);
+  budget_bytes_.store(new_budget);
+  while (used_bytes() > new_budget && evict_one(true)) continue;
   tell_space();
 }
 

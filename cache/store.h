@@ -111,6 +111,9 @@ class Store {
   virtual void drop(EntryId entry) = 0;
   // Ends what kAheadAndKeep asked for: the content stays until its place is needed.
   virtual void unkeep(EntryId entry) = 0;
+  // What the RAM tier may hold from now on; what no longer fits goes at once, views with their end. For a store that
+  // was opened with a RAM budget; not 0.
+  virtual void set_ram_bytes(std::uint64_t bytes) = 0;
   // The file has changed: what any tier holds of it is not served any more, to reads that begin after this returned.
   virtual void set_identity(EntryId entry, const Identity& identity) = 0;
   // The file is gone: reads that begin after this returned end with kNotFound, until set_identity() brings it back.

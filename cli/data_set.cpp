@@ -11,9 +11,9 @@
 #include <sys/statvfs.h>
 
 #include "headrace/cache/revalidate.h"
-#include "headrace/cli/machine.h"
 #include "headrace/cli/places.h"
 #include "headrace/cli/size.h"
+#include "headrace/io/memory_limit.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -32,7 +32,7 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 }
 
 io::Result<std::uint64_t> parse_ram(std::string_view text) {
-  const std::uint64_t limit = memory_limit_bytes();
+  const std::uint64_t limit = io::memory_limit_bytes();
   io::Result<std::uint64_t> bytes = parse_size(text, limit);
   if (!bytes) return option_error("--ram", bytes.error().context);
   if (*bytes > limit) {

@@ -6,6 +6,7 @@
 
 #include "headrace/cli/machine.h"
 #include "headrace/cli/size.h"
+#include "headrace/io/memory_limit.h"
 
 namespace headrace::cli {
 namespace {
@@ -32,7 +33,7 @@ fs::path running_monitor(const fs::path& sys) {
 Finding examine_memory() {
   const std::uint64_t machine =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t limit = memory_limit_bytes();
+  const std::uint64_t limit = io::memory_limit_bytes();
   Finding finding{.name = "memory", .health = Health::kGood, .text = format_size(machine)};
   if (limit < machine) {
     finding.health = Health::kLimit;

@@ -53,6 +53,7 @@ constexpr Definition kMountMetrics[] = {
     {"takeovers", "headrace_takeovers_total", "Times that a worker died and another took over", kCounter},
     {"held_bytes", "headrace_page_cache_bytes", "Bytes pushed and held", kGauge},
     {"budget_bytes", "headrace_page_cache_budget_bytes", "Bytes that may be held", kGauge},
+    {"retained_bytes", "headrace_retained_bytes", "Bytes kept by the daemon as the kernel drops pushed pages", kGauge},
     {"epoch", "headrace_epoch", "Epoch of the reader", kGauge},
     {"position", "headrace_position", "Position of the reader in its epoch", kGauge},
     {"ahead_samples", "headrace_ahead_samples", "Samples pushed or under way in front of the reader", kGauge},

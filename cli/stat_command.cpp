@@ -48,8 +48,14 @@ void print_head(const json& stat) {
 
 void print_mount(const json& mount) {
   const std::uint64_t opens = number(mount, "opens");
+  const std::uint64_t retained_budget = number(mount, "retained_budget_bytes");
   fmt::print("page cache {} of {} held, {} samples\n", format_size(number(mount, "held_bytes")),
-             format_size(number(mount, "budget_bytes")), number(mount, "held_samples"));
+             format_size(number(mount, "budget_bytes") - retained_budget), number(mount, "held_samples"));
+  if (retained_budget > 0) {
+    fmt::print("memory    {} of {} held by the daemon, as the kernel drops pushed pages; {} samples\n",
+               format_size(number(mount, "retained_bytes")), format_size(retained_budget),
+               number(mount, "retained_samples"));
+  }
   fmt::print("opens     {}: {} were there, {} came late, {} unexpected\n", opens, percent(number(mount, "hits"), opens),
              percent(number(mount, "late"), opens), number(mount, "strays"));
   fmt::print("requests  {} reached the daemon, {} read\n", number(mount, "request_total"),

@@ -180,8 +180,14 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
     io::log_info("mount {}: RAM budget is {} MiB now, as memory pressure goes", path.string(), budget >> 20);
     pusher->set_budget(budget);
   };
-  auto watch =
-      PressureWatch::start(bytes, {.is_losing = [this] { return pusher->take_losses(); }, .on_change = change});
+  const auto move_budget = [this] {
+    const std::optional<std::uint64_t> retained = pusher->on_pages_dropped();
+    if (!retained) return;
+    io::log_info("mount {}: the kernel drops pushed pages; {} MiB of the budget are kept in the daemon's own memory",
+                 path.string(), *retained >> 20);
+  };
+  auto watch = PressureWatch::start(
+      bytes, {.is_losing = [this] { return pusher->take_losses(); }, .on_change = change, .on_dropped = move_budget});
   if (!watch) return add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
   pressure = std::move(*watch);
   if (const auto& reason = pressure->no_psi()) {

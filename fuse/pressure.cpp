@@ -23,6 +23,8 @@ constexpr const char* kPressureFile = "/proc/pressure/memory";
 constexpr std::string_view kTrigger = "some 200000 2000000";
 constexpr int kRoundMs = 1000;
 constexpr int kQuietRounds = 10;
+// What lies in the page cache by then was pushed under the new division of the budget.
+constexpr int kSettleRounds = 60;
 
 }  // namespace
 
@@ -66,14 +68,23 @@ PressureWatch::~PressureWatch() {
 
 void PressureWatch::run(PressureBudget budget, const PressureCallbacks& callbacks) const {
   std::array<pollfd, 2> waited = {{{pressure_fd_.get(), POLLPRI, 0}, {stop_fd_.get(), POLLIN, 0}}};
-  int quiet_rounds = 0;
+  int quiet_rounds = kQuietRounds;
+  int settled_rounds = kSettleRounds;
   while (true) {
     const int ready = ::poll(waited.data(), waited.size(), kRoundMs);
     if (ready < 0 && errno != EINTR) return;
     if (ready < 0) continue;
     if (waited[1].revents != 0) return;
     if ((waited[0].revents & POLLERR) != 0) waited[0].fd = -1;  // the file has gone
-    const bool is_pressed = (waited[0].revents & POLLPRI) != 0 || callbacks.is_losing();
+    const bool is_waited_for = (waited[0].revents & POLLPRI) != 0;
+    const bool is_losing = !is_waited_for && callbacks.is_losing();
+    const bool is_short = waited[0].fd < 0 || quiet_rounds < kQuietRounds;
+    const bool is_pressed = is_waited_for || (is_losing && (is_short || callbacks.is_near_limit()));
+    settled_rounds = std::min(settled_rounds + 1, kSettleRounds);
+    if (is_losing && !is_pressed && settled_rounds == kSettleRounds) {
+      callbacks.on_dropped();
+      settled_rounds = 0;
+    }
     quiet_rounds = is_pressed ? 0 : quiet_rounds + 1;
     const bool changed = is_pressed ? budget.on_pressure() : quiet_rounds % kQuietRounds == 0 && budget.on_quiet();
     if (changed) callbacks.on_change(budget.bytes());

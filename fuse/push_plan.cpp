@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "headrace/cache/internal/chunk.h"
+
 namespace headrace::fuse {
 using cache::ReadAhead;
 using cache::SampleIndex;
@@ -16,6 +18,10 @@ constexpr std::uint64_t kPageBytes = 4096;
 // Room for samples that are open but not read yet: released, still in the page cache.
 constexpr std::uint64_t kGraceBytesMax = 64 << 20;
 constexpr std::uint64_t kGraceShare = 4;
+// Where the kernel drops pages: an eighth of the budget ahead of the reader rides out the pauses of a source; where
+// that lies idle for too long still, down to a 64th.
+constexpr std::uint64_t kPageCacheShareFirst = 8;
+constexpr std::uint64_t kPageCacheShareLast = 64;
 
 std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
   std::vector<std::uint32_t> sizes(catalog.sample_count());
@@ -38,6 +44,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       pushable_count_(count_pushable()),
       next_unseen_(std::move(options.next_unseen)),
       budget_bytes_(options.budget_bytes),
+      retained_(sizes_.size()),
       given_order_(options.order.order) {
   if (notes_.head->takeovers > 0) {
     adopt_holdings();
@@ -73,19 +80,26 @@ void PushPlan::make_plan(const OrderPosition& order) {
     if (listed) order_ = std::move(*listed);
   }
   if (!order_ || budget_bytes_ == 0 || sizes_.empty()) return;
-  read_ahead_ = std::make_unique<ReadAhead>(
-      *order_, sizes_,
-      cache::ReadAheadOptions{
-          .budget_bytes = usable_budget(), .first_epoch = order.epoch, .epoch_count = order.epoch_count});
+  read_ahead_ = std::make_unique<ReadAhead>(*order_, sizes_,
+                                            cache::ReadAheadOptions{.budget_bytes = usable_budget(),
+                                                                    .window_bytes = window_bytes(),
+                                                                    .first_epoch = order.epoch,
+                                                                    .epoch_count = order.epoch_count});
   if (order.position > 0) read_ahead_->seek(order.epoch, order.position);
   for (const SampleIndex sample : order.read_already) read_ahead_->on_read(sample);
   note_position();
   take_releases();
 }
 
+// Split: never for all samples, so that each makes way after its use and is pushed anew before the next.
+std::uint64_t PushPlan::page_cache_budget() const {
+  return is_split() ? std::min(budget_bytes_ / page_cache_share_, total_bytes_ / 2) : budget_bytes_;
+}
+
 std::uint64_t PushPlan::usable_budget() const {
-  if (budget_bytes_ >= total_bytes_) return budget_bytes_;
-  return budget_bytes_ - std::min(budget_bytes_ / kGraceShare, kGraceBytesMax);
+  const std::uint64_t budget = page_cache_budget();
+  if (budget >= total_bytes_) return budget;
+  return budget - std::min(budget / kGraceShare, kGraceBytesMax);
 }
 
 // Not symlinks out of the source, whose target is not the mount's, nor 4 GiB and more, which the plan cannot count.
@@ -102,7 +116,8 @@ std::uint64_t PushPlan::count_pushable() const {
 std::optional<SampleIndex> PushPlan::next_fetch() {
   while (const std::optional<SampleIndex> sample = candidate()) {
     keep(*sample);
-    const bool held = notes_.holdings[*sample].held;  // let go of earlier, but its room was not needed yet
+    // Let go of earlier, but its room was not needed yet. Split: the kernel may have dropped it since.
+    const bool held = notes_.holdings[*sample].held && !is_split();
     if (!held && can_be_pushed(*sample)) {
       arriving_bytes_ += sizes_[*sample];
       return sample;
@@ -125,7 +140,7 @@ bool PushPlan::has_room_for_unseen() const {
 }
 
 std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
-  while (counters_.held_bytes + bytes > budget_bytes_ && !released_.empty()) {
+  while (counters_.held_bytes + bytes > page_cache_budget() && !released_.empty()) {
     const SampleIndex oldest = released_.front();
     released_.pop_front();
     if (!notes_.holdings[oldest].held || !notes_.holdings[oldest].released) continue;  // gone, or wanted again since
@@ -139,7 +154,7 @@ std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
 }
 
 bool PushPlan::place(SampleIndex sample) {
-  if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > budget_bytes_) return false;
+  if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > page_cache_budget()) return false;
   arriving_bytes_ -= sizes_[sample];
   if (!notes_.holdings[sample].held) hold(sample);
   return true;
@@ -158,6 +173,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
     counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(sample));
   } else {
     ++counters_.push_failures;
+    drop_retained(sample);
   }
   if (generation == generation_) {
     if (read_ahead_) read_ahead_->on_fetched(sample, pushed);
@@ -188,7 +204,7 @@ void PushPlan::on_opens(std::span<const SampleIndex> samples) {
 void PushPlan::open_unplanned(SampleIndex sample) {
   if (!notes_.holdings[sample].held) return;
   ++counters_.hits;
-  if (budget_bytes_ < total_bytes_) release(sample);  // not needed again in this epoch
+  if (page_cache_budget() < total_bytes_) release(sample);  // not needed again in this epoch
 }
 
 void PushPlan::on_read(SampleIndex sample) {
@@ -216,9 +232,54 @@ void PushPlan::set_order(const OrderPosition& order) {
 
 void PushPlan::set_budget(std::uint64_t budget_bytes) {
   budget_bytes_ = budget_bytes;
+  apply_budget();
+}
+
+bool PushPlan::on_pages_dropped() {
+  if (page_cache_share_ >= kPageCacheShareLast) return false;
+  page_cache_share_ = is_split() ? page_cache_share_ * 2 : kPageCacheShareFirst;
+  apply_budget();
+  return true;
+}
+
+void PushPlan::apply_budget() {
   if (!read_ahead_) return make_plan({.epoch = notes_.head->epoch, .position = notes_.head->position});
-  read_ahead_->set_budget(usable_budget(), 0);
+  read_ahead_->set_budget(usable_budget(), window_bytes());
   take_releases();
+}
+
+// Larger files are fetched in pieces, of which the store retains none.
+bool PushPlan::retain(SampleIndex sample) {
+  if (retained_[sample]) return true;
+  const std::uint64_t bytes = retained_bytes_of(sample);
+  if (sizes_[sample] > cache::kChunkBytes || counters_.retained_bytes + bytes > retained_limit()) return false;
+  retained_[sample] = true;
+  counters_.retained_bytes += bytes;
+  ++counters_.retained_samples;
+  return true;
+}
+
+std::uint64_t PushPlan::retained_limit() const {
+  const std::uint64_t page_cache = std::max(page_cache_budget(), counters_.held_bytes);
+  return budget_bytes_ - std::min(budget_bytes_, page_cache);
+}
+
+std::optional<SampleIndex> PushPlan::next_to_drop() {
+  if (counters_.retained_bytes <= retained_limit()) return std::nullopt;
+  while (!retained_[drop_hand_]) drop_hand_ = drop_hand_ + 1 < retained_.size() ? drop_hand_ + 1 : 0;
+  drop_retained(drop_hand_);
+  return drop_hand_;
+}
+
+void PushPlan::drop_retained(SampleIndex sample) {
+  if (!retained_[sample]) return;
+  retained_[sample] = false;
+  counters_.retained_bytes -= retained_bytes_of(sample);
+  --counters_.retained_samples;
+}
+
+std::uint64_t PushPlan::retained_bytes_of(SampleIndex sample) const {
+  return cache::footprint_bytes(catalog_.size_bytes(catalog_.sample_entry(sample)));
 }
 
 void PushPlan::hold(SampleIndex sample) {
@@ -255,6 +316,9 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.budget_bytes = budget_bytes_;
   stats.held_bytes = counters_.held_bytes;
   stats.held_samples = counters_.held_samples;
+  stats.retained_budget_bytes = is_split() ? budget_bytes_ - page_cache_budget() : 0;
+  stats.retained_bytes = counters_.retained_bytes;
+  stats.retained_samples = counters_.retained_samples;
   stats.pushed_samples = counters_.pushed_samples;
   stats.pushed_bytes = counters_.pushed_bytes;
   stats.evicted_samples = counters_.evicted_samples;

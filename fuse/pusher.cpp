@@ -33,7 +33,11 @@ void log_failure(const char* what, const std::filesystem::path& path, int failur
 }  // namespace
 
 Pusher::Pusher(cache::Store& store, std::filesystem::path root, Notes notes, PushPlanOptions options)
-    : store_(store), catalog_(store.catalog()), root_(std::move(root)), plan_(catalog_, notes, std::move(options)) {}
+    : store_(store),
+      catalog_(store.catalog()),
+      root_(std::move(root)),
+      store_ram_bytes_(store.stats().tiers.front().budget_bytes),
+      plan_(catalog_, notes, std::move(options)) {}
 
 void Pusher::start(std::shared_ptr<Session> session) {
   session_ = std::move(session);
@@ -82,6 +86,7 @@ void Pusher::run() {
     forget_changed();
     if (arrived) push(std::move(*arrived));
     evict_for(0);
+    share_budget();
     start_fetches();
   }
   MutexLock lock(mutex_);
@@ -102,7 +107,10 @@ void Pusher::start_fetches() {
         if (is_full()) finished_.notify_all();
         return;
       }
-      fetch = {.sample = *sample, .generation = plan_.generation(), .changes = change_count_};
+      fetch = {.sample = *sample,
+               .generation = plan_.generation(),
+               .changes = change_count_,
+               .retain = plan_.retain(*sample)};
       ++in_flight_;
       in_flight_bytes_ += piece_bytes(*sample, 0);
     }
@@ -129,6 +137,7 @@ std::uint64_t Pusher::piece_bytes(SampleIndex sample, std::uint64_t offset) cons
 void Pusher::read_piece(Fetch fetch) {
   const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
   const std::uint64_t offset = fetch.offset;
+  const cache::ReadHint hint = fetch.retain ? cache::ReadHint::kAheadAndKeep : cache::ReadHint::kAhead;
   auto done = [self = shared_from_this(), fetch = std::make_shared<Fetch>(std::move(fetch))](Result<cache::View> view) {
     fetch->view = std::move(view);
     MutexLock lock(self->mutex_);
@@ -137,7 +146,7 @@ void Pusher::read_piece(Fetch fetch) {
     self->work_.notify_one();
   };
   if (catalog_.size_bytes(entry) <= kPieceBytesMax) {
-    store_.read_async(entry, std::move(done), cache::ReadHint::kAhead);
+    store_.read_async(entry, std::move(done), hint);
   } else {
     store_.read_range_async(entry, offset, kPieceBytesMax, std::move(done));
   }
@@ -224,6 +233,20 @@ void Pusher::evict_for(std::uint64_t bytes) {
   }
 }
 
+// What the page cache gives up is the store's to hold. The page cache grows no further than what the plan leaves it, so
+// the two together stay within the budget.
+void Pusher::share_budget() {
+  std::vector<SampleIndex> dropped;
+  {
+    MutexLock lock(mutex_);
+    const std::uint64_t limit = store_ram_bytes_ > 0 ? plan_.retained_limit() : 0;
+    if (std::exchange(retained_limit_, limit) == limit) return;
+    while (const auto sample = plan_.next_to_drop()) dropped.push_back(*sample);
+  }
+  for (const SampleIndex sample : dropped) store_.drop(catalog_.sample_entry(sample));
+  store_.set_ram_bytes(store_ram_bytes_ + retained_limit_);
+}
+
 // False: there is no room to be had.
 bool Pusher::make_room(SampleIndex sample) {
   std::uint64_t bytes = 0;
@@ -243,7 +266,7 @@ bool Pusher::make_room(SampleIndex sample) {
 }
 
 void Pusher::finish(const Fetch& fetch, Landing landing) {
-  store_.drop(catalog_.sample_entry(fetch.sample));
+  if (!fetch.retain || landing != Landing::kPushed) store_.drop(catalog_.sample_entry(fetch.sample));
   MutexLock lock(mutex_);
   --in_flight_;
   in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
@@ -270,6 +293,16 @@ void Pusher::on_read(SampleIndex sample) {
 bool Pusher::take_losses() {
   MutexLock lock(mutex_);
   return plan_.take_losses();
+}
+
+std::optional<std::uint64_t> Pusher::on_pages_dropped() {
+  if (store_ram_bytes_ == 0) return std::nullopt;  // the store keeps nothing
+  MutexLock lock(mutex_);
+  if (!plan_.on_pages_dropped()) return std::nullopt;
+  plan_changed();
+  MountStats stats;
+  plan_.add_stats(stats);
+  return stats.retained_budget_bytes;
 }
 
 bool Pusher::wants_order() const {

@@ -69,7 +69,9 @@ class RamTier {
   // Nobody finds it from now on, pinned or not: its content is no longer right.
   void forget(ChunkKey key);
 
-  [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
+  [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_.load(std::memory_order_relaxed); }
+  // What is too much goes at once, kept or not; what is pinned, with its last pin. Neither budget is 0.
+  void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   struct Stats : RamShard::Counters {
     std::uint64_t samples = 0;
@@ -86,7 +88,7 @@ class RamTier {
   void destroy(Holding* holding);
   void tell_space();
 
-  const std::uint64_t budget_bytes_;
+  std::atomic<std::uint64_t> budget_bytes_;
   const std::function<void()> on_space_;
   std::array<std::unique_ptr<RamShard>, kShardCount> shards_;
   std::atomic<std::uint64_t> used_bytes_ = 0;

@@ -53,6 +53,7 @@ class StoreImpl final : public Store {
   void prefetch(EntryId entry, bool keep_in_ram, std::function<void(Status)> done) override;
   void drop(EntryId entry) override;
   void unkeep(EntryId entry) override;
+  void set_ram_bytes(std::uint64_t bytes) override { ram_.set_budget(bytes); }
   void set_identity(EntryId entry, const Identity& identity) override;
   void set_vanished(EntryId entry) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;

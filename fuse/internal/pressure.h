@@ -2,10 +2,12 @@
 // Gives RAM back while the machine is short of it: the budget shrinks under memory pressure and grows again after it.
 //
 //   auto watch = PressureWatch::start(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
-//                                                  .on_change = [&](std::uint64_t b) { pusher.set_budget(b); }});
+//                                                  .on_change = [&](std::uint64_t b) { pusher.set_budget(b); },
+//                                                  .on_dropped = [&] { pusher.on_pages_dropped(); }});
 //
-// Pressure is what the kernel calls so (PSI): time in which somebody waits for memory; or that it drops pushed pages,
-// which is all that is seen of a memory cgroup's limit.
+// Pressure is what the kernel calls so (PSI): time in which somebody waits for memory; or that it drops pushed pages
+// while the memory cgroup is near its limit, or where PSI cannot be asked. Pages that are dropped otherwise are no sign
+// of a shortage: kernels with proactive reclaim take what lies idle.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "headrace/io/memory_limit.h"
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
 
@@ -38,6 +41,8 @@ class PressureBudget {
 struct PressureCallbacks {
   std::function<bool()> is_losing;  // asked once a second: have pushed pages been dropped since the last time?
   std::function<void(std::uint64_t budget_bytes)> on_change;
+  std::function<void()> on_dropped = [] {};  // pushed pages were dropped without pressure; at most once a minute
+  std::function<bool()> is_near_limit = [] { return io::is_near_memory_limit(); };
 };
 
 // Thread-safety: the owner's thread; the callbacks run on a thread of its own until the watch dies.

@@ -12,6 +12,10 @@
 // released when it is opened, which is before it is read. Without an order, samples not seen in this epoch are pushed
 // and those opened released; where nobody tells which were seen, samples in the order of the catalog.
 //
+// Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
+// minute), most of the budget is moved into the daemon's own memory: what is fetched is retained there as long as there
+// is room, and pushed shortly before each use. Retained samples are never replaced: each is read once per epoch.
+//
 // Thread-safety: none; one owner. Ownership: catalog and the notes' memory outlive it.
 #pragma once
 
@@ -74,6 +78,15 @@ class PushPlan {
   [[nodiscard]] bool take_losses();
   // An order would change what is pushed: not all samples are held, and there is a budget to hold some.
   [[nodiscard]] bool wants_order() const { return budget_bytes_ > 0 && counters_.held_samples < pushable_count_; }
+  // The kernel dropped pages though there is memory: pages are to lie idle for a shorter time. False: it is as short as
+  // it gets.
+  bool on_pages_dropped();
+  // Whether the daemon is to retain what is fetched of a sample. Counts it from then on, until it is dropped or lost.
+  [[nodiscard]] bool retain(cache::SampleIndex sample);
+  // What may be retained now: together with what the page cache holds, the budget at most.
+  [[nodiscard]] std::uint64_t retained_limit() const;
+  // A retained sample that has to go because the limit fell; already counted as gone.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop();
   void on_overflow() { ++counters_.overflows; }
 
   void set_order(const OrderPosition& order);
@@ -81,7 +94,7 @@ class PushPlan {
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
   // More is held than the budget allows, and some of it may go.
-  [[nodiscard]] bool must_evict() const { return counters_.held_bytes > budget_bytes_ && !released_.empty(); }
+  [[nodiscard]] bool must_evict() const { return counters_.held_bytes > page_cache_budget() && !released_.empty(); }
 
   [[nodiscard]] std::uint64_t sample_bytes(cache::SampleIndex sample) const {
     return sizes_[sample];
@@ -92,7 +105,13 @@ class PushPlan {
  private:
   void adopt_holdings();
   void make_plan(const OrderPosition& order);
+  [[nodiscard]] bool is_split() const { return page_cache_share_ > 1; }
+  [[nodiscard]] std::uint64_t page_cache_budget() const;
   [[nodiscard]] std::uint64_t usable_budget() const;
+  [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? usable_budget() : 0; }
+  void apply_budget();
+  void drop_retained(cache::SampleIndex sample);
+  [[nodiscard]] std::uint64_t retained_bytes_of(cache::SampleIndex sample) const;
   [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t count_pushable() const;
   [[nodiscard]] bool has_room_for_unseen() const;
@@ -116,6 +135,9 @@ class PushPlan {
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
 
   std::uint64_t budget_bytes_;
+  std::uint64_t page_cache_share_ = 1;               // one part in so many of the budget is the page cache's
+  std::vector<bool> retained_;                       // by sample
+  cache::SampleIndex drop_hand_ = 0;                 // goes round the retained samples
   std::shared_ptr<const cache::Order> given_order_;  // null: unknown
   std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push

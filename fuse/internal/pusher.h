@@ -49,6 +49,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_read(cache::SampleIndex sample);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
+  // The kernel dropped pages though there is memory. What the daemon keeps itself from now on; nullopt: nothing
+  // changed.
+  [[nodiscard]] std::optional<std::uint64_t> on_pages_dropped();
   // Whether it matters in which order samples are read.
   [[nodiscard]] bool wants_order() const;
   void on_overflow();
@@ -71,6 +74,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     std::uint64_t generation = 0;  // of the plan that named it
     std::uint64_t offset = 0;      // of the piece
     std::uint64_t changes = 0;     // change_count_ when it began
+    bool retain = false;           // the store keeps it for the next time
     Result<cache::View> view = cache::View{};
   };
 
@@ -82,6 +86,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool has_changed(const Fetch& fetch);
   void forget_changed();
   void evict_for(std::uint64_t bytes);
+  void share_budget();
   bool make_room(cache::SampleIndex sample);
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
@@ -96,7 +101,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::filesystem::path root_;
-  std::shared_ptr<Session> session_;  // set by start()
+  const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan
+  std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
+  std::shared_ptr<Session> session_;     // set by start()
   std::thread thread_;
 
   mutable io::Mutex mutex_;

@@ -128,6 +128,23 @@ TEST_CASE("a forgotten holding is not found again but stays good for its views")
   CHECK(fixture.tier.used_bytes() == kPage);
 }
 
+TEST_CASE("a smaller budget is kept to at once, save for what is pinned, and a larger one holds more") {
+  Fixture fixture(8);
+  for (EntryId entry = 0; entry < 8; ++entry) REQUIRE(fixture.insert(entry, entry < 4));
+  View first = fixture.pinned(0);
+  View second = fixture.pinned(1);
+  fixture.tier.set_budget(kPage);
+  CHECK(fixture.tier.used_bytes() == 2 * kPage);
+  CHECK_FALSE(fixture.insert(20));
+  first.reset();
+  CHECK(fixture.tier.used_bytes() == kPage);
+  CHECK(fixture.holds(1));
+  fixture.tier.set_budget(16 * kPage);
+  for (EntryId entry = 20; entry < 35; ++entry) REQUIRE(fixture.insert(entry));
+  CHECK(fixture.tier.used_bytes() == 16 * kPage);
+  second.reset();
+}
+
 TEST_CASE("with a budget of 0 nothing stays once it is unpinned") {
   Fixture fixture(0);
   for (EntryId entry = 0; entry < 10; ++entry) REQUIRE(fixture.insert(entry));

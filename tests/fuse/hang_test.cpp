@@ -62,6 +62,7 @@ class HangingStore final : public cache::Store {
   }
   void drop(EntryId entry) override { inner_.drop(entry); }
   void unkeep(EntryId entry) override { inner_.unkeep(entry); }
+  void set_ram_bytes(std::uint64_t bytes) override { inner_.set_ram_bytes(bytes); }
   void set_identity(EntryId entry, const cache::Identity& identity) override { inner_.set_identity(entry, identity); }
   void set_vanished(EntryId entry) override { inner_.set_vanished(entry); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }

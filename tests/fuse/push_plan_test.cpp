@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/internal/push_plan.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -172,6 +173,78 @@ TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   plan.set_budget(kSampleCount * kSampleBytes);
   push_all(plan);
   CHECK(stats_of(plan).held_samples == kSampleCount);
+}
+
+// Fetches, retains and pushes all that the plan names. Returns how many of the fetches found their sample retained.
+unsigned push_and_retain(PushPlan& plan, std::vector<bool>& in_memory) {
+  unsigned found = 0;
+  while (const auto sample = plan.next_fetch()) {
+    if (plan.retain(*sample)) {
+      found += in_memory[*sample] ? 1 : 0;
+      in_memory[*sample] = true;
+    }
+    while (plan.next_victim(plan.sample_bytes(*sample))) continue;
+    REQUIRE(plan.place(*sample));
+    plan.on_fetched(*sample, plan.generation(), Landing::kPushed);
+    while (const auto gone = plan.next_to_drop()) in_memory[*gone] = false;
+    const MountStats stats = stats_of(plan);
+    CHECK(stats.held_bytes + stats.retained_bytes <= plan.budget_bytes());
+  }
+  return found;
+}
+
+unsigned read_epoch(PushPlan& plan, std::vector<bool>& in_memory) {
+  unsigned found = 0;
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+    open(plan, sample);
+    found += push_and_retain(plan, in_memory);
+  }
+  return found;
+}
+
+TEST_CASE("where the kernel drops pages most of the budget is retained, and pushed again before each use") {
+  Planned planned;
+  constexpr std::uint64_t kBudget = 24 * kSampleBytes;
+  PushPlan plan = planned.plan({.budget_bytes = kBudget, .order = sequential()});
+  push_all(plan);
+  REQUIRE(plan.retained_limit() == 0);
+  REQUIRE(plan.on_pages_dropped());
+  while (plan.next_victim(0)) continue;
+  CHECK(plan.retained_limit() == kBudget - kBudget / 8);
+  std::vector<bool> in_memory(kSampleCount);
+  push_and_retain(plan, in_memory);
+  read_epoch(plan, in_memory);
+  const MountStats after_one = stats_of(plan);
+  CHECK(after_one.retained_samples >= 10);  // 21 samples' room; a record takes two pages of it
+  CHECK(read_epoch(plan, in_memory) == after_one.retained_samples);
+  CHECK(stats_of(plan).retained_samples == after_one.retained_samples);
+  CHECK(stats_of(plan).hits - after_one.hits == kSampleCount);
+
+  SUBCASE("a smaller budget lets go of a part") {
+    plan.set_budget(kBudget / 2);
+    while (plan.next_victim(0)) continue;
+    while (const auto gone = plan.next_to_drop()) in_memory[*gone] = false;
+    CHECK(stats_of(plan).retained_bytes <= plan.retained_limit());
+    CHECK(std::count(in_memory.begin(), in_memory.end(), true) ==
+          static_cast<std::ptrdiff_t>(stats_of(plan).retained_samples));
+  }
+  SUBCASE("the page cache's part ends at a 64th") {
+    for (int i = 0; i < 3; ++i) CHECK(plan.on_pages_dropped());
+    CHECK_FALSE(plan.on_pages_dropped());
+    while (plan.next_victim(0)) continue;
+    CHECK(plan.retained_limit() == kBudget - kBudget / 64);
+  }
+}
+
+TEST_CASE("a retained sample whose fetch fails is not retained") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 24 * kSampleBytes, .order = sequential()});
+  REQUIRE(plan.on_pages_dropped());
+  const auto sample = plan.next_fetch();
+  REQUIRE(sample);
+  REQUIRE(plan.retain(*sample));
+  plan.on_fetched(*sample, plan.generation(), Landing::kFailedBeforePlace);
+  CHECK(stats_of(plan).retained_bytes == 0);
 }
 
 TEST_CASE("losses count when they are many among the opens") {

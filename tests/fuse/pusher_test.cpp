@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/internal/pusher.h"
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -103,6 +104,61 @@ TEST_CASE("what the kernel dropped on its own is read once and counted as lost")
   CHECK(read_file(path_of(mounted, 5)).size() == kSampleBytes);
   CHECK(mounted.mount().stats().lost_samples == 1);
   CHECK(mounted.requests("READ") == 1);
+}
+
+// As the kernel's proactive reclaim does with pages that lay idle.
+void drop_pages(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  ::close(fd);
+}
+
+// False: the machine is short of memory in earnest, and the budget shrank.
+bool lose_pages_until_budget_moves(Mounted& mounted) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+      drop_pages(path_of(mounted, sample));
+      CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+    }
+    const MountStats stats = mounted.mount().stats();
+    if (stats.retained_budget_bytes > 0) return true;
+    if (stats.budget_bytes < stats.ram_bytes) return false;
+    ::usleep(50'000);
+  }
+  return false;
+}
+
+TEST_CASE("where the kernel drops pushed pages samples are kept in memory and pushed before each use") {
+  need_fuse();
+  Mounted mounted;
+  mounted.options.order = order_of("sequential");
+  start(mounted, kSampleCount * 3 / 4);
+  push_all(mounted);
+  if (!lose_pages_until_budget_moves(mounted)) headrace::test::skip("this machine is short of memory, or has no PSI");
+  mounted.mount().set_order(order_of("sequential"), 0);
+  std::uint64_t reads = 0;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    reads = mounted.requests("READ");
+    for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+      push_all(mounted);
+      const MountStats stats = mounted.mount().stats();
+      REQUIRE(stats.held_bytes + stats.retained_bytes <= stats.budget_bytes);
+      if (sample % 16 == 0) {
+        CHECK(read_file(path_of(mounted, sample)) ==
+              read_file((mounted.source().path() /
+                         mounted.store().catalog().path(mounted.store().catalog().sample_entry(sample)))
+                            .string()));
+      } else {
+        read_and_report(mounted, sample);
+      }
+    }
+  }
+  CHECK(mounted.requests("READ") == reads);
+  CHECK(mounted.mount().stats().retained_samples > kSampleCount / 2);
+  const cache::TierStats ram = mounted.store().stats().tiers.front();
+  CHECK(ram.hits > kSampleCount / 2);
+  CHECK(ram.used_bytes <= ram.budget_bytes);
 }
 
 TEST_CASE("opens of samples are counted, those of folders are not") {
