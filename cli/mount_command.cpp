@@ -184,6 +184,13 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
     return work(arguments, plan, channel, worker_ready);
   };
+  options.stand_in = [&](fuse::Channel& channel) -> io::Status {
+    cache::StoreOptions store_options = plan.store;
+    store_options.tiers.clear();  // the worker that has died holds them still
+    io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(store_options);
+    if (!store) return io::forward_error(std::move(store));
+    return fuse::stand_in(**store, channel);
+  };
   options.on_ready = ready;
   return fuse::supervise(options);
 }

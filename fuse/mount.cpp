@@ -103,6 +103,19 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
   return std::unique_ptr<Mount>(new Mount(std::move(impl)));
 }
 
+Status stand_in(cache::Store& store, Channel& channel) {
+  const bool takes_over = channel.init_answered();
+  if (Result<Notes> notes = open_notes(channel, store.catalog()); !notes) return io::forward_error(std::move(notes));
+  auto tree = std::make_shared<Tree>(store, [](cache::EntryId) {});
+  Result<std::shared_ptr<Session>> session = Session::open(channel, Tree::operations(), std::move(tree));
+  if (!session) return io::forward_error(std::move(session));
+  if (takes_over && !(*session)->resend())
+    return io::system_error(errno, "ask for the requests that were not answered");
+  if (Status started = (*session)->start(session_thread_count(0)); !started) return started;
+  (*session)->wait_until_ended();
+  return {};
+}
+
 Mount::Mount(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Mount::~Mount() = default;
 void Mount::stop() {
@@ -119,6 +132,7 @@ Status Mount::Impl::start(Channel& channel) {
   device = channel.device();
   Result<Notes> notes = open_notes(channel, store.catalog());
   if (!notes) return io::forward_error(std::move(notes));
+  if (takes_over) ++notes->head->takeovers;
   takeovers = notes->head->takeovers;
   make_pusher(*notes);
   auto handler = std::make_shared<Tree>(store, [this](cache::EntryId entry) { on_read(entry); });

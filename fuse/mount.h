@@ -138,4 +138,9 @@ class Mount {
   std::unique_ptr<Impl> impl_;
 };
 
+// Answers the kernel's requests from the store and does nothing else, until the connection ends or the process is
+// killed: in place of a worker that cannot be replaced yet (fuse/supervisor.h). Errors: kStale (the catalog is not the
+// one that the mount was made with), kUnsupported, kSystem.
+[[nodiscard]] Status stand_in(cache::Store& store, Channel& channel);
+
 }  // namespace headrace::fuse

@@ -41,8 +41,6 @@ Result<Notes> open_notes(Channel& channel, const Catalog& catalog) {
     notes.head->catalog_fingerprint = fingerprint;
   } else if (notes.head->catalog_fingerprint != fingerprint) {
     return io::make_error(io::ErrorCode::kStale, "the source");
-  } else {
-    ++notes.head->takeovers;
   }
   return notes;
 }

@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/fuse/internal/life_line.h"
+#include "headrace/fuse/internal/mount_table.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 
@@ -31,8 +33,35 @@ namespace {
 // What the worker says through its pipe: that it is ready, or, last, the error it ends with.
 constexpr char kReady = 'R';
 constexpr char kError = 'E';
+constexpr char kLeaving = 'L';
+constexpr char kCrashed = '\x18';  // no text ends with it
 // Longer than a worker takes to end in order (Mount::stop() takes less than a second, a tier's checkpoint a few).
 constexpr std::chrono::seconds kPatienceAfterStop{10};
+// A process that was killed is gone within milliseconds, with gigabytes of memory within tenths of a second. A stand-in
+// that comes too early does no harm.
+constexpr std::chrono::milliseconds kPatienceWithTheDead{300};
+
+// For the handler: the pipe to the supervisor.
+volatile std::sig_atomic_t crash_report_fd = -1;
+
+// Raised again, the signal does what it does by default. A core that is then written waits for all threads, those
+// that wait for an answer of this process too: so the supervisor must know before.
+void on_crash(int signal) {
+  [[maybe_unused]] const ssize_t written = ::write(crash_report_fd, &kCrashed, 1);
+  ::raise(signal);
+}
+
+// Sanitizers have handlers of their own, which end the process without a core.
+void report_crashes(int report_fd) {
+  crash_report_fd = report_fd;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = on_crash;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
 
 sigset_t signals_to_watch() {
   sigset_t signals;
@@ -65,10 +94,16 @@ class Supervisor {
   enum class Outcome : std::uint8_t { kEnded, kDied };
 
   Status start_worker();
-  [[noreturn]] void be_worker(int report_fd);
+  [[noreturn]] void be_worker(int report_fd, LifeLine life);
   Result<Outcome> await_worker();
   void take_signal();
   void read_report();
+  void on_life_ended();
+  void start_stand_in();
+  void end_stand_in();
+  void look_after_stand_in();
+  void give_up(const char* reason);
+  [[nodiscard]] int poll_timeout_ms() const;
   Result<Outcome> judge(int wait_status);
   bool may_restart();
 
@@ -77,9 +112,13 @@ class Supervisor {
   const sigset_t watched_;
   sigset_t signals_before_ = {};
   io::UniqueFd signal_fd_;
-  io::UniqueFd report_;  // the read end of the worker's pipe
-  std::string error_;    // what the worker reported, encoded
+  io::UniqueFd report_;      // the read end of the worker's pipe
+  io::UniqueFd life_;        // hangs up when the worker is dying
+  std::string error_;        // what the worker reported, encoded
+  bool is_leaving_ = false;  // the worker ends in order
   pid_t worker_ = -1;
+  pid_t stand_in_ = -1;
+  steady_clock::time_point stand_in_at_ = steady_clock::time_point::max();
   bool announced_ = false;
   bool stopping_ = false;
   steady_clock::time_point kill_at_ = steady_clock::time_point::max();
@@ -104,43 +143,112 @@ Status Supervisor::start_worker() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
   report_ = io::UniqueFd(ends[0]);
   io::UniqueFd write_end(ends[1]);
+  Result<LifeLine> life = LifeLine::open();
+  if (!life) return io::forward_error(std::move(life));
   error_.clear();
+  is_leaving_ = false;
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);  // or the child writes once more what is not written yet
   worker_ = ::fork();
   if (worker_ < 0) return io::system_error(errno, "fork");
-  if (worker_ > 0) return {};
+  if (worker_ > 0) {
+    life_ = life->take_watching_end();
+    return {};
+  }
 
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != supervisor) ::_exit(1);  // it died before the request took effect
   report_.reset();
   signal_fd_.reset();
-  be_worker(write_end.get());
+  be_worker(write_end.get(), std::move(*life));
 }
 
-void Supervisor::be_worker(int report_fd) {
+void Supervisor::be_worker(int report_fd, LifeLine life) {
+  life.hold();
+  report_crashes(report_fd);
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   const auto report = [report_fd](const std::string& text) {
     // Fails with the supervisor's death, of which SIGTERM tells. The text fits a pipe's buffer.
     [[maybe_unused]] const ssize_t written = ::write(report_fd, text.data(), text.size());
   };
   const Status status = options_.worker(channel_, [&] { report(std::string(1, kReady)); });
-  if (!status) report(encode(status.error()));
+  report(status ? std::string(1, kLeaving) : encode(status.error()));
+  life.let_go();
   std::exit(status ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): the worker has joined its threads
 }
 
 Result<Supervisor::Outcome> Supervisor::await_worker() {
   while (true) {
-    std::array<pollfd, 2> waited = {{{signal_fd_.get(), POLLIN, 0}, {report_.get(), POLLIN, 0}}};
-    if (::poll(waited.data(), waited.size(), stopping_ ? 100 : -1) < 0 && errno != EINTR) {
+    std::array<pollfd, 3> waited = {
+        {{signal_fd_.get(), POLLIN, 0}, {report_.get(), POLLIN, 0}, {life_.get(), POLLIN, 0}}};
+    if (::poll(waited.data(), waited.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
       return io::system_error(errno, "poll");
     }
     if (waited[1].revents != 0) read_report();
+    if (waited[2].revents != 0) on_life_ended();
     if (waited[0].revents != 0) take_signal();
     if (steady_clock::now() > kill_at_) ::kill(worker_, SIGKILL);
     int wait_status = 0;
-    if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) return judge(wait_status);
+    if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) {
+      end_stand_in();
+      return judge(wait_status);
+    }
+    look_after_stand_in();
+    if (steady_clock::now() >= stand_in_at_) start_stand_in();
   }
+}
+
+int Supervisor::poll_timeout_ms() const {
+  if (stopping_) return 100;
+  if (stand_in_at_ == steady_clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(stand_in_at_ - steady_clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
+void Supervisor::on_life_ended() {
+  life_.reset();  // poll() passes over a negative descriptor
+  if (!is_leaving_ && stand_in_ < 0) stand_in_at_ = steady_clock::now() + kPatienceWithTheDead;
+}
+
+void Supervisor::start_stand_in() {
+  stand_in_at_ = steady_clock::time_point::max();
+  io::log_warning("mount {}: worker {} has died, but threads of it wait for answers: a stand-in gives them",
+                  channel_.path().string(), worker_);
+  const pid_t supervisor = ::getpid();
+  std::fflush(nullptr);
+  stand_in_ = ::fork();
+  if (stand_in_ < 0) give_up("no stand-in can be started");
+  if (stand_in_ != 0) return;
+
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != supervisor) ::_exit(1);
+  signal_fd_.reset();
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  const Status status = options_.stand_in
+                            ? options_.stand_in(channel_)
+                            : Status(io::make_error(ErrorCode::kUnsupported, "nobody is there to stand in"));
+  if (!status) io::log_error("mount {}: {}", channel_.path().string(), status.error().message());
+  ::_exit(status ? 0 : 1);
+}
+
+// It uses nothing of the mount itself, so it goes at once.
+void Supervisor::end_stand_in() {
+  stand_in_at_ = steady_clock::time_point::max();
+  if (stand_in_ <= 0) return;
+  ::kill(stand_in_, SIGKILL);
+  ::waitpid(std::exchange(stand_in_, -1), nullptr, 0);
+}
+
+void Supervisor::look_after_stand_in() {
+  if (stand_in_ <= 0 || ::waitpid(stand_in_, nullptr, WNOHANG) != stand_in_) return;
+  stand_in_ = -1;
+  give_up("the stand-in has ended");
+}
+
+// Else the worker would never go, nor would anybody who reads.
+void Supervisor::give_up(const char* reason) {
+  io::log_error("mount {}: {}; the mount ends", channel_.path().string(), reason);
+  abort_connection(channel_.path(), channel_.device());
 }
 
 void Supervisor::take_signal() {
@@ -162,6 +270,8 @@ void Supervisor::read_report() {
     rest.remove_prefix(1);
     if (!std::exchange(announced_, true)) options_.on_ready();
   }
+  if (rest.ends_with(kCrashed)) return on_life_ended();
+  if (!rest.empty()) is_leaving_ = true;
   error_ += rest;
 }
 

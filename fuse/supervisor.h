@@ -12,6 +12,10 @@
 // ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and unmounts. If the
 // supervisor itself is killed the worker ends the same way.
 //
+// A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an
+// answer that only the worker could give, it does not go: the kernel lets nobody out of such a wait. Then a stand-in
+// answers, without the worker's tiers and sockets, which it holds until it is gone.
+//
 // Thread-safety: none. The calling process must have no other thread, for a fork takes only the calling one along.
 #pragma once
 
@@ -29,6 +33,8 @@ using Worker = std::function<Status(Channel& channel, const std::function<void()
 struct SupervisorOptions {
   ChannelOptions channel;
   Worker worker;
+  // Answers the kernel (stand_in() in fuse/mount.h) until it is killed; empty: the mount ends in its place.
+  std::function<Status(Channel& channel)> stand_in;
   std::function<void()> on_ready = [] {};  // in the supervisor, when the first worker is ready
   // So many deaths within a minute are taken for a defect that a new process has too; the mount then ends.
   unsigned deaths_per_minute_max = 10;

@@ -19,6 +19,7 @@
 
 #include "headrace/fuse/internal/mount_table.h"
 
+#include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
 namespace headrace::fuse {
@@ -43,6 +44,8 @@ struct Seen {
   std::atomic<pid_t> worker = 0;    // the last one that was started
   std::atomic<unsigned> ready = 0;  // how many workers have got ready
   std::atomic<unsigned> announced = 0;
+  std::atomic<bool> listed = false;  // a worker uses the mount itself no more
+  std::atomic<bool> hangs = false;   // the first worker waits for an answer of its own
   std::atomic<std::uint64_t> takeovers = 0;
   std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
 };
@@ -50,8 +53,12 @@ struct Seen {
 // A supervised mount of `mounted`'s source, in processes of their own.
 class Supervised {
  public:
-  Supervised(Mounted& mounted, std::uint64_t ram_bytes)
-      : seen_(new (::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Seen),
+  // How a worker goes about its work.
+  enum class Work : std::uint8_t { kServe, kHangFirst };
+
+  Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
+      : work_(work),
+        seen_(new (::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Seen),
         mounted_(mounted) {
     mounted_.options.ram_bytes = ram_bytes;
     std::fflush(nullptr);  // or the child prints once more what this process has not written yet
@@ -91,6 +98,7 @@ class Supervised {
     const Status status =
         supervise({.channel = {.mountpoint = mounted_.path()},
                    .worker = [this](Channel& channel, const auto& ready) { return work(channel, ready); },
+                   .stand_in = [this](Channel& channel) { return answer(channel); },
                    .on_ready = [this] { ++seen_->announced; },
                    .deaths_per_minute_max = rounds() + 1});
     if (!status) std::fprintf(stderr, "supervise: %s\n", status.error().message().c_str());
@@ -105,17 +113,45 @@ class Supervised {
     ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
     auto store = cache::Store::open({.source = mounted_.source().path()});
     if (!store) return io::forward_error(std::move(store));
+    if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(**store, channel);
     auto mount = Mount::start(**store, mounted_.options, channel);
     if (!mount) return io::forward_error(std::move(mount));
     seen_->takeovers = (*mount)->stats().takeovers;
     seen_->held_at_start = (*mount)->stats().held_samples;
     ready();
     ++seen_->ready;
+    while (!(*mount)->stats().listed) std::this_thread::sleep_for(milliseconds(1));
+    seen_->listed = true;
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
   }
 
+  Status answer(Channel& channel) const {
+    auto store = cache::Store::open({.source = mounted_.source().path()});
+    return store ? stand_in(**store, channel) : Status(io::forward_error(std::move(store)));
+  }
+
+  // Reads through the mount that it serves, past the page cache, for which the kernel waits whatever happens to the
+  // process.
+  Status wait_for_itself(cache::Store& store, Channel& channel) {
+    test::HangingStore hanging(store);
+    auto mount = Mount::start(hanging, mounted_.options, channel);
+    if (!mount) return io::forward_error(std::move(mount));
+    std::thread reader([&] {
+      std::vector<char> buffer(kSampleBytes);
+      const int fd = ::open(mounted_.file(Mounted::sample_name(0)).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+      [[maybe_unused]] const ssize_t count = ::read(fd, buffer.data(), buffer.size());
+      ::close(fd);
+    });
+    hanging.wait_for_a_read();
+    ++seen_->ready;
+    seen_->hangs = true;
+    reader.join();
+    return {};
+  }
+
+  const Work work_;
   Seen* seen_;
   Mounted& mounted_;
   pid_t supervisor_ = -1;
@@ -197,6 +233,23 @@ TEST_CASE("killing the worker under 16 readers fails no read and changes no byte
   CHECK(mounts_at(mounted.path()).empty());
 }
 
+TEST_CASE("a worker that dies while it waits for an answer of its own is replaced") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kHangFirst);
+  supervised.wait_until_ready(1);
+  while (!supervised.seen().hangs) std::this_thread::sleep_for(milliseconds(1));
+  supervised.kill_worker();
+  supervised.wait_until_ready(2);
+  CHECK(read_file(mounted.file(Mounted::sample_name(0))) == Mounted::sample_content(0, kSampleBytes));
+  CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+  CHECK(supervised.seen().takeovers == 1);
+  CHECK(supervised.stop() == 0);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
 TEST_CASE("a worker that takes over knows what was pushed before it") {
   need_fuse();
   Mounted mounted;
@@ -249,6 +302,8 @@ TEST_CASE("killing supervisor and worker leaves a dead mount, which the next one
   mounted.write_samples(4, kSampleBytes);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
+  // Else a request of its own would keep what is left of it alive, and the mount with it.
+  while (!supervised.seen().listed) std::this_thread::sleep_for(milliseconds(1));
   ::kill(supervised.seen().worker, SIGSTOP);  // so that it cannot unmount in order
   supervised.kill_supervisor();
   supervised.kill_worker();

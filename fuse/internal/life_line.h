@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells that a process is dying before it is gone: a pipe whose writing end only one thread holds, in a table of
+// descriptors of its own. A killed process goes with its last thread, and all its descriptors with it; this thread
+// waits for nothing that could hold it up.
+//
+//   auto line = LifeLine::open();
+//   if (fork() == 0) { line->hold(); ...; line->let_go(); exit(0); }
+//   poll(line->take_watching_end().get());   // hangs up
+//
+// Thread-safety: none. hold() is called once per process, before it has other threads.
+#pragma once
+
+#include <thread>
+
+#include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::fuse {
+
+class LifeLine {
+ public:
+  // Errors: kSystem (no descriptor left).
+  [[nodiscard]] static io::Result<LifeLine> open();
+  LifeLine(LifeLine&&) = default;
+  LifeLine& operator=(LifeLine&&) = delete;
+  ~LifeLine() { let_go(); }
+
+  // In the process to be watched.
+  void hold();
+  void let_go();
+  // In the process that watches.
+  [[nodiscard]] io::UniqueFd take_watching_end();
+
+ private:
+  LifeLine() = default;
+
+  io::UniqueFd watched_;  // the pipe
+  io::UniqueFd held_;
+  io::UniqueFd let_go_read_;  // a pipe that ends the thread by its end
+  io::UniqueFd let_go_write_;
+  std::thread thread_;
+};
+
+}  // namespace headrace::fuse

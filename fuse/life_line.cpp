@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/life_line.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <future>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "headrace/io/log.h"
+
+namespace headrace::fuse {
+namespace {
+
+// Leaves the calling thread with a table of descriptors of its own, that of standard streams and these two.
+bool keep_only(int one, int other) {
+  const auto low = static_cast<unsigned>(std::min(one, other));
+  const auto high = static_cast<unsigned>(std::max(one, other));
+  if (::close_range(high + 1, ~0U, CLOSE_RANGE_UNSHARE) != 0) return false;
+  if (high > low + 1) ::close_range(low + 1, high - 1, 0);
+  if (low > 3) ::close_range(3, low - 1, 0);
+  return true;
+}
+
+}  // namespace
+
+io::Result<LifeLine> LifeLine::open() {
+  LifeLine line;
+  std::array<int, 2> life = {-1, -1};
+  std::array<int, 2> end = {-1, -1};
+  if (::pipe2(life.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
+  line.watched_.reset(life[0]);
+  line.held_.reset(life[1]);
+  if (::pipe2(end.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
+  line.let_go_read_.reset(end[0]);
+  line.let_go_write_.reset(end[1]);
+  return line;
+}
+
+io::UniqueFd LifeLine::take_watching_end() {
+  held_.reset();
+  let_go_read_.reset();
+  let_go_write_.reset();
+  return std::move(watched_);
+}
+
+void LifeLine::hold() {
+  watched_.reset();
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread takes no signals away from others
+  std::promise<bool> separated;
+  std::future<bool> is_separate = separated.get_future();
+  thread_ = std::thread([held = held_.get(), end = let_go_read_.get(), separated = std::move(separated)]() mutable {
+    ::pthread_setname_np(::pthread_self(), "hr-life");
+    separated.set_value(keep_only(held, end));
+    char ignored = 0;
+    while (::read(end, &ignored, 1) < 0 && errno == EINTR) continue;
+  });
+  const bool separate = is_separate.get();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (separate) return held_.reset();
+  io::log_warning("{}", io::Error{io::ErrorCode::kSystem, errno,
+                                  "a worker killed while it uses its own mount will not be noticed: close_range"}
+                            .message());
+}
+
+void LifeLine::let_go() {
+  let_go_write_.reset();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace headrace::fuse
