@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way to get at bytes, compared with the same call on the source.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -36,6 +40,7 @@ class Descriptor {
   Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {
     REQUIRE_MESSAGE(fd_ >= 0, path);
   }
+  explicit Descriptor(int fd) : fd_(fd) { REQUIRE(fd_ >= 0); }
   ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -79,6 +84,97 @@ TEST_CASE("preads at odd offsets, in any order, return the source's bytes") {
       REQUIRE(std::memcmp(buffer.data(), expected.data() + std::min(offset, kOddBytes), wanted) == 0);
     }
   });
+}
+
+// In the manner of fsx: whatever was done to the file before, every read sees the same bytes.
+TEST_CASE("random reads of every kind on one descriptor return the source's bytes") {
+  for_cold_and_pushed([](const std::string& file, const std::string& expected) {
+    const Descriptor fd(file, O_RDONLY);
+    std::mt19937 random(23);
+    std::string buffer(kOddBytes, '\0');
+    for (int round = 0; round < 400; ++round) {
+      const std::size_t offset = random() % kOddBytes;
+      const std::size_t length = 1 + random() % (kOddBytes - offset);
+      const auto at = static_cast<off_t>(offset);
+      const std::string_view wanted(expected.data() + offset, length);
+      switch (random() % 5) {
+        case 0:
+          REQUIRE(::pread(fd, buffer.data(), length, at) == static_cast<ssize_t>(length));
+          REQUIRE(std::string_view(buffer.data(), length) == wanted);
+          break;
+        case 1:
+          REQUIRE(::lseek(fd, at, SEEK_SET) == at);
+          REQUIRE(::read(fd, buffer.data(), length) == static_cast<ssize_t>(length));
+          REQUIRE(std::string_view(buffer.data(), length) == wanted);
+          break;
+        case 2: {
+          void* memory = ::mmap(nullptr, kOddBytes, PROT_READ, MAP_SHARED, fd, 0);
+          REQUIRE(memory != MAP_FAILED);
+          REQUIRE(std::string_view(static_cast<const char*>(memory) + offset, length) == wanted);
+          ::munmap(memory, kOddBytes);
+          break;
+        }
+        case 3:
+          CHECK(::posix_fadvise(fd, at, static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0);
+          break;
+        case 4:
+          CHECK(::readahead(fd, at, length) == 0);
+          break;
+      }
+    }
+  });
+}
+
+TEST_CASE("a file of 0 bytes is there, and empty, cold and pushed") {
+  need_fuse();
+  for (const std::uint64_t ram_bytes : {0U, 1U << 20}) {
+    Mounted mounted;
+    mounted.source().write("a/empty.jpg", "");
+    mounted.options.ram_bytes = ram_bytes;
+    mounted.start();
+    const Descriptor fd(mounted.file("a/empty.jpg"), O_RDONLY);
+    char byte = 0;
+    CHECK(::read(fd, &byte, 1) == 0);
+    CHECK(::lseek(fd, 0, SEEK_END) == 0);
+  }
+}
+
+// The names that a watch of somebody else reports, with what happened, in order; nothing more for as long as
+// `quiet_ms`.
+std::vector<std::string> events_of(int inotify_fd, int quiet_ms) {
+  std::vector<std::string> events;
+  alignas(inotify_event) std::array<char, 4096> buffer = {};
+  pollfd waited = {inotify_fd, POLLIN, 0};
+  while (::poll(&waited, 1, quiet_ms) > 0) {
+    const ssize_t count = ::read(inotify_fd, buffer.data(), buffer.size());
+    for (ssize_t at = 0; at < count;) {
+      inotify_event event = {};
+      std::memcpy(&event, buffer.data() + at, sizeof(event));
+      const char* name = event.len > 0 ? buffer.data() + at + sizeof(event) : "";
+      if ((event.mask & IN_ISDIR) == 0) events.push_back(std::to_string(event.mask) + " " + name);
+      at += static_cast<ssize_t>(sizeof(event) + event.len);
+    }
+  }
+  return events;
+}
+
+TEST_CASE("inotify watches of others see what readers do, and nothing of what is pushed") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(8, 20'000);
+  mounted.start();
+  mounted.settle();
+  const Descriptor watches(::inotify_init1(IN_NONBLOCK));
+  REQUIRE(::inotify_add_watch(watches, mounted.file("a").c_str(), IN_ALL_EVENTS) >= 0);
+  mounted.mount().set_ram_bytes(8 * 20'000);
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  mounted.mount().set_ram_bytes(0);
+  mounted.settle();
+  CHECK(events_of(watches, 50).empty());
+  CHECK(read_file(mounted.file("a/000004.jpg")).size() == 20'000);
+  const std::vector<std::string> events = events_of(watches, 200);
+  CHECK(std::find(events.begin(), events.end(), std::to_string(IN_OPEN) + " 000004.jpg") != events.end());
+  CHECK(std::find(events.begin(), events.end(), std::to_string(IN_CLOSE_NOWRITE) + " 000004.jpg") != events.end());
 }
 
 TEST_CASE("readv fills all its parts") {

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -150,6 +151,38 @@ TEST_CASE("every way to write fails with EROFS") {
   CHECK(fails(::utime(file.c_str(), nullptr)));
   CHECK(fails(::setxattr(file.c_str(), "user.x", "x", 1, 0)));
   CHECK(fails(::access(file.c_str(), W_OK)));
+  CHECK(fails(::open(file.c_str(), O_WRONLY | O_APPEND)));
+  CHECK(fails(::open(file.c_str(), O_RDWR | O_DIRECT)));
+  CHECK(fails(::open(mounted.file("a").c_str(), O_TMPFILE | O_RDWR, 0600)));
+  CHECK(fails(::mknod(missing.c_str(), S_IFREG | 0644, 0)));
+  CHECK(fails(::lchown(file.c_str(), 0, 0)));
+  CHECK(fails(::utimensat(AT_FDCWD, file.c_str(), nullptr, AT_SYMLINK_NOFOLLOW)));
+  CHECK(fails(::removexattr(file.c_str(), "user.x")));
+  CHECK(fails(::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, missing.c_str(), AT_SYMLINK_FOLLOW)));
+  CHECK(fails(::renameat2(AT_FDCWD, file.c_str(), AT_FDCWD, mounted.file("b").c_str(), RENAME_EXCHANGE)));
+}
+
+TEST_CASE("nothing is written through a descriptor that was opened for reading") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 1000);
+  mounted.start();
+  const int fd = ::open(mounted.file(Mounted::sample_name(0)).c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  const auto fails_with = [](int error, long result) { return result < 0 && errno == error; };
+  CHECK(fails_with(EROFS, ::fchmod(fd, 0600)));
+  CHECK(fails_with(EROFS, ::fchown(fd, 0, 0)));
+  CHECK(fails_with(EROFS, ::futimens(fd, nullptr)));
+  CHECK(fails_with(EROFS, ::fsetxattr(fd, "user.x", "x", 1, 0)));
+  CHECK(fails_with(EROFS, ::fremovexattr(fd, "user.x")));
+  CHECK(fails_with(EBADF, ::write(fd, "x", 1)));
+  CHECK(fails_with(EBADF, ::pwrite(fd, "x", 1, 0)));
+  CHECK(fails_with(EBADF, ::fallocate(fd, 0, 0, 10)));
+  CHECK(fails_with(EINVAL, ::ftruncate(fd, 0)));
+  CHECK(::mmap(nullptr, 1000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  CHECK(errno == EACCES);
+  ::close(fd);
+  CHECK(read_file(mounted.file(Mounted::sample_name(0))) == Mounted::sample_content(0, 1000));
 }
 
 TEST_CASE("the mount can lie over its own source") {
@@ -246,6 +279,25 @@ TEST_CASE("stop ends the mount within a second while readers are active") {
   mounted.mount().stop();
   CHECK(steady_clock::now() - start < std::chrono::seconds(1));
   CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("a mount that is in use refuses to be unmounted, and goes on") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, 1000);
+  mounted.start();
+  mounted.settle();
+  const int fd = ::open(mounted.file(Mounted::sample_name(0)).c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  const std::string unmount_it = "fusermount3 -u " + mounted.path().string() + " 2>/dev/null";
+  CHECK(std::system(unmount_it.c_str()) != 0);
+  std::string content(1000, '\0');
+  CHECK(::read(fd, content.data(), content.size()) == 1000);
+  CHECK(content == Mounted::sample_content(0, 1000));
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, 1000));
+  ::close(fd);
+  CHECK(std::system(unmount_it.c_str()) == 0);
+  mounted.mount().wait();
 }
 
 TEST_CASE("umount from outside ends the mount") {

@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A mount whose memory cgroup allows 64 MiB: short_of_memory.py BUILD
+
+The data is three times as much, and the budget all that is allowed. The kernel drops pushed pages; every byte that is
+read is right all the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+from harness import Bench, Mount  # noqa: E402
+from sources import CannotRun, need_root  # noqa: E402
+from sweeper import holding, temporary_folder  # noqa: E402
+
+SKIPPED = 77
+FILES, FILE_BYTES = 192, 1 << 20
+LIMIT_BYTES = 64 << 20
+
+
+def remove_group(group):
+    deadline = time.monotonic() + 10
+    while True:  # a group can be removed a moment after its last process has ended
+        try:
+            return group.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def memory_group():
+    root = Path("/sys/fs/cgroup")
+    unified = (root / "cgroup.controllers").exists()
+    group = (root if unified else root / "memory") / f"headrace-{os.getpid()}"
+    try:
+        if unified:
+            (root / "cgroup.subtree_control").write_text("+memory")
+        group.mkdir()
+    except OSError as error:
+        raise CannotRun(f"no memory cgroup: {error}") from error
+    with holding("group", group):
+        try:
+            (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(LIMIT_BYTES))
+            yield group
+        finally:
+            remove_group(group)
+
+
+def write_source(folder):
+    """What each file holds, by its path below the folder: the digest."""
+    digests = {}
+    for number in range(FILES):
+        path = folder / f"class{number % 4}" / f"{number:04}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = os.urandom(FILE_BYTES)
+        path.write_bytes(content)
+        digests[path.relative_to(folder)] = hashlib.blake2b(content).digest()
+    return digests
+
+
+def check(build, work):
+    need_root("make a memory cgroup")
+    source = Path(work) / "source"
+    digests = write_source(source)
+    with memory_group() as group:
+        def join_group():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        options = ("--ram", "60M", "--order", "sequential")
+        with Mount(Bench(work, build), source, *options, preexec_fn=join_group) as mount:
+            for _ in range(2):
+                for path, digest in digests.items():
+                    content = (mount.path / path).read_bytes()
+                    assert hashlib.blake2b(content).digest() == digest, f"{path}: wrong bytes"
+            stat = mount.stat()["mount"]
+    assert stat["takeovers"] == 0, f"{stat['takeovers']} workers were killed for want of memory"
+    print(f"{2 * FILES} files read right; the budget went from 60 to {stat['budget_bytes'] >> 20} MiB")
+
+
+def main():
+    with temporary_folder("headrace-short-of-memory-") as work:
+        try:
+            check(Path(sys.argv[1]), work)
+        except CannotRun as reason:
+            print(f"skipped: {reason}")
+            return SKIPPED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
