@@ -20,8 +20,9 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import PYTHON, REPOSITORY, Bench, Mount, cpu_seconds_of_tree  # noqa: E402 (after the path is set)
-from rows.mount import STAGING_BYTES, need_torch  # noqa: E402
+from harness import (  # noqa: E402 (after the path is set)
+    PYTHON, REPOSITORY, Bench, Mount, cpu_seconds_of_tree, need_torchvision)
+from rows.mount import STAGING_BYTES  # noqa: E402
 from sources import CannotRun, Failed, end_on_sigterm  # noqa: E402
 
 EPOCHS = 4
@@ -43,7 +44,7 @@ def replay(bench, all_seeds=False):
 
 def mount(bench):
     """Rows of real loaders, each through a fresh mount with --order auto."""
-    need_torch(bench)
+    need_torchvision()
     loaders = list(LOADERS.items())[:bench.count(len(LOADERS), 1)]
     return [load_through_mount(bench, name, command) for name, command in loaders]
 
