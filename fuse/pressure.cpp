@@ -26,6 +26,31 @@ constexpr int kQuietRounds = 10;
 // What lies in the page cache by then was pushed under the new division of the budget.
 constexpr int kSettleRounds = 60;
 
+// Tells a shortage of memory from a kernel that drops pages for other reasons, round by round.
+class Judge {
+ public:
+  enum class Finding : std::uint8_t { kQuiet, kPressed, kDropped };
+
+  // `is_waited_for`: PSI says so; `has_psi`: it can say so.
+  Finding judge(bool is_waited_for, bool has_psi, const PressureCallbacks& callbacks) {
+    const bool is_losing = !is_waited_for && callbacks.is_losing();
+    const bool explains_losses = !has_psi || quiet_rounds_ < kQuietRounds;
+    const bool is_pressed = is_waited_for || (is_losing && (explains_losses || callbacks.is_near_limit()));
+    quiet_rounds_ = is_pressed ? 0 : quiet_rounds_ + 1;
+    settled_rounds_ = std::min(settled_rounds_ + 1, kSettleRounds);
+    if (is_pressed) return Finding::kPressed;
+    if (!is_losing || settled_rounds_ < kSettleRounds) return Finding::kQuiet;
+    settled_rounds_ = 0;
+    return Finding::kDropped;
+  }
+  // Once in so many rounds without pressure.
+  [[nodiscard]] bool may_grow() const { return quiet_rounds_ > 0 && quiet_rounds_ % kQuietRounds == 0; }
+
+ private:
+  int quiet_rounds_ = kQuietRounds;
+  int settled_rounds_ = kSettleRounds;
+};
+
 }  // namespace
 
 bool PressureBudget::on_pressure() {
@@ -68,25 +93,17 @@ PressureWatch::~PressureWatch() {
 
 void PressureWatch::run(PressureBudget budget, const PressureCallbacks& callbacks) const {
   std::array<pollfd, 2> waited = {{{pressure_fd_.get(), POLLPRI, 0}, {stop_fd_.get(), POLLIN, 0}}};
-  int quiet_rounds = kQuietRounds;
-  int settled_rounds = kSettleRounds;
+  Judge judge;
   while (true) {
     const int ready = ::poll(waited.data(), waited.size(), kRoundMs);
     if (ready < 0 && errno != EINTR) return;
     if (ready < 0) continue;
     if (waited[1].revents != 0) return;
     if ((waited[0].revents & POLLERR) != 0) waited[0].fd = -1;  // the file has gone
-    const bool is_waited_for = (waited[0].revents & POLLPRI) != 0;
-    const bool is_losing = !is_waited_for && callbacks.is_losing();
-    const bool is_short = waited[0].fd < 0 || quiet_rounds < kQuietRounds;
-    const bool is_pressed = is_waited_for || (is_losing && (is_short || callbacks.is_near_limit()));
-    settled_rounds = std::min(settled_rounds + 1, kSettleRounds);
-    if (is_losing && !is_pressed && settled_rounds == kSettleRounds) {
-      callbacks.on_dropped();
-      settled_rounds = 0;
-    }
-    quiet_rounds = is_pressed ? 0 : quiet_rounds + 1;
-    const bool changed = is_pressed ? budget.on_pressure() : quiet_rounds % kQuietRounds == 0 && budget.on_quiet();
+    const Judge::Finding finding = judge.judge((waited[0].revents & POLLPRI) != 0, waited[0].fd >= 0, callbacks);
+    if (finding == Judge::Finding::kDropped) callbacks.on_dropped();
+    const bool is_pressed = finding == Judge::Finding::kPressed;
+    const bool changed = is_pressed ? budget.on_pressure() : judge.may_grow() && budget.on_quiet();
     if (changed) callbacks.on_change(budget.bytes());
   }
 }
