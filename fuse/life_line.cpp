@@ -9,26 +9,13 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include "headrace/fuse/internal/own_descriptors.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
-namespace {
-
-// Leaves the calling thread with a table of descriptors of its own, that of standard streams and these two.
-bool keep_only(int one, int other) {
-  const auto low = static_cast<unsigned>(std::min(one, other));
-  const auto high = static_cast<unsigned>(std::max(one, other));
-  if (::close_range(high + 1, ~0U, CLOSE_RANGE_UNSHARE) != 0) return false;
-  if (high > low + 1) ::close_range(low + 1, high - 1, 0);
-  if (low > 3) ::close_range(3, low - 1, 0);
-  return true;
-}
-
-}  // namespace
 
 io::Result<LifeLine> LifeLine::open() {
   LifeLine line;
@@ -56,20 +43,19 @@ void LifeLine::hold() {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread takes no signals away from others
-  std::promise<bool> separated;
-  std::future<bool> is_separate = separated.get_future();
+  std::promise<io::Status> separated;
+  std::future<io::Status> separation = separated.get_future();
   thread_ = std::thread([held = held_.get(), end = let_go_read_.get(), separated = std::move(separated)]() mutable {
     ::pthread_setname_np(::pthread_self(), "hr-life");
-    separated.set_value(keep_only(held, end));
+    const std::array<int, 2> kept = {std::min(held, end), std::max(held, end)};
+    separated.set_value(keep_only(kept));
     char ignored = 0;
     while (::read(end, &ignored, 1) < 0 && errno == EINTR) continue;
   });
-  const bool separate = is_separate.get();
+  const io::Status separate = separation.get();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (separate) return held_.reset();
-  io::log_warning("{}", io::Error{io::ErrorCode::kSystem, errno,
-                                  "a worker killed while it uses its own mount will not be noticed: close_range"}
-                            .message());
+  io::log_warning("a worker killed while it uses its own mount will not be noticed: {}", separate.error().message());
 }
 
 void LifeLine::let_go() {

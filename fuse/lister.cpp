@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/internal/lister.h"
 
+#include <array>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/sysinfo.h>
+
+#include "headrace/fuse/internal/own_descriptors.h"
+#include "headrace/io/log.h"
 
 namespace headrace::fuse {
 using cache::EntryId;
@@ -32,6 +37,7 @@ Lister::Lister(const cache::Catalog& catalog, std::filesystem::path root, Follow
     : catalog_(catalog), root_(std::move(root)), follower_(follower), on_unwatched_(std::move(on_unwatched)) {
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "hr-list");
+    let_go_of_descriptors();
     run();
   });
 }
@@ -43,6 +49,15 @@ Lister::~Lister() {
 void Lister::stop() {
   stop_.store(true);
   if (thread_.joinable()) thread_.join();
+}
+
+// Killed while it waits for an answer of the mount, this thread would keep /dev/fuse open: the mount would neither
+// answer nor be dead.
+void Lister::let_go_of_descriptors() const {
+  std::array<int, 1> watches = {};
+  if (follower_ != nullptr) watches = {follower_->watch_fd()};
+  const io::Status alone = keep_only(std::span<const int>(watches).first(follower_ != nullptr ? 1 : 0));
+  if (!alone) io::log_warning("a mount that is killed while it is listed may hang: {}", alone.error().message());
 }
 
 void Lister::run() {

@@ -41,6 +41,9 @@ class Follower {
   // Errors: kNoSpace (fs.inotify.max_user_watches is used up), kNotFound, kPermission.
   [[nodiscard]] io::Status watch(cache::EntryId directory, const std::filesystem::path& path);
 
+  // What watch() uses, for a thread that keeps descriptors of its own.
+  [[nodiscard]] int watch_fd() const { return inotify_fd_.get(); }
+
  private:
   Follower(const cache::Catalog& catalog, FollowerCallbacks callbacks);
   void run();

@@ -27,6 +27,7 @@ class Lister {
   [[nodiscard]] bool done() const { return done_.load(); }
 
  private:
+  void let_go_of_descriptors() const;
   void run();
   void watch(cache::EntryId directory, const std::filesystem::path& path);
   void list(const std::filesystem::path& path) const;

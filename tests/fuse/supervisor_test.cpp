@@ -44,8 +44,7 @@ struct Seen {
   std::atomic<pid_t> worker = 0;    // the last one that was started
   std::atomic<unsigned> ready = 0;  // how many workers have got ready
   std::atomic<unsigned> announced = 0;
-  std::atomic<bool> listed = false;  // a worker uses the mount itself no more
-  std::atomic<bool> hangs = false;   // the first worker waits for an answer of its own
+  std::atomic<bool> hangs = false;  // the first worker waits for an answer of its own
   std::atomic<std::uint64_t> takeovers = 0;
   std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
 };
@@ -120,8 +119,6 @@ class Supervised {
     seen_->held_at_start = (*mount)->stats().held_samples;
     ready();
     ++seen_->ready;
-    while (!(*mount)->stats().listed) std::this_thread::sleep_for(milliseconds(1));
-    seen_->listed = true;
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
@@ -302,8 +299,6 @@ TEST_CASE("killing supervisor and worker leaves a dead mount, which the next one
   mounted.write_samples(4, kSampleBytes);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
-  // Else a request of its own would keep what is left of it alive, and the mount with it.
-  while (!supervised.seen().listed) std::this_thread::sleep_for(milliseconds(1));
   ::kill(supervised.seen().worker, SIGSTOP);  // so that it cannot unmount in order
   supervised.kill_supervisor();
   supervised.kill_worker();
