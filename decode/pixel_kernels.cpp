@@ -24,34 +24,51 @@ constexpr auto& resize_rows = resize_rows_plain;
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// How many blocks of 128 bits are worked on at once; each one weighs a pair of taps.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // better targets have smaller numbers
+constexpr std::size_t kBlocks = 2;
+#else
+constexpr std::size_t kBlocks = 1;
+#endif
+
+const hn::FixedTag<std::uint8_t, 16 * kBlocks> kTapBytes;
+const hn::FixedTag<std::int16_t, 8 * kBlocks> kTapWords;
+const hn::FixedTag<std::int32_t, 4 * kBlocks> kTapInts;
 const hn::FixedTag<std::uint8_t, 16> kBytes;
 const hn::FixedTag<std::int16_t, 8> kWords;
 const hn::FixedTag<std::int32_t, 4> kInts;
 using Bytes = hn::Vec<decltype(kBytes)>;
 using Ints = hn::Vec<decltype(kInts)>;
 
-// From four RGB pixels: red of pixels 0 and 1, green, blue, nothing, each as two 16-bit numbers.
-alignas(16) constexpr std::uint8_t kFirstPair[16] = {0, 128, 3, 128, 1,   128, 4,   128,
-                                                     2, 128, 5, 128, 128, 128, 128, 128};
-alignas(16) constexpr std::uint8_t kSecondPair[16] = {6, 128, 9,  128, 7,   128, 10,  128,
-                                                      8, 128, 11, 128, 128, 128, 128, 128};
+// From four RGB pixels, in the first block: red of pixels 0 and 1, green, blue, nothing, each as two 16-bit numbers; in
+// the second block the same of pixels 2 and 3.
+alignas(32) constexpr std::uint8_t kPairs[32] = {0, 128, 3, 128, 1, 128, 4,  128, 2, 128, 5,  128, 128, 128, 128, 128,
+                                                 6, 128, 9, 128, 7, 128, 10, 128, 8, 128, 11, 128, 128, 128, 128, 128};
 // From four results of R, G, B, nothing: twelve bytes in a row.
 alignas(16) constexpr std::uint8_t kCompact[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 128, 128, 128, 128};
 
+template <typename TapInts>
+HWY_INLINE Ints add_blocks(TapInts sum) {
+  if constexpr (kBlocks == 1) {
+    return sum;
+  } else {
+    return hn::Add(hn::LowerHalf(kInts, sum), hn::UpperHalf(kInts, sum));
+  }
+}
+
 // R, G, B and nothing of one output pixel, in units of 1 / kColumnWeightOne.
 HWY_INLINE Ints weigh_pixel(const std::uint8_t* pixels, const std::int16_t* pairs, std::size_t groups) {
-  const Bytes first_pair = hn::Load(kBytes, kFirstPair);
-  const Bytes second_pair = hn::Load(kBytes, kSecondPair);
-  Ints sum = hn::Set(kInts, kColumnWeightOne / 2);
-  Ints sum_high = hn::Zero(kInts);
-  for (std::size_t g = 0; g < groups; ++g, pixels += 12, pairs += 16) {
-    const Bytes bytes = hn::LoadU(kBytes, pixels);
-    const auto first = hn::BitCast(kWords, hn::TableLookupBytesOr0(bytes, first_pair));
-    const auto second = hn::BitCast(kWords, hn::TableLookupBytesOr0(bytes, second_pair));
-    sum = hn::ReorderWidenMulAccumulate(kInts, first, hn::LoadU(kWords, pairs), sum, sum_high);
-    sum = hn::ReorderWidenMulAccumulate(kInts, second, hn::LoadU(kWords, pairs + 8), sum, sum_high);
+  constexpr std::size_t kPairBytes = 6;  // of two RGB pixels
+  const auto to_pairs = hn::Load(kTapBytes, kPairs);
+  auto sum = hn::Zero(kTapInts);
+  auto sum_high = hn::Zero(kTapInts);
+  for (std::size_t pair = 0; pair < groups * 2; pair += kBlocks) {
+    const auto bytes = hn::LoadDup128(kTapBytes, pixels + pair * kPairBytes);
+    const auto taps = hn::BitCast(kTapWords, hn::TableLookupBytesOr0(bytes, to_pairs));
+    sum = hn::ReorderWidenMulAccumulate(kTapInts, taps, hn::LoadU(kTapWords, pairs + pair * 8), sum, sum_high);
   }
-  return hn::ShiftRight<14>(hn::RearrangeToOddPlusEven(sum, sum_high));
+  const Ints total = add_blocks(hn::RearrangeToOddPlusEven(sum, sum_high));
+  return hn::ShiftRight<14>(hn::Add(total, hn::Set(kInts, kColumnWeightOne / 2)));
 }
 
 // Four output pixels as 12 bytes and four of anything.

@@ -16,7 +16,7 @@ inline constexpr int kRowWeightOne = 1 << 15;     // products are rounded to 7 f
 
 // Resizes one row of RGB pixels. For output pixel i, groups of four input pixels starting at byte offsets[i] are
 // weighted: pairs[(i * groups + g) * 16 ...] holds, for taps 4g and 4g+1, then for 4g+2 and 4g+3, the pair of weights
-// three times and two zeros. Reads up to 16 bytes from each group's first pixel; writes up to 16 bytes behind the last
+// three times and two zeros. Reads up to 22 bytes from each group's first pixel; writes up to 16 bytes behind the last
 // output pixel.
 struct ColumnPass {
   std::span<const std::uint32_t> offsets;
