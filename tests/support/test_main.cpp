@@ -7,14 +7,6 @@
 
 #include "support/temp_dir.h"
 
-#if defined(__SANITIZE_THREAD__)
-// Boost's queue reads nodes that another thread may be recycling at that moment, and lets a tagged compare-and-swap
-// reject what it read. The sanitizer cannot know that. No code of headrace runs below these functions.
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:boost::lockfree::\n";
-}
-#endif
-
 namespace {
 
 // tests/run --minutes: a run that must end in time leaves out what it comes to too late, and says so.
