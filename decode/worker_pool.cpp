@@ -9,6 +9,7 @@
 
 #include "headrace/decode/internal/queue.h"
 #include "headrace/decode/usable_cores.h"
+#include "headrace/io/log.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define HEADRACE_THREAD_SANITIZER
@@ -35,7 +36,8 @@ void pin_to(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(cpu), &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // refused: it runs anywhere, which is as correct
+  if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0) return;
+  io::log_warning("cannot pin a decoder thread to CPU {}; it runs anywhere", cpu);
 }
 
 }  // namespace

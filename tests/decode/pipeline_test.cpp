@@ -3,9 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <sched.h>
+
+#include "headrace/decode/usable_cores.h"
 
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
@@ -70,6 +77,40 @@ TEST_CASE("a consumer that does not come holds the source back") {
   REQUIRE(pipeline->next() != nullptr);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK(watched.handed_out() <= 6 + 1);  // the slots, and the sample that the feeder waits with
+}
+
+// The names of this process's threads, and how many CPUs each may run on.
+std::multimap<std::string, int> running_threads() {
+  std::multimap<std::string, int> threads;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    sched_getaffinity(std::stoi(task.path().filename()), sizeof cpus, &cpus);
+    threads.emplace(name, CPU_COUNT(&cpus));
+  }
+  return threads;
+}
+
+TEST_CASE("threads have names, and are pinned on request only") {
+  const Files files = make_files(4);
+  const int all_cpus = static_cast<int>(allowed_cpus().size());
+  for (const bool pinned : {false, true}) {
+    auto pipeline = Pipeline::start(std::make_unique<MemorySource>(files, UINT64_MAX),
+                                    {.workers = {.threads = 2, .pin_threads = pinned}, .images_ahead = 8});
+    REQUIRE(pipeline);
+    const auto ready = [&](const std::multimap<std::string, int>& threads) {
+      const auto is = [&](const char* name, int cpus) {
+        const auto found = threads.find(name);
+        return found != threads.end() && found->second == cpus;
+      };
+      const int of_decoder = pinned ? 1 : all_cpus;
+      return is("hr-feed", all_cpus) && is("hr-decode-0", of_decoder) && is("hr-decode-1", of_decoder);
+    };
+    // They name and pin themselves some time after the start; ctest's time limit ends a wait in vain.
+    while (!ready(running_threads())) REQUIRE((*pipeline)->next() != nullptr);
+  }
 }
 
 TEST_CASE("an empty source ends at once") {
