@@ -345,6 +345,22 @@ TEST_CASE("read reports samples that cannot be read and ends with 1") {
   CHECK(contains(decoded.errors, "10 samples could not be read"));
 }
 
+TEST_CASE("read --profile prints the stages and one line of advice") {
+  const Tool tool;
+  const std::string photos = (tool.home() / "photos").string();
+  REQUIRE(tool({"synth", photos, "--files", "6", "--classes", "3"}).status == 0);
+  const Outcome read = tool({"read", photos, "--decode", "--profile", "--epochs", "2", "--ram", "16M"});
+  CAPTURE(read.errors);
+  CHECK(read.status == 0);
+  CHECK(contains(read.errors, "12 samples (0 bad)"));
+  for (const char* stage : {"read", "held back", "decode", "transform", "idle", "deliver", "consume"}) {
+    CHECK(contains(read.errors, std::string("\n  ") + stage));
+  }
+  const std::string advice = lines_of(read.errors).back();
+  const auto is_advice = [&](const char* name) { return advice.starts_with(std::string(name) + "-bound: "); };
+  CHECK((is_advice("source") || is_advice("cache") || is_advice("decode") || is_advice("consumer")));
+}
+
 TEST_CASE("synth makes a data set and refuses a folder that has content") {
   const Tool tool;
   const std::string directory = (tool.home() / "photos").string();

@@ -23,9 +23,12 @@ class DataSet {
     }
   }
 
-  // Two epochs of batches and their labels.
+  // Two epochs of batches, or what is left of them from a position in the first one.
   Batches load(std::uint64_t ram_bytes, unsigned threads, StageReport* report = nullptr) const {
     return load({.source = folder_.path(), .ram_bytes = ram_bytes}, threads, report);
+  }
+  Batches resume(std::uint64_t position) const {
+    return load({.source = folder_.path(), .ram_bytes = 1 << 30}, 2, nullptr, position);
   }
   Batches load_with_faults(const io::FaultOptions& faults) const {
     return load({.source = folder_.path(),
@@ -38,12 +41,13 @@ class DataSet {
   }
 
  private:
-  static Batches load(const cache::StoreOptions& options, unsigned threads, StageReport* report) {
+  static Batches load(const cache::StoreOptions& options, unsigned threads, StageReport* report,
+                      std::uint64_t first_position = 0) {
     auto store = cache::Store::open(options);
     REQUIRE(store);
     auto order = cache::make_order("torch-distributed:seed=3", {.sample_count = 22});
     REQUIRE(order);
-    auto reader = cache::Reader::open(**store, **order, {.epochs = 2});
+    auto reader = cache::Reader::open(**store, **order, {.epochs = 2, .first_position = first_position});
     REQUIRE(reader);
     auto loader = BatchLoader::start(read_from(**reader, (*store)->catalog()),
                                      {.batch_size = 4,
@@ -76,6 +80,14 @@ TEST_CASE("batches are the same bytes with and without a cache, with one thread 
   CHECK(cached == data.load(1 << 30, 8));
   CHECK(cached == data.load(0, 1));
   CHECK(cached == data.load(0, 8));
+}
+
+TEST_CASE("a reader that starts in the middle of an epoch resumes with the same batches") {
+  const DataSet data;
+  const Batches all = data.load(1 << 30, 1);
+  for (const std::ptrdiff_t done : {1, 3, 5}) {
+    CHECK(data.resume(static_cast<std::uint64_t>(done) * 4) == Batches(all.begin() + done, all.end()));
+  }
 }
 
 TEST_CASE("a source that delays, reorders and fails now and then gives the same batches") {
