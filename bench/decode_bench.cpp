@@ -8,6 +8,7 @@
 //   decode/jitter/<step>                 224 x 224
 //   decode/sample/<transform>            from JPEG bytes to a float16 NCHW tensor
 //   decode/queue/<kind>/threads:<n>      one item through the queue: handover between n pairs of threads
+//   decode/ring/slot_ring                one slot from feeder to filler to consumer, on one thread
 //
 // Figures: time per call; items are pixels of the result, or handed-over items.
 #include <condition_variable>
@@ -26,6 +27,7 @@
 #include "headrace/decode/color_jitter.h"
 #include "headrace/decode/image_decoder.h"
 #include "headrace/decode/internal/queue.h"
+#include "headrace/decode/internal/slot_ring.h"
 #include "headrace/decode/pixel_kernels.h"
 #include "headrace/decode/sample_transformer.h"
 
@@ -173,6 +175,7 @@ void tensor(benchmark::State& state, ElementType type, Layout layout) {
 }
 BENCHMARK_CAPTURE(tensor, f16, ElementType::kFloat16, Layout::kChannelsFirst)->Name("decode/tensor/float16/nchw");
 BENCHMARK_CAPTURE(tensor, f32, ElementType::kFloat32, Layout::kChannelsFirst)->Name("decode/tensor/float32/nchw");
+BENCHMARK_CAPTURE(tensor, bf16, ElementType::kBfloat16, Layout::kChannelsFirst)->Name("decode/tensor/bfloat16/nchw");
 BENCHMARK_CAPTURE(tensor, f16_last, ElementType::kFloat16, Layout::kChannelsLast)->Name("decode/tensor/float16/nhwc");
 BENCHMARK_CAPTURE(tensor, u8, ElementType::kUint8, Layout::kChannelsFirst)->Name("decode/tensor/uint8/nchw");
 
@@ -202,6 +205,8 @@ void sample(benchmark::State& state, const Geometry& geometry) {
 }
 BENCHMARK_CAPTURE(sample, rrc, RandomResizedCrop{})->Name("decode/sample/random_resized_crop");
 BENCHMARK_CAPTURE(sample, center, ResizeCenterCrop{})->Name("decode/sample/resize_center_crop");
+BENCHMARK_CAPTURE(sample, resize, Resize{})->Name("decode/sample/resize");
+BENCHMARK_CAPTURE(sample, pad, PadCrop{})->Name("decode/sample/pad_crop");
 
 // What BoundedQueue is measured against: a deque under a lock, with the same bound.
 class LockedQueue {
@@ -246,6 +251,17 @@ void hand_over(benchmark::State& state) {
 }
 BENCHMARK(hand_over<BoundedQueue<std::uint64_t>>)->Name("decode/queue/bounded")->Threads(2)->Threads(4)->UseRealTime();
 BENCHMARK(hand_over<LockedQueue>)->Name("decode/queue/baseline_lock")->Threads(2)->Threads(4)->UseRealTime();
+
+void go_round(benchmark::State& state) {
+  SlotRing<std::uint64_t> ring(8);
+  for (auto _ : state) {
+    ring.complete(*ring.acquire());
+    benchmark::DoNotOptimize(ring.front());
+    ring.release();
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(go_round)->Name("decode/ring/slot_ring");
 
 }  // namespace
 
