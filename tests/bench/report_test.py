@@ -20,9 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
 import harness  # noqa: E402
+import parts  # noqa: E402
 import render  # noqa: E402
 import summary  # noqa: E402
-from sources import CannotRun  # noqa: E402
+from sources import CannotRun, Failed  # noqa: E402
 
 
 def load_report():
@@ -105,6 +106,27 @@ class MeasuringTest(unittest.TestCase):
     def test_a_part_has_the_command_that_measures_it_again(self):
         results = self.measure({}, faults={"torture": lambda: {}})
         self.assertEqual(results["faults"]["command"], "bench/report --parts faults --fault-minutes 1")
+
+
+class ScriptPartTest(unittest.TestCase):
+    def rows_of(self, program):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "bench").mkdir()
+            (Path(folder) / "bench/tool.py").write_text(program)
+            bench = harness.Bench(Path(folder) / "work")
+            with mock.patch.object(harness, "REPOSITORY", Path(folder)):
+                return parts.run_script(bench, "tool")["rows"]
+
+    def test_each_line_that_is_an_object_is_a_row(self):
+        self.assertEqual(self.rows_of("print('said'); print('{\"n\": 1}'); print('{\"n\": 2}')"), [{"n": 1}, {"n": 2}])
+
+    def test_what_was_printed_before_a_failure_stays_and_the_reason_is_a_row(self):
+        rows = self.rows_of("import sys; print('{\"n\": 1}'); sys.exit('too hot')")
+        self.assertEqual(rows, [{"n": 1}, {"name": "the rest", "left_out": "too hot"}])
+
+    def test_a_program_that_prints_nothing_has_failed(self):
+        with self.assertRaises(Failed):
+            self.rows_of("")
 
 
 class PageTest(unittest.TestCase):
