@@ -79,10 +79,10 @@ def run_script(bench, name):
     process = subprocess.run([str(word) for word in (harness.PYTHON, program, *options)], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     printed = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    reason = (process.stderr.strip().splitlines() or [f"ended with status {process.returncode}"])[-1]
+    if not printed:
+        raise Failed(f"bench/{name}.py printed no figures: {reason}")
     if process.returncode != 0:
-        reason = (process.stderr.strip().splitlines() or [f"ended with status {process.returncode}"])[-1]
-        if not printed:
-            raise Failed(f"bench/{name}.py: {reason}")
         printed.append({"name": "the rest", "left_out": reason})  # what was measured before stays
     return {"rows": printed}
 
