@@ -23,6 +23,9 @@ using io::MutexLock;
 // 16: a bad sector costs a few; a disk that fails all of them is gone.
 constexpr std::uint64_t kReadErrorsMax = 16;
 
+// One part in eight of the room is given up, so that no segment gained costs moving more than seven eighths of one.
+constexpr std::uint64_t kDeadParts = 8;
+
 }  // namespace
 
 std::uint64_t hash_name(std::string_view path, std::uint32_t chunk) {
@@ -121,7 +124,19 @@ void DiskTier::drop_record(const RecordSlot& slot, std::atomic<std::uint64_t>& c
 
 void DiskTier::forget(const RecordId& record) {
   const auto slot = index_.find(key_of(record));
-  if (slot) drop_record(*slot, stale_);
+  if (slot) drop_record(*slot, evictions_);
+}
+
+void DiskTier::set_evicting(bool evicting) {
+  if (evicting_.exchange(evicting) == evicting || !evicting) return;
+  State full = State::kFull;
+  state_.compare_exchange_strong(full, State::kOk);
+}
+
+// One segment is being filled and one is free, for cleaning.
+std::uint64_t DiskTier::evicting_bytes() const {
+  const std::uint64_t segments = segments_max_ > 2 ? segments_max_ - 2 : 0;
+  return segments * folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
 }
 
 // A full tier takes records again once one of its segments is worth less than half of its place.
@@ -208,7 +223,6 @@ TierStats DiskTier::stats() const {
   TierStats stats;
   stats.kind = kind();
   stats.path = folder_.path();
-  stats.placement = "never evict";
   stats.budget_bytes = options_.tier.budget_bytes;
   stats.used_bytes = used_blocks_.load() * kBlockBytes;
   stats.samples = index_.size();
@@ -216,6 +230,7 @@ TierStats DiskTier::stats() const {
   stats.hit_bytes = hit_bytes_.load();
   stats.writes = writes_.load();
   stats.write_bytes = write_bytes_.load();
+  stats.moved_bytes = moved_bytes_.load();
   stats.evictions = evictions_.load();
   stats.errors = errors_.load();
   stats.corrupt = corrupt_.load() + stale_.load();

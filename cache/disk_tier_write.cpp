@@ -40,8 +40,12 @@ void DiskTier::write(Holding& holding, const RecordId& record, std::function<voi
 }
 
 void DiskTier::begin_write(Write* write) {
-  if (!when_quiet_.empty()) return held_back_.push_back(write);  // a flush ends even while others go on writing
-  if (auto room = make_room_for(blocks_of(write->holding.size)); !room) return answer_write(write, std::move(room));
+  // A flush ends even while others go on writing.
+  if (!when_quiet_.empty() || cleaning_ != nullptr) return held_back_.push_back(write);
+  const std::uint32_t blocks = blocks_of(write->holding.size);
+  if (auto room = make_room_for(blocks); !room) return answer_write(write, std::move(room));
+  if (cleaning_ != nullptr) return held_back_.push_back(write);  // making room began it
+  if (!has_room(blocks)) return begin_write(write);              // it began and ended at once, and others took the room
   take_place(*write);
   append_trailer(*write);
   Segment& segment = *write->segment;
@@ -57,14 +61,18 @@ void DiskTier::begin_write(Write* write) {
 }
 
 void DiskTier::take_place(Write& write) {
-  const std::uint32_t blocks = blocks_of(write.holding.size);
   write.segment = active_;
-  write.indexed.first_block = active_->next_block;
-  active_->next_block += blocks;
-  active_->writes_in_flight.insert(write.indexed.first_block);
-  active_->index_dirty = true;
+  write.indexed.first_block = take_blocks(blocks_of(write.holding.size));
   writes_in_flight_ += 1;
+}
+
+std::uint32_t DiskTier::take_blocks(std::uint32_t blocks) {
+  const std::uint32_t first_block = active_->next_block;
+  active_->next_block += blocks;
+  active_->writes_in_flight.insert(first_block);
+  active_->index_dirty = true;
   used_blocks_.fetch_add(blocks);
+  return first_block;
 }
 
 // Behind the payload the buffer has room for zeros and the trailer; readers of the payload do not look there.
@@ -129,7 +137,18 @@ void DiskTier::answer_write(Write* write, Status status) {
 
 void DiskTier::run_quiet_tasks() {
   for (auto& task : std::exchange(when_quiet_, {})) task();
-  for (Write* write : std::exchange(held_back_, {})) begin_write(write);
+  begin_held_back();
+}
+
+void DiskTier::begin_held_back() {
+  const bool closed = state_.load() == State::kClosed;
+  for (Write* write : std::exchange(held_back_, {})) {
+    closed ? answer_write(write, io::make_error(ErrorCode::kCancelled, "tier " + folder_.path())) : begin_write(write);
+  }
+}
+
+bool DiskTier::has_room(std::uint32_t blocks) const {
+  return active_ != nullptr && active_->next_block + blocks <= blocks_per_segment_;
 }
 
 Status DiskTier::make_room_for(std::uint32_t blocks) {
@@ -137,7 +156,7 @@ Status DiskTier::make_room_for(std::uint32_t blocks) {
   if (state != State::kOk && state != State::kClosed) {
     return io::make_error(ErrorCode::kNoSpace, fmt::format("tier {}: takes nothing now", folder_.path()));
   }
-  if (active_ != nullptr && active_->next_block + blocks <= blocks_per_segment_) return {};
+  if (has_room(blocks)) return {};
   seal_active();
   return add_segment();
 }
@@ -176,17 +195,26 @@ Status DiskTier::add_segment() {
   } else {
     *place = std::move(segment);
   }
+  lock.unlock();
+  if (evicting_.load() && segments().size() >= segments_max_) start_cleaning();
   return {};
 }
 
-bool DiskTier::remove_least_useful() {
+std::shared_ptr<Segment> DiskTier::least_useful() const {
   std::shared_ptr<Segment> worst;
   for (const auto& segment : segments()) {
     if (segment == active_ || !segment->writes_in_flight.empty()) continue;
     if (worst == nullptr || segment->useful_bytes.load() < worst->useful_bytes.load()) worst = segment;
   }
+  return worst;
+}
+
+// Where records are evicted this is the way from a tier that never evicted, and has no free segment to clean with.
+bool DiskTier::remove_least_useful() {
+  const std::shared_ptr<Segment> worst = least_useful();
   if (worst == nullptr) return false;
-  if (worst->useful_bytes.load() * 2 >= static_cast<std::int64_t>(folder_.label().segment_bytes)) return false;
+  const bool useful = worst->useful_bytes.load() * 2 >= static_cast<std::int64_t>(folder_.label().segment_bytes);
+  if (useful && !evicting_.load()) return false;
   remove_segment(worst->place);
   return true;
 }

@@ -68,6 +68,7 @@ class ReaderImpl final : public Reader {
  private:
   [[nodiscard]] std::optional<Sample> take_position() HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool enter_next_epoch() HEADRACE_REQUIRES(mutex_);
+  void follow_to(std::uint64_t epoch);
   [[nodiscard]] std::optional<Result<View>> take_content(SampleIndex sample);
   void finish_read(const Sample& sample);
   [[nodiscard]] std::optional<SampleIndex> take_planned();
@@ -91,6 +92,9 @@ class ReaderImpl final : public Reader {
   std::unordered_map<SampleIndex, Slot> slots_ HEADRACE_GUARDED_BY(mutex_);
   std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool cancelled_ HEADRACE_GUARDED_BY(mutex_) = false;
+
+  std::atomic<std::uint64_t> followed_epoch_;
+  const std::unique_ptr<Following> following_;
 };
 
 ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& options,
@@ -102,7 +106,9 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
       epoch_(options.first_epoch),
       position_(options.first_position),
       samples_(std::move(first_epoch)),
-      plan_(order, sizes_, plan_options(store.stats().tiers.front().budget_bytes, options)) {
+      plan_(order, sizes_, plan_options(store.stats().tiers.front().budget_bytes, options)),
+      followed_epoch_(options.first_epoch),
+      following_(store.follow(order, {.epoch = options.first_epoch})) {
   if (options.first_position > 0) plan_.seek(options.first_epoch, options.first_position);
 }
 
@@ -134,12 +140,19 @@ std::optional<Sample> ReaderImpl::next() {
     sample = take_position();
   }
   if (!sample) return std::nullopt;
+  follow_to(sample->epoch);
   auto content = take_content(sample->index);
   if (!content) return std::nullopt;
   sample->bytes = std::move(*content);
   finish_read(*sample);
   fetch_ahead();
   return sample;
+}
+
+// Of several consumers the first to get into an epoch tells the store.
+void ReaderImpl::follow_to(std::uint64_t epoch) {
+  std::uint64_t followed = followed_epoch_.load();
+  if (epoch > followed && followed_epoch_.compare_exchange_strong(followed, epoch)) following_->enter(epoch);
 }
 
 std::optional<Sample> ReaderImpl::take_position() {

@@ -90,6 +90,27 @@ bool RecordIndex::erase(const RecordSlot& slot) {
   return true;
 }
 
+bool RecordIndex::replace(const RecordSlot& before, const RecordSlot& after) {
+  Shard& shard = shard_of(before.key);
+  MutexLock lock(shard.mutex);
+  if (shard.used == 0) return false;
+  RecordSlot& place = shard.slots[place_of(shard.slots, before.key)];
+  if (!(place == before)) return false;
+  place = after;
+  return true;
+}
+
+std::vector<RecordSlot> RecordIndex::slots_in(std::uint32_t first_block, std::uint32_t end_block) const {
+  std::vector<RecordSlot> found;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(shard.mutex);
+    for (const RecordSlot& slot : shard.slots) {
+      if (slot.key != 0 && slot.block >= first_block && slot.block < end_block) found.push_back(slot);
+    }
+  }
+  return found;
+}
+
 // Moves back every slot of the run behind `hole` that may stand there without passing its home.
 void RecordIndex::erase_at(Shard& shard, std::size_t hole) {
   std::vector<RecordSlot>& slots = shard.slots;

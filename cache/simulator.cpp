@@ -2,8 +2,9 @@
 #include "headrace/cache/simulator.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
+
+#include "headrace/cache/policy/policy_stack.h"
 
 namespace headrace::cache {
 namespace {
@@ -28,7 +29,7 @@ class Simulation {
   Simulation(const Trace& trace, std::span<const std::uint32_t> sizes, const SimulationOptions& options)
       : trace_(trace), sizes_(sizes), next_use_(next_uses(trace, sizes.size())) {
     for (const SimulatedTier& tier : options.tiers) {
-      policies_.push_back(
+      policies_.add(
           make_policy(tier.policy, {.capacity_bytes = tier.capacity_bytes, .sizes = sizes, .seed = options.seed}));
       capacity_bytes_ += tier.capacity_bytes;
     }
@@ -43,13 +44,16 @@ class Simulation {
       const std::uint64_t end = trace_.epoch_ends[epoch];
       if (epoch == warmup) start_counting();
       for (std::uint64_t i = first; i < end; ++i) read(i);
-      if (epoch >= warmup) result_.minimum_source_reads += minimum_misses(first, end);
+      if (epoch >= warmup) {
+        result_.minimum_source_reads +=
+            minimum_source_reads(std::span(trace_.reads).subspan(first, end - first), sizes_, capacity_bytes_);
+      }
       first = end;
     }
     result_.epochs = epochs - warmup;
     for (std::size_t tier = 0; tier < policies_.size(); ++tier) {
-      result_.tiers[tier].writes = policies_[tier]->writes() - writes_before_[tier].writes;
-      result_.tiers[tier].write_bytes = policies_[tier]->write_bytes() - writes_before_[tier].write_bytes;
+      result_.tiers[tier].writes = policies_[tier].writes() - writes_before_[tier].writes;
+      result_.tiers[tier].write_bytes = policies_[tier].write_bytes() - writes_before_[tier].write_bytes;
     }
     return std::move(result_);
   }
@@ -59,8 +63,8 @@ class Simulation {
     result_ = {};
     result_.tiers.resize(policies_.size());
     writes_before_.clear();
-    for (const auto& policy : policies_) {
-      writes_before_.push_back({.writes = policy->writes(), .write_bytes = policy->write_bytes()});
+    for (std::size_t tier = 0; tier < policies_.size(); ++tier) {
+      writes_before_.push_back({.writes = policies_[tier].writes(), .write_bytes = policies_[tier].write_bytes()});
     }
   }
 
@@ -68,40 +72,20 @@ class Simulation {
     const SampleIndex sample = trace_.reads[i];
     ++result_.reads;
     result_.read_bytes += sizes_[sample];
-    bool taken_in = false;  // by one tier: the slower ones need not have it, too
-    for (std::size_t tier = 0; tier < policies_.size(); ++tier) {
-      Policy& policy = *policies_[tier];
-      if (taken_in && !policy.holds(sample)) continue;
-      if (policy.read({.sample = sample, .next_use = next_use_[i]})) {
-        ++result_.tiers[tier].hits;
-        result_.tiers[tier].hit_bytes += sizes_[sample];
-        return;
-      }
-      taken_in = taken_in || policy.holds(sample);
+    const std::size_t tier = policies_.read({.sample = sample, .next_use = next_use_[i]});
+    if (tier != PolicyStack::kNowhere) {
+      ++result_.tiers[tier].hits;
+      result_.tiers[tier].hit_bytes += sizes_[sample];
+      return;
     }
     ++result_.source_reads;
     result_.source_bytes += sizes_[sample];
   }
 
-  // Each different sample of these reads has to come from the source once, but for those that were held before.
-  std::uint64_t minimum_misses(std::uint64_t first, std::uint64_t end) const {
-    std::vector<SampleIndex> distinct(trace_.reads.begin() + static_cast<std::ptrdiff_t>(first),
-                                      trace_.reads.begin() + static_cast<std::ptrdiff_t>(end));
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    std::sort(distinct.begin(), distinct.end(), [&](auto a, auto b) { return sizes_[a] < sizes_[b]; });
-    std::uint64_t held_bytes = 0;
-    std::size_t held = 0;
-    while (held < distinct.size() && held_bytes + sizes_[distinct[held]] <= capacity_bytes_) {
-      held_bytes += sizes_[distinct[held++]];
-    }
-    return distinct.size() - held;
-  }
-
   const Trace& trace_;
   const std::span<const std::uint32_t> sizes_;
   const std::vector<std::uint64_t> next_use_;
-  std::vector<std::unique_ptr<Policy>> policies_;
+  PolicyStack policies_;
   std::vector<SimulatedTierResult> writes_before_;  // of the policies, when counting started
   std::uint64_t capacity_bytes_ = 0;                // of all tiers
   SimulationResult result_;
@@ -126,6 +110,20 @@ double SimulationResult::writes_per_read() const {
   std::uint64_t writes = 0;
   for (const SimulatedTierResult& tier : tiers) writes += tier.writes;
   return ratio(writes, reads);
+}
+
+std::uint64_t minimum_source_reads(std::span<const SampleIndex> reads, std::span<const std::uint32_t> sizes,
+                                   std::uint64_t capacity_bytes) {
+  std::vector<SampleIndex> distinct(reads.begin(), reads.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  std::sort(distinct.begin(), distinct.end(), [&](auto a, auto b) { return sizes[a] < sizes[b]; });
+  std::uint64_t held_bytes = 0;
+  std::size_t held = 0;
+  while (held < distinct.size() && held_bytes + sizes[distinct[held]] <= capacity_bytes) {
+    held_bytes += sizes[distinct[held++]];
+  }
+  return distinct.size() - held;
 }
 
 Result<Trace> trace_of(const Order& order, const TraceOptions& options) {

@@ -72,6 +72,11 @@ struct SimulationResult {
   [[nodiscard]] double writes_per_read() const;
 };
 
+// The source reads that no policy gets by without in an epoch of these reads: each different sample comes from the
+// source once, but for those that were held before, of which no more fit than the smallest ones.
+[[nodiscard]] std::uint64_t minimum_source_reads(std::span<const SampleIndex> reads,
+                                                 std::span<const std::uint32_t> sizes, std::uint64_t capacity_bytes);
+
 // `sizes`: bytes of each sample.
 [[nodiscard]] SimulationResult simulate(const Trace& trace, std::span<const std::uint32_t> sizes,
                                         const SimulationOptions& options);

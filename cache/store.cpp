@@ -94,6 +94,7 @@ Status StoreImpl::open_tiers(const StoreOptions& options) {
     if (!opened) return io::forward_error(std::move(opened));
     tiers_.push_back(std::move(*opened));
   }
+  make_placement();
   return {};
 }
 
@@ -200,6 +201,7 @@ void StoreImpl::start_fetch(Holding& holding, const ChunkRequest& request) {
   const Result<Identity> identity = identity_of(request.key.entry);
   auto* fetch = new Fetch(*this, holding, identity.value_or(Identity{}), request);
   if (!identity) return fetch->denied(identity.error());
+  if (placement_->evicts() && request.key.chunk == 0 && !request.for_warm_job) note_use(request.key.entry);
   fetch->start();
 }
 
@@ -236,6 +238,7 @@ void StoreImpl::prefetch(EntryId entry, bool keep_in_ram, std::function<void(Sta
 void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
   const Result<Identity> identity = identity_of(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  if (placement_->evicts()) offer(entry);
   (new WarmJob(*this, entry, *identity, std::move(done)))->run();
 }
 
@@ -259,17 +262,15 @@ void StoreImpl::copy_to_tier(Holding& holding, const RecordId& record, std::size
   const std::uint64_t pending_max = budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
   for (std::size_t i = 0; i < std::min(end, tiers_.size()); ++i) {
     DiskTier& tier = *tiers_[i];
-    if (!tier.admits(holding.size)) continue;
+    if (!tier.admits(holding.size) || !wants(i, holding.key.entry)) continue;
     if (tier.contains(record)) return;
     if (tier.pending_bytes() + holding.cost_bytes > pending_max) return;  // the next epoch brings it again
     if (!ram_.pin_for_write(holding)) return;
-    std::function<void(Status)> done;
-    if (end < tiers_.size()) {
-      done = [&slower = *tiers_[end], record](const Status& status) {
-        if (status) slower.forget(record);  // promoted
-      };
-    }
-    return tier.write(holding, record, std::move(done));
+    return tier.write(holding, record, [this, i, end, record, entry = holding.key.entry](const Status& status) {
+      if (!status) return;
+      if (end < tiers_.size()) tiers_[end]->forget(record);  // promoted
+      if (!wants(i, entry)) tiers_[i]->forget(record);       // evicted while it was being written
+    });
   }
 }
 
@@ -345,12 +346,16 @@ StoreStats StoreImpl::stats() const {
        .evictions = ram.evictions,
        .placement = ram_.budget_bytes() > 0 ? "what is read ahead is kept, the rest S3-FIFO" : "views only",
        .state = "ok"});
-  for (const auto& tier : tiers_) stats.tiers.push_back(tier->stats());
+  for (const auto& tier : tiers_) {
+    stats.tiers.push_back(tier->stats());
+    stats.tiers.back().placement = placement_->describe();
+  }
   stats.tiers.push_back(source_->stats());
   stats.reads = reads_.load(std::memory_order_relaxed);
   stats.shared_fetches = shared_fetches_.load(std::memory_order_relaxed);
   stats.failures = failures_.load(std::memory_order_relaxed);
   stats.engine = source_->engine();
+  stats.epoch_reads = epoch_reads();
   return stats;
 }
 

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/order.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/unique_fd.h"
@@ -69,11 +70,20 @@ struct TierStats {
   std::uint64_t hit_bytes = 0;
   std::uint64_t writes = 0;  // records or buffers admitted
   std::uint64_t write_bytes = 0;
+  std::uint64_t moved_bytes = 0;  // copied within a disk tier, to make room
   std::uint64_t evictions = 0;
   std::uint64_t errors = 0;
   std::uint64_t corrupt = 0;  // records dropped because a checksum or identity failed
   std::string placement;      // how it chooses what to hold ("never evict"); of a hard disk: how it is read
   std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
+};
+
+// How near an epoch came to what no cache of this size can do better.
+struct EpochReads {
+  std::uint64_t epoch = 0;
+  std::uint64_t source_reads = 0;
+  // N - C where each file is read once: the files of the epoch without those that fit. Not reached in the first epoch.
+  std::uint64_t minimum_source_reads = 0;
 };
 
 struct StoreStats {
@@ -82,6 +92,19 @@ struct StoreStats {
   std::uint64_t shared_fetches = 0;  // reads that joined a fetch already under way
   std::uint64_t failures = 0;        // reads that ended in an error
   io::EngineInfo engine;
+  std::optional<EpochReads> epoch_reads;  // of the epoch being read, while an order is followed
+};
+
+// Somebody who reads along an order and tells the store so, for as long as this lives.
+class Following {
+ public:
+  virtual ~Following() = default;
+  virtual void enter(std::uint64_t epoch) = 0;  // blocks while the next uses of samples are drawn
+};
+
+struct FollowOptions {
+  std::uint64_t epoch = 0;
+  std::uint64_t held_bytes = 0;  // what the reader can hold beside the store's tiers
 };
 
 // How soon a read is needed, and whether its content is to stay in RAM until drop() (as far as the budget permits).
@@ -122,6 +145,8 @@ class Store {
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
   // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.
   [[nodiscard]] virtual bool is_on_disk(EntryId entry) const = 0;
+  // What is read from now on follows the order, which outlives the Following: disk tiers then hold what is needed next.
+  [[nodiscard]] virtual std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) = 0;
   // Writes what disk tiers hold back: pending records, index checkpoints; syncs.
   [[nodiscard]] virtual Status flush() = 0;
 

@@ -48,8 +48,8 @@ void WarmJob::on_read(Result<View> view) {
 }
 
 DiskTier* WarmJob::tier_for(std::uint64_t payload_bytes) const {
-  for (const auto& tier : store_.tiers_) {
-    if (tier->admits(payload_bytes)) return tier.get();
+  for (std::size_t i = 0; i < store_.tiers_.size(); ++i) {
+    if (store_.tiers_[i]->admits(payload_bytes) && store_.wants(i, entry_)) return store_.tiers_[i].get();
   }
   return nullptr;
 }

@@ -75,6 +75,18 @@ void print_tiers(const json& tiers) {
   }
 }
 
+// How the disk tiers choose what to hold, and what that comes to.
+void print_placement(const json& store) {
+  for (const json& tier : store["tiers"]) {
+    const std::string kind = tier.value("kind", "");
+    if (kind == "ssd" || kind == "hdd") fmt::print("{:<7}{}\n", kind, tier.value("placement", ""));
+  }
+  const json reads = store.value("epoch_reads", json());
+  if (!reads.is_object()) return;
+  fmt::print("epoch {}: {} reads of the source so far; a whole epoch needs {} at least\n", number(reads, "epoch"),
+             format_count(number(reads, "source_reads")), format_count(number(reads, "minimum_source_reads")));
+}
+
 // What did not go as wished: fall-backs and failures, nothing when there are none.
 void print_notes(const json& stat) {
   const json& engine = stat["store"]["engine"];
@@ -103,6 +115,7 @@ io::Status run_stat(const StatArguments& arguments) {
   print_head(*stat);
   print_mount((*stat)["mount"]);
   print_tiers((*stat)["store"]["tiers"]);
+  print_placement((*stat)["store"]);
   print_notes(*stat);
   return {};
 }

@@ -33,21 +33,28 @@ json to_json(const cache::StoreStats& stats) {
                      {"hit_bytes", tier.hit_bytes},
                      {"writes", tier.writes},
                      {"write_bytes", tier.write_bytes},
+                     {"moved_bytes", tier.moved_bytes},
                      {"evictions", tier.evictions},
                      {"errors", tier.errors},
                      {"corrupt", tier.corrupt},
                      {"placement", tier.placement},
                      {"state", tier.state}});
   }
-  return {{"tiers", std::move(tiers)},
-          {"reads", stats.reads},
-          {"shared_fetches", stats.shared_fetches},
-          {"failures", stats.failures},
-          {"engine",
-           {{"name", stats.engine.name},
-            {"fallback_reason", stats.engine.fallback_reason},
-            {"queue_depth", stats.engine.queue_depth},
-            {"queue_depth_max", stats.engine.queue_depth_max}}}};
+  json all = {{"tiers", std::move(tiers)},
+              {"reads", stats.reads},
+              {"shared_fetches", stats.shared_fetches},
+              {"failures", stats.failures},
+              {"engine",
+               {{"name", stats.engine.name},
+                {"fallback_reason", stats.engine.fallback_reason},
+                {"queue_depth", stats.engine.queue_depth},
+                {"queue_depth_max", stats.engine.queue_depth_max}}}};
+  if (stats.epoch_reads) {
+    all["epoch_reads"] = {{"epoch", stats.epoch_reads->epoch},
+                          {"source_reads", stats.epoch_reads->source_reads},
+                          {"minimum_source_reads", stats.epoch_reads->minimum_source_reads}};
+  }
+  return all;
 }
 
 json to_json(const fuse::MountStats& stats) {

@@ -83,16 +83,36 @@ void Pusher::run() {
         fetched_.pop_front();
       }
     }
+    follow_order();
     forget_changed();
     if (arrived) push(std::move(*arrived));
     evict_for(0);
     share_budget();
     start_fetches();
   }
+  following_.reset();
   MutexLock lock(mutex_);
   fetched_.clear();
   stopped_ = true;
   finished_.notify_all();
+}
+
+// The store places on its disk tiers what the order needs next.
+void Pusher::follow_order() {
+  MutexLock lock(mutex_);
+  const std::shared_ptr<const cache::Order> order = plan_.order();
+  const std::uint64_t epoch = plan_.epoch();
+  const std::uint64_t held_bytes = plan_.budget_bytes();
+  lock.unlock();
+  if (order == followed_order_ && epoch == followed_epoch_) return;
+  if (order == followed_order_) {
+    if (following_) following_->enter(epoch);
+  } else {
+    following_.reset();  // before its order goes
+    followed_order_ = order;
+    if (order) following_ = store_.follow(*order, {.epoch = epoch, .held_bytes = held_bytes});
+  }
+  followed_epoch_ = epoch;
 }
 
 void Pusher::start_fetches() {

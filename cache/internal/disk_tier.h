@@ -5,9 +5,9 @@
 //   timers); if ((*tier)->read(read)) ...            // on_done runs on the tier's I/O thread
 //   (*tier)->write(holding, record, {});    // from the holding's buffer, behind the reader's back
 //
-// Placement: never evict. A full tier takes nothing more, because what is read once per epoch in shuffled order gains
-// nothing from replacement (MinIO, VLDB 2021); only segments of which less than half is of use to the data set at hand
-// (records of other data sets, of files that changed, damaged ones) make room.
+// Room: a full tier takes nothing more; only segments of which less than half is of use to the data set at hand
+// (records of other data sets, of files that changed, damaged ones) make room. Where placement evicts (set_evicting()),
+// the dead records that forget() leaves behind are cleaned away (disk_tier_clean.cpp).
 //
 // Integrity: a payload is served only when its XXH3 is the one in the index and its identity the catalog's; else it is
 // dropped, counted and fetched again. Durability is relaxed: a crash loses the records in flight.
@@ -92,6 +92,10 @@ class DiskTier {
   [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
   // The record is not wanted here any more (a faster tier has it, the file changed).
   void forget(const RecordId& record);
+  // From now on single records are evicted with forget() to make room, and the caller keeps to evicting_bytes().
+  void set_evicting(bool evicting);
+  // What may be held in records then: the rest of the budget is dead weight that waits for cleaning.
+  [[nodiscard]] std::uint64_t evicting_bytes() const;
   // Waits for the writes so far, saves the index of what is not saved, syncs.
   [[nodiscard]] Status flush();
   // Waits for the writes under way (at most 5 s) and saves the index; nothing is admitted any more.
@@ -104,6 +108,15 @@ class DiskTier {
 
  private:
   struct Write;
+  // One record is on its way at a time: cleaning goes on beside reads and need not be faster than what fills the tier.
+  struct Cleaning {
+    std::shared_ptr<Segment> from;
+    std::vector<RecordSlot> left;  // the first in the segment at the back
+    RecordSlot slot = {};          // of the record on its way
+    RecordTrailer trailer = {};
+    std::uint32_t first_block = 0;  // in the active segment
+    io::Operation operation = {};
+  };
   enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kDropped, kClosed };
 
   DiskTier(DiskTierOptions options, TierFolder folder, RamTier& ram, TimerThread& timers);
@@ -118,19 +131,32 @@ class DiskTier {
   // The I/O thread only (disk_tier_write.cpp).
   void begin_write(Write* write);
   void take_place(Write& write);
+  [[nodiscard]] std::uint32_t take_blocks(std::uint32_t blocks);
   void append_trailer(Write& write);
   void end_write(Write* write, Result<std::uint64_t> bytes);
   void answer_write(Write* write, Status status);
+  [[nodiscard]] bool has_room(std::uint32_t blocks) const;
   [[nodiscard]] Status make_room_for(std::uint32_t blocks);
   void seal_active();
   [[nodiscard]] Status add_segment();
+  [[nodiscard]] std::shared_ptr<Segment> least_useful() const;
   [[nodiscard]] bool remove_least_useful();
   void remove_segment(std::uint32_t place);
   void checkpoint(bool sync, Status& outcome);
   [[nodiscard]] Status sync_segment(Segment& segment);
   void run_when_quiet(std::function<void()> task);
   void run_quiet_tasks();
+  void begin_held_back();
   void save_periodically();
+
+  // The I/O thread only (disk_tier_clean.cpp).
+  void start_cleaning();
+  void move_next();
+  [[nodiscard]] bool read_for_moving();
+  [[nodiscard]] bool is_intact_for_moving();
+  void write_moved();
+  void end_move(Result<std::uint64_t> bytes);
+  void end_cleaning();
 
   void end_read(DiskRead& read, Result<std::uint64_t> bytes);
   void drop_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
@@ -151,6 +177,7 @@ class DiskTier {
   RecordIndex index_;
 
   std::atomic<State> state_ = State::kOk;
+  std::atomic<bool> evicting_ = false;
   std::atomic<std::uint64_t> pending_bytes_ = 0;
   std::atomic<std::uint64_t> read_errors_in_a_row_ = 0;
   std::atomic<std::uint64_t> used_blocks_ = 0;
@@ -158,6 +185,7 @@ class DiskTier {
   std::atomic<std::uint64_t> hit_bytes_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
   std::atomic<std::uint64_t> write_bytes_ = 0;
+  std::atomic<std::uint64_t> moved_bytes_ = 0;
   std::atomic<std::uint64_t> evictions_ = 0;
   std::atomic<std::uint64_t> errors_ = 0;
   std::atomic<std::uint64_t> corrupt_ = 0;
@@ -168,7 +196,8 @@ class DiskTier {
   std::uint32_t next_number_ = 1;
   std::size_t writes_in_flight_ = 0;
   std::vector<std::function<void()>> when_quiet_;  // run once no write is in flight
-  std::vector<Write*> held_back_;                  // begin after those
+  std::vector<Write*> held_back_;                  // begin after those, and after the cleaning
+  std::unique_ptr<Cleaning> cleaning_;             // null: none is under way
 
   mutable io::Mutex mutex_;
   std::vector<std::shared_ptr<Segment>> segments_ HEADRACE_GUARDED_BY(mutex_);  // by place; null: free

@@ -37,6 +37,10 @@ class RecordIndex {
   std::optional<RecordSlot> insert(const RecordSlot& slot);
   // Takes out exactly this record; false when another one (or none) is there by now.
   bool erase(const RecordSlot& slot);
+  // Puts `after` in the place of exactly `before`, which has the same key; false when that is not there any more.
+  bool replace(const RecordSlot& before, const RecordSlot& after);
+  // Every record with first_block <= block < end_block, in no order.
+  [[nodiscard]] std::vector<RecordSlot> slots_in(std::uint32_t first_block, std::uint32_t end_block) const;
   // Takes out every record with first_block <= block < end_block; the number of them.
   std::size_t erase_blocks(std::uint32_t first_block, std::uint32_t end_block);
   [[nodiscard]] std::size_t size() const { return size_.load(std::memory_order_relaxed); }

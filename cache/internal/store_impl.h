@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Store's insides. store.cpp: opening, closing, reads; fetch.cpp: how one chunk gets into memory and into the disk
-// tiers; gathered_read.cpp: reads that span chunks; warm_job.cpp: filling the disk tiers.
+// tiers; store_placement.cpp: what those hold; gathered_read.cpp: reads that span chunks; warm_job.cpp: filling the
+// disk tiers.
 //
 // The life of a read: the RAM tier has the chunk (a pin, a view, no allocation) | somebody fetches it already (one more
 // waiter) | a Fetch is made: it waits for its part of the budget, tries the disk tiers, then the source, hands views to
 // the waiters, and the disk tiers write from the same buffer.
 //
-// Thread-safety: as Store. Lock order: no lock of this layer is held while another is taken or a callback runs.
+// Thread-safety: as Store. Lock order: no lock of this layer is held while another is taken or a callback runs, but
+// that epoch_mutex_ comes before those of the tiers and the source.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 
 #include "headrace/cache/internal/disk_tier.h"
 #include "headrace/cache/internal/memory_queue.h"
+#include "headrace/cache/internal/placement.h"
 #include "headrace/cache/internal/ram_tier.h"
 #include "headrace/cache/internal/source.h"
 #include "headrace/cache/internal/timer_thread.h"
@@ -58,11 +61,13 @@ class StoreImpl final : public Store {
   void set_vanished(EntryId entry) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;
+  [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] StoreStats stats() const override;
 
  private:
   friend class Fetch;
+  friend class FollowingImpl;
   friend class GatheredRead;
   friend class WarmJob;
 
@@ -78,6 +83,15 @@ class StoreImpl final : public Store {
   void set_changed(EntryId entry, const std::optional<Identity>& identity);
   [[nodiscard]] Status open_tiers(const StoreOptions& options);
   [[nodiscard]] bool is_held(const RecordId& record) const;  // by a disk tier
+  void make_placement();
+  void enter_epoch(const Order& order, const FollowOptions& options);
+  void end_following();
+  // A fetch of the file, which counts as one use of it.
+  void note_use(EntryId entry);
+  void offer(EntryId entry);  // to the disk tiers, before it is read
+  void forget_evicted(const Placement::Evictions& evictions);
+  [[nodiscard]] bool has_record(std::size_t tier, SampleIndex sample) const;
+  [[nodiscard]] bool wants(std::size_t tier, EntryId entry) const;
   // Has the first tier before `end` that takes it write a copy, unless too much is waiting to be written already.
   void copy_to_tier(Holding& holding, const RecordId& record, std::size_t end);
   void answer(Waiter* waiters, Holding& holding, TierKind from);
@@ -89,11 +103,23 @@ class StoreImpl final : public Store {
   MemoryQueue memory_;
   std::unique_ptr<Source> source_;
   std::vector<std::unique_ptr<DiskTier>> tiers_;  // fastest first
+  std::unique_ptr<Placement> placement_;          // what they hold
   std::atomic<bool> closing_ = false;
 
   std::atomic<std::uint64_t> reads_ = 0;
   std::atomic<std::uint64_t> shared_fetches_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;
+
+  // The epoch that is read along an order.
+  struct FollowedEpoch {
+    const Order* order = nullptr;  // null: none is followed
+    FollowOptions options;
+    std::uint64_t source_reads_before = 0;
+    std::optional<std::uint64_t> minimum_source_reads;  // once somebody asked: takes a sort of the epoch
+  };
+  [[nodiscard]] std::optional<EpochReads> epoch_reads() const;
+  mutable io::Mutex epoch_mutex_;
+  mutable FollowedEpoch followed_epoch_ HEADRACE_GUARDED_BY(epoch_mutex_);
 
   // Identities that are no longer the catalog's; none where the file is gone.
   std::atomic<bool> any_changed_ = false;

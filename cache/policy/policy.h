@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cache keeps: one interface, one source per policy. For the simulator, so bytes are counted, not held.
+// What a cache keeps: one interface, one source per policy. Bytes are counted, not held: the simulator and the
+// placement on disk tiers run the same code.
 //
 //   auto policy = make_policy(PolicyKind::kSieve, {.capacity_bytes = 1 << 30, .sizes = sizes});
 //   if (!policy->read({.sample = 7, .next_use = 1234})) ++source_reads;
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,13 +47,15 @@ struct Access {
 
 struct PolicyOptions {
   std::uint64_t capacity_bytes = 0;
-  std::span<const std::uint32_t> sizes;  // of every sample; outlives the policy
-  std::uint64_t seed = 1;                // kRandom
+  std::span<const std::uint32_t> sizes;            // of every sample; outlives the policy
+  std::uint64_t seed = 1;                          // kRandom
+  std::function<void(SampleIndex)> on_evict = {};  // may be empty; must not call the policy
 };
 
 class Policy {
  public:
-  explicit Policy(const PolicyOptions& options) : capacity_bytes_(options.capacity_bytes), sizes_(options.sizes) {}
+  explicit Policy(const PolicyOptions& options)
+      : capacity_bytes_(options.capacity_bytes), sizes_(options.sizes), on_evict_(options.on_evict) {}
   virtual ~Policy() = default;
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
@@ -75,11 +79,15 @@ class Policy {
     write_bytes_ += size_of(sample);
     ++writes_;
   }
-  void let_go(SampleIndex sample) { used_bytes_ -= size_of(sample); }
+  void let_go(SampleIndex sample) {
+    used_bytes_ -= size_of(sample);
+    if (on_evict_) on_evict_(sample);
+  }
 
  private:
   const std::uint64_t capacity_bytes_;
   const std::span<const std::uint32_t> sizes_;
+  const std::function<void(SampleIndex)> on_evict_;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t writes_ = 0;
   std::uint64_t write_bytes_ = 0;

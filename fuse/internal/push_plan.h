@@ -92,6 +92,8 @@ class PushPlan {
   void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
+  [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return given_order_; }  // null: unknown
+  [[nodiscard]] std::uint64_t epoch() const { return notes_.head->epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
   // More is held than the budget allows, and some of it may go.
   [[nodiscard]] bool must_evict() const { return counters_.held_bytes > page_cache_budget() && !released_.empty(); }

@@ -79,6 +79,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   };
 
   void run();
+  void follow_order();
   void start_fetches();
   void read_piece(Fetch fetch);
   void push(Fetch fetch);
@@ -105,6 +106,11 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
   std::shared_ptr<Session> session_;     // set by start()
   std::thread thread_;
+
+  // The thread's: what it told the store about the order.
+  std::shared_ptr<const cache::Order> followed_order_;  // null: nothing
+  std::uint64_t followed_epoch_ = 0;
+  std::unique_ptr<cache::Following> following_;
 
   mutable io::Mutex mutex_;
   io::CondVar work_;      // for the thread

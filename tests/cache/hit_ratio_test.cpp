@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulator predicts is what the live store does, for the same reads.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -10,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/internal/chunk.h"
+#include "headrace/cache/internal/next_uses.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"
@@ -18,16 +22,21 @@
 
 namespace {
 
+using headrace::cache::EntryId;
+using headrace::cache::Following;
 using headrace::cache::footprint_bytes;
 using headrace::cache::make_order;
+using headrace::cache::Order;
 using headrace::cache::PolicyKind;
 using headrace::cache::SampleIndex;
 using headrace::cache::simulate;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
+using headrace::cache::TierStats;
 using headrace::cache::Trace;
 using headrace::cache::trace_of;
+using headrace::io::Status;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
 using headrace::test::TempDir;
@@ -35,34 +44,51 @@ using headrace::test::TempDir;
 constexpr std::uint64_t kMiB = 1 << 20;
 
 struct Fixture {
-  Fixture(std::size_t files, std::size_t bytes) : sizes(files, static_cast<std::uint32_t>(footprint_bytes(bytes))) {
+  Fixture(std::size_t files, std::size_t bytes)
+      : file_bytes(bytes), sizes(files, static_cast<std::uint32_t>(footprint_bytes(bytes))) {
     for (std::size_t i = 0; i < files; ++i) {
       source.write("class/" + std::to_string(i) + ".jpg", as_text(pattern_bytes(bytes, i)));
     }
     options.source = source.path();
   }
 
-  // Replays the trace; the fraction of the reads after the first epoch that did not reach the source.
-  double live_hit_ratio(const Trace& trace) const {
+  // Replays the trace; the fraction of the reads after the first epoch that did not reach the source. With an order the
+  // store is told which epoch it is.
+  double live_hit_ratio(const Trace& trace, const Order* order = nullptr) {
     auto opened = Store::open(options);
     REQUIRE(opened.has_value());
     Store& store = **opened;
+    const std::unique_ptr<Following> following = order != nullptr ? store.follow(*order, {}) : nullptr;
     std::uint64_t source_before = 0;
+    std::uint64_t epoch = 0;
     for (std::size_t i = 0; i < trace.reads.size(); ++i) {
-      if (i == trace.epoch_ends[0]) {
+      if (i == trace.epoch_ends[epoch]) {
         REQUIRE(store.flush().has_value());
-        source_before = store.stats().tiers.back().hits;
+        if (epoch++ == 0) source_before = store.stats().tiers.back().hits;
+        if (following) following->enter(epoch);
       }
-      REQUIRE(store.read(store.catalog().sample_entry(trace.reads[i])).has_value());
+      read_and_compare(store, trace.reads[i]);
     }
+    tier = store.stats().tiers[1];
     const double misses = static_cast<double>(store.stats().tiers.back().hits - source_before);
     return 1.0 - misses / static_cast<double>(trace.reads.size() - trace.epoch_ends[0]);
+  }
+
+  void read_and_compare(Store& store, SampleIndex sample) const {
+    const EntryId entry = store.catalog().sample_entry(sample);
+    const auto view = store.read(entry);
+    REQUIRE(view.has_value());
+    const std::size_t file = std::stoul(std::filesystem::path(store.catalog().path(entry)).stem());
+    const auto expected = pattern_bytes(file_bytes, file);
+    REQUIRE(std::ranges::equal(view->bytes(), expected));
   }
 
   TempDir source;
   TempDir scratch;
   StoreOptions options;
+  std::size_t file_bytes;
   std::vector<std::uint32_t> sizes;
+  TierStats tier;  // the second one, at the end of the replay
 };
 
 TEST_CASE("a disk tier of half the data set hits what never-evict is predicted to, and writes nothing more") {
@@ -76,6 +102,90 @@ TEST_CASE("a disk tier of half the data set hits what never-evict is predicted t
       simulate(*trace, fixture.sizes, {.tiers = {{PolicyKind::kNeverEvict, 4 * kMiB}}}).hit_ratio();
   CHECK(predicted == doctest::Approx(0.5));
   CHECK(fixture.live_hit_ratio(*trace) == doctest::Approx(predicted));
+}
+
+// One of four nodes, each with a cache of its own of a tenth of the data set.
+TEST_CASE("a disk tier of one rank of several hits what Belady's MIN is predicted to") {
+  constexpr std::size_t kFiles = 1120;
+  constexpr std::uint64_t kHeldBytes = 2 * kMiB / 8 * 7;  // of four segments: 112 files of 16 KiB
+  Fixture fixture(kFiles, 16'000);
+  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  const auto order = make_order("torch-distributed:seed=1,replicas=4,rank=0", {.sample_count = kFiles});
+  REQUIRE(order.has_value());
+  const auto trace = trace_of(**order, {.epochs = 10});
+  REQUIRE(trace.has_value());
+  const auto predicted = [&](PolicyKind policy) {
+    return simulate(*trace, fixture.sizes, {.tiers = {{policy, kHeldBytes}}}).hit_ratio();
+  };
+  CHECK(predicted(PolicyKind::kNeverEvict) == doctest::Approx(0.10).epsilon(0.2));
+  CHECK(predicted(PolicyKind::kMin) == doctest::Approx(0.31).epsilon(0.1));
+  CHECK(fixture.live_hit_ratio(*trace, order->get()) == doctest::Approx(predicted(PolicyKind::kMin)).epsilon(0.05));
+  CHECK(fixture.tier.placement == "min: each epoch reads other files");
+  CHECK(fixture.tier.used_bytes <= 4 * kMiB);
+  CHECK(fixture.tier.corrupt == 0);
+  CHECK(fixture.tier.moved_bytes > 0);
+  CHECK(fixture.tier.moved_bytes <= fixture.tier.write_bytes * 7);
+
+  const std::uint64_t held_before = fixture.tier.samples;
+  const auto again = Store::open(fixture.options);
+  REQUIRE(again.has_value());
+  CHECK((*again)->stats().tiers[1].samples >= held_before);  // those evicted since the last cleaning are found, too
+  for (SampleIndex sample = 0; sample < kFiles; sample += 7) fixture.read_and_compare(**again, sample);
+  std::uint64_t on_disk = 0;
+  for (const auto& file : std::filesystem::directory_iterator(fixture.scratch.path() / "tier")) {
+    const bool is_segment = file.path().filename().string().starts_with("segment-");
+    if (is_segment && file.path().extension() != ".index") on_disk += file.file_size();
+  }
+  CHECK(on_disk <= 4 * kMiB);
+}
+
+TEST_CASE("placement is chosen from the order, and the distance to the minimum is told") {
+  Fixture fixture(64, 3'000);
+  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  const auto opened = Store::open(fixture.options);
+  REQUIRE(opened.has_value());
+  Store& store = **opened;
+  const auto placement = [&] { return store.stats().tiers[1].placement; };
+  const auto order_of = [](const char* spec) { return *make_order(spec, {.sample_count = 64}); };
+  const auto all = order_of("torch-distributed:seed=1");
+  const auto rank = order_of("torch-distributed:seed=1,replicas=4,rank=2");
+  CHECK(placement() == "never-evict: no order known");
+  CHECK_FALSE(store.stats().epoch_reads.has_value());
+  {
+    const auto following = store.follow(*all, {.epoch = 3});
+    CHECK(placement() == "never-evict: each epoch reads the same files");
+    fixture.read_and_compare(store, 5);
+    REQUIRE(store.stats().epoch_reads.has_value());
+    CHECK(store.stats().epoch_reads->epoch == 3);
+    CHECK(store.stats().epoch_reads->source_reads == 1);
+    CHECK(store.stats().epoch_reads->minimum_source_reads == 0);  // the tier has room for all
+    const auto second = store.follow(*rank, {});
+    CHECK(placement() == "never-evict: several orders are read at once");
+  }
+  const auto following = store.follow(*rank, {});
+  CHECK(placement() == "min: each epoch reads other files");
+  const auto epoch = rank->epoch(0);
+  REQUIRE(epoch.has_value());
+  std::promise<Status> warmed;
+  store.warm(store.catalog().sample_entry(epoch->front()), [&](Status status) { warmed.set_value(std::move(status)); });
+  CHECK(warmed.get_future().get().has_value());
+}
+
+TEST_CASE("next uses are those of the order, however far the reader went") {
+  const auto order = make_order("torch-distributed:seed=5,replicas=3,rank=1", {.sample_count = 30});
+  REQUIRE(order.has_value());
+  const auto trace = trace_of(**order, {.first_epoch = 2, .epochs = 6});
+  REQUIRE(trace.has_value());
+  headrace::cache::NextUses uses(**order, 30, 2);
+  std::uint64_t epoch = 0;
+  for (std::size_t i = 0; i < trace->reads.size(); ++i) {
+    if (i == trace->epoch_ends[epoch]) uses.enter(2 + ++epoch);
+    const auto rest = trace->reads.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    const auto next = std::find(rest, trace->reads.end(), trace->reads[i]);
+    REQUIRE(uses.upcoming(trace->reads[i]) == i);
+    const std::uint64_t later = uses.take(trace->reads[i]);
+    if (next != trace->reads.end()) CHECK(later == static_cast<std::uint64_t>(next - trace->reads.begin()));
+  }
 }
 
 TEST_CASE("the RAM tier without an order hits what S3-FIFO is predicted to") {

@@ -53,7 +53,7 @@ std::vector<std::uint64_t> content_of(std::size_t file, std::uint32_t version) {
 }
 
 std::uint64_t rounds_wanted(std::uint64_t usual) {
-  const char* text = std::getenv("HEADRACE_MODEL_STEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
   return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
 }
 

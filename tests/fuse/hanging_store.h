@@ -61,6 +61,9 @@ class HangingStore final : public cache::Store {
   void set_vanished(EntryId entry) override { inner_.set_vanished(entry); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }
   bool is_on_disk(EntryId entry) const override { return inner_.is_on_disk(entry); }
+  std::unique_ptr<cache::Following> follow(const cache::Order& order, const cache::FollowOptions& options) override {
+    return inner_.follow(order, options);
+  }
   Status flush() override { return inner_.flush(); }
   cache::StoreStats stats() const override { return inner_.stats(); }
 

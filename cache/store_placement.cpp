@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the disk tiers hold: the Store carries out what Placement decides.
+#include <utility>
+
+#include "headrace/cache/internal/store_impl.h"
+#include "headrace/cache/simulator.h"
+
+namespace headrace::cache {
+
+using io::MutexLock;
+
+class FollowingImpl final : public Following {
+ public:
+  FollowingImpl(StoreImpl& store, const Order& order, const FollowOptions& options)
+      : store_(store), order_(order), held_bytes_(options.held_bytes) {}
+  ~FollowingImpl() override { store_.end_following(); }
+  FollowingImpl(const FollowingImpl&) = delete;
+  FollowingImpl& operator=(const FollowingImpl&) = delete;
+
+  void enter(std::uint64_t epoch) override {
+    store_.forget_evicted(store_.placement_->enter(epoch));
+    store_.enter_epoch(order_, {.epoch = epoch, .held_bytes = held_bytes_});
+  }
+
+ private:
+  StoreImpl& store_;
+  const Order& order_;
+  const std::uint64_t held_bytes_;
+};
+
+void StoreImpl::make_placement() {
+  std::vector<std::uint64_t> bytes;
+  for (const auto& tier : tiers_) bytes.push_back(tier->evicting_bytes());
+  placement_ = std::make_unique<Placement>(catalog_, std::move(bytes));
+}
+
+std::unique_ptr<Following> StoreImpl::follow(const Order& order, const FollowOptions& options) {
+  const auto evictions = placement_->follow(
+      order, options.epoch, [this](std::size_t tier, SampleIndex sample) { return has_record(tier, sample); });
+  for (const auto& tier : tiers_) tier->set_evicting(placement_->evicts());
+  forget_evicted(evictions);
+  enter_epoch(order, options);
+  return std::make_unique<FollowingImpl>(*this, order, options);
+}
+
+void StoreImpl::end_following() {
+  placement_->unfollow();
+  for (const auto& tier : tiers_) tier->set_evicting(false);
+  MutexLock lock(epoch_mutex_);
+  followed_epoch_ = {};
+}
+
+void StoreImpl::enter_epoch(const Order& order, const FollowOptions& options) {
+  MutexLock lock(epoch_mutex_);
+  followed_epoch_ = {.order = &order, .options = options, .source_reads_before = source_->stats().hits};
+}
+
+std::optional<EpochReads> StoreImpl::epoch_reads() const {
+  MutexLock lock(epoch_mutex_);
+  FollowedEpoch& followed = followed_epoch_;
+  if (followed.order == nullptr) return std::nullopt;
+  if (!followed.minimum_source_reads) {
+    const Result<std::vector<SampleIndex>> samples = followed.order->epoch(followed.options.epoch);
+    if (!samples) return std::nullopt;
+    std::uint64_t capacity = followed.options.held_bytes + ram_.budget_bytes();
+    for (const auto& tier : tiers_) capacity += tier->stats().budget_bytes;
+    followed.minimum_source_reads = minimum_source_reads(*samples, record_footprints(catalog_), capacity);
+  }
+  return EpochReads{followed.options.epoch, source_->stats().hits - followed.source_reads_before,
+                    *followed.minimum_source_reads};
+}
+
+void StoreImpl::note_use(EntryId entry) {
+  if (const auto sample = catalog_.sample_of(entry)) forget_evicted(placement_->on_read(*sample));
+}
+
+void StoreImpl::offer(EntryId entry) {
+  if (const auto sample = catalog_.sample_of(entry)) forget_evicted(placement_->on_offer(*sample));
+}
+
+bool StoreImpl::wants(std::size_t tier, EntryId entry) const {
+  return !placement_->evicts() || placement_->wants(tier, catalog_.sample_of(entry));
+}
+
+bool StoreImpl::has_record(std::size_t tier, SampleIndex sample) const {
+  const EntryId entry = catalog_.sample_entry(sample);
+  const Result<Identity> identity = identity_of(entry);
+  return identity && tiers_[tier]->contains({hash_name(catalog_.path(entry), 0), 0, *identity});
+}
+
+void StoreImpl::forget_evicted(const Placement::Evictions& evictions) {
+  for (const Placement::Eviction& gone : evictions) {
+    const EntryId entry = catalog_.sample_entry(gone.sample);
+    const std::string path = catalog_.path(entry);
+    const std::uint32_t chunks = chunks_of(entry);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      tiers_[gone.tier]->forget({hash_name(path, chunk), chunk, {}});
+    }
+  }
+}
+
+}  // namespace headrace::cache
