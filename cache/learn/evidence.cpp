@@ -62,8 +62,10 @@ struct Pairs {
   const double expected = static_cast<double>(length) * chance * chance;
   for (const std::uint64_t stride : usual_strides()) {
     const Pairs pairs = pairs_at(opened, stride);
-    fit.direction_bits = std::max(fit.direction_bits, direction_bits(pairs));
-    const double bits = tail_bits(static_cast<double>(pairs.all), expected);
+    const double direction = direction_bits(pairs);
+    fit.direction_bits = std::max(fit.direction_bits, direction);
+    // In a wrong order either neighbour is as likely to come first, however many there are: the two add up.
+    const double bits = tail_bits(static_cast<double>(pairs.all), expected) + direction;
     if (bits <= fit.bits) continue;
     fit.bits = bits;
     fit.stride = stride;

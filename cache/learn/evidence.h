@@ -53,7 +53,7 @@ inline constexpr double kStartBits = 12;
 [[nodiscard]] const std::vector<std::uint64_t>& usual_strides();
 
 struct Fit {
-  double bits = 0;            // -log2 of the probability of so many neighbours by chance
+  double bits = 0;            // -log2 of the probability of so many neighbours, opened in such a sequence, by chance
   std::uint64_t stride = 1;   // at which the neighbours lie: the number of ranks, or 1 where all of them read here
   double direction_bits = 0;  // -log2 of the probability that so many came after the neighbour before them by chance
   std::vector<std::uint64_t> positions = {};  // of the opened samples, ascending

@@ -89,6 +89,21 @@ TEST_CASE("order learner: DistributedSampler with seed 0 is locked within 64 ope
   }
 }
 
+TEST_CASE("order learner: 300 samples are enough to know the order of each epoch before it ends") {
+  constexpr std::uint64_t kN = 300;
+  std::mt19937 random(22);
+  OrderLearner learner(quick(kN));
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto lists = ranks_of("torch-distributed:seed=0", kN, epoch, 2);
+    tell(learner, replay_epoch(lists, {.batch = 16, .workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(lock->epoch == epoch);
+    CHECK(predicts(learner, epoch, lists));
+  }
+  CHECK(learner.state().locks_dropped == 0);
+}
+
 TEST_CASE("order learner: epochs follow each other, also with drop_last and a broken-off epoch") {
   constexpr std::uint64_t kN = 5000;
   std::mt19937 random(2);
