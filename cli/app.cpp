@@ -51,7 +51,7 @@ int report(const io::Status& status) {
 }  // namespace
 
 int run_app(int argc, char** argv) {
-  CLI::App app("headrace brings training samples from slow storage to the loader before it asks for them.", "headrace");
+  CLI::App app("headrace brings training samples from slow storage before they are needed.", "headrace");
   Selected selected;
   add_commands(app, selected);
   try {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace diagnose: is the GPU waiting for data, and why?
 #include <csignal>
-#include <sstream>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +16,7 @@
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
 #include "headrace/cli/watch.h"
+#include "headrace/cli/wrap.h"
 
 namespace headrace::cli {
 namespace {
@@ -87,21 +87,6 @@ io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
   return LoaderRate{history.rates(&WatchSample::opens).front(), history.hit_ratios().front()};
 }
 
-// Broken between words into lines of at most 78 characters.
-std::string wrap(const std::string& text) {
-  constexpr std::size_t kColumns = 78;
-  std::string wrapped;
-  std::size_t column = 0;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const bool fits = column + 1 + word.size() <= kColumns;
-    if (column > 0) wrapped += fits ? ' ' : '\n';
-    column = (column > 0 && fits ? column + 1 : 0) + word.size();
-    wrapped += word;
-  }
-  return wrapped;
-}
-
 void print(const Measured& measured, const std::vector<Prospect>& prospects) {
   fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
              format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
@@ -112,8 +97,8 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
     fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
                100 * measured.loader.hit_ratio);
   }
-  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured)), "held in RAM or on an SSD", "samples/s",
-             "bound by");
+  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured), {.columns = 78}), "held in RAM or on an SSD",
+             "samples/s", "bound by");
   for (const Prospect& prospect : prospects) {
     std::string change = fmt::format("{:.0f}%, {}", 100 * prospect.cached_fraction, format_size(prospect.cached_bytes));
     if (prospect.cores_factor > 1) change += fmt::format(", {} times the cores", prospect.cores_factor);

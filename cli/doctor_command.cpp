@@ -7,7 +7,9 @@
 
 #include "headrace/cli/commands.h"
 #include "headrace/cli/doctor.h"
+#include "headrace/cli/progress.h"
 #include "headrace/cli/protocol.h"
+#include "headrace/cli/wrap.h"
 
 namespace headrace::cli {
 namespace {
@@ -31,10 +33,12 @@ std::vector<Finding> examine_target(const std::filesystem::path& target) {
 }
 
 void print(const std::vector<Finding>& findings) {
+  const std::size_t columns = terminal_columns(stdout);  // into a pipe one line each, for grep
   std::size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   for (const Finding& finding : findings) {
-    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), finding.name, width, finding.text);
+    const std::string text = wrap(finding.text, {.columns = columns, .indent = 8 + width + 2});
+    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), finding.name, width, text);
     if (!finding.remedy.empty()) fmt::print("{:8}-> {}\n", "", finding.remedy);
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/internal/help_formatter.h"
 
-#include <sstream>
-
 #include <fmt/core.h>
+
+#include "headrace/cli/wrap.h"
 
 namespace headrace::cli {
 namespace {
@@ -15,20 +15,9 @@ constexpr std::size_t kTextColumn = 26;  // where descriptions start
 std::string format_entry(const std::string& name, const std::string& description) {
   std::string out = "  " + name;
   if (out.size() + 2 > kTextColumn) out += "\n" + std::string(kTextColumn, ' ');
-  std::size_t column = out.size() > kTextColumn ? kTextColumn : out.size();
+  const std::size_t column = out.size() > kTextColumn ? kTextColumn : out.size();
   out.append(kTextColumn - column, ' ');
-  column = kTextColumn;
-  std::istringstream words(description);
-  for (std::string word; words >> word;) {
-    if (column + word.size() >= kColumns && column > kTextColumn) {
-      out += "\n" + std::string(kTextColumn, ' ');
-      column = kTextColumn;
-    }
-    if (column > kTextColumn) out += ' ';
-    column += word.size() + (column > kTextColumn ? 1 : 0);
-    out += word;
-  }
-  return out + "\n";
+  return out + wrap(description, {.columns = kColumns, .indent = kTextColumn}) + "\n";
 }
 
 }  // namespace

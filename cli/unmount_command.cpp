@@ -40,7 +40,9 @@ io::Status run_unmount(const UnmountArguments& arguments) {
   pollfd ended{daemon.get(), POLLIN, 0};
   if (::poll(&ended, 1, kPatienceMs) > 0) return {};
   return io::make_error(io::ErrorCode::kTimedOut,
-                        fmt::format("{} is unmounted, but its daemon still writes to its tiers", mount_point.string()));
+                        fmt::format("{} is unmounted, but its daemon goes on: something in it is still open (a shell's "
+                                    "folder counts), or its tiers are being written",
+                                    mount_point.string()));
 }
 
 }  // namespace headrace::cli

@@ -65,6 +65,10 @@ TEST_CASE("every help page fits 80 columns and has a usage line") {
   const Tool tool;
   const std::vector<std::string> names = command_names(tool);
   REQUIRE(std::find(names.begin(), names.end(), "order") != names.end());
+  for (const std::string& line : lines_of(tool({"--help"}).output)) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+  }
   for (const std::string& name : names) {
     CAPTURE(name);
     const Outcome outcome = tool({name, "--help"});

@@ -14,8 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/cli/control.h"
+#include "headrace/cli/protocol.h"
+
 #include "process.h"
 
+using headrace::cli::ControlClient;
+using headrace::cli::format_request;
+using headrace::cli::parse_reply;
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
@@ -404,6 +410,42 @@ TEST_CASE("the control folder, its socket and the log are private") {
     REQUIRE(::stat(entry.path().c_str(), &status) == 0);
     CHECK((status.st_mode & 0777) == 0600);
   }
+}
+
+TEST_CASE("a daemon answers requests of every kind, whatever their arguments are, and lives on") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  const fs::path socket = fs::directory_iterator(fixture.tool.home() / "run")->path();
+  auto client = ControlClient::connect(socket);
+  REQUIRE(client);
+  const std::string list = (fixture.source / "cat/3.jpg").string();  // no list of samples
+  const std::vector<json> values = {nullptr,
+                                    true,
+                                    -1,
+                                    1.5e300,
+                                    UINT64_MAX,
+                                    "auto",
+                                    "file:" + list,
+                                    "file:/dev/null",
+                                    std::string(3000, '\xff'),
+                                    json::array({1}),
+                                    json::object()};
+  for (const char* command : {"version", "stat", "warm", "warm-forecast", "warm-state", "warm-stop", "refresh",
+                              "refresh-state", "order", "dance", ""}) {
+    for (const json& value : values) {
+      CAPTURE(command);
+      CAPTURE(value.dump(-1, ' ', true, json::error_handler_t::replace).substr(0, 40));
+      json arguments;
+      for (const char* name : {"ram", "disk", "order", "spec", "epoch", "epochs", "rate_bytes_per_second"}) {
+        arguments[name] = value;
+      }
+      arguments["ram"] = false;
+      const auto reply = client->ask(format_request(command, arguments));
+      REQUIRE_MESSAGE(reply.has_value(), reply.error().message());
+      CHECK((parse_reply(*reply).has_value() || !parse_reply(*reply).error().context.empty()));
+    }
+  }
+  CHECK(fixture.stat()["mount"]["takeovers"] == 0);
 }
 
 TEST_CASE("a runtime folder that others may enter is refused") {
