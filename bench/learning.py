@@ -50,7 +50,7 @@ def mount(bench):
 
 
 def load_through_mount(bench, name, command):
-    folder = bench.data_set(bench.count(4000, 400))
+    folder = bench.data_set(bench.count(4000, 1000))  # fewer fit beside the staging, and nothing is left to be learned
     data_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     epochs = bench.count(EPOCHS, 2)
     with Mount(bench, folder, "--ram", data_bytes // 2 + STAGING_BYTES, "--order", "auto") as mounted:
