@@ -33,6 +33,7 @@ void start(Mounted& mounted, std::uint64_t budget_samples) {
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = budget_samples * kSampleBytes;
   mounted.start();
+  mounted.settle();  // what is opened before its folder is watched is not seen
 }
 
 void push_all(Mounted& mounted) {
@@ -49,7 +50,11 @@ std::string path_of(const Mounted& mounted, cache::SampleIndex sample) {
 void read_and_report(Mounted& mounted, cache::SampleIndex sample) {
   const std::uint64_t opens = mounted.mount().stats().opens;
   CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
-  while (mounted.mount().stats().opens == opens) ::usleep(100);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (mounted.mount().stats().opens == opens) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    ::usleep(100);
+  }
 }
 
 TEST_CASE("with a quarter of the data in the budget, each sample of two epochs is pushed before it is read") {
