@@ -27,9 +27,11 @@ void add_diagnose(CLI::App& app, Selected& selected) {
   add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
   command.footer(
       "Examples:\n"
       "  headrace diagnose /data/train\n"
+      "  headrace diagnose /data/train --ssd /nvme/headrace:200G\n"
       "  headrace diagnose /mnt/train --seconds 30 -- python train.py");
 }
 

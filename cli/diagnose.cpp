@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <utility>
 
 #include <fmt/core.h>
@@ -69,6 +70,51 @@ io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::millisec
   return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
 }
 
+namespace {
+
+// Reads that are under way at once. The callbacks share it with who waits for them.
+class ReadsInFlight {
+ public:
+  void begin() { free_.acquire(); }
+  void end(const io::Result<cache::View>& view) {
+    if (view) samples_.fetch_add(1), bytes_.fetch_add(view->bytes().size());
+    free_.release();
+  }
+  SampleRate wait_for_all(steady_clock::time_point started) {
+    for (int i = 0; i < kAtOnce; ++i) free_.acquire();
+    const double seconds = seconds_since(started);
+    return {static_cast<double>(samples_) / seconds, static_cast<double>(bytes_) / seconds};
+  }
+
+ private:
+  static constexpr int kAtOnce = 32;  // keeps an SSD busy; 3.5 MB of photographs
+
+  std::counting_semaphore<kAtOnce> free_{kAtOnce};
+  std::atomic<std::uint64_t> samples_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+}  // namespace
+
+io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseconds time) {
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(kProbeOrder, store.catalog());
+  if (!order) return io::forward_error(std::move(order));
+  io::Result<std::vector<cache::SampleIndex>> samples = (*order)->epoch(1);
+  if (!samples) return io::forward_error(std::move(samples));
+  if (io::Status written = store.flush(); !written) return io::forward_error(std::move(written));
+  const auto reads = std::make_shared<ReadsInFlight>();
+  const auto started = steady_clock::now();
+  for (const cache::SampleIndex sample : *samples) {
+    if (steady_clock::now() - started >= time) break;
+    const cache::EntryId entry = store.catalog().sample_entry(sample);
+    if (!store.is_on_disk(entry)) continue;
+    store.drop(entry);  // or memory would answer
+    reads->begin();
+    store.read_async(entry, [reads](const io::Result<cache::View>& view) { reads->end(view); });
+  }
+  return reads->wait_for_all(started);
+}
+
 io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time) {
   constexpr std::uint32_t kSamples = 64;  // some 7 MB of photographs: past the processor's caches
   const std::uint32_t count = std::min<std::uint32_t>(kSamples, store.catalog().sample_count());
@@ -102,7 +148,7 @@ double storage_rate(const Measured& measured, const cache::Trace& trace, const s
   const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
   const cache::SimulationResult result =
       cache::simulate(trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity_bytes}}});
-  const cache::Rate tier;  // keeps up with anything
+  const cache::Rate tier{measured.tiers.bytes_per_second, measured.tiers.samples_per_second};  // 0: keeps up
   const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
   const double samples =
       static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
@@ -111,8 +157,9 @@ double storage_rate(const Measured& measured, const cache::Trace& trace, const s
 
 void set_rate(Prospect& prospect, double storage, double decode) {
   const bool decode_bounds = decode > 0 && (storage == 0 || storage > decode);
+  const char* storage_name = prospect.cached_fraction < 1 ? "source" : "disk tiers";
   prospect.samples_per_second = decode_bounds ? decode : storage;
-  prospect.bound_by = decode_bounds ? "decoding" : storage > 0 ? "source" : "nothing measured here";
+  prospect.bound_by = decode_bounds ? "decoding" : storage > 0 ? storage_name : "nothing measured here";
 }
 
 }  // namespace

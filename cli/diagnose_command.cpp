@@ -90,6 +90,11 @@ io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
 void print(const Measured& measured, const std::vector<Prospect>& prospects) {
   fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
              format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
+  if (measured.tiers.samples_per_second > 0) {
+    fmt::print("tiers     {:>8.0f} samples/s, {}/s, what the disk tiers hold, in shuffled order\n",
+               measured.tiers.samples_per_second,
+               format_size(static_cast<std::uint64_t>(measured.tiers.bytes_per_second)));
+  }
   if (measured.decode.samples_per_second > 0) {
     fmt::print("decoding  {:>8.0f} samples/s on the cores that may be used\n", measured.decode.samples_per_second);
   }
@@ -97,8 +102,9 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
     fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
                100 * measured.loader.hit_ratio);
   }
-  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured), {.columns = 78}), "held in RAM or on an SSD",
-             "samples/s", "bound by");
+  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured), {.columns = 78}),
+             measured.tiers.samples_per_second > 0 ? "held on these tiers" : "held in RAM or on an SSD", "samples/s",
+             "bound by");
   for (const Prospect& prospect : prospects) {
     std::string change = fmt::format("{:.0f}%, {}", 100 * prospect.cached_fraction, format_size(prospect.cached_bytes));
     if (prospect.cores_factor > 1) change += fmt::format(", {} times the cores", prospect.cores_factor);
@@ -117,6 +123,8 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
   }
   json result = {{"source_samples_per_second", measured.source.samples_per_second},
                  {"source_bytes_per_second", measured.source.bytes_per_second},
+                 {"tier_samples_per_second", measured.tiers.samples_per_second},
+                 {"tier_bytes_per_second", measured.tiers.bytes_per_second},
                  {"decode_samples_per_second", measured.decode.samples_per_second},
                  {"verdict", verdict(measured)},
                  {"prospects", std::move(table)}};
@@ -132,6 +140,23 @@ std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mo
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   is_mount = stat.has_value();
   return is_mount ? std::filesystem::path(stat->value("source", "")) : target;
+}
+
+// The parts of `time` are the same for all that there is to measure.
+io::Status measure_storage(cache::Store& store, milliseconds time, Measured& measured) {
+  const bool has_tiers = store.stats().tiers.size() > 2;  // than RAM and the source
+  const milliseconds share = time / (has_tiers ? 3 : 2);
+  const auto measure = [&](auto how, SampleRate& rate) -> io::Status {
+    io::Result<SampleRate> result = how(store, share);
+    if (!result) return io::forward_error(std::move(result));
+    rate = *result;
+    return {};
+  };
+  if (io::Status done = measure(measure_source, measured.source); !done) return done;
+  if (has_tiers) {  // after the source, of which they have taken what there was room for
+    if (io::Status done = measure(measure_tiers, measured.tiers); !done) return done;
+  }
+  return measure(measure_decode, measured.decode);
 }
 
 }  // namespace
@@ -158,13 +183,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   if (!options) return io::forward_error(std::move(options));
   io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
   if (!store) return io::forward_error(std::move(store));
-  const milliseconds share(500 * arguments.seconds);
-  io::Result<SampleRate> source_rate = measure_source(**store, share);
-  if (!source_rate) return io::forward_error(std::move(source_rate));
-  measured.source = *source_rate;
-  io::Result<SampleRate> decode_rate = measure_decode(**store, share);
-  if (!decode_rate) return io::forward_error(std::move(decode_rate));
-  measured.decode = *decode_rate;
+  if (io::Status done = measure_storage(**store, milliseconds(1000 * arguments.seconds), measured); !done) return done;
   io::Result<std::unique_ptr<cache::Order>> order = open_order("torch-distributed:seed=0", (*store)->catalog());
   if (!order) return io::forward_error(std::move(order));
 

@@ -207,6 +207,26 @@ TEST_CASE("diagnose measures a source and says what bounds a training") {
   check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
 }
 
+TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
+  const Tool tool;
+  const std::string photos = (tool.home() / "photos").string();
+  const std::string tier = (tool.home() / "tier").string() + ":64M";
+  REQUIRE(tool({"synth", photos, "--files", "20", "--classes", "2"}).status == 0);
+  const auto diagnose = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"diagnose", photos, "--seconds", "1", "--json"});
+    const Outcome outcome = tool(options);
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return nlohmann::json::parse(outcome.output);
+  };
+  CHECK(diagnose({})["tier_samples_per_second"] == 0);
+  const nlohmann::json json = diagnose({"--ssd", tier});
+  CHECK(json["tier_samples_per_second"].get<double>() > 0);
+  CHECK(json["tier_bytes_per_second"].get<double>() > json["tier_samples_per_second"].get<double>());
+  const Outcome text = tool({"diagnose", photos, "--seconds", "1", "--ssd", tier});
+  CHECK(contains(text.output, "held on these tiers"));
+}
+
 TEST_CASE("Ctrl-C ends diagnose and read at once") {
   const Tool tool;
   const DataSet data;
