@@ -41,8 +41,8 @@ struct Measured {
   LoaderRate loader;
 };
 
-// What the rate would be with a part of the data set held on the tiers that were measured, or else in a cache that keeps
-// up; and with more cores to decode.
+// What the rate would be with a part of the data set held on the tiers that were measured, or else in a cache that
+// keeps up; and with more cores to decode.
 struct Prospect {
   double cached_fraction = 0;
   std::uint64_t cached_bytes = 0;  // of RAM or of an SSD tier
