@@ -7,16 +7,12 @@ decoded images of one batch.
 """
 
 import sys
-from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench, Mount  # noqa: E402
 from sources import CannotRun  # noqa: E402
-from sweeper import temporary_folder  # noqa: E402
-
-SKIPPED = 77
 
 
 def read_bytes(path):
@@ -66,15 +62,5 @@ def check(build, work):
     print(f"240 samples equal, {hits} of them in memory before they were opened")
 
 
-def main():
-    with temporary_folder("headrace-end-to-end-") as work:
-        try:
-            check(Path(sys.argv[1]), work)
-        except CannotRun as reason:
-            print(f"skipped: {reason}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(check))

@@ -6,16 +6,14 @@ Told by how many opens the file system has before it at once, not by the time th
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench  # noqa: E402
-from sources import CannotRun, SlowFs  # noqa: E402
+from sources import SlowFs  # noqa: E402
 
-SKIPPED = 77
 FILES = 64
 AT_ONCE_MIN = 8  # one after the other is 1; all that the reader has under way would be 32 or more
 
@@ -49,15 +47,5 @@ def check(build, work):
         print(f"{engine}: up to {count} opens at once")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="headrace-opens-") as work:
-        try:
-            check(Path(sys.argv[1]), work)
-        except CannotRun as reason:
-            print(f"skipped: {reason}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(check))

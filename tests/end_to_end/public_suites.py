@@ -13,13 +13,12 @@ import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench, Mount, end_process  # noqa: E402
 from sources import CannotRun, Failed  # noqa: E402
-from sweeper import holding, temporary_folder  # noqa: E402
+from sweeper import holding  # noqa: E402
 
-SKIPPED = 77
 FILES = ["--nrfiles=4", "--size=8m", "--bs=4k", "--filename_format=class/$filenum.bin", "--verify=crc32c"]
 READERS = {
     "in sequence": ["--ioengine=psync", "--rw=read"],
@@ -81,15 +80,5 @@ def check(build, work):
         raise AssertionError("a wrong block went unnoticed: this test tests nothing")
 
 
-def main():
-    with temporary_folder("headrace-suites-") as work:
-        try:
-            check(Path(sys.argv[1]), work)
-        except CannotRun as reason:
-            print(f"skipped: {reason}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(check))

@@ -7,17 +7,12 @@ from a source that adds 20 ms to each open and read.
 """
 
 import sys
-from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 import trainings  # noqa: E402
 from harness import Bench  # noqa: E402
-from sources import CannotRun  # noqa: E402
-from sweeper import temporary_folder  # noqa: E402
-
-SKIPPED = 77
 
 
 def check(build, work):
@@ -29,15 +24,5 @@ def check(build, work):
               f"of the time without headrace, {mounted['stall_share']:.0%} with it")
 
 
-def main():
-    with temporary_folder("headrace-training-") as work:
-        try:
-            check(Path(sys.argv[1]), work)
-        except CannotRun as reason:
-            print(f"skipped: {reason}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(check))
