@@ -33,11 +33,11 @@ std::uint64_t apart_max(const WorkerLayout& workers, std::uint64_t epoch_length)
   return std::clamp(epoch_length / 8, kLeast, std::uint64_t{4096});
 }
 
-// How far apart ranks can be. Those of a training wait for each other at every step; those of a benchmark, or with much
-// drawn ahead, do not. Half an epoch, so that they are never taken for being in different ones.
-std::uint64_t drift_max(const WorkerLayout& workers, std::uint64_t apart, std::uint64_t epoch_length) {
+// How far apart strands can be. Ranks of a training wait for each other at every step; those of a benchmark, or with
+// much drawn ahead, do not. Half an epoch, so that they are never taken for being in different ones.
+std::uint64_t drift_max(std::uint64_t strands, std::uint64_t apart, std::uint64_t epoch_length) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 16;  // bounds the zone as above
-  return workers.ranks > 1 ? std::max(apart, std::min(epoch_length / 2, kMost)) : apart;
+  return strands > 1 ? std::max(apart, std::min(epoch_length / 2, kMost)) : apart;
 }
 
 // How many reads it takes: all but the first of them must lie within `apart` of the epoch's places. Four of a million
@@ -54,9 +54,9 @@ std::uint64_t reads_needed(std::uint64_t apart, std::uint64_t epoch_length) {
 ReaderTrack::ReaderTrack(Schedule& schedule, const WorkerLayout& workers, std::uint64_t epoch_length)
     : schedule_(schedule),
       apart_max_(apart_max(workers, epoch_length)),
-      drift_max_(drift_max(workers, apart_max_, epoch_length)),
+      drift_max_(drift_max(schedule.strands(), apart_max_, epoch_length)),
       reads_needed_(reads_needed(apart_max_, epoch_length)),
-      ranks_(std::max(workers.ranks, 1U)),
+      strands_(schedule.strands()),
       search_interval_(std::max<std::uint64_t>(epoch_length / 32, 64)),
       search_at_(reads_needed_) {}
 
@@ -86,19 +86,19 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   pass(*place, passed);
   if (doubt_ < reads_needed_) {  // else the reader is elsewhere, and this was an accident
     give_up_behind(*place, passed);
-    give_up_slow_ranks(*place, passed);
+    give_up_slow_strands(*place, passed);
   }
   leave_passed();
   return true;
 }
 
-// The first unread place of the sample that its rank can have got to. Two lengths: one within which reads are normal,
+// The first unread place of the sample that its strand can have got to. Two lengths: one within which reads are normal,
 // one in which they show that places before were skipped.
 std::optional<Place> ReaderTrack::expected_place(SampleIndex sample) {
   const auto chain = chains_.find(sample);
   if (chain == chains_.end()) return std::nullopt;
   Place place = chain->second.first;
-  while (place >= low_of(slot(place).rank) + 2 * apart_max_) {
+  while (place >= low_of(slot(place).strand) + 2 * apart_max_) {
     if (slot(place).next_same == 0) return std::nullopt;
     place = slot(place).next_same;
   }
@@ -111,8 +111,9 @@ void ReaderTrack::extend_zone(const std::vector<Place>& opened) {
     const std::optional<SampleIndex> sample = schedule_.at(place);
     if (!sample) return;
     const bool passed = std::binary_search(opened.begin(), opened.end(), place);
-    const auto rank = ranks_.size() == 1 ? std::uint16_t{0} : static_cast<std::uint16_t>(schedule_.rank_of(place));
-    zone_.push_back({.sample = *sample, .rank = rank, .passed = passed, .next_same = 0});
+    const auto strand =
+        strands_.size() == 1 ? std::uint16_t{0} : static_cast<std::uint16_t>(schedule_.strand_of(place));
+    zone_.push_back({.sample = *sample, .strand = strand, .passed = passed, .next_same = 0});
     if (passed) continue;
     const auto [chain, is_first] = chains_.try_emplace(*sample, Chain{.first = place, .last = place});
     if (is_first) continue;
@@ -132,7 +133,7 @@ void ReaderTrack::pass(Place place, std::vector<Passed>& passed) {
     chains_.erase(found);
   } else if (chain.first == place) {
     chain.first = passing.next_same;
-  } else {  // given up while another rank has an earlier place with the same sample
+  } else {  // given up while another strand has an earlier place with the same sample
     Place before = chain.first;
     while (slot(before).next_same != place) before = slot(before).next_same;
     slot(before).next_same = passing.next_same;
@@ -140,31 +141,31 @@ void ReaderTrack::pass(Place place, std::vector<Passed>& passed) {
   }
 }
 
-// Gives up what the rank can no longer be about to read, now that it has read `place`.
+// Gives up what the strand can no longer be about to read, now that it has read `place`.
 void ReaderTrack::give_up_behind(Place place, std::vector<Passed>& passed) {
-  const std::uint16_t rank = slot(place).rank;
-  const Place low = low_of(rank);
+  const std::uint16_t strand = slot(place).strand;
+  const Place low = low_of(strand);
   const Place epoch_start = schedule_.epoch_start(place);
   const bool beyond = place >= low + apart_max_ || epoch_start > low;
-  if (!beyond || ++ranks_[rank].reads_beyond < kReadsBeyond) return;
+  if (!beyond || ++strands_[strand].reads_beyond < kReadsBeyond) return;
   const Place limit = std::max(epoch_start, place - std::min(place, apart_max_));
   for (Place skipped = low; skipped < limit; ++skipped) {
-    if (slot(skipped).rank == rank && !slot(skipped).passed) pass(skipped, passed);
+    if (slot(skipped).strand == strand && !slot(skipped).passed) pass(skipped, passed);
   }
 }
 
-// Gives up what others have left unread so far behind: a rank that ended, or reads elsewhere.
-void ReaderTrack::give_up_slow_ranks(Place place, std::vector<Passed>& passed) {
-  if (ranks_.size() == 1 || place < low_ + drift_max_ || ++reads_beyond_ < kReadsBeyond) return;
+// Gives up what others have left unread so far behind: a rank or worker that ended, or reads elsewhere.
+void ReaderTrack::give_up_slow_strands(Place place, std::vector<Passed>& passed) {
+  if (strands_.size() == 1 || place < low_ + drift_max_ || ++reads_beyond_ < kReadsBeyond) return;
   for (Place skipped = low_; skipped < place - drift_max_; ++skipped) {
     if (!slot(skipped).passed) pass(skipped, passed);
   }
 }
 
-Place ReaderTrack::low_of(std::uint16_t rank) {
-  Rank& where = ranks_[rank];
+Place ReaderTrack::low_of(std::uint16_t strand) {
+  Strand& where = strands_[strand];
   const Place before = std::exchange(where.low, std::max(where.low, low_));
-  while (where.low < low_ + zone_.size() && (slot(where.low).rank != rank || slot(where.low).passed)) ++where.low;
+  while (where.low < low_ + zone_.size() && (slot(where.low).strand != strand || slot(where.low).passed)) ++where.low;
   if (where.low != before) where.reads_beyond = 0;
   return where.low;
 }
@@ -197,7 +198,7 @@ void ReaderTrack::move_to(Place place, const std::vector<Place>& opened) {
   doubt_ = 0;
   matched_in_row_ = 0;
   reads_beyond_ = 0;
-  ranks_.assign(ranks_.size(), {.low = place, .reads_beyond = 0});
+  strands_.assign(strands_.size(), {.low = place, .reads_beyond = 0});
   extend_zone(opened);
   schedule_.let_go_before(low_);
 }

@@ -54,7 +54,8 @@ std::uint64_t Schedule::lane_of(Place place) const {
   return epoch.sequence.lane_of(place - epoch.first);
 }
 
-std::uint64_t Schedule::rank_of(Place place) const {
+std::uint64_t Schedule::strand_of(Place place) const {
+  if (workers_.ranks <= 1) return lane_of(place);
   const Epoch& epoch = epoch_of(place);
   return epoch.sequence.rank_of(place - epoch.first);
 }

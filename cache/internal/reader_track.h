@@ -5,12 +5,12 @@
 //   ReaderTrack track(schedule, order.workers());
 //   if (!track.on_read(sample, passed)) stray(sample);   // else `passed` names the places it is through with now
 //
-// Reads are matched in a zone of the places ahead. A place that stays unread while its rank goes on by more than the
-// workers of a rank can be apart is given up; several ranks may be further apart from each other than that. Reads
-// outside of the zone that lie close together elsewhere show where the reader has gone (find_reader()): elsewhere in
-// the epochs drawn, or to the beginning of another one.
+// Reads are matched in a zone of the places ahead. A place that stays unread while its strand (Schedule::strand_of())
+// goes on by more than the workers of a rank can be apart is given up; strands may be further apart from each other
+// than that. Reads outside of the zone that lie close together elsewhere show where the reader has gone
+// (find_reader()): elsewhere in the epochs drawn, or to the beginning of another one.
 //
-// Memory: proportional to what ranks and workers can be apart. Amortised O(1) per read and rank.
+// Memory: proportional to what strands and workers can be apart. Amortised O(1) per read and strand.
 // Thread-safety: none; one owner. Ownership: the schedule outlives it.
 #pragma once
 
@@ -54,7 +54,7 @@ class ReaderTrack {
  private:
   struct Slot {
     SampleIndex sample = 0;
-    std::uint16_t rank = 0;
+    std::uint16_t strand = 0;
     bool passed = false;
     Place next_same = 0;  // the next place of the zone with this sample; 0: none
   };
@@ -63,8 +63,8 @@ class ReaderTrack {
     Place last = 0;
   };
   [[nodiscard]] Slot& slot(Place place) { return zone_[place - low_]; }
-  // Where one rank is.
-  struct Rank {
+  // Where one rank, or the only one's worker, is.
+  struct Strand {
     Place low = 0;              // its first place not passed, or one before that
     unsigned reads_beyond = 0;  // further from `low` than its workers can be apart
   };
@@ -72,19 +72,19 @@ class ReaderTrack {
   void extend_zone(const std::vector<Place>& opened = {});
   void pass(Place place, std::vector<Passed>& passed);
   void give_up_behind(Place place, std::vector<Passed>& passed);
-  void give_up_slow_ranks(Place place, std::vector<Passed>& passed);
-  [[nodiscard]] Place low_of(std::uint16_t rank);
+  void give_up_slow_strands(Place place, std::vector<Passed>& passed);
+  [[nodiscard]] Place low_of(std::uint16_t strand);
   void leave_passed();
 
   Schedule& schedule_;
   const std::uint64_t apart_max_;     // places: workers of one rank
-  const std::uint64_t drift_max_;     // places: ranks
+  const std::uint64_t drift_max_;     // places: strands
   const std::uint64_t reads_needed_;  // to find the reader by
   Place low_ = 0;
-  std::vector<Rank> ranks_;
+  std::vector<Strand> strands_;
   std::deque<Slot> zone_;  // from low_ on
   std::unordered_map<SampleIndex, Chain> chains_;
-  unsigned reads_beyond_ = 0;            // further from low_ than the ranks can be apart
+  unsigned reads_beyond_ = 0;            // further from low_ than the strands can be apart
   std::vector<SampleIndex> recent_;      // the last reads, strays or not
   std::uint64_t doubt_ = 0;              // how many more of the reads of late were strays than were not
   const std::uint64_t search_interval_;  // strays between two searches, once those before found nothing

@@ -54,7 +54,10 @@ class Schedule {
   static constexpr std::uint64_t kLanesMax = 256;  // 16 ranks of 16 workers; each fetch looks at all of them
   [[nodiscard]] std::uint64_t lanes() const { return lanes_; }
   [[nodiscard]] std::uint64_t lane_of(Place place) const;
-  [[nodiscard]] std::uint64_t rank_of(Place place) const;
+  // What is read in sequence however far the rest of the job is: the places of a rank or, where there is one only, of
+  // each of its workers, since ranks that take whole batches in turn (accelerate) look like the workers of one.
+  [[nodiscard]] std::uint64_t strands() const { return workers_.ranks > 1 ? workers_.ranks : lanes_; }
+  [[nodiscard]] std::uint64_t strand_of(Place place) const;
   // The first place from `place` on that is in the lane. Draws like at().
   [[nodiscard]] std::optional<Place> first_in_lane(Place place, std::uint64_t lane);
   // Of the places after this one, the first that can be in its lane.

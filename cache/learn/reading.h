@@ -25,6 +25,12 @@ struct Reading {
   std::uint64_t workers = 1;  // of one rank
   friend bool operator==(const Reading&, const Reading&) = default;
 
+  // What goes along the order by itself, in step with nothing else: a rank or, where there is one only, each of its
+  // workers, since ranks that take whole batches in turn (accelerate) look like the workers of one.
+  [[nodiscard]] std::uint64_t strands() const { return replicas > 1 ? replicas : workers; }
+  [[nodiscard]] std::uint64_t strand_of(std::uint64_t position) const {
+    return replicas > 1 ? position % replicas : position / batch % workers;
+  }
   // How far a rank advances in the order with each of its opens, and the order as it is read here with each open.
   [[nodiscard]] double positions_per_open() const { return static_cast<double>(replicas) / static_cast<double>(ranks); }
 };

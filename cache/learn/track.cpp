@@ -90,10 +90,10 @@ bool Track::within_reach(SampleIndex local) const {
   return position_of_[local] != PreparedMatch::kNowhere && distance_of(local) <= reach_;
 }
 
-// From where its rank is.
+// From where its strand is.
 double Track::distance_of(SampleIndex local) const {
   const std::uint64_t position = position_of_[local];
-  return std::abs(static_cast<double>(position) - progress_[position % progress_.size()]);
+  return std::abs(static_cast<double>(position) - progress_[reading_.strand_of(position)]);
 }
 
 bool Track::fits_lock(SampleIndex local) const {
@@ -108,7 +108,7 @@ void Track::advance_to(std::uint64_t position) {
 }
 
 void Track::start_at(double position) {
-  progress_.assign(reading_.replicas, position);
+  progress_.assign(reading_.strands(), position);
 }
 
 void Track::on_expected(SampleIndex local) {
@@ -329,7 +329,7 @@ std::vector<std::uint64_t> Track::positions_opened() const {
 void Track::describe_again() {
   settled_ = window_.size() >= kReadingOpens;
   const Reading before = std::exchange(reading_, read_off(positions_opened()));
-  if (reading_.replicas != before.replicas) start_at(*std::ranges::max_element(progress_));
+  if (reading_.strands() != before.strands()) start_at(*std::ranges::max_element(progress_));
   std::string spec = spec_as_read(match_.spec, reading_, opens_per_sample());
   if (spec == lock_->spec) return;
   lock_->spec = std::move(spec);

@@ -88,7 +88,7 @@ class Track {
   [[nodiscard]] bool fits_lock(SampleIndex local) const;
   void advance_to(std::uint64_t position);
   void start_at(double position);
-  [[nodiscard]] double& progress_of(std::uint64_t position) { return progress_[position % progress_.size()]; }
+  [[nodiscard]] double& progress_of(std::uint64_t position) { return progress_[reading_.strand_of(position)]; }
   [[nodiscard]] double distance_of(SampleIndex local) const;
   [[nodiscard]] std::vector<std::uint64_t> positions_opened() const;
   void on_expected(SampleIndex local);
@@ -140,7 +140,7 @@ class Track {
   Match previous_;                        // the lock before, of another order: training around a validation pass
   bool settled_ = false;                  // ranks and workers were read off enough opens
   Reading reading_;
-  std::vector<double> progress_ = {0};  // where each rank of the job is
+  std::vector<double> progress_ = {0};  // where each strand of the reading is
   double reach_ = 0;                    // how far from there an open may lie
   std::optional<StreamLink> link_;
   std::uint64_t link_epoch_ = 0;

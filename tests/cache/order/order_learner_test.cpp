@@ -463,6 +463,23 @@ TEST_CASE("order learner: once the order is known, 99 of 100 opens find their sa
   }
 }
 
+TEST_CASE("order learner: ranks that take whole batches in turn are followed however far they are apart") {
+  constexpr std::uint64_t kN = 20'000;
+  for (const double drift : {0.0, 0.3, 0.9}) {
+    std::mt19937 random(7);
+    ReplayMount mount({.samples = kN, .budget_samples = kN / 8, .learner = quick(kN)});
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      const auto lists = ranks_of("hf-trainer:seed=0,batch=32", kN, epoch, 2);
+      for (const SampleIndex sample : replay_epoch(lists, {.batch = 32, .workers = 2, .drift = drift}, random)) {
+        mount.on_open(sample);
+      }
+    }
+    CAPTURE(drift);
+    CHECK(mount.learner().state().locks_dropped == 0);
+    CHECK(mount.share_fetched() >= 0.99);
+  }
+}
+
 TEST_CASE("order learner: ranks, batch size and workers are read off 256 opens") {
   struct Job {
     std::size_t ranks;
