@@ -15,8 +15,10 @@ namespace {
 
 #if HWY_TARGET == HWY_SCALAR  // no vectors at all: what x86-64 without SSSE3 gets
 
+using decode::map_to_planes_plain;
 using decode::resize_columns_plain;
 using decode::resize_rows_plain;
+constexpr auto& map_to_planes = map_to_planes_plain;
 constexpr auto& resize_columns = resize_columns_plain;
 constexpr auto& resize_rows = resize_rows_plain;
 
@@ -125,6 +127,68 @@ void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, 
   if (i < count) resize_rows_plain(weights, in + i, stride, count - i, out + i);
 }
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+
+// A table of 256 16-bit entries in registers. Highway 1.0 has no look-up of 16-bit lanes, hence the intrinsic.
+const hn::FixedTag<std::uint16_t, 32> kEntries;
+using Entries = hn::Vec<decltype(kEntries)>;
+
+class EntryTable {
+ public:
+  HWY_INLINE explicit EntryTable(const std::uint16_t* entries) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i] = hn::LoadU(kEntries, entries + i * 32);
+  }
+  HWY_INLINE Entries look_up(Entries index) const {
+    const auto upper_half = hn::TestBit(index, hn::Set(kEntries, 128));
+    const auto odd_quarter = hn::TestBit(index, hn::Set(kEntries, 64));
+    const Entries lower = hn::IfThenElse(odd_quarter, look_up_quarter<1>(index), look_up_quarter<0>(index));
+    const Entries upper = hn::IfThenElse(odd_quarter, look_up_quarter<3>(index), look_up_quarter<2>(index));
+    return hn::IfThenElse(upper_half, upper, lower);
+  }
+
+ private:
+  template <std::size_t kQuarter>  // by the low six bits of each index
+  HWY_INLINE Entries look_up_quarter(Entries index) const {
+    return Entries{_mm512_permutex2var_epi16(parts_[2 * kQuarter].raw, index.raw, parts_[2 * kQuarter + 1].raw)};
+  }
+
+  std::array<Entries, 8> parts_;
+};
+
+constexpr std::size_t kPixelsAtOnce = 64;  // a vector of bytes for each channel
+const hn::FixedTag<std::uint8_t, kPixelsAtOnce> kChannelBytes;
+
+HWY_INLINE void map_channel(const EntryTable& table, hn::Vec<decltype(kChannelBytes)> pixels, std::uint16_t* out) {
+  hn::StoreU(table.look_up(hn::PromoteTo(kEntries, hn::LowerHalf(pixels))), kEntries, out);
+  const hn::Half<decltype(kChannelBytes)> half;
+  hn::StoreU(table.look_up(hn::PromoteTo(kEntries, hn::UpperHalf(half, pixels))), kEntries, out + kPixelsAtOnce / 2);
+}
+
+void map_to_planes(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
+                   const std::array<std::uint16_t*, 3>& planes) {
+  const EntryTable red_table(tables);
+  const EntryTable green_table(tables + 256);
+  const EntryTable blue_table(tables + 512);
+  std::size_t i = 0;
+  for (; i + kPixelsAtOnce <= count; i += kPixelsAtOnce) {
+    hn::Vec<decltype(kChannelBytes)> red;
+    hn::Vec<decltype(kChannelBytes)> green;
+    hn::Vec<decltype(kChannelBytes)> blue;
+    hn::LoadInterleaved3(kChannelBytes, rgb + i * 3, red, green, blue);
+    map_channel(red_table, red, planes[0] + i);
+    map_channel(green_table, green, planes[1] + i);
+    map_channel(blue_table, blue, planes[2] + i);
+  }
+  map_to_planes_plain(rgb + i * 3, count - i, tables, {planes[0] + i, planes[1] + i, planes[2] + i});
+}
+
+#else  // fewer lanes would need more look-ups than the plain code
+
+using decode::map_to_planes_plain;
+constexpr auto& map_to_planes = map_to_planes_plain;
+
+#endif
+
 #endif  // HWY_SCALAR
 
 }  // namespace
@@ -137,6 +201,7 @@ HWY_AFTER_NAMESPACE();
 namespace headrace::decode {
 namespace {
 
+HWY_EXPORT(map_to_planes);
 HWY_EXPORT(resize_columns);
 HWY_EXPORT(resize_rows);
 
@@ -153,6 +218,20 @@ void resize_columns(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t
 void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride, std::size_t count,
                  std::uint8_t* out) {
   HWY_DYNAMIC_DISPATCH(resize_rows)(weights, in, stride, count, out);
+}
+
+void map_to_planes(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
+                   const std::array<std::uint16_t*, 3>& planes) {
+  HWY_DYNAMIC_DISPATCH(map_to_planes)(rgb, count, tables, planes);
+}
+
+void map_to_planes_plain(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
+                         const std::array<std::uint16_t*, 3>& planes) {
+  for (std::size_t i = 0; i < count; ++i) {
+    planes[0][i] = tables[rgb[i * 3]];
+    planes[1][i] = tables[256 + rgb[i * 3 + 1]];
+    planes[2][i] = tables[512 + rgb[i * 3 + 2]];
+  }
 }
 
 void resize_columns_plain(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t* out) {

@@ -5,6 +5,7 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -31,5 +32,11 @@ void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, 
                  std::uint8_t* out);
 void resize_rows_plain(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride,
                        std::size_t count, std::uint8_t* out);
+
+// planes[c][i] = tables[256 * c + rgb[3 * i + c]], for i < count.
+void map_to_planes(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
+                   const std::array<std::uint16_t*, 3>& planes);
+void map_to_planes_plain(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
+                         const std::array<std::uint16_t*, 3>& planes);
 
 }  // namespace headrace::decode

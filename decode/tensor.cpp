@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "headrace/decode/pixel_kernels.h"
+
 namespace headrace::decode {
 namespace {
 
@@ -94,13 +96,19 @@ void TensorWriter::write_elements(const Image& image, const std::vector<Element>
   }
 }
 
+void TensorWriter::write_elements16(const Image& image, std::uint16_t* out) const {
+  if (format_.layout == Layout::kChannelsLast) return write_elements(image, table16_, out);
+  const std::size_t count = image.size().pixels();
+  map_to_planes(image.bytes().data(), count, table16_.data(), {out, out + count, out + 2 * count});
+}
+
 void TensorWriter::write(const Image& image, std::byte* out) const {
   switch (format_.type) {
     case ElementType::kUint8:
       return write_elements(image, table8_, reinterpret_cast<std::uint8_t*>(out));
     case ElementType::kFloat16:
     case ElementType::kBfloat16:
-      return write_elements(image, table16_, reinterpret_cast<std::uint16_t*>(out));
+      return write_elements16(image, reinterpret_cast<std::uint16_t*>(out));
     case ElementType::kFloat32:
       return write_elements(image, table32_, reinterpret_cast<float*>(out));
   }

@@ -54,6 +54,8 @@ class TensorWriter {
   template <typename Element>
   void write_elements(const Image& image, const std::vector<Element>& table, Element* out) const;
 
+  void write_elements16(const Image& image, std::uint16_t* out) const;
+
   const TensorFormat format_;
   // 3 x 256 entries in the one that the type asks for.
   std::vector<std::uint8_t> table8_;

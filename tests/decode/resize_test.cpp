@@ -2,6 +2,7 @@
 #include "headrace/decode/resize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -138,6 +139,24 @@ TEST_CASE("the vector kernels compute the same bits as the plain ones") {
     std::vector<std::uint8_t> plain(1000);
     resize_rows(weights, in.data(), 1003, 1000, fast.data());
     resize_rows_plain(weights, in.data(), 1003, 1000, plain.data());
+    CHECK(fast == plain);
+  }
+}
+
+TEST_CASE("numbers are looked up as by the plain code, and nothing is written behind the planes") {
+  std::mt19937 random(12);
+  std::vector<std::uint16_t> tables(3 * 256);
+  for (std::uint16_t& entry : tables) entry = static_cast<std::uint16_t>(random());
+  for (std::size_t count : {0, 1, 63, 64, 65, 1000}) {
+    std::vector<std::uint8_t> rgb(count * 3);
+    for (std::uint8_t& byte : rgb) byte = static_cast<std::uint8_t>(random());
+    const auto planes_of = [count](std::vector<std::uint16_t>& out) -> std::array<std::uint16_t*, 3> {
+      return {out.data(), &out[count], &out[count * 2]};
+    };
+    std::vector<std::uint16_t> fast(count * 3 + 1);
+    std::vector<std::uint16_t> plain(count * 3 + 1);
+    map_to_planes(rgb.data(), count, tables.data(), planes_of(fast));
+    map_to_planes_plain(rgb.data(), count, tables.data(), planes_of(plain));
     CHECK(fast == plain);
   }
 }
