@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sides of bench/compare's decoding rows that are written in C++. The listed files are read into memory first.
 //
-//   decode_compare FOLDER LIST full --side headrace|plain      whole images to RGB; plain: a libjpeg-turbo loop
+//   decode_compare FOLDER LIST full --side headrace|plain|both  whole images to RGB; plain: a libjpeg-turbo loop
 //   decode_compare FOLDER LIST draw --crops CROPS              writes what RandomResizedCrop draws for each file
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
 // `--passes N` (3) times; `full` and `rrc` on `--threads T` (1), each with a decoder of its own. Prints one JSON line;
-// "xxh3" adds up XXH3 of each file, with `full` of each image's pixels; "pixels" is how many were made.
+// "xxh3" adds up XXH3 of each file, with `full` of each image's pixels; "pixels" is how many were made. `both` decodes
+// each file with the one side and then with the other, on one thread, and prints a line for headrace and one for plain.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -137,7 +138,7 @@ class RandomCrop {
   std::vector<std::uint16_t> tensor_ = std::vector<std::uint16_t>(std::size_t{224} * 224 * 3);
 };
 
-double cpu_seconds() {
+double process_cpu_seconds() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& time) {
@@ -155,18 +156,37 @@ struct Measured {
   std::uint64_t checksum = 0;
 };
 
-// Runs `work` and prints what it did and took.
-void measure(const std::function<Measured()>& work) {
-  const double cpu_before = cpu_seconds();
-  const auto start = std::chrono::steady_clock::now();
-  const Measured measured = work();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+struct Cost {
+  double seconds = 0;
+  double cpu_seconds = 0;
+
+  // Since some moment in the past.
+  static Cost now() {
+    return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(),
+            process_cpu_seconds()};
+  }
+  Cost& operator+=(const Cost& other) {
+    seconds += other.seconds;
+    cpu_seconds += other.cpu_seconds;
+    return *this;
+  }
+  Cost operator-(const Cost& earlier) const { return {seconds - earlier.seconds, cpu_seconds - earlier.cpu_seconds}; }
+};
+
+void print(const Measured& measured, const Cost& cost) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf(
       "{\"samples\": %llu, \"bytes\": %llu, \"pixels\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
       "\"xxh3\": \"%016llx\"}\n",
-      number(measured.samples), number(measured.bytes), number(measured.pixels), seconds, cpu_seconds() - cpu_before,
+      number(measured.samples), number(measured.bytes), number(measured.pixels), cost.seconds, cost.cpu_seconds,
       number(measured.checksum));
+}
+
+// Runs `work` and prints what it did and took.
+void measure(const std::function<Measured()>& work) {
+  const Cost before = Cost::now();
+  const Measured measured = work();
+  print(measured, Cost::now() - before);
 }
 
 // One pass over the files, dealt out to a thread for each of `workers`.
@@ -181,11 +201,16 @@ void work_through(const std::vector<File>& files, const std::vector<Work>& worke
 }
 
 // `one_pass`: what a pass over the files comes to, but for its samples and bytes.
-void measure_work(const std::vector<File>& files, unsigned passes, Measured one_pass,
-                  const std::vector<Work>& workers) {
+Measured all_passes(const std::vector<File>& files, unsigned passes, const Measured& one_pass) {
   Measured measured = {
       .samples = files.size() * passes, .pixels = one_pass.pixels * passes, .checksum = one_pass.checksum};
   for (const File& file : files) measured.bytes += file.size() * passes;
+  return measured;
+}
+
+void measure_work(const std::vector<File>& files, unsigned passes, const Measured& one_pass,
+                  const std::vector<Work>& workers) {
+  const Measured measured = all_passes(files, passes, one_pass);
   work_through(files, workers);  // warms up
   measure([&] {
     for (unsigned pass = 0; pass < passes; ++pass) work_through(files, workers);
@@ -204,20 +229,52 @@ std::uint64_t checksum_of(const std::vector<File>& files) {
 }
 
 template <typename Decoder>
-void run_full(const std::vector<File>& files, unsigned passes, unsigned threads) {
+Measured check_pass(const std::vector<File>& files, Decoder& decoder) {
   Measured one_pass;
-  Decoder checked;
   for (const File& file : files) {
-    const std::span<const std::uint8_t> image = checked.decode(file);
+    const std::span<const std::uint8_t> image = decoder.decode(file);
     one_pass.pixels += image.size() / 3;
     one_pass.checksum += checksum_of(image);
   }
+  return one_pass;
+}
+
+template <typename Decoder>
+void run_full(const std::vector<File>& files, unsigned passes, unsigned threads) {
+  Decoder checked;
+  const Measured one_pass = check_pass(files, checked);
   std::vector<Work> workers;
   for (unsigned i = 0; i < threads; ++i) {
     workers.emplace_back(
         [decoder = std::make_shared<Decoder>()](std::size_t, const File& file) { decoder->decode(file); });
   }
   measure_work(files, passes, one_pass, workers);
+}
+
+// The sides take turns at each file, so that what else the machine does meets both; so does who goes first, which finds
+// the file's bytes further away.
+void run_both(const std::vector<File>& files, unsigned passes) {
+  FullDecode headrace;
+  PlainLibjpeg plain;
+  const Measured headrace_pass = check_pass(files, headrace);
+  const Measured plain_pass = check_pass(files, plain);
+  Cost headrace_cost;
+  Cost plain_cost;
+  const auto timed = [](Cost& cost, auto& decoder, const File& file) {
+    const Cost before = Cost::now();
+    decoder.decode(file);
+    cost += Cost::now() - before;
+  };
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const bool headrace_first = (pass + i) % 2 == 0;
+      if (headrace_first) timed(headrace_cost, headrace, files[i]);
+      timed(plain_cost, plain, files[i]);
+      if (!headrace_first) timed(headrace_cost, headrace, files[i]);
+    }
+  }
+  print(all_passes(files, passes, headrace_pass), headrace_cost);
+  print(all_passes(files, passes, plain_pass), plain_cost);
 }
 
 void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
@@ -309,7 +366,10 @@ int main(int argc, char** argv) {
   const auto passes = static_cast<unsigned>(std::stoul(option("--passes", "3")));
   const auto threads = static_cast<unsigned>(std::stoul(option("--threads", "1")));
   const std::vector<File> files = read_files(arguments[0], arguments[1]);
-  if (work == "full" && option("--side", "headrace") == "plain") {
+  const std::string side = option("--side", "headrace");
+  if (work == "full" && side == "both") {
+    run_both(files, passes);
+  } else if (work == "full" && side == "plain") {
     run_full<PlainLibjpeg>(files, passes, threads);
   } else if (work == "full") {
     run_full<FullDecode>(files, passes, threads);

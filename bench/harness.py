@@ -73,6 +73,11 @@ class Row:
         """Figures of one run of 'headrace' or 'other'."""
         raise NotImplementedError
 
+    def run_round(self, number, variant):
+        """Figures of both sides. The side that goes first changes, so that what the first run leaves behind favours
+        neither."""
+        return {side: self.run(side, variant) for side in (self.sides if number % 2 == 0 else reversed(self.sides))}
+
     def close(self):
         self.stack.close()
 
@@ -430,9 +435,7 @@ def compare(row, rounds, report=print):
     for variant in row.variants:
         runs = {side: [] for side in row.sides}
         for number in range(rounds):
-            # The side that goes first changes, so that whatever the first run leaves behind favours neither.
-            for side in row.sides if number % 2 == 0 else reversed(row.sides):
-                figures = row.run(side, variant)
+            for side, figures in row.run_round(number, variant).items():
                 runs[side].append(figures)
                 report(f"  round {number + 1} {variant:>12} {side:>9}: {figures.rate:10.1f} samples/s")
         check_same_bytes(runs)

@@ -5,7 +5,9 @@ All in C++ is bench/decode_compare.cpp, which holds the files in memory before t
 the files, as read_files --sum has it; with `full` over the pixels, so that both sides are held to the same images.
 """
 
-from harness import PYTHON, REPOSITORY, Row
+import json
+
+from harness import PYTHON, REPOSITORY, Row, figures_of
 from sources import CannotRun
 
 WORKERS = 2
@@ -16,8 +18,11 @@ class DecodeRow(Row):
         self.folder = self.bench.data_set(self.bench.count(2000, 50), photos=True)
         self.samples = self.bench.file_list(self.folder)
 
+    def command(self, work, *arguments):
+        return [self.bench.program("decode_compare"), self.folder, self.samples, work, *arguments]
+
     def native(self, work, *arguments):
-        return self.bench.measure([self.bench.program("decode_compare"), self.folder, self.samples, work, *arguments])
+        return self.bench.measure(self.command(work, *arguments))
 
 
 class DecodeFull(DecodeRow):
@@ -28,6 +33,12 @@ class DecodeFull(DecodeRow):
 
     def run(self, side, variant):
         return self.native("full", "--side", "headrace" if side == "headrace" else "plain")
+
+    def run_round(self, number, variant):
+        """Both sides in one program, which lets them take turns at each file: they do the same work in nearly the same
+        time, and a machine that is not at rest would show more of a difference between two runs than they do."""
+        output, usage = self.bench.run_program(self.command("full", "--side", "both", "--passes", 1))
+        return {side: figures_of(json.loads(line), usage) for side, line in zip(self.sides, output.splitlines())}
 
 
 class DecodeRrc(DecodeRow):
@@ -40,8 +51,7 @@ class DecodeRrc(DecodeRow):
         super().prepare()
         self.checksum = self.bench.sum_of(self.folder, self.samples)
         self.crops = self.bench.work / f"{self.folder.name}.crops"
-        command = [self.bench.program("decode_compare"), self.folder, self.samples, "draw", "--crops", self.crops]
-        self.bench.execute(command)
+        self.bench.execute(self.command("draw", "--crops", self.crops))
 
     def torchvision(self):
         program = REPOSITORY / "bench/torch_transform.py"
