@@ -366,8 +366,10 @@ Result<Listing> list_samples(const Catalog& tree, const CatalogOptions& options)
   Listing listing = Lister(tree, options.listing).list();
   if (!listing.samples.empty() || options.listing == ListingRule::kSorted) return listing;
   listing = Lister(tree, ListingRule::kSorted).list();
-  io::log_warning("listing: the rule selects no file; the samples are all {} files sorted by path",
-                  listing.samples.size());
+  if (!listing.samples.empty()) {
+    io::log_warning("listing: the rule selects no file; the samples are all {} files sorted by path",
+                    listing.samples.size());
+  }
   return listing;
 }
 

@@ -128,6 +128,9 @@ Status TierFolder::take_lock() {
 
 Status TierFolder::read_label() {
   auto bytes = read_file(kLabelName, sizeof(TierLabel));
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) {
+    return io::make_error(ErrorCode::kNotFound, fmt::format("tier {}: this folder holds no tier", path_));
+  }
   if (!bytes) return io::forward_error(std::move(bytes));
   if (bytes->size() < sizeof(TierLabel)) {
     return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: its label is cut off", path_));

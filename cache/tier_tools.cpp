@@ -96,15 +96,25 @@ class Scrubber {
 
   bool pause_and_tell(std::uint64_t bytes_done) {
     if (options_.bytes_per_second > 0) {
-      const double due = static_cast<double>(bytes_done) / static_cast<double>(options_.bytes_per_second);
-      std::this_thread::sleep_until(started_ +
-                                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due)));
+      const std::chrono::duration<double> due(static_cast<double>(bytes_done) /
+                                              static_cast<double>(options_.bytes_per_second));
+      const auto due_time = started_ + std::chrono::duration_cast<Clock::duration>(due);
+      while (Clock::now() < due_time) {  // in steps, so that whoever wants it to end is heard at a low rate, too
+        std::this_thread::sleep_until(std::min(due_time, Clock::now() + kTellInterval));
+        if (!tell(bytes_done)) return false;
+      }
     }
+    return tell(bytes_done);
+  }
+
+  bool tell(std::uint64_t bytes_done) {
     const auto now = Clock::now();
     if (!options_.on_progress || now < next_tell_) return true;
-    next_tell_ = now + std::chrono::milliseconds(200);
+    next_tell_ = now + kTellInterval;
     return options_.on_progress(bytes_done, bytes_total_);
   }
+
+  static constexpr std::chrono::milliseconds kTellInterval{200};
 
   const VerifyOptions& options_;
   const std::uint64_t bytes_total_;

@@ -2,16 +2,20 @@
 // The command line as a whole. Only app*.cpp include CLI11: it takes long to compile.
 #include "headrace/cli/app.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/core.h>
 
+#include "headrace/cli/daemon.h"
 #include "headrace/cli/internal/app_options.h"
 #include "headrace/cli/internal/help_formatter.h"
+#include "headrace/cli/internal/usage_error.h"
+#include "headrace/cli/terminal.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {
@@ -23,8 +27,8 @@ void add_commands(CLI::App& app, Selected& selected) {
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
   app.footer(
-      "headrace COMMAND --help tells more about a command.\n"
-      "Exit status: 0 good, 1 failed, 2 usage.");
+      "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
+      "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.");
   add_mount_commands(app, selected);
   add_data_commands(app, selected);
   add_tier_commands(app, selected);
@@ -33,9 +37,7 @@ void add_commands(CLI::App& app, Selected& selected) {
 
 int report_parse_result(const CLI::App& app, const CLI::ParseError& result) {
   if (result.get_exit_code() == 0) return app.exit(result);  // --help and --version
-  const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-  const std::string name = command == &app ? "headrace" : "headrace " + command->get_name();
-  fmt::print(stderr, "headrace: {}; see {} --help\n", result.what(), name);
+  print_line(stderr, "headrace: " + explain_usage_error(app, result));
   return kExitUsage;
 }
 
@@ -44,8 +46,21 @@ int report(const io::Status& status) {
   const io::Error& error = status.error();
   const bool usage = error.code == io::ErrorCode::kInvalidArgument && error.os_errno == 0;
   // Errors of the user's making are whole sentences; "invalid" behind them would say nothing.
-  fmt::print(stderr, "headrace: {}\n", error.os_errno == 0 && !error.context.empty() ? error.context : error.message());
+  print_line(stderr, "headrace: " + (error.os_errno == 0 && !error.context.empty() ? error.context : error.message()));
+  if (error.code == io::ErrorCode::kCancelled && last_stop_signal() != 0) return kExitSignal + last_stop_signal();
   return usage ? kExitUsage : kExitFailed;
+}
+
+// In CLI11's order, the last one first. "help" and "version" are words that people try.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "version") words.front() = "--version";
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
 }
 
 }  // namespace
@@ -55,7 +70,7 @@ int run_app(int argc, char** argv) {
   Selected selected;
   add_commands(app, selected);
   try {
-    app.parse(argc, argv);
+    app.parse(words_of(argc, argv));
   } catch (const CLI::ParseError& result) {
     return report_parse_result(app, result);
   }

@@ -68,7 +68,7 @@ void apply_config_file(CLI::App& command, const std::string& file) {
   try {
     items = format.from_file(file);
   } catch (const CLI::ParseError&) {
-    throw CLI::ValidationError(file, "this config file cannot be read; is the path right?");
+    throw CLI::ValidationError(file, "this config file cannot be read; give the path of a TOML file");
   }
   for (const CLI::ConfigItem& item : items) {
     const bool section_mark = item.name == "++" || item.name == "--";
@@ -120,6 +120,7 @@ void add_config_command(CLI::App& app, Selected& selected) {
   CLI::App& check = add_command(*config, selected, {"Commands", "check", "Say whether mount would take a config file"},
                                 run_config_check, arguments);
   check.add_option("FILE", arguments->file, "The config file")->required();
+  check.footer("Example:\n  headrace config check /etc/headrace/train.toml");
   config->footer(
       "A config file is TOML, the options of mount without their dashes:\n"
       "  source = \"/data/train\"\n"

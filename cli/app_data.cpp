@@ -13,7 +13,7 @@ void add_read(CLI::App& app, Selected& selected) {
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
-  add_order_option(command, arguments->order, "The order to read in");
+  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
   add_number(command, "--epochs", arguments->epochs, "How many epochs")
       ->type_name("N")
       ->capture_default_str()
@@ -36,8 +36,9 @@ void add_order_set(CLI::App& order, Selected& selected) {
   CLI::App& command = add_command(order, selected, {"Orders of mounts", "set", "Tell a mount what the loader reads"},
                                   run_order_set, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
-  command.add_option("SPEC", arguments->order, "The order")->required();
+  command.add_option("SPEC", arguments->order, "The order; headrace order --help lists them")->required();
   add_number(command, "--epoch", arguments->epoch, "The epoch that comes next")->type_name("E")->capture_default_str();
+  command.footer("Example:\n  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
 }
 
 void add_order_show(CLI::App& order, Selected& selected) {
@@ -46,6 +47,7 @@ void add_order_show(CLI::App& order, Selected& selected) {
       add_command(order, selected, {"Orders of mounts", "show", "The order of a mount and where its reader is"},
                   run_order_show, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.footer("Example:\n  headrace order show /mnt/train");
 }
 
 void add_order(CLI::App& app, Selected& selected) {

@@ -37,11 +37,10 @@ void add_diagnose(CLI::App& app, Selected& selected) {
 
 void add_simulate(CLI::App& app, Selected& selected) {
   std::shared_ptr<SimulateArguments> arguments;
-  CLI::App& command = add_command(app, selected, {kHelpCommands, "simulate", "What a cache of some size would do"},
+  CLI::App& command = add_command(app, selected, {kHelpCommands, "simulate", "What a cache of some size would bring"},
                                   run_simulate, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
-  add_order_option(command, arguments->order, "The order to read in");
-  command.get_option("--order")->capture_default_str();
+  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
   command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
       ->type_name("SIZE")
       ->allow_extra_args(false)
@@ -55,7 +54,13 @@ void add_simulate(CLI::App& app, Selected& selected) {
       ->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
-  command.footer("Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
+  command.footer(
+      "Policies:\n"
+      "  lru           the least recently read sample goes: what the page cache does\n"
+      "  never-evict   what came first stays: what a tier does without knowing better\n"
+      "  min           the sample that is read last of all goes (Belady)\n"
+      "  fifo, random, sieve, s3-fifo, arc\n\n"
+      "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ void add_unmount(CLI::App& app, Selected& selected) {
       app, selected, {kMountCommands, "unmount", "End a mount, also one whose daemon died; good if there is none"},
       run_unmount, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.alias("umount");
+  command.footer("Example:\n  headrace unmount /mnt/train");
 }
 
 void add_refresh(CLI::App& app, Selected& selected) {
@@ -46,6 +48,7 @@ void add_refresh(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
   command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.footer("Example:\n  headrace refresh /mnt/train");
 }
 
 void add_stat(CLI::App& app, Selected& selected) {

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/internal/app_options.h"
+#include "headrace/cli/internal/help_formatter.h"
 #include "headrace/cli/reference.h"
 #include "headrace/cli/version.h"
 
@@ -16,6 +17,7 @@ OptionReference describe(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) reference.names.push_back("--" + name);
   for (const std::string& name : option.get_snames()) reference.names.push_back("-" + name);
   reference.description = option.get_description();
+  reference.default_value = default_text(option);
   reference.environment = option.get_envname();
   if (option.get_positional()) {
     reference.argument = option.get_name(true, false);
@@ -54,7 +56,8 @@ void add_reference_commands(CLI::App& app, Selected& selected) {
       return {};
     };
   });
-  CLI::App* manual = app.add_subcommand("manual", "Print the manual page, for man -l -")->group(kHelpCommands);
+  CLI::App* manual = app.add_subcommand("manual", "Print the manual page")->group(kHelpCommands);
+  manual->footer("Example:\n  headrace manual | man -l -");
   manual->callback([&app, &selected] {
     selected = [&app]() -> io::Status {
       fmt::print("{}", manual_page(describe(app, ""), kVersion));

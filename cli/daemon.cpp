@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -32,6 +33,23 @@ sigset_t stop_signals() {
   ::sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
   return signals;
+}
+
+std::atomic<int> last_signal{0};
+
+void take_signals(int signal_fd) {
+  signalfd_siginfo taken{};
+  while (::read(signal_fd, &taken, sizeof taken) > 0) last_signal = static_cast<int>(taken.ssi_signo);
+}
+
+// As the signal does where nobody waits for it.
+void end_by(int signal) {
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, signal);
+  ::signal(signal, SIG_DFL);
+  ::pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
+  ::raise(signal);
 }
 
 // Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
@@ -86,6 +104,7 @@ void send_outcome(int fd, const io::Status& status) {
 }
 
 io::Status parse_outcome(const std::string& message) {
+  if (message.empty() && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
   if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while starting; its log may say why");
   if (message.front() == kReady) return {};
   const std::size_t line_end = message.find('\n');
@@ -110,16 +129,15 @@ io::Status parse_outcome(const std::string& message) {
 }
 
 // Reads what the child says until it is ready or gone; a signal to stop is passed on to it once.
-std::string await_outcome(int pipe, pid_t child) {
-  const sigset_t signals = stop_signals();
-  io::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
   std::string message;
+  int signals = stop.descriptor();
   while (true) {
-    pollfd watched[] = {{pipe, POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
+    pollfd watched[] = {{pipe, POLLIN, 0}, {signals, POLLIN, 0}};
     if (::poll(watched, 2, -1) < 0 && errno != EINTR) return message;
     if (watched[1].revents != 0) {
       ::kill(child, SIGTERM);
-      signal_fd.reset();  // poll() passes over a negative descriptor
+      signals = -1;  // which poll() passes over
     }
     if (watched[0].revents == 0) continue;
     char chunk[4096];
@@ -149,14 +167,12 @@ StopSignal::StopSignal() {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, &signals_before_);
   signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  request_fd_ = ::eventfd(0, EFD_CLOEXEC);
+  request_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
 }
 
 StopSignal::~StopSignal() {
-  signalfd_siginfo spent{};
-  while (::read(signal_fd_, &spent, sizeof spent) > 0) {
-  }
+  take_signals(signal_fd_);
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   ::close(signal_fd_);
   ::close(request_fd_);
@@ -177,6 +193,11 @@ void StopSignal::request() {
   [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
 }
 
+void StopSignal::withdraw_request() {
+  std::uint64_t requests = 0;
+  [[maybe_unused]] const ssize_t count = ::read(request_fd_, &requests, sizeof requests);
+}
+
 OnStop::OnStop(StopSignal& stop, std::function<void()> action)
     : stop_(stop), thread_([this, action = std::move(action)] {
         ::pthread_setname_np(::pthread_self(), "hr-stop");
@@ -190,6 +211,17 @@ OnStop::~OnStop() {
   ended_ = true;
   stop_.request();
   thread_.join();
+  stop_.withdraw_request();
+}
+
+EndOnStop::EndOnStop(StopSignal& stop)
+    : on_stop_(stop, [&stop] {
+        take_signals(stop.descriptor());
+        end_by(last_stop_signal());
+      }) {}
+
+int last_stop_signal() {
+  return last_signal.load();
 }
 
 io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
@@ -197,15 +229,18 @@ io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");
   io::UniqueFd read_end(ends[0]);
   io::UniqueFd write_end(ends[1]);
+  std::optional<StopSignal> stop(std::in_place);  // before the fork: a signal in between would leave the child alone
   const pid_t child = ::fork();
   if (child < 0) return system_error(errno, "fork");
   if (child == 0) {
+    stop.reset();
     read_end.reset();
     run_child(options, body, std::move(write_end));
   }
   write_end.reset();
-  const std::string message = await_outcome(read_end.get(), child);
+  const std::string message = await_outcome(read_end.get(), child, *stop);
   if (message.empty() || message.front() != kReady) ::waitpid(child, nullptr, 0);
+  stop.reset();
   return parse_outcome(message);
 }
 

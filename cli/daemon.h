@@ -34,8 +34,13 @@ class StopSignal {
   // False when the time passed without one.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds time);
   void request();
+  // Readable once a signal has come.
+  [[nodiscard]] int descriptor() const { return signal_fd_; }
 
  private:
+  friend class OnStop;
+  void withdraw_request();
+
   sigset_t signals_before_ = {};
   int signal_fd_ = -1;
   int request_fd_ = -1;
@@ -57,6 +62,19 @@ class OnStop {
   std::atomic<bool> stopped_{false};
   std::thread thread_;
 };
+
+// For what cannot be cancelled and would lose nothing, such as looking through a data set of millions of files: while
+// it lives, a signal ends the process as if nobody had waited for it.
+class EndOnStop {
+ public:
+  explicit EndOnStop(StopSignal& stop);
+
+ private:
+  OnStop on_stop_;
+};
+
+// The signal that a StopSignal of this process got last; 0: none so far.
+[[nodiscard]] int last_stop_signal();
 
 using ReadyCallback = std::function<void()>;
 using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;

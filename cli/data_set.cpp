@@ -173,6 +173,23 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
   return options;
 }
 
+io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog) {
+  if (catalog.sample_count() > 0) return {};
+  return make_error(ErrorCode::kNotFound,
+                    fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
+}
+
+io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop) {
+  const EndOnStop end_on_stop(stop);
+  const fs::path source = options.source;
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(options));
+  if (!store) return store;
+  if (io::Status checked = check_not_empty(source, (*store)->catalog()); !checked) {
+    return io::forward_error(std::move(checked));
+  }
+  return store;
+}
+
 std::string absolute_order_spec(const std::string& spec) {
   constexpr std::string_view kFile = "file:";
   if (spec.rfind(kFile, 0) != 0) return spec;
@@ -198,6 +215,9 @@ io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArgume
   io::Result<cache::Catalog> catalog =
       cache::open_catalog(source->directory.get(), options->catalog, options->catalog_file);
   if (!catalog) return io::forward_error(std::move(catalog));
+  if (io::Status checked = check_not_empty(source->path, *catalog); !checked) {
+    return io::forward_error(std::move(checked));
+  }
   io::Result<std::unique_ptr<cache::Order>> order = open_order(order_spec, *catalog);
   if (!order) return io::forward_error(std::move(order));
   return DataSet{std::move(*source), std::move(*catalog), std::move(*order)};

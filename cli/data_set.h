@@ -18,6 +18,7 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/daemon.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -37,12 +38,20 @@ struct Source {
 [[nodiscard]] io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
                                                                  std::string_view ram_default);
 
+// kNotFound for a data set without samples: most likely another folder was meant, or a share is not mounted.
+[[nodiscard]] io::Status check_not_empty(const std::filesystem::path& source, const cache::Catalog& catalog);
+
+// A signal meanwhile ends the process: looking through a large data set takes long, and nothing is lost. `stop` comes
+// first, as the store's threads inherit what it blocks.
+// Errors: those of Store::open, check_not_empty().
+[[nodiscard]] io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop);
+
 // "file:list.txt" with its path made absolute, for a daemon that leaves this folder; other specs as they are.
 [[nodiscard]] std::string absolute_order_spec(const std::string& spec);
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec,
                                                                    const cache::Catalog& catalog);
 
-// A data set that is listed and ordered, not read.
+// A data set that is listed and ordered, not read. It has samples.
 struct DataSet {
   Source source;
   cache::Catalog catalog;

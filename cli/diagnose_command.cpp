@@ -5,7 +5,9 @@
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "headrace/cli/size.h"
 #include "headrace/cli/watch.h"
 #include "headrace/cli/wrap.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -26,7 +29,8 @@ using io::make_error;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-// The user's training, for as long as it is watched. Ends with SIGTERM.
+// The user's training, for as long as it is watched, with all processes that it starts: they are a group of their own.
+// Ends with SIGTERM; what does not end by that is killed.
 class Command {
  public:
   static io::Result<Command> start(std::vector<std::string> words) {
@@ -39,7 +43,8 @@ class Command {
     ::sigemptyset(&none);
     ::posix_spawnattr_init(&attributes);
     ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_t actions;  // the standard output is for the diagnosis alone
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
@@ -52,7 +57,12 @@ class Command {
   }
   ~Command() {
     if (pid_ <= 0) return;
-    ::kill(pid_, SIGTERM);
+    constexpr int kPatienceMs = 5000;  // for a training that writes a checkpoint first
+    ::kill(-pid_, SIGTERM);
+    const io::UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd watched{ended.get(), POLLIN, 0};
+    ::poll(&watched, 1, kPatienceMs);
+    ::kill(-pid_, SIGKILL);  // before it is waited for: until then the group's number is its own
     ::waitpid(pid_, nullptr, 0);
   }
   Command(Command&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
@@ -183,6 +193,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   if (!options) return io::forward_error(std::move(options));
   io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
   if (!store) return io::forward_error(std::move(store));
+  if (io::Status checked = check_not_empty(source_path, (*store)->catalog()); !checked) return checked;
   if (io::Status done = measure_storage(**store, milliseconds(1000 * arguments.seconds), measured); !done) return done;
   io::Result<std::unique_ptr<cache::Order>> order = open_order("torch-distributed:seed=0", (*store)->catalog());
   if (!order) return io::forward_error(std::move(order));

@@ -7,8 +7,8 @@
 
 #include "headrace/cli/commands.h"
 #include "headrace/cli/doctor.h"
-#include "headrace/cli/progress.h"
 #include "headrace/cli/protocol.h"
+#include "headrace/cli/terminal.h"
 #include "headrace/cli/wrap.h"
 
 namespace headrace::cli {

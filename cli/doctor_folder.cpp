@@ -50,11 +50,19 @@ Finding examine_room(const std::string& name, std::string_view role, int fd) {
 
 std::vector<Finding> examine_folder(std::string_view role, const std::filesystem::path& folder) {
   const std::string name = fmt::format("{} {}", role, folder.string());
-  const io::UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  io::UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool to_be_made = !fd.valid() && errno == ENOENT && role == "tier";
+  if (to_be_made)
+    fd = io::UniqueFd(::open((folder / "..").lexically_normal().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) {
-    return {{.name = name, .health = Health::kMissing, .text = std::strerror(errno)}};  // NOLINT(concurrency-mt-unsafe)
+    return {{.name = name,
+             .health = Health::kMissing,
+             .text = std::strerror(errno),  // NOLINT(concurrency-mt-unsafe)
+             .remedy = to_be_made ? fmt::format("mkdir -p {}", folder.parent_path().string()) : std::string()}};
   }
-  return {examine_file_system(name, role, fd.get()), examine_room(name, role, fd.get())};
+  std::vector<Finding> findings = {examine_file_system(name, role, fd.get()), examine_room(name, role, fd.get())};
+  if (to_be_made) findings.front().text += "; the folder is made when it is first used";
+  return findings;
 }
 
 }  // namespace headrace::cli

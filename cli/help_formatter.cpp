@@ -22,6 +22,12 @@ std::string format_entry(const std::string& name, const std::string& description
 
 }  // namespace
 
+std::string default_text(const CLI::Option& option) {
+  const std::string value = option.get_default_str();
+  const bool list = value.size() > 2 && value.front() == '[' && value.back() == ']';
+  return list ? CLI::detail::find_and_replace(value.substr(1, value.size() - 2), ",", ", ") : value;
+}
+
 HelpFormatter::HelpFormatter() {
   label("Positionals", "Arguments");
   label("SUBCOMMAND", "COMMAND");
@@ -47,7 +53,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
       description += ": " + CLI::detail::find_and_replace(type, "|", ", ");
     }
   }
-  if (!option->get_default_str().empty()) description += fmt::format(" [{}]", option->get_default_str());
+  if (const std::string value = default_text(*option); !value.empty()) description += fmt::format(" [{}]", value);
   return format_entry(CLI::detail::find_and_replace(name, ",", ", "), description);
 }
 

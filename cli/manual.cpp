@@ -28,6 +28,11 @@ Failed; one line on the standard error says what and why.
 .TP
 .B 2
 The command line or a config file makes no sense.
+.TP
+.B 128 + N
+Stopped by signal N: 130 after Ctrl\-C, 143 after SIGTERM. What a warm has fetched is kept.
+.BR "stat \-\-watch" " and " "mount \-\-foreground"
+are ended like this in the ordinary way, and tell 0.
 .SH FILES
 .TP
 .I /run/headrace, $XDG_RUNTIME_DIR/headrace
@@ -78,6 +83,7 @@ std::string format_option(const OptionReference& option) {
   if (!option.argument.empty()) head += (head.empty() ? "\\fI" : " \\fI") + escape(option.argument) + "\\fR";
   std::string text = escape(option.description);
   for (std::size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? ": " : ", ") + escape(option.choices[i]);
+  if (!option.default_value.empty()) text += "; default: " + escape(option.default_value);
   if (!option.environment.empty()) text += fmt::format("; environment: {}", option.environment);
   return fmt::format(".TP\n{}\n{}.\n", head, text);
 }

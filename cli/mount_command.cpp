@@ -64,8 +64,8 @@ io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
   std::error_code failure;
   if (is_mount || fs::is_empty(mount_point, failure)) return {};  // what is mounted there is found out when mounting
   if (failure) return io::system_error(failure.value(), "mount point " + mount_point.string());
-  return io::system_error(
-      ENOTEMPTY, fmt::format("mount point {}, give an empty folder or the source itself", mount_point.string()));
+  return make_error(ErrorCode::kSystem, fmt::format("mount point {} is not empty; give an empty folder, or the source",
+                                                    mount_point.string()));
 }
 
 // True when the mount is to lie over the source.
@@ -151,7 +151,7 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
 io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
                 const ReadyCallback& ready) {
   StopSignal stop;
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(plan.store);
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(plan.store, stop);
   if (!store) return io::forward_error(std::move(store));
   io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
   if (!mount) return io::forward_error(std::move(mount));

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "headrace/cli/size.h"
+#include "headrace/cli/terminal.h"
 
 namespace headrace::cli {
 namespace {
@@ -57,13 +56,6 @@ std::string format_progress(std::string_view label, Amount done, Amount total, d
   line += figures;
   if (line.size() > columns) line.resize(columns);
   return line;
-}
-
-std::size_t terminal_columns(std::FILE* stream) {
-  winsize size{};
-  if (::isatty(::fileno(stream)) == 0) return 0;
-  if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 Progress::Progress(std::FILE* stream, std::string label, Amount total)

@@ -27,9 +27,6 @@ struct Amount {
 [[nodiscard]] std::string format_progress(std::string_view label, Amount done, Amount total, double elapsed_seconds,
                                           std::size_t columns);
 
-// Columns of the terminal behind `stream`; 0 when it is none.
-[[nodiscard]] std::size_t terminal_columns(std::FILE* stream);
-
 class Progress {
  public:
   Progress(std::FILE* stream, std::string label, Amount total);

@@ -72,9 +72,9 @@ Take take_decoded(decode::Pipeline& pipeline, bool checksum) {
   };
 }
 
-EpochFigures read_epoch(const Take& take, const cache::Catalog& catalog, std::uint64_t epoch, std::uint64_t length) {
+EpochFigures read_epoch(const Take& take, const cache::Catalog& catalog, std::uint64_t epoch, std::uint64_t length,
+                        steady_clock::time_point started) {
   EpochFigures figures{.epoch = epoch};
-  const auto started = steady_clock::now();
   for (std::uint64_t position = 0; position < length; ++position) {
     const std::optional<Taken> taken = take();
     if (!taken) break;
@@ -137,11 +137,12 @@ std::uint64_t print(const ReadArguments& arguments, const std::vector<EpochFigur
 }
 
 io::Status read_epochs(const ReadArguments& arguments, const Take& take, const cache::Order& order,
-                       const cache::Store& store, const OnStop& on_stop) {
+                       const cache::Store& store, const OnStop& on_stop, steady_clock::time_point started) {
   std::vector<EpochFigures> epochs;
   for (std::uint64_t i = 0; i < arguments.epochs && !on_stop.stopped(); ++i) {
     const std::uint64_t epoch = arguments.first_epoch + i;
-    epochs.push_back(read_epoch(take, store.catalog(), epoch, order.length(epoch)));
+    epochs.push_back(read_epoch(take, store.catalog(), epoch, order.length(epoch), started));
+    started = steady_clock::now();
     if (!arguments.json) print_epoch(epochs.back(), arguments.checksum);
   }
   const std::uint64_t failed = print(arguments, epochs, store.stats());
@@ -160,22 +161,24 @@ io::Status run_read(const ReadArguments& arguments) {
   io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "25%");
   if (!options) return io::forward_error(std::move(options));
   StopSignal stop;  // before the store's threads, which inherit the blocked signals
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
   if (!store) return io::forward_error(std::move(store));
   io::Result<std::unique_ptr<cache::Order>> order = open_order(arguments.order, (*store)->catalog());
   if (!order) return io::forward_error(std::move(order));
+  const auto started = steady_clock::now();  // the reader fetches from here on
   io::Result<std::unique_ptr<cache::Reader>> reader =
       cache::Reader::open(**store, **order, {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs});
   if (!reader) return io::forward_error(std::move(reader));
 
   const OnStop on_stop(stop, [&] { (*reader)->cancel(); });
   if (!arguments.decode) {
-    return read_epochs(arguments, take_raw(**reader, arguments.checksum), **order, **store, on_stop);
+    return read_epochs(arguments, take_raw(**reader, arguments.checksum), **order, **store, on_stop, started);
   }
   io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
       decode::Pipeline::start(decode::read_from(**reader, (*store)->catalog()), {});
   if (!pipeline) return io::forward_error(std::move(pipeline));
-  io::Status status = read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop);
+  io::Status status =
+      read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop, started);
   // Standard error, so that --json stays one object.
   if (arguments.profile) fmt::print(stderr, "{}", decode::format((*pipeline)->report()));
   return status;

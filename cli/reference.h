@@ -17,6 +17,7 @@ struct OptionReference {
   std::string argument;            // "SOURCE" for an argument; "SIZE" for an option's value; empty: takes none
   std::vector<std::string> choices;
   std::string description;
+  std::string default_value;
   std::string environment;  // variable that sets it
 };
 

@@ -13,6 +13,7 @@
 #include "headrace/cli/data_set.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
+#include "headrace/cli/terminal.h"
 
 namespace headrace::cli {
 namespace {
@@ -55,7 +56,7 @@ io::Result<std::vector<std::uint64_t>> parse_caches(const std::vector<std::strin
 
 void print(const std::vector<Row>& rows, std::uint64_t data_bytes) {
   fmt::print("{:>10} {:>6}  {:<12} {:>7} {:>14} {:>10} {:>12}\n", "cache", "", "policy", "hits", "source reads",
-             "possible", "writes/read");
+             "at least", "writes/read");
   for (const Row& row : rows) {
     const auto epochs = std::max<std::uint64_t>(row.result.epochs, 1);
     const double part = data_bytes == 0 ? 0 : static_cast<double>(row.cache_bytes) / static_cast<double>(data_bytes);
@@ -63,6 +64,8 @@ void print(const std::vector<Row>& rows, std::uint64_t data_bytes) {
                name_of(row.policy), 100 * row.result.hit_ratio(), row.result.source_reads / epochs,
                row.result.minimum_source_reads / epochs, row.result.writes_per_read());
   }
+  print_line(stdout,
+             "Reads are per epoch; at least: what no cache of that size goes below; writes: to the cache, per read.");
 }
 
 json to_json(const std::vector<Row>& rows) {

@@ -2,6 +2,7 @@
 // headrace stat: what a mount holds, has served and is doing.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "headrace/cli/commands.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
+#include "headrace/cli/terminal.h"
 
 namespace headrace::cli {
 namespace {
@@ -20,46 +22,62 @@ std::uint64_t number(const json& object, const char* name) {
 }
 
 std::string percent(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return "-";
   return fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+constexpr std::size_t kFieldColumns = 12;
+
+void print_field(std::string_view name, std::string_view text) {
+  print_line(stdout, fmt::format("{:<{}}{}", name, kFieldColumns, text), kFieldColumns);
+}
+
+void print_order(const json& stat) {
+  const json& mount = stat["mount"];
+  const std::string order = mount.value("order", "");
+  if (order.empty() && number(mount, "held_samples") == number(stat["data_set"], "samples")) {
+    return print_field("order", "not needed: all samples are held");
+  }
+  if (order.empty()) {
+    const bool learns = mount.value("learns_order", false);
+    return print_field("order", fmt::format("not known{}; tell it with headrace order set",
+                                            learns ? " yet, looked for in the opens" : ""));
+  }
+  print_field("order", fmt::format("{}, epoch {}, position {}, {} samples ahead", order, number(mount, "epoch"),
+                                   number(mount, "position"), number(mount, "ahead_samples")));
+  const std::string found_by = mount.value("order_found_by", "");
+  if (!found_by.empty()) print_field("", "learned: " + found_by);
 }
 
 void print_head(const json& stat) {
   const json& data = stat["data_set"];
-  const json& mount = stat["mount"];
-  fmt::print("{} on {}, up {}\n", stat.value("source", ""), stat.value("mount_point", ""),
-             format_duration(stat.value("uptime_seconds", 0.0)));
-  fmt::print("data set  {} samples in {} classes, {}\n", number(data, "samples"), number(data, "classes"),
-             format_size(number(data, "bytes")));
-  const std::string order = mount.value("order", "");
-  if (order.empty() && number(mount, "held_samples") == number(data, "samples")) {
-    fmt::print("order     not needed: all samples are held\n");
-  } else if (order.empty()) {
-    const bool learns = mount.value("learns_order", false);
-    fmt::print("order     not known{}; tell it with headrace order set\n",
-               learns ? " yet, looked for in the opens" : "");
-  } else {
-    fmt::print("order     {}, epoch {}, position {}, {} samples ahead\n", order, number(mount, "epoch"),
-               number(mount, "position"), number(mount, "ahead_samples"));
-    const std::string found_by = mount.value("order_found_by", "");
-    if (!found_by.empty()) fmt::print("          learned: {}\n", found_by);
-  }
+  print_line(stdout, fmt::format("{} on {}, up {}", stat.value("source", ""), stat.value("mount_point", ""),
+                                 format_duration(stat.value("uptime_seconds", 0.0))));
+  print_field("data set", fmt::format("{} samples in {} classes, {}", number(data, "samples"), number(data, "classes"),
+                                      format_size(number(data, "bytes"))));
+  print_order(stat);
+}
+
+void print_opens(const json& mount) {
+  const std::uint64_t opens = number(mount, "opens");
+  if (opens == 0) return print_field("opens", "none yet");
+  print_field("opens", fmt::format("{}: {} were in memory, {} came late, {} not where the order expects them", opens,
+                                   percent(number(mount, "hits"), opens), percent(number(mount, "late"), opens),
+                                   number(mount, "strays")));
 }
 
 void print_mount(const json& mount) {
-  const std::uint64_t opens = number(mount, "opens");
   const std::uint64_t retained_budget = number(mount, "retained_budget_bytes");
-  fmt::print("page cache {} of {} held, {} samples\n", format_size(number(mount, "held_bytes")),
-             format_size(number(mount, "budget_bytes") - retained_budget), number(mount, "held_samples"));
+  print_field("page cache",
+              fmt::format("{} of {} held, {} samples", format_size(number(mount, "held_bytes")),
+                          format_size(number(mount, "budget_bytes") - retained_budget), number(mount, "held_samples")));
   if (retained_budget > 0) {
-    fmt::print("memory    {} of {} held by the daemon, as the kernel drops pushed pages; {} samples\n",
-               format_size(number(mount, "retained_bytes")), format_size(retained_budget),
-               number(mount, "retained_samples"));
+    print_field("memory", fmt::format("{} of {} held by the daemon, as the kernel drops pushed pages; {} samples",
+                                      format_size(number(mount, "retained_bytes")), format_size(retained_budget),
+                                      number(mount, "retained_samples")));
   }
-  fmt::print("opens     {}: {} were there, {} came late, {} unexpected\n", opens, percent(number(mount, "hits"), opens),
-             percent(number(mount, "late"), opens), number(mount, "strays"));
-  fmt::print("requests  {} reached the daemon, {} read\n", number(mount, "request_total"),
-             format_size(number(mount, "read_bytes")));
+  print_opens(mount);
+  print_field("requests", fmt::format("{} reached the daemon, {} read", number(mount, "request_total"),
+                                      format_size(number(mount, "read_bytes"))));
 }
 
 void print_tiers(const json& tiers) {
@@ -79,7 +97,8 @@ void print_tiers(const json& tiers) {
 void print_placement(const json& store) {
   for (const json& tier : store["tiers"]) {
     const std::string kind = tier.value("kind", "");
-    if (kind == "ssd" || kind == "hdd") fmt::print("{:<7}{}\n", kind, tier.value("placement", ""));
+    if (kind == "ssd" || kind == "hdd")
+      print_line(stdout, fmt::format("{:<7}{}", kind, tier.value("placement", "")), 7);
   }
   const json reads = store.value("epoch_reads", json());
   if (!reads.is_object()) return;
@@ -87,19 +106,22 @@ void print_placement(const json& store) {
              format_count(number(reads, "source_reads")), format_count(number(reads, "minimum_source_reads")));
 }
 
+void print_note(const std::string& note) {
+  print_line(stdout, "note: " + note, 6);
+}
+
 // What did not go as wished: fall-backs and failures, nothing when there are none.
 void print_notes(const json& stat) {
   const json& engine = stat["store"]["engine"];
   if (const std::string reason = engine.value("fallback_reason", ""); !reason.empty()) {
-    fmt::print("note: engine {}: {}\n", engine.value("name", ""), reason);
+    print_note(fmt::format("engine {}: {}", engine.value("name", ""), reason));
   }
   if (const json& tiers = stat["store"]["tiers"]; !tiers.empty()) {
-    if (const std::string how = tiers.back().value("placement", ""); !how.empty())
-      fmt::print("note: source: {}\n", how);
+    if (const std::string how = tiers.back().value("placement", ""); !how.empty()) print_note("source: " + how);
   }
-  for (const json& fallback : stat["mount"]["fallbacks"]) fmt::print("note: {}\n", fallback.get<std::string>());
+  for (const json& fallback : stat["mount"]["fallbacks"]) print_note(fallback.get<std::string>());
   const std::uint64_t failures = number(stat["mount"], "read_failures") + number(stat["mount"], "push_failures");
-  if (failures > 0) fmt::print("note: {} reads failed; the log says which\n", failures);
+  if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));
 }
 
 }  // namespace

@@ -179,25 +179,46 @@ Status make_folders(const SynthOptions& options) {
   return {};
 }
 
-}  // namespace
+fs::path file_path(const SynthOptions& options, std::uint32_t file) {
+  const std::uint32_t label = file % options.classes;
+  return class_folder(options, label) / fmt::format("n{:05}_{:06}.jpg", label, file / options.classes);
+}
 
-Result<SynthReport> synth_data_set(const SynthOptions& options) {
-  if (Status good = check(options); !good) return tl::unexpected(std::move(good.error()));
-  const auto canvases = options.from_folder.empty() ? paint_canvases(options) : load_photos(options.from_folder);
-  if (!canvases) return tl::unexpected(canvases.error());
+// By the names that they have: whatever else has come into the folder meanwhile is not ours.
+void remove_all_files(const SynthOptions& options, bool with_folder) {
+  std::error_code ignored;
+  for (std::uint32_t file = 0; file < options.files; ++file) fs::remove(file_path(options, file), ignored);
+  for (std::uint32_t label = 0; label < std::min(options.classes, options.files); ++label) {
+    fs::remove(class_folder(options, label), ignored);
+  }
+  if (with_folder) fs::remove(options.dir, ignored);
+}
+
+Result<SynthReport> make_files(const SynthOptions& options, const std::vector<Picture>& canvases) {
   if (Status made = make_folders(options); !made) return tl::unexpected(std::move(made.error()));
   const std::vector<ImagePlan> plans = plan_images(options.files, options.seed);
   std::atomic<std::uint64_t> total_bytes = 0;
   const auto make_file = [&](std::uint32_t i) -> Status {
-    const auto bytes = make_sample(*canvases, plans[i], (options.seed << 32) + i);
+    if (options.is_cancelled && options.is_cancelled()) return make_error(ErrorCode::kCancelled, "synth was stopped");
+    const auto bytes = make_sample(canvases, plans[i], (options.seed << 32) + i);
     if (!bytes) return tl::unexpected(bytes.error());
     total_bytes += bytes->size();
-    const std::uint32_t label = i % options.classes;
-    return write_file(class_folder(options, label) / fmt::format("n{:05}_{:06}.jpg", label, i / options.classes),
-                      *bytes);
+    return write_file(file_path(options, i), *bytes);
   };
   if (Status made = for_each_parallel(options.files, make_file); !made) return tl::unexpected(std::move(made.error()));
   return SynthReport{options.files, total_bytes};
+}
+
+}  // namespace
+
+Result<SynthReport> synth_data_set(const SynthOptions& options) {
+  if (Status good = check(options); !good) return tl::unexpected(std::move(good.error()));
+  const bool is_new = !fs::exists(options.dir);
+  const auto canvases = options.from_folder.empty() ? paint_canvases(options) : load_photos(options.from_folder);
+  if (!canvases) return tl::unexpected(canvases.error());
+  Result<SynthReport> report = make_files(options, *canvases);
+  if (!report) remove_all_files(options, is_new);
+  return report;
 }
 
 }  // namespace headrace::cli

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "headrace/io/result.h"
 
@@ -19,7 +20,8 @@ struct SynthOptions {
   std::uint32_t files = 4000;
   std::uint32_t classes = 100;  // class folders; file i is of class i % classes
   std::uint64_t seed = 1;
-  std::filesystem::path from_folder = {};  // cuts the samples out of the JPEGs below it; empty: paints scenes
+  std::filesystem::path from_folder = {};   // cuts the samples out of the JPEGs below it; empty: paints scenes
+  std::function<bool()> is_cancelled = {};  // asked before each file, by several threads at a time
 };
 
 struct SynthReport {
@@ -28,7 +30,7 @@ struct SynthReport {
 };
 
 // Errors: kInvalidArgument (no files or classes, `dir` not empty, no usable JPEG in from_folder), kNotFound,
-// kPermission, kNoSpace, kSystem. What was written before an error stays.
+// kPermission, kNoSpace, kCancelled, kSystem. After an error `dir` is empty or missing again, as it was.
 [[nodiscard]] io::Result<SynthReport> synth_data_set(const SynthOptions& options);
 
 }  // namespace headrace::cli

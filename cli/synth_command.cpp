@@ -5,20 +5,25 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/commands.h"
+#include "headrace/cli/daemon.h"
 #include "headrace/cli/size.h"
 #include "headrace/cli/synth.h"
+#include "headrace/cli/terminal.h"
 
 namespace headrace::cli {
 
 io::Status run_synth(const SynthArguments& arguments) {
+  StopSignal stop;
+  const OnStop on_stop(stop, [] {});
   const io::Result<SynthReport> report = synth_data_set({.dir = arguments.directory,
                                                          .files = arguments.files,
                                                          .classes = arguments.classes,
                                                          .seed = arguments.seed,
-                                                         .from_folder = arguments.from_folder});
+                                                         .from_folder = arguments.from_folder,
+                                                         .is_cancelled = [&] { return on_stop.stopped(); }});
   if (!report) return tl::unexpected(report.error());
-  fmt::print(stderr, "{}: {} files in {} classes, {}\n", arguments.directory.string(), report->files, arguments.classes,
-             format_size(report->bytes));
+  print_line(stderr, fmt::format("{}: {} files in {} classes, {}", arguments.directory.string(), report->files,
+                                 arguments.classes, format_size(report->bytes)));
   return {};
 }
 

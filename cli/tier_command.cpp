@@ -2,6 +2,8 @@
 // headrace tier ls|info|rm and headrace verify: disk tiers seen from outside.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -13,6 +15,7 @@
 #include "headrace/cli/progress.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
+#include "headrace/cli/terminal.h"
 
 namespace headrace::cli {
 namespace {
@@ -51,11 +54,12 @@ io::Status run_tier_info(const TierArguments& arguments) {
     fmt::print("{}\n", to_text(to_json(*info)));
     return {};
   }
-  fmt::print("{}: {} on disk in {} segments of {}, {} data sets, format version {}\n", arguments.path.string(),
-             format_size(info->disk_bytes), info->segments, format_size(info->segment_bytes), info->data_sets.size(),
-             info->version);
+  print_line(stdout, fmt::format("{}: {} on disk, segments: {} of {}, data sets: {}, format version {}",
+                                 arguments.path.string(), format_size(info->disk_bytes), info->segments,
+                                 format_size(info->segment_bytes), info->data_sets.size(), info->version));
   if (info->segments_without_index > 0) {
-    fmt::print("{} segments have no index yet: the next start reads them whole\n", info->segments_without_index);
+    print_line(stdout, fmt::format("segments without an index: {}; the next start reads them whole",
+                                   info->segments_without_index));
   }
   return {};
 }
@@ -67,20 +71,21 @@ io::Status run_tier_rm(const TierArguments& arguments) {
 io::Status run_verify(const VerifyArguments& arguments) {
   io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
   if (!rate) return io::make_error(io::ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
-  StopSignal stop;
+  std::optional<StopSignal> stop;  // from the first record on: until then a signal may end the process, nothing is lost
   std::unique_ptr<Progress> progress;
   cache::VerifyOptions options;
   options.bytes_per_second = *rate;
   options.on_progress = [&](std::uint64_t bytes_done, std::uint64_t bytes_total) {
+    if (!stop) stop.emplace();
     if (!progress) progress = std::make_unique<Progress>(stderr, "verifying", Amount{.bytes = bytes_total});
     progress->update({.bytes = bytes_done});
-    return !stop.wait_for(std::chrono::milliseconds(0));
+    return !stop->wait_for(std::chrono::milliseconds(0));
   };
   const io::Result<cache::VerifyReport> report = cache::verify_tier(arguments.path, options);
   if (!report) return tl::unexpected(report.error());
   if (progress) progress->finish({.bytes = report->bytes});
-  fmt::print("{}: {} records, {}, {} damaged\n", arguments.path.string(), report->records, format_size(report->bytes),
-             report->damaged);
+  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report->records,
+                                 format_size(report->bytes), report->damaged));
   if (!report->complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
   if (report->damaged > 0) {
     return io::make_error(io::ErrorCode::kCorrupt, fmt::format("{} damaged records were taken out; they are fetched "

@@ -9,16 +9,17 @@
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/daemon.h"
 #include "headrace/cli/data_set.h"
-#include "headrace/cli/places.h"
 #include "headrace/cli/progress.h"
 #include "headrace/cli/protocol.h"
 #include "headrace/cli/size.h"
+#include "headrace/cli/terminal.h"
 #include "headrace/cli/warm_plan.h"
 #include "headrace/cli/warmer.h"
 #include "headrace/io/unique_fd.h"
@@ -33,28 +34,30 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kStep{100};  // how often progress is looked at
 
-// A list on standard input, kept in a file for as long as the command runs: the daemon has no standard input of ours.
+// A list on standard input, kept in memory under a path that a daemon of the same user can open, too, for as long as
+// this lives. No file is made that a signal could leave behind.
 class SpooledList {
  public:
-  SpooledList() = default;
-  ~SpooledList() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  SpooledList(const SpooledList&) = delete;
-  SpooledList& operator=(const SpooledList&) = delete;
-
   [[nodiscard]] io::Result<fs::path> read_standard_input() {
-    io::Result<fs::path> directory = runtime_directory();
-    if (!directory) return directory;
-    std::string name = (*directory / "list-XXXXXX").string();
-    io::UniqueFd fd(::mkstemp(name.data()));
-    if (fd.get() < 0) return io::system_error(errno, "make " + name);
-    path_ = name;
-    std::ofstream(path_, std::ios::binary) << std::cin.rdbuf();
-    return path_;
+    fd_ = io::UniqueFd(::memfd_create("standard-input", MFD_CLOEXEC));
+    if (fd_.get() < 0) return io::system_error(errno, "keep the list on standard input");
+    const fs::path path = fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get());
+    std::ofstream file(path, std::ios::binary);
+    const bool empty = std::cin.peek() == std::char_traits<char>::eof();
+    if (!empty) file << std::cin.rdbuf();
+    if (!file.flush()) return make_error(ErrorCode::kSystem, "the list on standard input cannot be read, or kept");
+    path_ = path;
+    return path;
+  }
+
+  // Messages call it what the user calls it.
+  void rename_in(std::string& message) const {
+    const std::size_t place = path_.empty() ? std::string::npos : message.find(path_.native());
+    if (place != std::string::npos) message.replace(place, path_.native().size(), "on standard input");
   }
 
  private:
+  io::UniqueFd fd_;
   fs::path path_;
 };
 
@@ -90,13 +93,14 @@ io::Status check_outcome(const WarmerState& state) {
 }
 
 void print_forecast(const std::string& what, const Forecast& forecast) {
-  fmt::print("{}: {}\n", what, summarise(forecast));
+  print_line(stdout, what + ": " + summarise(forecast));
 }
 
 // --check: good when nothing is missing.
 io::Status print_check(const fs::path& target, const Forecast& forecast) {
-  fmt::print("{}: {} of {} samples, {} of {} held\n", target.string(), forecast.held.samples, forecast.wanted.samples,
-             format_size(forecast.held.bytes), format_size(forecast.wanted.bytes));
+  print_line(stdout, fmt::format("{}: {} of {} samples, {} of {} held", target.string(), forecast.held.samples,
+                                 forecast.wanted.samples, format_size(forecast.held.bytes),
+                                 format_size(forecast.wanted.bytes)));
   const std::uint64_t missing = forecast.wanted.samples - forecast.held.samples;
   if (missing == 0) return {};
   return make_error(ErrorCode::kNotFound, fmt::format("{}: {} samples are missing; warm without --check fetches them",
@@ -115,11 +119,12 @@ io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
   return {};
 }
 
-io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options, bool check) {
+io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options, bool check,
+                StopSignal& stop) {
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
   if (io::Status opened = open_only_what_exists(options.tiers); !opened) return opened;
-  const io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(options);
+  const io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(options), stop);
   if (!store) return tl::unexpected(store.error());
   const io::Result<Wanted> wanted = find_wanted(wanted_options, (*store)->catalog());
   if (!wanted) return tl::unexpected(wanted.error());
@@ -147,9 +152,9 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "0");
   if (!options) return io::forward_error(std::move(options));
   const WantedOptions wanting = wanted_options(arguments, spec);
-  if (arguments.dry_run || arguments.check) return look(*source, std::move(*options), wanting, arguments.check);
   StopSignal stop;
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
+  if (arguments.dry_run || arguments.check) return look(*source, std::move(*options), wanting, arguments.check, stop);
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
   if (!store) return io::forward_error(std::move(store));
   io::Result<Wanted> wanted = find_wanted(wanting, (*store)->catalog());
   if (!wanted) return io::forward_error(std::move(wanted));
@@ -160,7 +165,7 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
   const WarmerState end = warmer.state();
   progress.finish(end.done);
-  fmt::print("{}: {}\n", source->path.string(), summarise(end, progress.elapsed_seconds()));
+  print_line(stdout, source->path.string() + ": " + summarise(end, progress.elapsed_seconds()));
   return check_outcome(end);
 }
 
@@ -237,7 +242,7 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
   io::Result<json> end = follow_job(arguments.target);
   if (!end) return io::forward_error(std::move(end));
   for (const json& line : end->value("summary", json::array())) {
-    fmt::print("{}: {}\n", arguments.target.string(), line.get<std::string>());
+    print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
   }
   const std::string error = end->value("error", "");
   if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
@@ -253,7 +258,9 @@ io::Status run_warm(const WarmArguments& arguments) {
   io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
   if (!rate) return make_error(ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
   const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
-  return is_mount ? warm_mount(arguments, *spec, *rate) : warm_source(arguments, *spec, *rate);
+  io::Status done = is_mount ? warm_mount(arguments, *spec, *rate) : warm_source(arguments, *spec, *rate);
+  if (!done) spooled.rename_in(done.error().context);
+  return done;
 }
 
 }  // namespace headrace::cli

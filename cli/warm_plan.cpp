@@ -130,7 +130,7 @@ Forecast forecast_from_json(const json& object) {
 }
 
 std::string summarise(const Forecast& forecast) {
-  return fmt::format("{} samples, {} wanted; {}, {} held; room for {}; {}, {} to fetch; predicted hit ratio {:.2f}",
+  return fmt::format("{} samples, {} wanted; {} ({}) held; room for {}; {} ({}) to fetch; predicted hit ratio {:.2f}",
                      forecast.wanted.samples, format_size(forecast.wanted.bytes), forecast.held.samples,
                      format_size(forecast.held.bytes), format_size(forecast.room_bytes), forecast.to_fetch.samples,
                      format_size(forecast.to_fetch.bytes), forecast.hit_ratio);

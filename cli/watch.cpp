@@ -80,11 +80,16 @@ double largest(const std::vector<double>& values) {
 
 // "page cache [######........]   6.2 GiB of 16.0 GiB"
 std::string draw_bar(std::string_view label, std::uint64_t part, std::uint64_t whole, const WatchView& view) {
-  constexpr std::size_t kBarColumns = 30;
+  constexpr std::size_t kBarColumnsMin = 4;
+  constexpr std::size_t kBarColumnsMax = 30;
+  const std::string figures = fmt::format(" {:>9} of {}", format_size(part), format_size(whole));
+  const std::size_t others = kLabelColumns + figures.size() + 2;  // two brackets; the figures count more than the bar
+  const std::size_t bar =
+      view.columns <= others + kBarColumnsMin ? kBarColumnsMin : std::min(kBarColumnsMax, view.columns - others);
   const double fraction = whole == 0 ? 0 : std::min(1.0, static_cast<double>(part) / static_cast<double>(whole));
-  const auto filled = static_cast<std::size_t>(std::lround(fraction * kBarColumns));
-  const std::string row = fmt::format("{:<{}}[{}{}] {:>9} of {}", label, kLabelColumns, std::string(filled, '#'),
-                                      std::string(kBarColumns - filled, '.'), format_size(part), format_size(whole));
+  const auto filled = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(bar)));
+  const std::string row = fmt::format("{:<{}}[{}{}]{}", label, kLabelColumns, std::string(filled, '#'),
+                                      std::string(bar - filled, '.'), figures);
   return row.substr(0, view.columns);
 }
 

@@ -141,7 +141,9 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
   const std::vector<MountEntry> mounts = mounts_at(path);
   if (std::any_of(mounts.begin(), mounts.end(), is_ours)) {
     if (!is_dead(path)) {
-      return io::make_error(ErrorCode::kBusy, "mount point " + path.string() + ": a headrace mount");
+      return io::make_error(
+          ErrorCode::kBusy,
+          "mount point " + path.string() + " has a headrace mount; end it with headrace unmount " + path.string());
     }
     io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
     if (Status cleared = unmount(path); !cleared) return cleared;

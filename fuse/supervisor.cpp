@@ -281,6 +281,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
     if (WEXITSTATUS(wait_status) == 0) return Outcome::kEnded;
     return tl::unexpected(decode(error_));
   }
+  if (stopping_ && !announced_) return io::make_error(ErrorCode::kCancelled, "stopped by a signal before it was ready");
   if (stopping_) return Outcome::kEnded;
   io::log_error("mount {}: worker {} died of signal {}", channel_.path().string(), worker_, WTERMSIG(wait_status));
   return Outcome::kDied;

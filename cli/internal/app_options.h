@@ -30,6 +30,7 @@ CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text
   arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(text.name, text.description);
   command->group(text.group);
+  command->footer("");  // not the one of the whole, which a command would inherit
   command->callback([&selected, command, run, arguments] {
     if (!command->get_subcommands().empty()) return;  // a command below this one was chosen
     selected = [run, arguments] { return run(*arguments); };

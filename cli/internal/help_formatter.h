@@ -16,4 +16,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_subcommand(const CLI::App* command) const override;
 };
 
+// Empty when there is none. A list without the brackets that CLI11 puts around it.
+[[nodiscard]] std::string default_text(const CLI::Option& option);
+
 }  // namespace headrace::cli

@@ -8,6 +8,9 @@
 #include <stdexcept>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,10 +38,10 @@ void redirect(int fd, const std::filesystem::path& file, int flags) {
 }  // namespace
 
 Child::Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
-             const std::string& input) {
+             const std::string& input, const std::string& program) {
   static_cast<void>(files_.write("input", input));
   std::vector<std::string> argument_copy = arguments;
-  argument_copy.insert(argument_copy.begin(), HEADRACE_BINARY);
+  argument_copy.insert(argument_copy.begin(), program);
   std::vector<std::string> environment_copy = environment;
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("fork");
@@ -46,7 +49,7 @@ Child::Child(const std::vector<std::string>& arguments, const std::vector<std::s
   redirect(STDIN_FILENO, files_.path() / "input", O_RDONLY);
   redirect(STDOUT_FILENO, files_.path() / "output", O_WRONLY | O_CREAT);
   redirect(STDERR_FILENO, files_.path() / "errors", O_WRONLY | O_CREAT);
-  ::execve(HEADRACE_BINARY, pointers(argument_copy).data(), pointers(environment_copy).data());
+  ::execve(program.c_str(), pointers(argument_copy).data(), pointers(environment_copy).data());
   std::_Exit(126);
 }
 
@@ -76,6 +79,59 @@ std::string Child::errors() const {
   return read_file(files_.path() / "errors");
 }
 
+TerminalChild::TerminalChild(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+                             WindowSize size) {
+  std::vector<std::string> argument_copy = arguments;
+  argument_copy.insert(argument_copy.begin(), HEADRACE_BINARY);
+  std::vector<std::string> environment_copy = environment;
+  environment_copy.emplace_back("LC_ALL=C.UTF-8");
+  const winsize window{size.rows, size.columns, 0, 0};
+  pid_ = ::forkpty(&terminal_, nullptr, nullptr, &window);
+  if (pid_ < 0) throw std::runtime_error("forkpty");
+  if (pid_ == 0) {
+    ::execve(HEADRACE_BINARY, pointers(argument_copy).data(), pointers(environment_copy).data());
+    std::_Exit(126);
+  }
+  ::fcntl(terminal_, F_SETFL, O_NONBLOCK);
+  ::fcntl(terminal_, F_SETFD, FD_CLOEXEC);
+}
+
+TerminalChild::~TerminalChild() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  ::close(terminal_);
+}
+
+void TerminalChild::type(char key) const {
+  if (::write(terminal_, &key, 1) != 1) throw std::runtime_error("type");
+}
+
+void TerminalChild::resize(WindowSize size) const {
+  const winsize window{size.rows, size.columns, 0, 0};
+  if (::ioctl(terminal_, TIOCSWINSZ, &window) != 0) throw std::runtime_error("resize");
+}
+
+const std::string& TerminalChild::screen() {
+  char chunk[4096];
+  for (ssize_t count = 0; (count = ::read(terminal_, chunk, sizeof chunk)) > 0;) {
+    screen_.append(chunk, static_cast<std::size_t>(count));
+  }
+  return screen_;
+}
+
+Outcome TerminalChild::wait() {
+  int status = 0;
+  while (::waitpid(pid_, &status, WNOHANG) == 0) {
+    static_cast<void>(screen());  // a child that nobody reads would wait for room
+    pollfd watched{terminal_, POLLIN, 0};
+    ::poll(&watched, 1, 10);
+  }
+  pid_ = -1;
+  return {.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .output = screen(), .errors = ""};
+}
+
 std::vector<std::string> Tool::environment() const {
   const std::string home = home_.path().string();
   std::vector<std::string> all = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + home,
@@ -87,6 +143,11 @@ std::vector<std::string> Tool::environment() const {
 
 Outcome Tool::operator()(const std::vector<std::string>& arguments, const std::string& input) const {
   return Child(arguments, environment(), input).wait();
+}
+
+std::unique_ptr<TerminalChild> Tool::start_on_terminal(const std::vector<std::string>& arguments,
+                                                       WindowSize size) const {
+  return std::make_unique<TerminalChild>(arguments, environment(), size);
 }
 
 std::unique_ptr<Child> Tool::start(const std::vector<std::string>& arguments) const {

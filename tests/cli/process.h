@@ -28,7 +28,7 @@ struct Outcome {
 class Child {
  public:
   Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
-        const std::string& input);
+        const std::string& input, const std::string& program = HEADRACE_BINARY);
   ~Child();  // kills what is left
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -44,10 +44,40 @@ class Child {
   pid_t pid_ = -1;
 };
 
+struct WindowSize {
+  unsigned short columns = 80;
+  unsigned short rows = 24;
+};
+
+// A child on a terminal of its own, which it leads as a shell's foreground job does: ETX typed is a Ctrl-C.
+class TerminalChild {
+ public:
+  TerminalChild(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+                WindowSize size);
+  ~TerminalChild();  // kills what is left
+  TerminalChild(const TerminalChild&) = delete;
+  TerminalChild& operator=(const TerminalChild&) = delete;
+
+  void type(char key) const;
+  void resize(WindowSize size) const;
+  // Everything that was written so far, escape sequences and all.
+  [[nodiscard]] const std::string& screen();
+  void forget() { screen_.clear(); }
+  // Reads on until the child has ended.
+  [[nodiscard]] Outcome wait();
+
+ private:
+  int terminal_ = -1;
+  pid_t pid_ = -1;
+  std::string screen_;
+};
+
 class Tool {
  public:
   [[nodiscard]] Outcome operator()(const std::vector<std::string>& arguments, const std::string& input = "") const;
   [[nodiscard]] std::unique_ptr<Child> start(const std::vector<std::string>& arguments) const;
+  [[nodiscard]] std::unique_ptr<TerminalChild> start_on_terminal(const std::vector<std::string>& arguments,
+                                                                 WindowSize size = {}) const;
 
   [[nodiscard]] const std::filesystem::path& home() const { return home_.path(); }
   // NAME=VALUE for later calls.

@@ -2,12 +2,13 @@
 // A slow source: shows a folder read-only through FUSE and answers each open and each read late, without making other
 // requests wait. That is what a network share with latency and enough parallelism looks like.
 //
-//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other] [--faults FILE]
+//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--allow-other] [--faults FILE]
 //
-// While FILE exists, opens and reads go wrong as its content says: "stall" answers 5 s late, "eio" with EIO.
-// Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root tells, as JSON, how many
-// opens and reads it has answered, and how many opens waited at once at most. The kernel keeps no file content from one
-// open to the next. The tree is scanned once: it must not change.
+// --list-ms is how late the folders below the root are listed. While FILE exists, opens and reads go wrong as its
+// content says: "stall" answers 5 s late, "eio" with EIO. Runs until SIGTERM, SIGINT or an unmount. The extended
+// attribute user.slow_fs of the root tells, as JSON, how many opens and reads it has answered, and how many opens
+// waited at once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must
+// not change.
 #define FUSE_USE_VERSION 314
 #include <algorithm>
 #include <atomic>
@@ -113,6 +114,7 @@ struct Options {
   fs::path mountpoint;
   std::chrono::milliseconds open_delay{20};
   std::chrono::milliseconds read_delay{20};
+  std::chrono::milliseconds list_delay{0};
   bool allow_other = false;
   fs::path faults = {};
 };
@@ -197,8 +199,7 @@ void readlink(fuse_req_t request, fuse_ino_t inode) {
   error ? fuse_reply_err(request, error.value()) : fuse_reply_readlink(request, target.c_str());
 }
 
-void readdir(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info* /*file*/) {
-  SlowFs& slow = self(request);
+void reply_listing(SlowFs& slow, fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset) {
   const Node* directory = slow.find(inode);
   std::vector<char> buffer(size);
   std::size_t used = 0;
@@ -216,6 +217,13 @@ void readdir(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fu
     room = add(child->first.c_str(), child->second);
   }
   fuse_reply_buf(request, buffer.data(), used);
+}
+
+void readdir(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info* /*file*/) {
+  SlowFs& slow = self(request);
+  const bool late = inode != FUSE_ROOT_ID && slow.options.list_delay.count() > 0;
+  if (!late) return reply_listing(slow, request, inode, size, offset);
+  slow.delay.after(slow.options.list_delay, [=, &slow] { reply_listing(slow, request, inode, size, offset); });
 }
 
 void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
@@ -301,10 +309,12 @@ bool parse(int argc, char** argv, Options& options) {
   std::vector<std::string_view> places;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    const bool takes_value = argument == "--open-ms" || argument == "--read-ms";
-    if (takes_value && i + 1 < argc) {
-      (argument == "--open-ms" ? options.open_delay : options.read_delay) =
-          std::chrono::milliseconds(std::atoi(argv[++i]));
+    const auto delay = argument == "--open-ms"   ? &options.open_delay
+                       : argument == "--read-ms" ? &options.read_delay
+                       : argument == "--list-ms" ? &options.list_delay
+                                                 : nullptr;
+    if (delay != nullptr && i + 1 < argc) {
+      *delay = std::chrono::milliseconds(std::atoi(argv[++i]));
     } else if (argument == "--faults" && i + 1 < argc) {
       options.faults = fs::absolute(argv[++i]);
     } else if (argument == "--allow-other") {
@@ -349,7 +359,8 @@ int main(int argc, char** argv) {
   SlowFs slow;
   if (!parse(argc, argv, slow.options)) {
     std::fprintf(stderr,
-                 "usage: slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--allow-other] [--faults FILE]\n");
+                 "usage: slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--allow-other] "
+                 "[--faults FILE]\n");
     return 2;
   }
   try {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines for people: broken between words on a terminal, whole in a pipe or a file, where grep wants one each.
+//
+//   print_line(stdout, "/data/train: 300 samples, 31.1 MiB wanted");
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string_view>
+
+namespace headrace::cli {
+
+// Columns of the terminal behind `stream`; 0 when it is none.
+[[nodiscard]] std::size_t terminal_columns(std::FILE* stream);
+
+// Lines after the first begin at column `indent`.
+void print_line(std::FILE* stream, std::string_view line, std::size_t indent = 0);
+
+}  // namespace headrace::cli
