@@ -53,7 +53,7 @@ def take(value):
     return taken
 
 
-def read_for_ever(root, digests, seed, counters):
+def read_for_ever(root, digests, seed, counters, pause_seconds):
     rng = random.Random(seed)
     names = list(digests)
     reads = 0
@@ -64,6 +64,8 @@ def read_for_ever(root, digests, seed, counters):
             reads += 1
             if reads % FORK_EVERY == 0:
                 fork_a_reader(root / rng.choice(names))
+            if pause_seconds > 0:
+                time.sleep(pause_seconds)
 
 
 def read_one(path, expected, counters):
@@ -92,14 +94,18 @@ def fork_a_reader(path):
 
 
 class Readers:
-    """`with Readers(mountpoint, folder, seed)`: several at once; folder holds the true bytes."""
+    """`with Readers(mountpoint, folder, seed)`: several at once; folder holds the true bytes.
 
-    def __init__(self, mountpoint, folder, seed):
+    `pause_seconds`: between two reads of each, to leave the machine to others.
+    """
+
+    def __init__(self, mountpoint, folder, seed, pause_seconds=0):
         digests = {file.relative_to(folder): digest(file.read_bytes()) for file in Path(folder).rglob("*.jpg")}
         self.mountpoint = mountpoint
         self.counters = [Counters() for _ in range(READERS)]
         self.processes = [multiprocessing.Process(target=read_for_ever, daemon=True,
-                                                  args=(Path(mountpoint), digests, seed + number, counters))
+                                                  args=(Path(mountpoint), digests, seed + number, counters,
+                                                        pause_seconds))
                           for number, counters in enumerate(self.counters)]
 
     def __enter__(self):
