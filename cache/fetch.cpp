@@ -10,7 +10,7 @@ using io::Error;
 
 Fetch::Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const ChunkRequest& request)
     : MemoryRequest(footprint_bytes(chunk_range(identity.size_bytes, holding.key.chunk).length),
-                    request.hint != ReadHint::kNow),
+                    is_ahead(request.hint)),
       store_(store),
       holding_(holding),
       identity_(identity),

@@ -21,7 +21,7 @@ constexpr std::uint32_t kSideBySide = 4;  // 16 MiB in flight: enough for any on
 
 GatheredRead::GatheredRead(StoreImpl& store, EntryId entry, std::uint64_t file_bytes, ChunkRange span, ReadHint hint,
                            bool ranged, ReadCallback done)
-    : MemoryRequest(footprint_bytes(span.length), hint != ReadHint::kNow),
+    : MemoryRequest(footprint_bytes(span.length), is_ahead(hint)),
       store_(store),
       entry_(entry),
       file_bytes_(file_bytes),

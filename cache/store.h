@@ -107,8 +107,13 @@ struct FollowOptions {
   std::uint64_t held_bytes = 0;  // what the reader can hold beside the store's tiers
 };
 
-// How soon a read is needed, and whether its content is to stay in RAM until drop() (as far as the budget permits).
-enum class ReadHint : std::uint8_t { kNow, kAhead, kAheadAndKeep };
+// How soon a read is needed, and what becomes of its content in RAM.
+enum class ReadHint : std::uint8_t {
+  kNow,
+  kOnce,  // now, by one who keeps a copy: goes with the last view, unless somebody else has asked for it too
+  kAhead,
+  kAheadAndKeep,  // stays until drop(), as far as the budget permits
+};
 
 class Store {
  public:

@@ -260,7 +260,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     end_read();
   };
   if (whole) {
-    store_.read_async(entry, std::move(done));
+    store_.read_async(entry, std::move(done), cache::ReadHint::kOnce);  // it lies in the page cache then
   } else {
     store_.read_range_async(entry, range.offset, length, std::move(done));
   }

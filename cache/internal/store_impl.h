@@ -32,6 +32,10 @@ namespace headrace::cache {
 
 class Fetch;
 
+[[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
+  return hint == ReadHint::kAhead || hint == ReadHint::kAheadAndKeep;
+}
+
 // A part of one chunk, and how it is wanted.
 struct ChunkRequest {
   ChunkKey key;

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
+using headrace::cache::ReadHint;
 using headrace::cache::Store;
 using headrace::cache::StoreStats;
 using headrace::cache::TierKind;
@@ -294,6 +295,29 @@ TEST_CASE("dropping makes the next read a fetch") {
   REQUIRE(store->read(entry).has_value());
   store->drop(entry);
   REQUIRE(store->read(entry)->served_from() == TierKind::kSource);
+}
+
+TEST_CASE("what is read once goes with its view, unless somebody else asks for it meanwhile") {
+  DataSet data;
+  data.add("a/1", 10'000);
+  auto store = data.open(1 << 20);
+  const EntryId entry = entry_of(*store, "a/1");
+  const auto read_once = [&] {
+    std::promise<Result<View>> read;
+    store->read_async(
+        entry, [&read](Result<View> view) { read.set_value(std::move(view)); }, ReadHint::kOnce);
+    return read.get_future().get();
+  };
+  Result<View> first = read_once();
+  CHECK(text_of(*first) == data.contents[0]);
+  first = View{};
+  CHECK(store->stats().tiers.front().samples == 0);
+
+  Result<View> second = read_once();
+  CHECK(second->served_from() == TierKind::kSource);
+  CHECK(store->read(entry)->served_from() == TierKind::kRam);
+  second = View{};
+  CHECK(store->read(entry)->served_from() == TierKind::kRam);
 }
 
 TEST_CASE("closing ends what is in flight and waiting") {

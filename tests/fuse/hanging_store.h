@@ -27,7 +27,7 @@ class HangingStore final : public cache::Store {
   ~HangingStore() override { let_go(); }
 
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override {
-    if (hint != ReadHint::kNow) return inner_.read_async(entry, std::move(done), hint);
+    if (hint != ReadHint::kNow && hint != ReadHint::kOnce) return inner_.read_async(entry, std::move(done), hint);
     io::MutexLock lock(mutex_);
     waiting_.emplace_back(entry, std::move(done));
     arrived_.notify_all();
