@@ -15,13 +15,21 @@ using io::MutexLock;
 constexpr unsigned kWindowReads = 128;
 // A turn of the fastest disks takes 4 ms, and a disk that sorts 32 requests by itself answers some 300 per second.
 constexpr std::chrono::milliseconds kSeeklessWindow{kWindowReads};  // 1000 reads per second
+// With so many under way a device that takes 8 ms for each, as one behind a network may, still ends 1000 per second.
+constexpr std::size_t kBusyReads = 8;
 
 }  // namespace
 
-void SeekMeter::on_read(TimePoint now) {
-  if (reads_ == 0) window_begin_ = now;
-  if (reads_++ < kWindowReads) return;
-  seeks_ = now - window_begin_ > kSeeklessWindow;
+void SeekMeter::on_read(TimePoint now, std::size_t left) {
+  if (busy_) {
+    busy_time_ += now - last_end_;
+    ++reads_;
+  }
+  busy_ = left >= kBusyReads;
+  last_end_ = now;
+  if (reads_ < kWindowReads) return;
+  seeks_ = busy_time_ > kSeeklessWindow;
+  busy_time_ = {};
   reads_ = 0;
 }
 
@@ -59,7 +67,7 @@ void Sweep::on_done() {
   const auto now = std::chrono::steady_clock::now();
   MutexLock lock(mutex_);
   --in_flight_;
-  meter_.on_read(now);
+  meter_.on_read(now, in_flight_);
   sorts_.store(meter_.seeks(), std::memory_order_relaxed);
   if (in_flight_ + 1 == kSweepInFlight) changed_.notify_one();
 }

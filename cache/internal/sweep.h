@@ -36,20 +36,24 @@ inline constexpr std::size_t kSweepInFlight = 32;
 // wait longer for others that are needed after it.
 inline constexpr std::size_t kSweepBatch = 64;
 
-// Whether a device behaves as if it had to seek: told from how fast reads end.
+// Whether a device behaves as if it had to seek: told from how fast reads end while it has several to do. How fast they
+// end while it has few tells of who asks: a reader with all it needs held looks like a slow disk otherwise.
 // Thread-safety: none; one owner. No clock of its own.
 class SeekMeter {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   explicit SeekMeter(bool seeks_at_first) : seeks_(seeks_at_first) {}
-  void on_read(TimePoint now);
+  // A read ended; `left` are under way still.
+  void on_read(TimePoint now, std::size_t left);
   [[nodiscard]] bool seeks() const { return seeks_; }
 
  private:
   bool seeks_;
-  unsigned reads_ = 0;  // of the window that began at window_begin_
-  TimePoint window_begin_ = {};
+  unsigned reads_ = 0;                     // that ended in busy_time_
+  std::chrono::nanoseconds busy_time_{0};  // of this window
+  bool busy_ = false;                      // since last_end_
+  TimePoint last_end_ = {};
 };
 
 class Sweep {

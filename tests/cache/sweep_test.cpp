@@ -139,7 +139,7 @@ TEST_CASE("a disk that answers faster than a head moves is no hard disk, until i
   SeekMeter meter(false);
   SeekMeter::TimePoint now = {};
   const auto read = [&](int count, std::chrono::microseconds each) {
-    for (int i = 0; i < count; ++i) meter.on_read(now += each);
+    for (int i = 0; i < count; ++i) meter.on_read(now += each, kSweepInFlight - 1);
   };
   CHECK_FALSE(meter.seeks());
   read(300, 8ms);
@@ -148,6 +148,26 @@ TEST_CASE("a disk that answers faster than a head moves is no hard disk, until i
   CHECK_FALSE(meter.seeks());
   read(300, 8ms);
   CHECK(meter.seeks());
+}
+
+TEST_CASE("a disk that is asked for little is not taken for a slow one, nor for a fast one") {
+  for (const bool seeks : {false, true}) {
+    SeekMeter meter(seeks);
+    SeekMeter::TimePoint now = {};
+    for (int i = 0; i < 300; ++i) meter.on_read(now += 8ms, i % 4);
+    for (int i = 0; i < 300; ++i) meter.on_read(now += 100us, i % 4);
+    CHECK(meter.seeks() == seeks);
+  }
+}
+
+TEST_CASE("the pauses between bursts of reads do not make a disk a slow one") {
+  SeekMeter meter(false);
+  SeekMeter::TimePoint now = {};
+  for (int burst = 0; burst < 20; ++burst) {
+    for (std::size_t left = kSweepInFlight; left-- > 0;) meter.on_read(now += 100us, left);
+    now += 50ms;
+  }
+  CHECK_FALSE(meter.seeks());
 }
 
 TEST_CASE("reads of a disk that was not slow yet are issued as they come, without a look-up") {
