@@ -120,6 +120,7 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
     const bool held = notes_.holdings[*sample].held && !is_split();
     if (!held && can_be_pushed(*sample)) {
       arriving_bytes_ += sizes_[*sample];
+      arriving_.insert(*sample);
       return sample;
     }
     if (read_ahead_) read_ahead_->on_fetched(*sample, held);
@@ -166,6 +167,7 @@ bool PushPlan::take_stale(SampleIndex sample) {
 
 void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing landing) {
   const bool pushed = landing == Landing::kPushed;
+  arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace) arriving_bytes_ -= sizes_[sample];
   if (landing == Landing::kFailedAfterPlace && notes_.holdings[sample].held) forget(sample);
   if (pushed) {
@@ -208,7 +210,7 @@ void PushPlan::open_unplanned(SampleIndex sample) {
 }
 
 void PushPlan::on_read(SampleIndex sample) {
-  if (notes_.holdings[sample].held) ++counters_.lost_samples;
+  if (notes_.holdings[sample].held && !arriving_.contains(sample)) ++counters_.lost_samples;
 }
 
 bool PushPlan::take_losses() {

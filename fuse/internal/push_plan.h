@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "headrace/cache/order.h"
@@ -73,6 +74,7 @@ class PushPlan {
 
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for it. The pages come back with that, so a sample that was held stays held, but is counted as lost.
+  // One that is on its way is late, nothing more.
   void on_read(cache::SampleIndex sample);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
@@ -144,10 +146,11 @@ class PushPlan {
   std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
   std::uint64_t generation_ = 0;
-  std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
-  cache::SampleIndex listed_ = 0;            // next in the catalog's order, for as long as nothing is known
-  std::uint64_t released_bytes_ = 0;         // held, and to go when room is needed
-  std::uint64_t arriving_bytes_ = 0;         // named by next_fetch(), not placed yet
+  std::deque<cache::SampleIndex> released_;          // oldest first; may name samples that are gone or wanted again
+  cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
+  std::uint64_t released_bytes_ = 0;                 // held, and to go when room is needed
+  std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet
+  std::unordered_set<cache::SampleIndex> arriving_;  // named by next_fetch(), not pushed yet
   MountStats counters_;
   std::uint64_t losses_taken_ = 0;  // counters at the last take_losses()
   std::uint64_t opens_taken_ = 0;

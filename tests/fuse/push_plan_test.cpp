@@ -259,5 +259,18 @@ TEST_CASE("losses count when they are many among the opens") {
   CHECK_FALSE(plan.take_losses());
 }
 
+TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
+  const SampleIndex sample = plan.next_fetch().value();
+  plan.on_read(sample);
+  REQUIRE(plan.place(sample));
+  plan.on_read(sample);
+  CHECK(stats_of(plan).lost_samples == 0);
+  plan.on_fetched(sample, plan.generation(), Landing::kPushed);
+  plan.on_read(sample);
+  CHECK(stats_of(plan).lost_samples == 1);
+}
+
 }  // namespace
 }  // namespace headrace::fuse
