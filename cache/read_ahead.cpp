@@ -19,8 +19,16 @@
 namespace headrace::cache {
 namespace {
 
-// 1 GiB ahead outlasts every stall of a source that keeps up on average.
-constexpr std::uint64_t kDefaultWindowMax = std::uint64_t{1} << 30;
+// What the window takes, the resident part lacks, in every epoch; so no more than rides out the pauses of a source that
+// keeps up on average. One that does not has what it can do in flight, and the rest of a larger window stays empty.
+constexpr std::uint64_t kWindowShare = 32;
+// 1 GiB ahead outlasts every stall.
+constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 30;
+// Of a small budget a larger part, or there would be too few reads in flight to keep a source busy, or to have the next
+// ones of each worker there.
+constexpr std::uint64_t kWindowSamplesMin = 64;
+constexpr std::uint64_t kWindowSamplesPerLane = 8;
+constexpr std::uint64_t kWindowShareMost = 4;
 
 enum class Presence : std::uint8_t {
   kAbsent,
@@ -65,6 +73,7 @@ struct ReadAhead::Impl {
   std::vector<SampleIndex> take_releases();
   void seek(std::uint64_t epoch, std::uint64_t position);
   void set_limits(std::uint64_t budget_bytes, std::uint64_t window_bytes);
+  [[nodiscard]] std::uint64_t default_window(std::uint64_t budget_bytes) const;
   void set_budget(std::uint64_t budget_bytes, std::uint64_t window_bytes);
 
   bool claim(SampleIndex sample);
@@ -119,11 +128,18 @@ ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& size
 }
 
 void ReadAhead::Impl::set_limits(std::uint64_t budget, std::uint64_t window) {
-  window_limit = window != 0 ? std::min(window, budget) : std::min(budget / 4, kDefaultWindowMax);
+  window_limit = window != 0 ? std::min(window, budget) : default_window(budget);
   resident_limit = budget - window_limit;
   if (total_bytes > budget) return;
   resident_limit = budget;  // everything can stay: nothing is left for a window to do
   window_limit = 0;
+}
+
+std::uint64_t ReadAhead::Impl::default_window(std::uint64_t budget) const {
+  if (sizes.empty()) return 0;
+  const std::uint64_t samples = std::max(kWindowSamplesMin, kWindowSamplesPerLane * lanes.size());
+  const std::uint64_t least = total_bytes / sizes.size() * samples;
+  return std::min({std::max(budget / kWindowShare, least), budget / kWindowShareMost, kWindowBytesMax});
 }
 
 // Takes the bytes of a sample from the resident part or from the window.

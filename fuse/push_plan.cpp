@@ -15,9 +15,12 @@ using cache::SampleIndex;
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-// Room for samples that are open but not read yet: released, still in the page cache.
+// Room for samples that are open but not read yet: released, still in the page cache. What they take, the next epoch
+// lacks; 32 more samples arrive before one that was opened has to go.
+constexpr std::uint64_t kGraceShare = 32;
 constexpr std::uint64_t kGraceBytesMax = 64 << 20;
-constexpr std::uint64_t kGraceShare = 4;
+constexpr std::uint64_t kGraceSamplesMin = 32;
+constexpr std::uint64_t kGraceShareMost = 4;
 // Where the kernel drops pages: an eighth of the budget ahead of the reader rides out the pauses of a source; where
 // that lies idle for too long still, down to a 64th.
 constexpr std::uint64_t kPageCacheShareFirst = 8;
@@ -99,7 +102,8 @@ std::uint64_t PushPlan::page_cache_budget() const {
 std::uint64_t PushPlan::usable_budget() const {
   const std::uint64_t budget = page_cache_budget();
   if (budget >= total_bytes_) return budget;
-  return budget - std::min(budget / kGraceShare, kGraceBytesMax);
+  const std::uint64_t least = total_bytes_ / sizes_.size() * kGraceSamplesMin;
+  return budget - std::min({std::max(budget / kGraceShare, least), budget / kGraceShareMost, kGraceBytesMax});
 }
 
 // Not symlinks out of the source, whose target is not the mount's, nor 4 GiB and more, which the plan cannot count.

@@ -151,6 +151,12 @@ class Cache {
     REQUIRE(state.resident_bytes <= state.held_bytes);
   }
 
+  // How many are fetched beyond the resident ones before anything is read.
+  [[nodiscard]] std::uint64_t window_samples() {
+    fetch();
+    return in_flight_.size() - plan_.state().resident_bytes / sizes_.front();
+  }
+
   [[nodiscard]] ReadAhead& plan() { return plan_; }
   [[nodiscard]] ReadAhead::State state() const { return plan_.state(); }
   [[nodiscard]] const std::set<SampleIndex>& held() const { return held_; }
@@ -271,6 +277,20 @@ TEST_CASE("a steady epoch fetches what is not resident, once, and every read fin
   CHECK(cache.fetches - before >= 4 * (1000 - 450 - 10));
   CHECK(cache.state().strays == 0);
   CHECK(cache.state().reads == 5000);
+}
+
+TEST_CASE("without a size given, the window leaves nearly all of the budget to what is resident") {
+  const TestOrder order(10'000);
+  Cache cache(order, equal_sizes(10'000), {.budget_bytes = 500'000});
+  read_epoch(cache, *order.epoch(0));
+  const std::uint64_t before = cache.fetches;
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) CHECK(read_epoch(cache, *order.epoch(epoch)) == 0);
+  CHECK(cache.fetches - before <= 3 * (10'000 - 5000 + 5000 / 32 + 1));
+
+  const TestOrder workers(10'000, {.batch = 8, .workers = 10, .prefetch_factor = 2});
+  CHECK(Cache(workers, equal_sizes(10'000), {.budget_bytes = 100'000}).window_samples() == 80);
+  CHECK(Cache(order, equal_sizes(10'000), {.budget_bytes = 100'000}).window_samples() == 64);
+  CHECK(Cache(order, equal_sizes(10'000), {.budget_bytes = 4'000}).window_samples() == 10);
 }
 
 TEST_CASE("a budget for everything fetches each sample once and never again") {
