@@ -113,19 +113,24 @@ void adjust_hue(Image& image, double shift) {
   });
 }
 
-void apply_jitter(const ColorJitter& jitter, Random& random, Image& image) {
-  std::array<int, 4> steps = {0, 1, 2, 3};
-  for (std::uint32_t i = 3; i > 0; --i) std::swap(steps[i], steps[random.below(i + 1)]);
+JitterDraw draw_jitter(const ColorJitter& jitter, Random& random) {
+  JitterDraw draw;
+  for (std::uint32_t i = 3; i > 0; --i) std::swap(draw.order[i], draw.order[random.below(i + 1)]);
   // All four are drawn, used or not, so that what is drawn later does not depend on which are.
-  const double brightness = draw_factor(jitter.brightness, random);
-  const double contrast = draw_factor(jitter.contrast, random);
-  const double saturation = draw_factor(jitter.saturation, random);
-  const double hue = random.uniform(-jitter.hue, jitter.hue);
-  for (int step : steps) {
-    if (step == 0 && jitter.brightness > 0) adjust_brightness(image, brightness);
-    if (step == 1 && jitter.contrast > 0) adjust_contrast(image, contrast);
-    if (step == 2 && jitter.saturation > 0) adjust_saturation(image, saturation);
-    if (step == 3 && jitter.hue > 0) adjust_hue(image, hue);
+  draw.brightness = draw_factor(jitter.brightness, random);
+  draw.contrast = draw_factor(jitter.contrast, random);
+  draw.saturation = draw_factor(jitter.saturation, random);
+  draw.hue = random.uniform(-jitter.hue, jitter.hue);
+  return draw;
+}
+
+void apply_jitter(const ColorJitter& jitter, Random& random, Image& image) {
+  const JitterDraw draw = draw_jitter(jitter, random);
+  for (int step : draw.order) {
+    if (step == 0 && jitter.brightness > 0) adjust_brightness(image, draw.brightness);
+    if (step == 1 && jitter.contrast > 0) adjust_contrast(image, draw.contrast);
+    if (step == 2 && jitter.saturation > 0) adjust_saturation(image, draw.saturation);
+    if (step == 3 && jitter.hue > 0) adjust_hue(image, draw.hue);
   }
 }
 

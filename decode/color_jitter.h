@@ -7,6 +7,8 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <array>
+
 #include "headrace/decode/image.h"
 #include "headrace/decode/random.h"
 #include "headrace/decode/transform.h"
@@ -19,6 +21,17 @@ void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 // Turns the colour circle by `shift` turns, -0.5 to 0.5.
 void adjust_hue(Image& image, double shift);
+
+// What a ColorJitter comes to for one image. In `order`: 0 brightness, 1 contrast, 2 saturation, 3 hue, as torchvision
+// numbers them.
+struct JitterDraw {
+  std::array<int, 4> order = {0, 1, 2, 3};
+  double brightness = 1;
+  double contrast = 1;
+  double saturation = 1;
+  double hue = 0;
+};
+[[nodiscard]] JitterDraw draw_jitter(const ColorJitter& jitter, Random& random);
 
 // The steps with a parameter above 0, in random order.
 void apply_jitter(const ColorJitter& jitter, Random& random, Image& image);

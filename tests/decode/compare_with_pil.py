@@ -5,6 +5,7 @@
 Exit status 77: one of them is missing here.
 """
 
+import collections
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,33 @@ class Comparison(unittest.TestCase):
         area_ours, area_theirs = ours[:, 2] * ours[:, 3], theirs[:, 2] * theirs[:, 3]
         self.assertLess(kolmogorov_smirnov(area_ours, area_theirs), 0.02)
         self.assertLess(abs(ours[:, 4].mean() - 0.5), 0.02)
+
+    def test_padded_crops_begin_where_torchvisions_do(self):
+        count, size, padding = 20_000, 32, 4
+        ours = numpy.array([line.split() for line in run("pad-crops", size, padding, count).decode().splitlines()], int)
+        torch.manual_seed(1)
+        padded = Image.new("RGB", (size + 2 * padding,) * 2)
+        draw = torchvision.transforms.RandomCrop.get_params
+        theirs = numpy.array([draw(padded, (size, size))[:2] for _ in range(count)])[:, ::-1]
+        self.assertEqual((ours.min(), ours.max()), (theirs.min(), theirs.max()))
+        for column, name in enumerate(("x", "y")):
+            self.assertLess(kolmogorov_smirnov(ours[:, column], theirs[:, column]), 0.02, name)
+
+    def test_colour_jitter_is_distributed_as_torchvisions(self):
+        count, strengths = 20_000, (0.4, 1.5, 0.2, 0.1)
+        rows = [line.split() for line in run("jitters", *strengths, count).decode().splitlines()]
+        torch.manual_seed(1)
+        jitter = torchvision.transforms.ColorJitter(*strengths)
+        theirs = [jitter.get_params(jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue)
+                  for _ in range(count)]
+        for column, name in enumerate(("brightness", "contrast", "saturation", "hue"), start=1):
+            drawn = (numpy.array([float(row[column]) for row in rows]), numpy.array([row[column] for row in theirs]))
+            self.assertLess(kolmogorov_smirnov(*drawn), 0.02, name)
+        # All 24 orders, each within six standard deviations of its share.
+        orders = collections.Counter(row[0] for row in rows)
+        share = count / 24
+        self.assertEqual(len(orders), 24)
+        self.assertLess(max(abs(times - share) for times in orders.values()), 6 * share**0.5)
 
 
 def kolmogorov_smirnov(a, b):

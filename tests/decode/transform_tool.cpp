@@ -7,6 +7,8 @@
 //   transform_tool adjust FILE brightness|contrast|saturation|hue FACTOR
 //   transform_tool tensor FILE float16|bfloat16|float32   NCHW, ImageNet's normalisation
 //   transform_tool crops WIDTH HEIGHT COUNT          RandomResizedCrop's boxes for samples 0 to COUNT - 1, as text
+//   transform_tool pad-crops SIZE PADDING COUNT      where PadCrop's boxes begin in the padded square, as text
+//   transform_tool jitters BRIGHTNESS CONTRAST SATURATION HUE COUNT   order and factors of ColorJitter, as text
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -92,6 +94,27 @@ void print_crops(Size image, std::uint32_t count) {
   }
 }
 
+// A crop of the padded square's own size but for the padding of one side: it begins at 0 to 2 * `padding`.
+void print_pad_crops(std::uint32_t size, std::uint32_t padding, std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Random random({.seed = 1, .epoch = 0, .sample = i});
+    const CropPlan plan =
+        plan_crop({.geometry = PadCrop{.size = {size, size}, .padding = padding}}, {size, size}, random);
+    // Either the crop begins in the image, or so many pixels of the border come first.
+    std::printf("%.0f %.0f\n", padding + plan.part.x - plan.target_x, padding + plan.part.y - plan.target_y);
+  }
+}
+
+void print_jitters(const Words& words) {
+  const ColorJitter jitter = {std::stod(words[1]), std::stod(words[2]), std::stod(words[3]), std::stod(words[4])};
+  for (std::uint32_t i = 0; i < number(words[5]); ++i) {
+    Random random({.seed = 1, .epoch = 0, .sample = i});
+    const JitterDraw draw = draw_jitter(jitter, random);
+    std::printf("%d%d%d%d %.9f %.9f %.9f %.9f\n", draw.order[0], draw.order[1], draw.order[2], draw.order[3],
+                draw.brightness, draw.contrast, draw.saturation, draw.hue);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -114,6 +137,10 @@ int main(int argc, char** argv) {
     transform(words[1], whole_image, {.type = type_named(words[2]), .normalise = kImageNet});
   } else if (words[0] == "crops") {
     print_crops({number(words[1]), number(words[2])}, number(words[3]));
+  } else if (words[0] == "pad-crops") {
+    print_pad_crops(number(words[1]), number(words[2]), number(words[3]));
+  } else if (words[0] == "jitters") {
+    print_jitters(words);
   } else {
     fail("unknown operation " + words[0]);
   }
