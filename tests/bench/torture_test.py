@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/support")]
 
-from torture_readers import GOOD_IN_A_ROW, Counters, Readers  # noqa: E402
+from torture_readers import GOOD_IN_A_ROW, Counters, Readers, digest, in_a_fork, read_one  # noqa: E402
 
 PATIENCE_SECONDS = 60  # for a machine that is busy
 
@@ -56,6 +56,12 @@ class ReadersTest(unittest.TestCase):
     def test_a_file_that_is_not_there_is_a_refused_read(self):
         (self.shown / "2.jpg").unlink()
         self.assertTrue(self.seen("refused"))
+
+    def test_what_a_forked_reader_sees_counts(self):
+        counters = Counters()
+        in_a_fork(read_one, self.shown / "1.jpg", digest(b"something else"), counters)
+        in_a_fork(read_one, self.shown / "1.jpg", digest((self.truth / "1.jpg").read_bytes()), counters)
+        self.assertEqual((counters.wrong.value, counters.good.value), (1, 1))
 
     def test_a_refused_read_starts_the_row_anew(self):
         counters = Counters()

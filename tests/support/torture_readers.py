@@ -63,7 +63,8 @@ def read_for_ever(root, digests, seed, counters, pause_seconds):
             read_one(root / name, digests[name], counters)
             reads += 1
             if reads % FORK_EVERY == 0:
-                fork_a_reader(root / rng.choice(names))
+                other = rng.choice(names)
+                in_a_fork(read_one, root / other, digests[other], counters)
             if pause_seconds > 0:
                 time.sleep(pause_seconds)
 
@@ -82,14 +83,14 @@ def read_one(path, expected, counters):
         print(f"WRONG BYTES: {path}: {len(content)} bytes", flush=True)
 
 
-def fork_a_reader(path):
+def in_a_fork(work, *arguments):
+    """Runs it in a child that has this process's open files and memory, as a loader's worker has its trainer's."""
     child = os.fork()
     if child == 0:
         try:
-            path.read_bytes()
-        except OSError:
-            pass
-        os._exit(0)
+            work(*arguments)
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
 
 
