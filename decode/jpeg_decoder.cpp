@@ -41,7 +41,7 @@ void on_error(j_common_ptr info) {
 }
 
 bool harmless(int code) {
-  return code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM || code == JWRN_BOGUS_ICC || code == JWRN_NOT_SEQUENTIAL;
+  return code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM || code == JWRN_NOT_SEQUENTIAL;
 }
 
 bool fatal(int code, Damage damage) {

@@ -2,6 +2,7 @@
 #include "headrace/decode/image_decoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -180,6 +181,7 @@ TEST_CASE("each EXIF orientation is undone, for the whole image and for its part
   }
   ImageDecoder as_stored({.apply_orientation = false});
   CHECK(as_stored.open(test::with_orientation(plain, 6)) == Size{40, 24});
+  CHECK(decoder.open(test::with_orientation(plain, 6, std::endian::little)) == Size{24, 40});
 }
 
 }  // namespace

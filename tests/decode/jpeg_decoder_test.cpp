@@ -69,6 +69,23 @@ TEST_CASE("every kind of JPEG decodes to what libjpeg decodes") {
   }
 }
 
+// A profile is split into numbered segments; one that says to be the second of none is broken.
+TEST_CASE("ICC profiles are ignored, broken ones too") {
+  constexpr unsigned char kApp2 = 0xe2;
+  const Bytes plain = make_jpeg({.horizontal_sampling = 2, .vertical_sampling = 2});
+  const ReferenceImage reference = test::reference_decode(plain);
+  JpegDecoder decoder({.damage = Damage::kReject});
+  Image image;
+  for (const std::string& numbers : {std::string("\1\1"), std::string("\2\0", 2), std::string()}) {
+    const std::string profile = std::string("ICC_PROFILE\0", 12) + numbers + std::string(500, 'p');
+    const Bytes file = test::with_segment(plain, kApp2, profile);
+    REQUIRE(decoder.open(file));
+    REQUIRE(decoder.decode(whole(reference.size), 1, image));
+    CHECK(equals(image, reference, whole(reference.size)));
+    CHECK(decoder.damage().empty());
+  }
+}
+
 TEST_CASE("a part of a JPEG equals the same part of the whole image, reduced or not") {
   JpegDecoder decoder({});
   Image image;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decode/jpeg_files.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -100,16 +101,28 @@ Bytes make_jpeg(const JpegSpec& spec) {
   return file;
 }
 
-Bytes with_orientation(const Bytes& jpeg, unsigned orientation) {
-  const unsigned char segment[] = {
-      0xff, 0xe1, 0,    34,   'E', 'x', 'i', 'f', 0, 0,  // APP1, length
-      'M',  'M',  0,    42,   0,   0,   0,   8,          // TIFF, big endian, directory at 8
-      0,    1,    0x01, 0x12, 0,   3,   0,   0,   0, 1, 0, static_cast<unsigned char>(orientation), 0, 0,  // one SHORT
-      0,    0,    0,    0};
+Bytes with_segment(const Bytes& jpeg, unsigned char marker, const std::string& content) {
+  const std::size_t length = content.size() + 2;
+  std::string segment = {'\xff', static_cast<char>(marker), static_cast<char>(length >> 8), static_cast<char>(length)};
+  segment += content;
   Bytes file(jpeg.begin(), jpeg.begin() + 2);
-  for (unsigned char byte : segment) file.push_back(static_cast<std::byte>(byte));
+  for (char byte : segment) file.push_back(static_cast<std::byte>(byte));
   file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
   return file;
+}
+
+Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian order) {
+  const auto number = [order](std::uint32_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
+    if (order == std::endian::big) std::ranges::reverse(text);
+    return text;
+  };
+  const std::string tiff = (order == std::endian::big ? "MM" : "II") + number(42, 2) + number(8, 4);  // directory at 8
+  // One entry: orientation, as one SHORT, which fills the first half of its four bytes; no further directory.
+  const std::string entry = number(0x0112, 2) + number(3, 2) + number(1, 4) + number(orientation, 2) + number(0, 2);
+  constexpr unsigned char kApp1 = 0xe1;
+  return with_segment(jpeg, kApp1, std::string("Exif\0\0", 6) + tiff + number(1, 2) + entry + number(0, 4));
 }
 
 std::vector<JpegSpec> jpeg_kinds() {

@@ -2,6 +2,7 @@
 // JPEG files made in memory, and the plain libjpeg loop that is the oracle for decoding them.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,7 +33,9 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] std::vector<std::uint8_t> make_pixels(decode::Size size, int channels, unsigned seed);
 [[nodiscard]] Bytes make_jpeg(const JpegSpec& spec);
 // The same file with an EXIF segment that holds this orientation.
-[[nodiscard]] Bytes with_orientation(const Bytes& jpeg, unsigned orientation);
+[[nodiscard]] Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian order = std::endian::big);
+// The same file with one more segment (0xff, marker, length, content) at its start.
+[[nodiscard]] Bytes with_segment(const Bytes& jpeg, unsigned char marker, const std::string& content);
 // One of each kind that the decoder takes.
 [[nodiscard]] std::vector<JpegSpec> jpeg_kinds();
 [[nodiscard]] std::string describe(const JpegSpec& spec);
