@@ -24,6 +24,13 @@ from sweeper import holding
 REPOSITORY = Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch; another one on PATH has not
 PHOTOS = Path("/usr/share/backgrounds/mate")
+TELL_PEAK = """
+import os, sys
+child = os.spawnvp(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+print(usage.ru_maxrss * 1024)
+sys.exit(os.waitstatus_to_exitcode(status) != 0)
+"""
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -164,6 +171,11 @@ class Bench:
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
         with holding("process", process.pid):
             return finish(process)
+
+    def peak_bytes_of(self, command):
+        """The most memory that a program took. What wait4(2) tells of a child of this process is at least what this one
+        takes itself, because the child is a copy of it until it calls exec(2); hence a small parent in between."""
+        return int(self.execute([PYTHON, "-I", "-S", "-c", TELL_PEAK, *command]).splitlines()[-1])
 
     def measure(self, command, daemons=(), wait_for_go=None, **options):
         """Runs a program that ends with one JSON line of figures; adds the CPU time and memory it took.

@@ -74,6 +74,11 @@ class HarnessTest(unittest.TestCase):
         command = [ROOT / "bench/compare", "no-such-row"]
         self.assertEqual(subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode, 2)
 
+    def test_peak_memory_is_that_of_the_program_alone(self):
+        ballast = b"x" * (200 << 20)
+        with tempfile.TemporaryDirectory() as work:
+            self.assertLess(harness.Bench(work).peak_bytes_of(["true"]), len(ballast) // 4)
+
     def test_cpu_time_of_children_counts(self):
         process = subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 5"])
         try:
