@@ -27,6 +27,7 @@ void NextUses::enter(std::uint64_t epoch) {
     base_ += epochs_.front().samples.size();
     epochs_.pop_front();
   }
+  now_ = std::max(now_, base_);
   draw_ahead(epoch);
   list_uses();
 }
@@ -74,6 +75,7 @@ std::uint64_t NextUses::take(SampleIndex sample) {
   const std::uint32_t* const end = uses_.data() + first_[sample + 1];
   if (use == end) return kNeverUsed;
   taken_[sample] = base_ + *use + 1;
+  now_ = std::max(now_, taken_[sample]);
   return ++use == end ? kNeverUsed : base_ + *use;
 }
 

@@ -63,88 +63,167 @@ std::vector<std::uint32_t> record_footprints(const Catalog& catalog) {
   return sizes;
 }
 
-Placement::Placement(const Catalog& catalog, std::vector<std::uint64_t> tier_bytes)
-    : catalog_(catalog), tier_bytes_(std::move(tier_bytes)) {}
+Placement::Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held)
+    : catalog_(catalog), rooms_(std::move(rooms)), is_held_(std::move(is_held)), watches_(!rooms_.empty()) {}
 
-Placement::Evictions Placement::follow(const Order& order, std::uint64_t epoch, const IsHeld& is_held) {
-  const std::string reason = tier_bytes_.empty() ? "" : reason_for_min(order, epoch, catalog_.sample_count());
+Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
+  Job job{.order = &order, .epoch = epoch, .reason_for_min = ""};
+  if (!rooms_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
   MutexLock lock(mutex_);
-  orders_ += 1;
-  if (orders_ > 1) {
-    stop_min();
-    why_ = "several orders are read at once";
-    return {};
-  }
-  why_ = reason.empty() ? "each epoch reads the same files" : reason;
-  if (reason.empty()) return {};
-  start_min(order, epoch);
-  for (SampleIndex sample = 0; sample < catalog_.sample_count(); ++sample) {
-    for (std::size_t tier = 0; tier < tier_bytes_.size(); ++tier) {
-      if (!is_held(tier, sample)) continue;
-      refresh(tier, sample);
-      if (!(*stack_)[tier].holds(sample)) evictions_.push_back({tier, sample});
-    }
-  }
+  job.id = next_job_++;
+  jobs_.push_back(std::move(job));
+  choose();
+  return {jobs_.back().id, std::exchange(evictions_, {})};
+}
+
+Placement::Evictions Placement::unfollow(JobId job) {
+  MutexLock lock(mutex_);
+  std::erase_if(jobs_, [&](const Job& each) { return each.id == job; });
+  choose();
   return std::exchange(evictions_, {});
 }
 
-void Placement::start_min(const Order& order, std::uint64_t epoch) {
+void Placement::choose() {
+  trial_.reset();
+  const bool several = jobs_.size() > 1;
+  const std::string reason = several         ? "several orders are read at once"
+                             : jobs_.empty() ? ""
+                                             : jobs_.front().reason_for_min;
+  if (!reason.empty() && !rooms_.empty()) {
+    start_min();
+  } else {
+    min_.reset();
+    for (Job& job : jobs_) job.uses.reset();
+  }
+  why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
+  evicts_.store(min_ != nullptr);
+  watches_.store(!rooms_.empty() && (min_ != nullptr || jobs_.empty()));
+}
+
+void Placement::start_min() {
   if (sizes_.empty()) sizes_ = record_footprints(catalog_);
-  uses_ = std::make_unique<NextUses>(order, sizes_.size(), epoch);
-  stack_ = std::make_unique<PolicyStack>();
-  for (std::size_t tier = 0; tier < tier_bytes_.size(); ++tier) {
-    stack_->add(make_policy(
+  for (Job& job : jobs_) {
+    if (job.uses != nullptr) continue;
+    job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);
+    align(job);
+  }
+  min_ = std::make_unique<PolicyStack>();
+  for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+    min_->add(make_policy(
         PolicyKind::kMin,
-        {.capacity_bytes = tier_bytes_[tier], .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
+        {.capacity_bytes = rooms_[tier].evicting_bytes, .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
            evictions_.push_back({tier, sample});
          }}));
   }
-  evicts_.store(true);
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+      if (is_held_(tier, sample)) refresh(tier, sample);
+    }
+  }
+  evict_what_is_not_wanted();
 }
 
-void Placement::stop_min() {
-  evicts_.store(false);
-  stack_.reset();
-  uses_.reset();
+// The common clock shows what that of the job furthest on does.
+void Placement::align(Job& job) {
+  std::uint64_t clock = 0;
+  for (const Job& each : jobs_) {
+    if (each.uses != nullptr) clock = std::max(clock, each.offset + each.uses->now());
+  }
+  job.offset = clock - job.uses->now();
+}
+
+std::uint64_t Placement::upcoming(SampleIndex sample) const {
+  std::uint64_t soonest = kNeverUsed;
+  for (const Job& job : jobs_) {
+    const std::uint64_t use = job.uses->upcoming(sample);
+    if (use != kNeverUsed) soonest = std::min(soonest, job.offset + use);
+  }
+  return soonest;
+}
+
+// It is read now, by the job that was to read it soonest; when again, by any?
+std::uint64_t Placement::take(SampleIndex sample) {
+  const std::uint64_t soonest = upcoming(sample);
+  for (const Job& job : jobs_) {
+    if (soonest == kNeverUsed || job.offset + job.uses->upcoming(sample) != soonest) continue;
+    static_cast<void>(job.uses->take(sample));
+    break;
+  }
+  return upcoming(sample);
 }
 
 // As if it were read: it is held, and goes, by its upcoming use.
 void Placement::refresh(std::size_t tier, SampleIndex sample) {
-  static_cast<void>((*stack_)[tier].read({.sample = sample, .next_use = uses_->upcoming(sample)}));
+  static_cast<void>((*in_force())[tier].read({.sample = sample, .next_use = min_ ? upcoming(sample) : kNeverUsed}));
+}
+
+// What the tiers hold from before the policy came into force.
+void Placement::evict_what_is_not_wanted() {
+  evictions_.clear();
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+      if (is_held_(tier, sample) && !(*in_force())[tier].holds(sample)) evictions_.push_back({tier, sample});
+    }
+  }
+}
+
+PolicyStack* Placement::in_force() const {
+  if (min_ != nullptr) return min_.get();
+  return trial_ != nullptr && trial_->prefers_s3_fifo() ? &trial_->s3_fifo() : nullptr;
 }
 
 // What was read from memory meanwhile has uses behind it that no fetch has taken.
-Placement::Evictions Placement::enter(std::uint64_t epoch) {
+Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
   MutexLock lock(mutex_);
-  if (stack_ == nullptr) return {};
-  uses_->enter(epoch);
-  for (std::size_t tier = 0; tier < stack_->size(); ++tier) {
+  const auto found = std::ranges::find(jobs_, job, &Job::id);
+  HEADRACE_ASSERT(found != jobs_.end());
+  found->epoch = epoch;
+  if (min_ == nullptr) return {};
+  found->uses->enter(epoch);
+  align(*found);
+  for (std::size_t tier = 0; tier < min_->size(); ++tier) {
     for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-      if ((*stack_)[tier].holds(sample)) refresh(tier, sample);
+      if ((*min_)[tier].holds(sample)) refresh(tier, sample);
     }
   }
   return std::exchange(evictions_, {});
 }
 
-void Placement::unfollow() {
-  MutexLock lock(mutex_);
-  orders_ -= 1;
-  stop_min();
-  why_ = orders_ > 0 ? "several orders were read at once" : "no order known";
-}
-
 Placement::Evictions Placement::on_read(SampleIndex sample) {
   MutexLock lock(mutex_);
-  if (stack_ == nullptr) return {};
-  stack_->read({.sample = sample, .next_use = uses_->take(sample)});
+  if (min_ != nullptr) {
+    min_->read({.sample = sample, .next_use = take(sample)});
+  } else if (jobs_.empty() && !rooms_.empty()) {
+    try_on_paper(sample);
+  }
   return std::exchange(evictions_, {});
+}
+
+void Placement::try_on_paper(SampleIndex sample) {
+  if (trial_ == nullptr) {
+    if (sizes_.empty()) sizes_ = record_footprints(catalog_);
+    trial_ = std::make_unique<PolicyTrial>(sizes_, rooms_, [this](std::size_t tier, SampleIndex gone) {
+      evictions_.push_back({tier, gone});
+    });
+  }
+  const bool before = trial_->prefers_s3_fifo();
+  trial_->read(sample);
+  const bool now = trial_->prefers_s3_fifo();
+  if (!now) {
+    evictions_.clear();  // only on paper
+  } else if (!before) {
+    evict_what_is_not_wanted();
+  }
+  if (now == before) return;
+  why_ = now ? "no order known, and the same files are read again and again" : "no order known";
+  evicts_.store(now);
 }
 
 Placement::Evictions Placement::on_offer(SampleIndex sample) {
   MutexLock lock(mutex_);
-  for (std::size_t tier = 0; stack_ != nullptr && tier < stack_->size(); ++tier) {
+  for (std::size_t tier = 0; in_force() != nullptr && tier < rooms_.size(); ++tier) {
     refresh(tier, sample);
-    if ((*stack_)[tier].holds(sample)) break;
+    if ((*in_force())[tier].holds(sample)) break;
   }
   return std::exchange(evictions_, {});
 }
@@ -152,12 +231,13 @@ Placement::Evictions Placement::on_offer(SampleIndex sample) {
 bool Placement::wants(std::size_t tier, std::optional<SampleIndex> sample) const {
   if (!evicts()) return true;
   MutexLock lock(mutex_);
-  return stack_ == nullptr || (sample && (*stack_)[tier].holds(*sample));
+  const PolicyStack* const policies = in_force();
+  return policies == nullptr || (sample && (*policies)[tier].holds(*sample));
 }
 
 std::string Placement::describe() const {
   MutexLock lock(mutex_);
-  return (stack_ != nullptr ? "min: " : "never-evict: ") + why_;
+  return (min_ != nullptr ? "min: " : in_force() != nullptr ? "s3-fifo: " : "never-evict: ") + why_;
 }
 
 }  // namespace headrace::cache

@@ -202,7 +202,7 @@ void StoreImpl::start_fetch(Holding& holding, const ChunkRequest& request) {
   const Result<Identity> identity = identity_of(request.key.entry);
   auto* fetch = new Fetch(*this, holding, identity.value_or(Identity{}), request);
   if (!identity) return fetch->denied(identity.error());
-  if (placement_->evicts() && request.key.chunk == 0 && !request.for_warm_job) note_use(request.key.entry);
+  if (placement_->watches() && request.key.chunk == 0 && !request.for_warm_job) note_use(request.key.entry);
   fetch->start();
 }
 

@@ -11,41 +11,40 @@ using io::MutexLock;
 
 class FollowingImpl final : public Following {
  public:
-  FollowingImpl(StoreImpl& store, const Order& order, const FollowOptions& options)
-      : store_(store), order_(order), held_bytes_(options.held_bytes) {}
-  ~FollowingImpl() override { store_.end_following(); }
+  FollowingImpl(StoreImpl& store, Placement::JobId job, const Order& order, const FollowOptions& options)
+      : store_(store), job_(job), order_(order), held_bytes_(options.held_bytes) {}
+  ~FollowingImpl() override { store_.end_following(job_); }
   FollowingImpl(const FollowingImpl&) = delete;
   FollowingImpl& operator=(const FollowingImpl&) = delete;
 
   void enter(std::uint64_t epoch) override {
-    store_.forget_evicted(store_.placement_->enter(epoch));
+    store_.forget_evicted(store_.placement_->enter(job_, epoch));
     store_.enter_epoch(order_, {.epoch = epoch, .held_bytes = held_bytes_});
   }
 
  private:
   StoreImpl& store_;
+  const Placement::JobId job_;
   const Order& order_;
   const std::uint64_t held_bytes_;
 };
 
 void StoreImpl::make_placement() {
-  std::vector<std::uint64_t> bytes;
-  for (const auto& tier : tiers_) bytes.push_back(tier->evicting_bytes());
-  placement_ = std::make_unique<Placement>(catalog_, std::move(bytes));
+  std::vector<TierRoom> rooms;
+  for (const auto& tier : tiers_) rooms.push_back({tier->stats().budget_bytes, tier->evicting_bytes()});
+  placement_ = std::make_unique<Placement>(
+      catalog_, std::move(rooms), [this](std::size_t tier, SampleIndex sample) { return has_record(tier, sample); });
 }
 
 std::unique_ptr<Following> StoreImpl::follow(const Order& order, const FollowOptions& options) {
-  const auto evictions = placement_->follow(
-      order, options.epoch, [this](std::size_t tier, SampleIndex sample) { return has_record(tier, sample); });
-  for (const auto& tier : tiers_) tier->set_evicting(placement_->evicts());
-  forget_evicted(evictions);
+  const Placement::Followed followed = placement_->follow(order, options.epoch);
+  carry_out(followed.evictions);
   enter_epoch(order, options);
-  return std::make_unique<FollowingImpl>(*this, order, options);
+  return std::make_unique<FollowingImpl>(*this, followed.job, order, options);
 }
 
-void StoreImpl::end_following() {
-  placement_->unfollow();
-  for (const auto& tier : tiers_) tier->set_evicting(false);
+void StoreImpl::end_following(Placement::JobId job) {
+  carry_out(placement_->unfollow(job));
   MutexLock lock(epoch_mutex_);
   followed_epoch_ = {};
 }
@@ -71,7 +70,7 @@ std::optional<EpochReads> StoreImpl::epoch_reads() const {
 }
 
 void StoreImpl::note_use(EntryId entry) {
-  if (const auto sample = catalog_.sample_of(entry)) forget_evicted(placement_->on_read(*sample));
+  if (const auto sample = catalog_.sample_of(entry)) carry_out(placement_->on_read(*sample));
 }
 
 void StoreImpl::offer(EntryId entry) {
@@ -86,6 +85,12 @@ bool StoreImpl::has_record(std::size_t tier, SampleIndex sample) const {
   const EntryId entry = catalog_.sample_entry(sample);
   const Result<Identity> identity = identity_of(entry);
   return identity && tiers_[tier]->contains({hash_name(catalog_.path(entry), 0), 0, *identity});
+}
+
+// After whatever may have changed the policy.
+void StoreImpl::carry_out(const Placement::Evictions& evictions) {
+  for (const auto& tier : tiers_) tier->set_evicting(placement_->evicts());
+  forget_evicted(evictions);
 }
 
 void StoreImpl::forget_evicted(const Placement::Evictions& evictions) {

@@ -29,6 +29,8 @@ class NextUses {
   // The next use of the sample is now; the one after it. kNeverUsed: not within the epochs ahead.
   [[nodiscard]] std::uint64_t take(SampleIndex sample);
   [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const;
+  // Behind the last use taken, or where the epoch begins.
+  [[nodiscard]] std::uint64_t now() const { return now_; }
 
  private:
   struct Epoch {
@@ -42,8 +44,9 @@ class NextUses {
   [[nodiscard]] const std::uint32_t* find_upcoming(SampleIndex sample) const;
 
   const Order& order_;
-  std::deque<Epoch> epochs_;          // the current one and those ahead
-  std::uint64_t base_ = 0;            // when the current one begins
+  std::deque<Epoch> epochs_;  // the current one and those ahead
+  std::uint64_t base_ = 0;    // when the current one begins
+  std::uint64_t now_ = 0;
   std::vector<std::uint32_t> first_;  // by sample: where its uses begin in uses_; one more at the end
   std::vector<std::uint32_t> uses_;   // rising for each sample, counted from base_
   std::vector<std::uint64_t> taken_;  // by sample: uses before this time were taken

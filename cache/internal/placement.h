@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk tiers hold. Never-evict as long as nothing better is known; Belady's MIN where an order shows that the
-// next uses of samples differ by more than an epoch (one rank of several, sampling with replacement).
+// What the disk tiers hold, chosen from what is known of the reads to come:
 //
-//   Placement placement(catalog, {tier_bytes, ...});
-//   for (const Eviction& gone : placement.follow(order, epoch, held)) forget(gone);
+//   nothing                      never-evict, until S3-FIFO shows on paper that it hits more (internal/policy_trial.h)
+//   one order, read by epochs    never-evict
+//   one order whose next uses    Belady's MIN with bypass: one rank of several, sampling with replacement
+//   differ by more than an epoch
+//   several orders at once       MIN: the next use of a sample is the earliest of all
+//
+//   Placement placement(catalog, {{budget, evicting}, ...}, is_held);
+//   const auto [job, evictions] = placement.follow(order, epoch);
+//   for (const Eviction& gone : evictions) forget(gone);
 //   for (const Eviction& gone : placement.on_read(sample)) forget(gone);   // a fetch that a reader caused
 //   if (placement.wants(tier, sample)) write(tier, sample);
 //
 // The policies are the simulator's. They say what is to be held, the tiers hold it as far as their devices let them: a
 // record that is missing although it is wanted is written when it is next fetched.
 //
-// Thread-safety: every function from any thread. Lock order: mutex_, then nothing.
+// Orders read at once have positions of their own; they count as equally fast, and are aligned whenever one of them
+// enters an epoch.
+//
+// Thread-safety: every function from any thread. Lock order: mutex_, then what is_held() takes.
 #pragma once
 
 #include <atomic>
@@ -24,6 +33,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/internal/next_uses.h"
+#include "headrace/cache/internal/policy_trial.h"
 #include "headrace/cache/policy/policy_stack.h"
 #include "headrace/io/mutex.h"
 
@@ -42,14 +52,22 @@ class Placement {
   // Whether a tier has a sample's records already.
   using IsHeld = std::function<bool(std::size_t tier, SampleIndex sample)>;
 
-  // `tier_bytes`: what may be held by each tier, fastest first, where records are evicted.
-  Placement(const Catalog& catalog, std::vector<std::uint64_t> tier_bytes);
+  using JobId = std::uint64_t;
+  struct Followed {
+    JobId job = 0;
+    Evictions evictions;
+  };
 
-  // An order that is read from this epoch on; it lasts until unfollow(). Several at once: never-evict.
-  [[nodiscard]] Evictions follow(const Order& order, std::uint64_t epoch, const IsHeld& is_held);
-  [[nodiscard]] Evictions enter(std::uint64_t epoch);
-  void unfollow();
+  // `rooms`: of each tier, fastest first.
+  Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held);
 
+  // An order that is read from this epoch on; it lasts until unfollow().
+  [[nodiscard]] Followed follow(const Order& order, std::uint64_t epoch);
+  [[nodiscard]] Evictions enter(JobId job, std::uint64_t epoch);
+  [[nodiscard]] Evictions unfollow(JobId job);
+
+  // Whether on_read() has to hear of reads.
+  [[nodiscard]] bool watches() const { return watches_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool evicts() const { return evicts_.load(std::memory_order_relaxed); }
   [[nodiscard]] Evictions on_read(SampleIndex sample);
   // Somebody would have it held before it is read: it is, if it is needed sooner than what would have to go.
@@ -60,20 +78,39 @@ class Placement {
   [[nodiscard]] std::string describe() const;
 
  private:
-  void start_min(const Order& order, std::uint64_t epoch) HEADRACE_REQUIRES(mutex_);
-  void stop_min() HEADRACE_REQUIRES(mutex_);
+  // Somebody who reads along an order.
+  struct Job {
+    JobId id = 0;
+    const Order* order = nullptr;
+    std::uint64_t epoch = 0;
+    std::string reason_for_min;                // empty: never-evict, if this is the only job
+    std::unique_ptr<NextUses> uses = nullptr;  // while MIN is in force
+    std::uint64_t offset = 0;                  // from its clock to the common one
+  };
+
+  void choose() HEADRACE_REQUIRES(mutex_);
+  void start_min() HEADRACE_REQUIRES(mutex_);
+  void align(Job& job) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t take(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void refresh(std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void try_on_paper(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void evict_what_is_not_wanted() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] PolicyStack* in_force() const HEADRACE_REQUIRES(mutex_);  // null: never-evict
 
   const Catalog& catalog_;
-  const std::vector<std::uint64_t> tier_bytes_;
-  std::vector<std::uint32_t> sizes_;  // by sample, on disk; filled when MIN starts, then constant
+  const std::vector<TierRoom> rooms_;
+  const IsHeld is_held_;
+  std::vector<std::uint32_t> sizes_;  // by sample, on disk; filled before the first policy, then constant
   std::atomic<bool> evicts_ = false;
+  std::atomic<bool> watches_;
 
   mutable io::Mutex mutex_;
-  unsigned orders_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::vector<Job> jobs_ HEADRACE_GUARDED_BY(mutex_);
+  JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
-  std::unique_ptr<NextUses> uses_ HEADRACE_GUARDED_BY(mutex_);      // with stack_
-  std::unique_ptr<PolicyStack> stack_ HEADRACE_GUARDED_BY(mutex_);  // null: never-evict
+  std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);    // null: not in force
+  std::unique_ptr<PolicyTrial> trial_ HEADRACE_GUARDED_BY(mutex_);  // null: there are jobs, or no reads yet
   Evictions evictions_;                                             // of the call under way, which holds the mutex
 };
 

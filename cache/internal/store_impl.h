@@ -89,10 +89,11 @@ class StoreImpl final : public Store {
   [[nodiscard]] bool is_held(const RecordId& record) const;  // by a disk tier
   void make_placement();
   void enter_epoch(const Order& order, const FollowOptions& options);
-  void end_following();
+  void end_following(Placement::JobId job);
   // A fetch of the file, which counts as one use of it.
   void note_use(EntryId entry);
   void offer(EntryId entry);  // to the disk tiers, before it is read
+  void carry_out(const Placement::Evictions& evictions);
   void forget_evicted(const Placement::Evictions& evictions);
   [[nodiscard]] bool has_record(std::size_t tier, SampleIndex sample) const;
   [[nodiscard]] bool wants(std::size_t tier, EntryId entry) const;

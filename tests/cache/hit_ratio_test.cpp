@@ -91,6 +91,18 @@ struct Fixture {
   TierStats tier;  // the second one, at the end of the replay
 };
 
+// Two readers that are equally fast.
+Trace in_turns(const Order& first, const Order& second, std::uint64_t epochs) {
+  Trace trace;
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    const std::vector<SampleIndex> one = *first.epoch(epoch);
+    const std::vector<SampleIndex> other = *second.epoch(epoch);
+    for (std::size_t i = 0; i < one.size(); ++i) trace.reads.insert(trace.reads.end(), {one[i], other[i]});
+    trace.epoch_ends.push_back(trace.reads.size());
+  }
+  return trace;
+}
+
 TEST_CASE("a disk tier of half the data set hits what never-evict is predicted to, and writes nothing more") {
   Fixture fixture(512, 16'000);  // a record is 16 KiB: 64 to a segment of 1 MiB
   fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
@@ -160,8 +172,10 @@ TEST_CASE("placement is chosen from the order, and the distance to the minimum i
     CHECK(store.stats().epoch_reads->source_reads == 1);
     CHECK(store.stats().epoch_reads->minimum_source_reads == 0);  // the tier has room for all
     const auto second = store.follow(*rank, {});
-    CHECK(placement() == "never-evict: several orders are read at once");
+    CHECK(placement() == "min: several orders are read at once");
+    second->enter(1);
   }
+  CHECK(placement() == "never-evict: no order known");
   const auto following = store.follow(*rank, {});
   CHECK(placement() == "min: each epoch reads other files");
   const auto epoch = rank->epoch(0);
@@ -169,6 +183,85 @@ TEST_CASE("placement is chosen from the order, and the distance to the minimum i
   std::promise<Status> warmed;
   store.warm(store.catalog().sample_entry(epoch->front()), [&](Status status) { warmed.set_value(std::move(status)); });
   CHECK(warmed.get_future().get().has_value());
+}
+
+TEST_CASE("a disk tier that two orders are read from at once hits what MIN over both is predicted to") {
+  constexpr std::size_t kFiles = 512;
+  constexpr std::uint64_t kHeldBytes = 2 * kMiB / 8 * 7;
+  Fixture fixture(kFiles, 16'000);
+  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  const auto first = make_order("torch-distributed:seed=1", {.sample_count = kFiles});
+  const auto second = make_order("torch-distributed:seed=2", {.sample_count = kFiles});
+  REQUIRE((first.has_value() && second.has_value()));
+  const Trace trace = in_turns(**first, **second, 6);
+  const auto predicted = [&](PolicyKind policy) {
+    return simulate(trace, fixture.sizes, {.tiers = {{policy, kHeldBytes}}}).hit_ratio();
+  };
+  CHECK(predicted(PolicyKind::kMin) > predicted(PolicyKind::kNeverEvict) + 0.1);
+
+  const auto opened = Store::open(fixture.options);
+  REQUIRE(opened.has_value());
+  Store& store = **opened;
+  const auto one = store.follow(**first, {});
+  const auto other = store.follow(**second, {});
+  std::uint64_t epoch = 0;
+  for (std::size_t i = 0; i < trace.reads.size(); ++i) {
+    if (i == trace.epoch_ends[epoch]) {
+      REQUIRE(store.flush().has_value());
+      one->enter(++epoch);
+      other->enter(epoch);
+    }
+    fixture.read_and_compare(store, trace.reads[i]);
+  }
+  const auto misses = static_cast<double>(store.stats().tiers.back().hits);
+  CHECK(1 - misses / static_cast<double>(trace.reads.size()) ==
+        doctest::Approx(predicted(PolicyKind::kMin)).epsilon(0.05));
+  CHECK(store.stats().tiers[1].placement == "min: several orders are read at once");
+  CHECK(store.stats().tiers[1].used_bytes <= 4 * kMiB);
+}
+
+TEST_CASE("without an order a disk tier turns to S3-FIFO where that hits more, and back where it does not") {
+  constexpr SampleIndex kFiles = 512;
+  Fixture fixture(kFiles, 16'000);
+  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  const auto opened = Store::open(fixture.options);
+  REQUIRE(opened.has_value());
+  Store& store = **opened;
+  const auto tier = [&] { return store.stats().tiers[1]; };
+  const auto order = make_order("torch-distributed:seed=1", {.sample_count = kFiles});
+  REQUIRE(order.has_value());
+  const auto read_epochs = [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t epoch = begin; epoch < end; ++epoch) {
+      const std::vector<SampleIndex> samples = *(*order)->epoch(epoch);
+      for (const SampleIndex sample : samples) fixture.read_and_compare(store, sample);
+      REQUIRE(store.flush().has_value());
+    }
+  };
+  read_epochs(0, 4);  // it is full of what came first
+  CHECK(tier().placement == "never-evict: no order known");
+  CHECK(tier().evictions == 0);
+
+  const std::vector<SampleIndex> epoch = *(*order)->epoch(0);
+  for (int round = 0; round < 12; ++round) {  // of the files that came last, again and again
+    for (SampleIndex i = kFiles - 120; i < kFiles; ++i) fixture.read_and_compare(store, epoch[i]);
+    REQUIRE(store.flush().has_value());
+  }
+  CHECK(tier().placement == "s3-fifo: no order known, and the same files are read again and again");
+  CHECK(tier().evictions > 0);
+  CHECK(tier().used_bytes <= 4 * kMiB);
+  const std::uint64_t before = store.stats().tiers.back().hits;
+  for (SampleIndex i = kFiles - 120; i < kFiles; ++i) fixture.read_and_compare(store, epoch[i]);
+  CHECK(store.stats().tiers.back().hits - before < 40);
+
+  std::promise<Status> warmed;  // what somebody asks for is taken in like what is read
+  store.warm(store.catalog().sample_entry(epoch[0]), [&](Status status) { warmed.set_value(std::move(status)); });
+  CHECK(warmed.get_future().get().has_value());
+
+  read_epochs(4, 12);
+  CHECK(tier().placement == "never-evict: no order known");
+  const std::uint64_t writes = tier().writes;
+  read_epochs(12, 14);
+  CHECK(tier().writes == writes);
 }
 
 TEST_CASE("next uses are those of the order, however far the reader went") {
