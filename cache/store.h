@@ -82,7 +82,8 @@ struct TierStats {
 struct EpochReads {
   std::uint64_t epoch = 0;
   std::uint64_t source_reads = 0;
-  // N - C where each file is read once: the files of the epoch without those that fit. Not reached in the first epoch.
+  // The files of the epoch without those that fit, the smallest first: N - C where sizes are equal. A bound, not a
+  // forecast: not reached in the first epoch, nor where epochs differ and MIN itself needs more.
   std::uint64_t minimum_source_reads = 0;
 };
 
