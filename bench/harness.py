@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sources import CannotRun, Failed, end_process, need_fuse, need_root, unmount, wait_until_mounted
+from sources import READY_SECONDS, CannotRun, Failed, end_process, need_fuse, need_root, unmount, wait_until_mounted
 from sweeper import holding
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -341,7 +341,7 @@ class Mount:
         self.bench.execute([self.bench.program("headrace"), "warm", self.path, "--ram"])
 
     def _wait_until_answering(self):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + READY_SECONDS
         while True:
             try:
                 self.stat()
