@@ -8,6 +8,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "headrace/io/internal/log_limit.h"
+
 namespace headrace::io {
 namespace {
 
@@ -46,7 +48,35 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::err;
 }
 
+void tell_left_out(LogLimit& limit, LogLimit::Clock::time_point now) {
+  for (const LogLimit::LeftOut& left_out : limit.take_left_out(now)) {
+    log_line(LogLevel::kWarning, fmt::format("{} more lines like \"{}\" were left out", left_out.lines, left_out.kind));
+  }
+}
+
+// Tells the rest when the program ends.
+class LimitOfProcess {
+ public:
+  LimitOfProcess() { static_cast<void>(logger()); }  // so that it outlives this
+  ~LimitOfProcess() { tell_left_out(limit, LogLimit::Clock::time_point::max()); }
+  LimitOfProcess(const LimitOfProcess&) = delete;
+  LimitOfProcess& operator=(const LimitOfProcess&) = delete;
+  LogLimit limit{{}};
+};
+
+LogLimit& limit_of_process() {
+  static LimitOfProcess instance;
+  return instance.limit;
+}
+
 }  // namespace
+
+bool log_admits(LogLevel level, std::string_view format) {
+  if (level == LogLevel::kDebug) return true;
+  const auto now = LogLimit::Clock::now();
+  tell_left_out(limit_of_process(), now);
+  return limit_of_process().admit(format, now);
+}
 
 void set_log_level(LogLevel level) {
   threshold().store(level);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line per event, written where the event is detected. Silent below the level set; to stderr until told otherwise.
+// Of an event that repeats, 20 lines are written in 10 s (one format string is one kind of event); how many were left
+// out is told once these are over, or when the program ends. Lines for debugging are all written.
 //
 //   log_warning("tier {}: full, admission stopped", path);
 //
@@ -22,9 +24,14 @@ void set_log_level(LogLevel level);
 [[nodiscard]] bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view line);
 
+// Counts what it refuses.
+[[nodiscard]] bool log_admits(LogLevel level, std::string_view format);
+
 template <typename... Args>
 void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+  const fmt::string_view text = format;
+  if (log_enabled(level) && log_admits(level, {text.data(), text.size()}))
+    log_line(level, fmt::format(format, std::forward<Args>(args)...));
 }
 template <typename... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
