@@ -44,6 +44,7 @@ constexpr Definition kMountMetrics[] = {
     {"request_total", "headrace_requests_total", "Requests that reached the daemon", kCounter},
     {"read_bytes", "headrace_read_bytes_total", "Bytes sent in answer to READ", kCounter},
     {"read_failures", "headrace_read_failures_total", "READs that ended in an error", kCounter},
+    {"read_wait_seconds", "headrace_read_wait_seconds_total", "Time that readers waited for READs", kCounter},
     {"push_failures", "headrace_push_failures_total", "Samples that could not be pushed", kCounter},
     {"pushed_samples", "headrace_pushed_samples_total", "Samples pushed into the page cache", kCounter},
     {"pushed_bytes", "headrace_pushed_bytes_total", "Bytes pushed into the page cache", kCounter},

@@ -76,8 +76,9 @@ void print_mount(const json& mount) {
                                       number(mount, "retained_samples")));
   }
   print_opens(mount);
-  print_field("requests", fmt::format("{} reached the daemon, {} read", number(mount, "request_total"),
-                                      format_size(number(mount, "read_bytes"))));
+  print_field("requests", fmt::format("{} reached the daemon, {} read; readers waited {:.1f} s for that",
+                                      number(mount, "request_total"), format_size(number(mount, "read_bytes")),
+                                      mount.value("read_wait_seconds", 0.0)));
 }
 
 void print_tiers(const json& tiers) {

@@ -64,6 +64,7 @@ json to_json(const fuse::MountStats& stats) {
           {"request_total", stats.request_total},
           {"read_bytes", stats.read_bytes},
           {"read_failures", stats.read_failures},
+          {"read_wait_seconds", stats.read_wait_seconds},
           {"ram_bytes", stats.ram_bytes},
           {"budget_bytes", stats.budget_bytes},
           {"held_bytes", stats.held_bytes},

@@ -289,6 +289,7 @@ MountStats Mount::stats() const {
   }
   stats.read_bytes = impl_->tree->read_bytes();
   stats.read_failures = impl_->tree->read_failures();
+  stats.read_wait_seconds = impl_->tree->read_wait_seconds();
   {
     MutexLock lock(impl_->budget_mutex);
     stats.ram_bytes = impl_->ram_bytes;

@@ -62,6 +62,7 @@ struct MountStats {
   std::uint64_t request_total = 0;
   std::uint64_t read_bytes = 0;     // bytes sent in answer to READ
   std::uint64_t read_failures = 0;  // READs that ended in an error
+  double read_wait_seconds = 0;     // from the arrival of each READ to its answer, summed up: readers stood still
 
   std::uint64_t ram_bytes = 0;     // what was asked for
   std::uint64_t budget_bytes = 0;  // the same, or less under memory pressure

@@ -255,9 +255,10 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && length == size;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
-  auto done = [this, request, session = Session::of(request).shared_from_this(), length](Result<cache::View> view) {
+  auto done = [this, request, session = Session::of(request).shared_from_this(), length,
+               arrived = std::chrono::steady_clock::now()](Result<cache::View> view) {
     answer_read(request, length, view);
-    end_read();
+    end_read(std::chrono::steady_clock::now() - arrived);
   };
   if (whole) {
     store_.read_async(entry, std::move(done), cache::ReadHint::kOnce);  // it lies in the page cache then
@@ -284,7 +285,8 @@ void Tree::answer_read(fuse_req* request, std::uint64_t length, const Result<cac
   fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-void Tree::end_read() {
+void Tree::end_read(std::chrono::nanoseconds waited) {
+  read_wait_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
   io::MutexLock lock(mutex_);
   if (--reads_in_flight_ == 0) idle_.notify_all();
 }

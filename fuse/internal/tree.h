@@ -54,12 +54,13 @@ class Tree {
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
+  [[nodiscard]] double read_wait_seconds() const { return 1e-9 * static_cast<double>(read_wait_ns_.load()); }
   // Waits until no READ is under way, or for the deadline. False: the deadline passed.
   [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
 
  private:
   void answer_read(fuse_req* request, std::uint64_t length, const io::Result<cache::View>& view);
-  void end_read();
+  void end_read(std::chrono::nanoseconds waited);
 
   cache::Store& store_;
   const cache::Catalog& catalog_;
@@ -67,6 +68,7 @@ class Tree {
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;
+  std::atomic<std::uint64_t> read_wait_ns_ = 0;
 
   std::atomic<bool> any_changed_ = false;
   mutable io::Mutex changed_mutex_;
