@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program says about itself: manual page, completions; and the mount(8) helper that calls it.
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "process.h"
 
@@ -124,6 +127,31 @@ TEST_CASE("mount -t headrace takes every option of headrace mount") {
   CHECK(options >= 12);
 }
 
+TEST_CASE("mount(8) mounts a line of fstab, with all that may stand in one") {
+  if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs root and /dev/fuse");
+  if (std::system("unshare --mount true 2>/dev/null") != 0) skip("needs a mount namespace of its own");
+  const Tool tool;
+  const TempDir folder;
+  const std::string here = folder.path().string();
+  static_cast<void>(folder.write("data/cat/1.jpg", "one"));
+  static_cast<void>(folder.write("mnt/empty", ""));
+  std::filesystem::remove(folder.path() / "mnt/empty");
+  const std::string run = tool.home().string();
+  const std::string helper = "#!/bin/sh\nexport HEADRACE=" HEADRACE_BINARY " HEADRACE_RUNTIME_DIR=" + run +
+                             "/run HEADRACE_CACHE_DIR=" + run + "/cache HEADRACE_LOG_DIR=" + run + "/log\nexec sh " +
+                             kHelper + " \"$@\"\n";
+  ::chmod(folder.write("sbin/mount.headrace", helper).c_str(), 0755);
+  static_cast<void>(folder.write("fstab", here + "/data " + here +
+                                              "/mnt headrace ram=64M,order=sequential,ro,noauto,nofail,_netdev,user,"
+                                              "noatime,x-systemd.automount 0 0\n"));
+  // mount(8) looks for its helpers in /sbin alone: ours is laid over that, for this command only.
+  const std::string script = "mount -t overlay none -o lowerdir=" + here + "/sbin:/usr/sbin /usr/sbin; mount -T " +
+                             here + "/fstab " + here + "/mnt; cat " + here +
+                             "/mnt/cat/1.jpg; HEADRACE_RUNTIME_DIR=" + run + "/run " HEADRACE_BINARY " unmount " +
+                             here + "/mnt";
+  CHECK(shell("unshare --mount sh -ec '" + script + "'") == "one");
+}
+
 TEST_CASE("the systemd unit is good") {
   if (!has_program("systemd-analyze")) skip("needs systemd");
   const TempDir folder;
@@ -135,6 +163,29 @@ TEST_CASE("the systemd unit is good") {
   CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
 }
 
+TEST_CASE("the dashboard's panels have what Grafana needs and do not overlap") {
+  std::ostringstream text;
+  text << std::ifstream(HEADRACE_SOURCE "/cli/monitoring/dashboard.json").rdbuf();
+  const nlohmann::json panels = nlohmann::json::parse(text.str())["panels"];
+  std::set<int> numbers;
+  std::set<std::pair<int, int>> cells;
+  for (const auto& panel : panels) {
+    CAPTURE(panel.value("title", ""));
+    CHECK_FALSE(panel["type"].get<std::string>().empty());
+    CHECK_FALSE(panel["title"].get<std::string>().empty());
+    CHECK(numbers.insert(panel["id"].get<int>()).second);
+    const auto& place = panel["gridPos"];
+    const int left = place["x"];
+    const int top = place["y"];
+    CHECK(left + place["w"].get<int>() <= 24);  // Grafana's columns
+    for (int x = left; x < left + place["w"].get<int>(); ++x) {
+      for (int y = top; y < top + place["h"].get<int>(); ++y) CHECK(cells.emplace(x, y).second);
+    }
+    std::set<std::string> letters;
+    for (const auto& target : panel["targets"]) CHECK(letters.insert(target["refId"].get<std::string>()).second);
+  }
+}
+
 TEST_CASE("the dashboard asks only for metrics that exist") {
   std::ostringstream text;
   text << std::ifstream(HEADRACE_SOURCE "/cli/monitoring/dashboard.json").rdbuf();
@@ -142,6 +193,8 @@ TEST_CASE("the dashboard asks only for metrics that exist") {
   std::ostringstream metrics;
   metrics << std::ifstream(HEADRACE_SOURCE "/cli/metrics_prometheus.cpp").rdbuf();
   REQUIRE(dashboard["panels"].size() >= 6);
+  CHECK(dashboard["schemaVersion"].get<int>() >= 36);  // Grafana 9
+  CHECK_FALSE(dashboard["title"].get<std::string>().empty());
   for (const auto& panel : dashboard["panels"]) {
     for (const auto& target : panel["targets"]) {
       const std::string expression = target["expr"];

@@ -103,6 +103,10 @@ def check_commands(build, _compiler, work):
         run(["headrace", "unmount", work / "mnt"], env=environment)
         run(replace(shlex.join(pod_command()), places), shell=True, env=environment)
         run(["headrace", "unmount", work / "mnt"], env=environment)
+        source, point, options = fstab_line()
+        run(replace(f"sh {build}/reference/mount.headrace {source} {point} -o {options}", places), shell=True,
+            env=dict(environment, HEADRACE=str(build / "cli/headrace")))
+        run(["headrace", "unmount", work / "mnt"], env=environment)
     finally:
         subprocess.run(["umount", "--lazy", work / "mnt"], check=False, stderr=subprocess.DEVNULL)
 
@@ -122,6 +126,12 @@ def pod_command():
     listed = re.search(r"command: \[(headrace, mount, [^]]*)\]", "".join(blocks("yaml")))
     need(listed, "headrace command in a pod")
     return [word for word in listed[1].split(", ") if word != "--foreground"]
+
+
+def fstab_line():
+    line = re.search(r"`(\S+) (\S+) headrace (\S+) 0 0`", README)
+    need(line, "line for /etc/fstab")
+    return line.groups()
 
 
 def replace(text, places):
@@ -150,6 +160,8 @@ def check_recipes(build, _compiler, work):
     need(len(options) >= 7, "table of recipes")
     for words in options:
         run(["headrace", "order", work / "imagenet", *words.split()], env=environment, stdout=subprocess.DEVNULL)
+    for script in blocks("sh"):
+        run(["bash", "-n"], input=script, text=True)
     need(blocks("toml"), "config file")
     (work / "train.toml").write_text(replace(blocks("toml")[0], own_places(work)))
     run(["headrace", "config", "check", work / "train.toml"], env=environment)
