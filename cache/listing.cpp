@@ -2,14 +2,16 @@
 #include "headrace/cache/listing.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "headrace/cache/internal/names.h"
@@ -345,16 +347,34 @@ Listing ListReader::finish(ListingRule rule) {
   return std::move(listing_);
 }
 
+// Paths have 4096 bytes at most (PATH_MAX), and a label may follow.
+constexpr std::size_t kListLineBytesMax = 8192;
+
 Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& options) {
+  const std::string name = "sample list " + options.sample_list.string();
+  std::error_code failure;
+  const std::filesystem::file_status status = std::filesystem::status(options.sample_list, failure);
+  if (failure) return io::system_error(failure.value(), name);
+  // It is read anew at each start to see whether it has changed, which a pipe does not bear.
+  if (!std::filesystem::is_regular_file(status)) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, name + ": is no regular file; write the list into one");
+  }
   std::ifstream stream(options.sample_list, std::ios::binary);
-  if (!stream) return io::make_error(io::ErrorCode::kNotFound, options.sample_list.string());
+  if (!stream) return io::system_error(errno, name);
   ListReader reader(tree);
-  std::string line;
-  for (std::size_t number = 1; std::getline(stream, line); ++number) {
-    if (reader.add(line)) continue;
+  std::vector<char> line(kListLineBytesMax);
+  std::size_t number = 1;
+  for (; stream.getline(line.data(), static_cast<std::streamsize>(line.size())); ++number) {
+    const std::size_t length = static_cast<std::size_t>(stream.gcount()) - (stream.eof() ? 0 : 1);  // of the line end
+    std::string text(line.data(), length);
+    if (reader.add(text)) continue;
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          fmt::format("{}, line {}: no file of the source: {}", name, number, text));
+  }
+  if (!stream.eof()) {
     return io::make_error(
         io::ErrorCode::kInvalidArgument,
-        options.sample_list.string() + " line " + std::to_string(number) + ": no file of the source: " + line);
+        fmt::format("{}, line {}: cannot be read, or has more than {} bytes", name, number, kListLineBytesMax));
   }
   return reader.finish(options.listing);
 }
@@ -375,9 +395,16 @@ Result<Listing> list_samples(const Catalog& tree, const CatalogOptions& options)
 
 std::uint64_t hash_sample_list(const std::filesystem::path& list) {
   if (list.empty()) return 0;
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(list, failure)) return 1;  // reading the list will say what is wrong with it
   std::ifstream stream(list, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return XXH3_64bits(text.data(), text.size()) | 1U;  // never 0
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<char> chunk(std::size_t{1} << 16);
+  while (stream.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || stream.gcount() > 0) {
+    XXH3_64bits_update(state.get(), chunk.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  return XXH3_64bits_digest(state.get()) | 1U;  // never 0
 }
 
 }  // namespace headrace::cache

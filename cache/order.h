@@ -50,6 +50,8 @@ struct OrderInput {
   std::uint64_t sample_count = 0;  // n of the data set, at most 2^32
   // Finds a sample by its path relative to the source; needed by file:PATH with paths.
   std::function<std::optional<SampleIndex>(std::string_view path)> find_sample = nullptr;
+  // Refuses file:PATH where PATH is a pipe or a device: waiting for what never comes would block a daemon.
+  bool regular_files_only = false;
 };
 
 // Errors: kInvalidArgument, naming the family or parameter and what is allowed; kNotFound for an order file or for a

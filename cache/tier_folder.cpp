@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "headrace/cache/tier_tools.h"
+
 namespace headrace::cache {
 namespace {
 
@@ -64,6 +66,7 @@ std::string segment_index_name(std::uint32_t number) {
 }
 
 Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
+  if (Status checked = check_links(path); !checked) return io::forward_error(std::move(checked));
   if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return io::system_error(errno, "make tier " + path.string());
   }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -124,6 +125,22 @@ class Scrubber {
 };
 
 }  // namespace
+
+Status check_links(const std::filesystem::path& path) {
+  std::error_code failure;
+  std::filesystem::path so_far;
+  for (const std::filesystem::path& part : std::filesystem::absolute(path, failure)) {
+    so_far /= part;
+    struct stat info {};
+    if (::lstat(so_far.c_str(), &info) != 0) return {};  // what is not there yet is no link
+    if (!S_ISLNK(info.st_mode) || info.st_uid == 0 || info.st_uid == ::geteuid()) continue;
+    return io::make_error(io::ErrorCode::kPermission,
+                          fmt::format("tier {}: {} is a symbolic link of another user, who could turn it elsewhere; "
+                                      "name the folder that it leads to",
+                                      path.string(), so_far.string()));
+  }
+  return {};
+}
 
 Result<TierInfo> describe_tier(const std::filesystem::path& path) {
   auto folder = TierFolder::open(path, 0, TierFolder::Mode::kReadOnly);

@@ -20,6 +20,11 @@ namespace headrace::cache {
 using io::Result;
 using io::Status;
 
+// A symbolic link in the path of a tier, which somebody other than root and the caller has made, can be turned to
+// another place at any moment: kPermission, naming the link. Links of one's own are followed. For paths as the user
+// wrote them; what was resolved has none any more. Whatever is renamed later, an open tier stays where it is.
+[[nodiscard]] Status check_links(const std::filesystem::path& path);
+
 struct TierInfo {
   struct DataSet {
     std::string source;  // "unknown" where its name was lost

@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 
 #include "headrace/cache/revalidate.h"
+#include "headrace/cache/tier_tools.h"
 #include "headrace/cli/places.h"
 #include "headrace/cli/size.h"
 #include "headrace/io/memory_limit.h"
@@ -61,6 +62,9 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
   io::Result<std::uint64_t> bytes = parse_size(std::string_view(text).substr(colon + 1));
   if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
   if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of no size holds nothing; leave it out", text));
+  if (io::Status checked = cache::check_links(text.substr(0, colon)); !checked) {
+    return io::forward_error(std::move(checked));
+  }
   const fs::path path = canonical_path(text.substr(0, colon));
   const std::uint64_t room = file_system_bytes(path);
   if (room > 0 && *bytes > room) {
@@ -196,9 +200,11 @@ std::string absolute_order_spec(const std::string& spec) {
   return std::string(kFile) + fs::absolute(spec.substr(kFile.size())).string();
 }
 
-io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog) {
+io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
+                                                     ListFiles lists) {
   cache::OrderInput input;
   input.sample_count = catalog.sample_count();
+  input.regular_files_only = lists == ListFiles::kRegular;
   input.find_sample = [&catalog](std::string_view path) -> std::optional<cache::SampleIndex> {
     const std::optional<cache::EntryId> entry = catalog.find(path);
     return entry ? catalog.sample_of(*entry) : std::nullopt;

@@ -48,8 +48,12 @@ struct Source {
 
 // "file:list.txt" with its path made absolute, for a daemon that leaves this folder; other specs as they are.
 [[nodiscard]] std::string absolute_order_spec(const std::string& spec);
-[[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec,
-                                                                   const cache::Catalog& catalog);
+enum class ListFiles : std::uint8_t {
+  kAny,      // pipes too: whoever typed the command can end it
+  kRegular,  // for a daemon, which must not wait for what never comes
+};
+[[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
+                                                                   ListFiles lists = ListFiles::kAny);
 
 // A data set that is listed and ordered, not read. It has samples.
 struct DataSet {

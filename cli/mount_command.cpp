@@ -128,7 +128,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     options.learn_order = true;
     options.order_records = plan.order_records;
   } else if (!plan.order.empty()) {
-    io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog());
+    io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog(), ListFiles::kRegular);
     if (!order) return io::forward_error(std::move(order));
     options.order = std::move(*order);
   }

@@ -39,7 +39,8 @@ std::string text(const json& arguments, const char* name) {
 WantedOptions wanted_options(const json& arguments) {
   return {.order = text(arguments, "order"),
           .first_epoch = number(arguments, "epoch"),
-          .epochs = std::max<std::uint64_t>(1, number(arguments, "epochs"))};
+          .epochs = std::max<std::uint64_t>(1, number(arguments, "epochs")),
+          .lists = ListFiles::kRegular};
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 io::Result<json> MountService::order(const json& arguments) {
   const std::string spec = text(arguments, "spec");
   if (!spec.empty()) {
-    io::Result<std::unique_ptr<cache::Order>> order = open_order(spec, store_.catalog());
+    io::Result<std::unique_ptr<cache::Order>> order = open_order(spec, store_.catalog(), ListFiles::kRegular);
     if (!order) return io::forward_error(std::move(order));
     mount_.set_order(std::shared_ptr<const cache::Order>(std::move(*order)), number(arguments, "epoch"));
   }

@@ -43,9 +43,20 @@ class SpooledList {
     if (fd_.get() < 0) return io::system_error(errno, "keep the list on standard input");
     const fs::path path = fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get());
     std::ofstream file(path, std::ios::binary);
-    const bool empty = std::cin.peek() == std::char_traits<char>::eof();
-    if (!empty) file << std::cin.rdbuf();
-    if (!file.flush()) return make_error(ErrorCode::kSystem, "the list on standard input cannot be read, or kept");
+    std::vector<char> line(kLineBytesMax);
+    std::uint64_t bytes = 0;
+    while (file && std::cin.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
+      const std::streamsize length = std::cin.gcount() - (std::cin.eof() ? 0 : 1);  // of the line end
+      file.write(line.data(), length).put('\n');
+      bytes += static_cast<std::uint64_t>(length) + 1;
+      if (bytes > kListBytesMax)
+        return make_error(ErrorCode::kInvalidArgument, "the list on standard input is endless");
+    }
+    if (!std::cin.eof()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("the list on standard input has a line of more than {} bytes", kLineBytesMax));
+    }
+    if (!file.flush()) return make_error(ErrorCode::kNoSpace, "the list on standard input is too long to be kept");
     path_ = path;
     return path;
   }
@@ -57,6 +68,9 @@ class SpooledList {
   }
 
  private:
+  static constexpr std::size_t kLineBytesMax = 8192;                      // paths have 4096 at most
+  static constexpr std::uint64_t kListBytesMax = std::uint64_t{8} << 30;  // 100 million long paths
+
   io::UniqueFd fd_;
   fs::path path_;
 };

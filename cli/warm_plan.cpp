@@ -75,7 +75,7 @@ io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalo
                       fmt::format("--epochs {}: choose 1 to {}", options.epochs, kWarmEpochsMax));
   }
   if (options.order.empty()) return whole_catalog(catalog);
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(options.order, catalog);
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(options.order, catalog, options.lists);
   if (!order) return io::forward_error(std::move(order));
   return draw(**order, options, catalog);
 }

@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "headrace/cache/store.h"
+#include "headrace/cli/data_set.h"
 #include "headrace/cli/progress.h"
 
 namespace headrace::cli {
@@ -26,6 +27,7 @@ struct WantedOptions {
   std::string order;  // empty: every sample, in catalog order
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;  // of the order, at most kWarmEpochsMax
+  ListFiles lists = ListFiles::kAny;
 };
 
 struct Wanted {

@@ -2,20 +2,25 @@
 // file:PATH: the samples as a text file lists them, the same in every epoch. One path (relative to the source) or one
 // index per line; a file is read as indices when all its lines are numbers. Empty lines are skipped; a byte order mark
 // and CR LF are tolerated.
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "headrace/cache/order/families.h"
 #include "headrace/cache/order/sharded_order.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 namespace {
@@ -25,50 +30,101 @@ struct Line {
   std::string_view text;
 };
 
+// Paths have 4096 bytes at most (PATH_MAX); what has no line end for so long is no list but, say, /dev/zero.
+constexpr std::size_t kLineBytesMax = 8192;
+
 // The lines of a file that are not empty, one by one.
 class LineReader {
  public:
-  explicit LineReader(std::string path)
-      : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rbe"), std::fclose) {}
-  ~LineReader() { std::free(buffer_); }  // getline's
+  LineReader(std::string path, io::UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)), buffer_(kBufferBytes) {}
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  [[nodiscard]] bool is_open() const { return file_ != nullptr; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  // nullopt: the end, or failed(). The text is valid until the next call.
+  // nullopt: the end, or a problem(). The text is valid until the next call.
   [[nodiscard]] std::optional<Line> next() {
     if (std::exchange(again_, false)) return last_;
-    while (true) {
-      const ssize_t length = ::getline(&buffer_, &capacity_, file_.get());
-      if (length < 0) return std::nullopt;
-      std::string_view text(buffer_, static_cast<std::size_t>(length));
-      if (++number_ == 1 && text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-      if (text.ends_with('\n')) text.remove_suffix(1);
-      if (text.ends_with('\r')) text.remove_suffix(1);
-      if (text.empty()) continue;
+    while (std::optional<std::string_view> text = next_raw()) {
+      if (++number_ == 1 && text->starts_with("\xef\xbb\xbf")) text->remove_prefix(3);
+      if (text->ends_with('\r')) text->remove_suffix(1);
+      if (text->empty()) continue;
       ++lines_;
-      return last_ = Line{number_, text};
+      return last_ = Line{number_, *text};
     }
+    return std::nullopt;
   }
-  [[nodiscard]] bool failed() const { return std::ferror(file_.get()) != 0; }
+  [[nodiscard]] const std::optional<io::Error>& problem() const { return problem_; }
   // False: lines of a pipe, which are gone. The first one is still there.
   [[nodiscard]] bool start_again() {
     if (lines_ == 1) return again_ = true;
-    number_ = 0;
-    return std::fseek(file_.get(), 0, SEEK_SET) == 0;
+    number_ = begin_ = end_ = 0;
+    return ::lseek(fd_.get(), 0, SEEK_SET) == 0;
   }
 
  private:
+  static constexpr std::size_t kBufferBytes = 32 * kLineBytesMax;
+
+  // Without its line end, which the last one may lack.
+  std::optional<std::string_view> next_raw() {
+    while (!problem_) {
+      const std::string_view unread(buffer_.data() + begin_, end_ - begin_);
+      const std::size_t line_end = unread.find('\n');
+      if (std::min(line_end, unread.size()) > kLineBytesMax) {
+        problem_ = io::Error{io::ErrorCode::kInvalidArgument, 0,
+                             fmt::format("order file {}, line {}: has more than {} bytes; give a list with one path or "
+                                         "index per line",
+                                         path_, number_ + 1, kLineBytesMax)};
+      } else if (line_end != std::string_view::npos) {
+        begin_ += line_end + 1;
+        return unread.substr(0, line_end);
+      } else if (!read_more()) {
+        if (unread.empty() || problem_) return std::nullopt;
+        begin_ = end_;
+        return unread;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Moves what is unread to the front. False: the end, or a problem.
+  bool read_more() {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+    ssize_t count = 0;
+    do {
+      count = ::read(fd_.get(), buffer_.data() + end_, buffer_.size() - end_);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) problem_ = io::system_error(errno, "read order file " + path_).value();
+    if (count <= 0) return false;
+    end_ += static_cast<std::size_t>(count);
+    return true;
+  }
+
   const std::string path_;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-  char* buffer_ = nullptr;
-  std::size_t capacity_ = 0;
+  const io::UniqueFd fd_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0;  // of what is unread in the buffer
+  std::size_t end_ = 0;
+  std::optional<io::Error> problem_;
   std::size_t number_ = 0;
   std::size_t lines_ = 0;  // that were not empty
   Line last_;
   bool again_ = false;
 };
+
+// Opening a pipe would wait for its writer, so that is left to whoever wants to wait.
+[[nodiscard]] Result<io::UniqueFd> open_list(const std::string& path, bool regular_files_only) {
+  const int wait = regular_files_only ? O_NONBLOCK : 0;
+  io::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | wait));
+  if (!fd.valid()) return io::system_error(errno, "open order file " + path);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return io::system_error(errno, "open order file " + path);
+  if (regular_files_only && !S_ISREG(status.st_mode)) {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          "order file " + path + ": is no regular file; write the list into one");
+  }
+  return fd;
+}
 
 [[nodiscard]] std::optional<std::uint64_t> as_index(std::string_view text) {
   std::uint64_t index = 0;
@@ -129,11 +185,11 @@ class LineReader {
 }  // namespace
 
 Result<Samples> read_order_file(const std::string& path, const OrderInput& input) {
-  errno = 0;
-  LineReader lines(path);
-  if (!lines.is_open()) return io::system_error(errno, "open order file " + path);
+  Result<io::UniqueFd> fd = open_list(path, input.regular_files_only);
+  if (!fd) return io::forward_error(std::move(fd));
+  LineReader lines(path, std::move(*fd));
   Result<Samples> samples = read_lines(lines, input);
-  if (lines.failed()) return io::system_error(errno, "read order file " + path);
+  if (lines.problem()) return tl::unexpected(*lines.problem());
   if (samples) samples->shrink_to_fit();
   return samples;
 }

@@ -10,10 +10,13 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "process.h"
 
 using headrace::test::Outcome;
+using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::Tool;
 
@@ -410,4 +413,56 @@ TEST_CASE("synth makes a data set and refuses a folder that has content") {
   const Outcome listed = tool({"order", directory, "--order", "sequential"});
   CHECK(lines_of(listed.output).size() == 6);
   check_refused(tool({"synth", directory, "--files", "6"}), 2, directory);
+}
+
+TEST_CASE("a tier behind another user's symbolic link is refused, behind one's own it is used") {
+  if (::geteuid() != 0) skip("needs root, to make a link of another user");
+  const Tool tool;
+  const DataSet data;
+  const auto warm_by = [&](uid_t owner) {
+    const std::filesystem::path link = tool.home() / ("link-" + std::to_string(owner));
+    std::filesystem::create_directory(tool.home() / "disk");
+    std::filesystem::create_directory_symlink(tool.home() / "disk", link);
+    REQUIRE(::lchown(link.c_str(), owner, owner) == 0);
+    return tool({"warm", data.source(), "--ssd", (link / "tier").string() + ":64M"});
+  };
+  constexpr uid_t kSomebody = 12345;
+  check_refused(warm_by(kSomebody), 1, "symbolic link of another user");
+  CHECK(std::filesystem::is_empty(tool.home() / "disk"));
+  CHECK(warm_by(0).status == 0);
+  check_refused(tool({"verify", (tool.home() / "link-12345/tier").string()}), 1, "symbolic link of another user");
+  CHECK(tool({"verify", (tool.home() / "link-0/tier").string()}).status == 0);
+}
+
+TEST_CASE("a tier that is renamed while it is filled is filled where it is, not what takes its name") {
+  const Tool tool;
+  const DataSet data;
+  const std::filesystem::path tier = tool.home() / "tier";
+  const std::filesystem::path other = tool.home() / "other";
+  std::filesystem::create_directory(other);
+  const auto child =
+      tool.start({"warm", data.source(), "--ssd", tier.string() + ":64M", "--rate-limit", "4"});  // 10 bytes in all
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!std::filesystem::exists(tier / "tier") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::filesystem::rename(tier, tool.home() / "moved");
+  std::filesystem::create_directory_symlink(other, tier);
+  CHECK(child->wait().status == 0);
+  CHECK(std::filesystem::is_empty(other));
+  CHECK(contains(tool({"verify", (tool.home() / "moved").string()}).output, "10 records"));
+}
+
+TEST_CASE("a list without line ends is refused, and one that is no file where it has to be one") {
+  const Tool tool;
+  const DataSet data;
+  const std::string tier = (tool.home() / "tier").string() + ":64M";
+  check_refused(tool({"order", data.source(), "--order", "file:/dev/zero"}), 2,
+                "/dev/zero, line 1: has more than 8192");
+  check_refused(tool({"warm", data.source(), "--ssd", tier, "--list", "/dev/zero"}), 2, "line 1: has more than 8192");
+  check_refused(tool({"warm", data.source(), "--ssd", tier, "--list", "-"}, std::string(10'000, 'x')), 2, "8192 bytes");
+  check_refused(tool({"read", data.source(), "--samples", "/dev/zero"}), 2, "/dev/zero: is no regular file");
+  const std::string fifo = (tool.home() / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  check_refused(tool({"read", data.source(), "--samples", fifo}), 2, "is no regular file");
 }

@@ -161,6 +161,7 @@ TEST_CASE("mount returns when the data set can be read, unmount when the daemon 
   const json stat = fixture.stat();
   CHECK(stat["data_set"]["samples"] == 40);
   CHECK(stat["mount_point"] == fixture.mount_point.string());
+  if (stat["mount"]["read_bytes"] > 0) CHECK(stat["mount"]["read_wait_seconds"] > 0.0);
   // Not the bare path, which umount(8) would take for this mount.
   CHECK(contains(read_file("/proc/self/mountinfo"), " fuse.headrace headrace:" + fixture.source.string() + " "));
 
@@ -446,6 +447,24 @@ TEST_CASE("a daemon answers requests of every kind, whatever their arguments are
     }
   }
   CHECK(fixture.stat()["mount"]["takeovers"] == 0);
+}
+
+TEST_CASE("a daemon waits for no pipe and reads no device when it is given an order") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string fifo = (fixture.tool.home() / "fifo").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  static_cast<void>(fixture.tool({"unmount", point}));  // makes the runtime folder
+  for (const std::string& list : {fifo, std::string("/dev/zero")}) {
+    fixture.check_refused({"mount", fixture.source.string(), point, "--order", "file:" + list}, 2, "no regular file");
+  }
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  for (const std::string& list : {fifo, std::string("/dev/zero")}) {
+    const Outcome refused = fixture.tool({"order", "set", point, "file:" + list});
+    CHECK(refused.status == 2);
+    CHECK(contains(refused.errors, "no regular file"));
+  }
+  CHECK(fixture.tool({"warm", point, "--list", "-", "--dry-run"}, "cat/1.jpg\n").status == 0);  // kept in memory
 }
 
 TEST_CASE("a runtime folder that others may enter is refused") {
