@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sweeper import holding, mounted_at
 
-READY_SECONDS = 120  # a mount that takes longer has failed; 10 M files take half a minute of a machine at rest
+READY_SECONDS = 300  # a mount that takes longer has failed; looking at 10 M files takes minutes beside other work
 
 
 class CannotRun(Exception):
