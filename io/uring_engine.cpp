@@ -116,7 +116,7 @@ class UringEngine final : public Engine {
 
   void stop(Operation& operation, Stop reason);
   void expire();
-  void run_finished();
+  void run_finished(bool limited);
   void arm_wake();
 
   // Constant after construction.
@@ -231,11 +231,14 @@ void UringEngine::wait(Clock::time_point deadline) {
     if (woken_ || !finished_.empty()) break;
   }
   woken_ = false;
-  run_finished();
+  const bool limited = !queued_.empty();
+  // The device gets its next reads before anybody looks at what it has read: completions may hash or decode.
+  start_queued();
+  ring_->submit();
+  run_finished(limited);
 }
 
-void UringEngine::run_finished() {
-  const bool limited = !queued_.empty();
+void UringEngine::run_finished(bool limited) {
   const auto now = Clock::now();
   OperationQueue finished = finished_.take();
   while (!finished.empty()) {

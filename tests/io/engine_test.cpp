@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/io/uring_engine.h"
+
 #include "io/engines.h"
 #include "support/temp_dir.h"
 
@@ -269,6 +271,30 @@ TEST_CASE("more operations than the queue holds all complete once") {
       CHECK(read->text() == content);
     }
   });
+}
+
+TEST_CASE("the next read is on its way before a completion runs") {
+  need_uring();
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", content_of(100'000, 1));
+  auto engine = open_uring_engine({.queue_depth_max = 1}, {});
+  REQUIRE(engine);
+  struct Seen {
+    Operation next;
+    Operation::Internal::Place place = Operation::Internal::Place::kIdle;
+  } seen{path_read(dir, "f", 0, 100'000, CacheMode::kBuffered)};
+  seen.next.on_complete = [](Operation&, Result<std::uint64_t>) {};
+  Operation first = path_read(dir, "f", 0, 100'000, CacheMode::kBuffered);
+  first.context = &seen;
+  first.on_complete = [](Operation& self, Result<std::uint64_t>) {
+    auto& mine = *static_cast<Seen*>(self.context);
+    mine.place = mine.next.internal.place;
+  };
+  (*engine)->submit(first);
+  (*engine)->submit(seen.next);
+  drain(**engine);
+  CHECK(seen.place == Operation::Internal::Place::kStarted);
 }
 
 TEST_CASE("what is written, allocated and synced can be read back") {
