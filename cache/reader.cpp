@@ -30,6 +30,7 @@ constexpr std::uint64_t kConsumerShare = 8;
 struct Slot {
   std::optional<Result<View>> result;  // empty while in flight
   bool planned = false;                // the plan is told how it ends
+  bool awaited = false;                // a consumer sleeps until it has ended
 };
 
 std::vector<std::uint32_t> sample_footprints(const Catalog& catalog) {
@@ -84,7 +85,7 @@ class ReaderImpl final : public Reader {
   std::atomic<std::uint32_t> fetch_requests_ = 0;
 
   mutable io::Mutex mutex_;
-  CondVar changed_;  // a slot got its result, nothing is in flight any more, or cancelled
+  CondVar changed_;  // an awaited slot got its result, nothing is in flight any more, or cancelled
   std::uint64_t epoch_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t position_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<SampleIndex> samples_ HEADRACE_GUARDED_BY(mutex_);  // of epoch_
@@ -197,6 +198,7 @@ std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
       start(sample, ReadHint::kNow);
       lock.lock();
     } else if (!found->second.result) {
+      found->second.awaited = true;
       changed_.wait(lock);
     } else {
       Result<View> result = std::move(*found->second.result);
@@ -260,11 +262,13 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
     slot.result = std::move(result);
     planned = slot.planned;
     if (planned) plan_.on_fetched(sample, good);
+    // Most samples come before their turn. Waking a consumer for each costs as much as submitting its read.
+    if (slot.awaited) changed_.notify_all();
   }
   if (planned) fetch_ahead();
   MutexLock lock(mutex_);
   in_flight_ -= 1;  // last: the reader may go away as soon as nothing is in flight
-  changed_.notify_all();
+  if (in_flight_ == 0) changed_.notify_all();
 }
 
 }  // namespace
