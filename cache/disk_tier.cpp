@@ -99,7 +99,7 @@ void DiskTier::end_read(DiskRead& read, Result<std::uint64_t> bytes) {
   }
   read_errors_in_a_row_.store(0, std::memory_order_relaxed);
   const bool intact =
-      *bytes == read.slot.payload_bytes && XXH3_64bits(read.data, read.slot.payload_bytes) == read.slot.payload_hash;
+      *bytes == read.slot.payload_bytes && hash_payload({read.data, read.slot.payload_bytes}) == read.slot.payload_hash;
   if (!intact) {
     // If the segment was removed and its place taken by another meanwhile, nothing is damaged.
     drop_record(read.slot, corrupt_);

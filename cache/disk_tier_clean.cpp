@@ -9,8 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include <xxhash.h>
-
 #include "headrace/cache/internal/disk_tier.h"
 
 namespace headrace::cache {
@@ -67,7 +65,7 @@ bool DiskTier::is_intact_for_moving() {
   return is_trailer_of(cleaning.trailer, folder_.label(), cleaning.from->number, end_block) &&
          cleaning.trailer.data_set_key == options_.data_set.key &&
          cleaning.trailer.payload_hash == cleaning.slot.payload_hash &&
-         XXH3_64bits(data, cleaning.slot.payload_bytes) == cleaning.slot.payload_hash;
+         hash_payload({data, cleaning.slot.payload_bytes}) == cleaning.slot.payload_hash;
 }
 
 void DiskTier::write_moved() {

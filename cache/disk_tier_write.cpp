@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "headrace/cache/internal/disk_tier.h"
 #include "headrace/io/log.h"
@@ -83,7 +82,7 @@ void DiskTier::append_trailer(Write& write) {
   indexed.data_set_key = options_.data_set.key;
   indexed.name_hash = write.record.name_hash;
   indexed.identity_hash = hash_identity(identity);
-  indexed.payload_hash = XXH3_64bits(holding.data, holding.size);
+  indexed.payload_hash = hash_payload(holding.content());
   indexed.payload_bytes = static_cast<std::uint32_t>(holding.size);
 
   RecordTrailer trailer;

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "headrace/cache/internal/record_index.h"
 #include "headrace/cache/internal/segment.h"
@@ -92,7 +91,7 @@ class Scrubber {
       if (got <= 0) return false;
       done += static_cast<std::uint64_t>(got);
     }
-    return XXH3_64bits(buffer_.data(), record.payload_bytes) == record.payload_hash;
+    return hash_payload({buffer_.data(), record.payload_bytes}) == record.payload_hash;
   }
 
   bool pause_and_tell(std::uint64_t bytes_done) {

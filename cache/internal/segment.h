@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "headrace/cache/internal/record_format.h"
@@ -52,6 +53,7 @@ struct Segment {
 // The trailer at the end of a block, when it is one that this segment's record ending there would have.
 [[nodiscard]] bool is_trailer_of(const RecordTrailer& trailer, const TierLabel& label, std::uint32_t segment,
                                  std::uint32_t end_block);
+[[nodiscard]] std::uint64_t hash_payload(std::span<const std::byte> payload);
 [[nodiscard]] std::uint64_t trailer_hash(const RecordTrailer& trailer, std::uint64_t salt);
 
 }  // namespace headrace::cache

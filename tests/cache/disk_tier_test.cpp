@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
+
+#include "headrace/cache/internal/segment.h"
 
 #include "support/temp_dir.h"
 
@@ -165,6 +168,14 @@ TEST_CASE("warming fills the tier, and once it is full says so and writes nothin
     if (!file.string().ends_with(".index")) on_disk += fs::file_size(file);
   }
   CHECK(on_disk <= 4 * kMiB);
+}
+
+TEST_CASE("the hash of a payload is XXH3 on every processor") {
+  for (const std::size_t bytes : {0, 1, 16, 240, 241, 4096, 108'000}) {
+    const std::vector<std::byte> payload = pattern_bytes(bytes, bytes);
+    CHECK(headrace::cache::hash_payload(payload) == XXH3_64bits(payload.data(), payload.size()));
+  }
+  CHECK(headrace::cache::hash_payload({}) == 0x2d06800538d394c2);  // as published for no bytes
 }
 
 TEST_CASE("a tier that was not closed is found again by looking for its records") {
