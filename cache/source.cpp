@@ -40,8 +40,10 @@ bool may_pass(const Error& error) {
 Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, std::shared_ptr<SourceRoot> root,
                                              TimerThread& timers) {
   std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
+  io::EngineOptions engine = options.engine;
+  engine.rotational = options.source_rotational.value_or(false);  // what the kernel says has to prove true first
   auto thread = options.make_source_engine ? io::IoThread::start("hr-source", options.make_source_engine)
-                                           : io::IoThread::start({.name = "hr-source", .engine = options.engine});
+                                           : io::IoThread::start({.name = "hr-source", .engine = engine});
   if (!thread) return io::forward_error(std::move(thread));
   source->thread_ = std::move(*thread);
   if (options.source_rotational.value_or(source->root()->file_system().rotational)) {
@@ -81,7 +83,13 @@ void Source::count_success(std::uint64_t bytes) {
 void Source::start_sweep(bool seeks_at_first) {
   sweep_ = std::make_unique<Sweep>(Sweep::Options{.place_of = [this](const SourceRead& read) { return place_of(read); },
                                                   .issue = [this](SourceRead& read) { submit(read); },
+                                                  .on_verdict = [this](bool seeks) { limit_depth(seeks); },
                                                   .seeks_at_first = seeks_at_first});
+}
+
+// Reads for now do not pass through the sweep, so that its bound has to be the engine's as well.
+void Source::limit_depth(bool seeks) {
+  if (!stopping_.load()) thread_->set_rotational(seeks);
 }
 
 std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {

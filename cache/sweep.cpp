@@ -68,8 +68,11 @@ void Sweep::on_done() {
   MutexLock lock(mutex_);
   --in_flight_;
   meter_.on_read(now, in_flight_);
-  sorts_.store(meter_.seeks(), std::memory_order_relaxed);
+  const bool seeks = meter_.seeks();
+  const bool is_new = sorts_.exchange(seeks, std::memory_order_relaxed) != seeks;
   if (in_flight_ + 1 == kSweepInFlight) changed_.notify_one();
+  lock.unlock();
+  if (is_new) options_.on_verdict(seeks);
 }
 
 void Sweep::run() {

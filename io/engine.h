@@ -109,6 +109,8 @@ class Engine {
   // `fd` stays open until unregister_file(fd).
   virtual void register_file(int fd) = 0;
   virtual void unregister_file(int fd) = 0;
+  // What lies behind the files has turned out to seek, or not to: a seeking device gets few operations at once.
+  virtual void set_rotational(bool rotational) = 0;
 };
 
 struct EngineOptions {

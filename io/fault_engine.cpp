@@ -38,6 +38,7 @@ class FaultEngineImpl final : public FaultEngine {
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int fd) override { inner_->register_file(fd); }
   void unregister_file(int fd) override { inner_->unregister_file(fd); }
+  void set_rotational(bool rotational) override { inner_->set_rotational(rotational); }
   [[nodiscard]] const FaultCounts& counts() const override { return counts_; }
   void set_options(const FaultOptions& options) override { options_ = options; }
 

@@ -165,6 +165,11 @@ void IoThread::unregister_file(int fd) {
     if (engine != nullptr) engine->unregister_file(fd);
   });
 }
+void IoThread::set_rotational(bool rotational) {
+  post([&engine = impl_->engine, rotational] {
+    if (engine != nullptr) engine->set_rotational(rotational);
+  });
+}
 EngineInfo IoThread::info() const {
   return impl_->engine->info();
 }

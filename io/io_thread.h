@@ -36,9 +36,10 @@ class IoThread {
   void cancel(Operation& operation);
   // Runs `task` on the thread, after what was submitted before it.
   void post(std::function<void()> task);
-  // Engine::register_file and its counterpart, in order with what is submitted.
+  // As those of Engine, in order with what is submitted.
   void register_file(int fd);
   void unregister_file(int fd);
+  void set_rotational(bool rotational);
   [[nodiscard]] EngineInfo info() const;
 
  private:

@@ -103,6 +103,10 @@ class PreadEngine final : public Engine {
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int) override {}  // a descriptor is as cheap as it gets here
   void unregister_file(int) override {}
+  void set_rotational(bool rotational) override {
+    depth_.set_rotational(rotational);
+    depth_limit_.store(depth_.depth(), std::memory_order_relaxed);
+  }
 
  private:
   void work(std::size_t number);

@@ -96,6 +96,7 @@ class UringEngine final : public Engine {
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int fd) override;
   void unregister_file(int fd) override;
+  void set_rotational(bool rotational) override { depth_.set_rotational(rotational); }
 
  private:
   void start_queued();

@@ -84,6 +84,7 @@ class Source {
   Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, TimerThread& timers);
 
   void start_sweep(bool seeks_at_first);
+  void limit_depth(bool seeks);
   [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
   void submit(SourceRead& read);
   void finish(SourceRead& read, Result<std::uint64_t> bytes);

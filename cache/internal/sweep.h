@@ -62,7 +62,9 @@ class Sweep {
     // Where a read begins on the device; nullopt: not known, it goes before the others. May block.
     std::function<std::optional<std::uint64_t>(const SourceRead& read)> place_of;
     std::function<void(SourceRead& read)> issue;  // from any thread; on_done() may be called within
-    bool seeks_at_first = false;                  // sorts from the first read on, before it has seen a slow one
+    // The device has turned out to seek, or not to. From the thread of on_done(), under no lock.
+    std::function<void(bool seeks)> on_verdict;
+    bool seeks_at_first = false;  // sorts from the first read on, before it has seen a slow one
   };
 
   explicit Sweep(Options options);

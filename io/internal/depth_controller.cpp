@@ -46,6 +46,13 @@ void DepthController::on_finished(std::uint64_t bytes, bool limited, TimePoint n
   on_window(rate);
 }
 
+void DepthController::set_rotational(bool rotational) {
+  limit_ = rotational ? std::min(options_.max, kRotationalDepthMax) : options_.max;
+  depth_ = std::min(depth_, limit_);
+  best_rate_ = 0;  // another device, as far as is known: what was measured does not bind it
+  hold_windows_ = 0;
+}
+
 void DepthController::on_window(double rate) {
   if (hold_windows_ > 0) {
     if (--hold_windows_ == 0) best_rate_ = 0;  // the next window is the new yardstick
@@ -54,7 +61,7 @@ void DepthController::on_window(double rate) {
   if (best_rate_ == 0 || rate > best_rate_ * kGainWorthDoubling) {
     best_rate_ = rate;
     best_depth_ = depth_;
-    if (depth_ < options_.max) depth_ = std::min(2 * depth_, options_.max);
+    if (depth_ < limit_) depth_ = std::min(2 * depth_, limit_);
     return;
   }
   depth_ = best_depth_;

@@ -28,18 +28,21 @@ class DepthController {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit DepthController(DepthOptions options) : options_(options), depth_(options.initial) {}
+  explicit DepthController(DepthOptions options) : options_(options), limit_(options.max), depth_(options.initial) {}
 
   [[nodiscard]] unsigned depth() const { return depth_; }
   [[nodiscard]] unsigned depth_max() const { return options_.max; }
 
   // `limited`: operations were waiting for their turn. Without that, throughput says nothing about the depth.
   void on_finished(std::uint64_t bytes, bool limited, TimePoint now);
+  // Bounds the depth as depth_options() would for a device that seeks, or takes that bound away again.
+  void set_rotational(bool rotational);
 
  private:
   void on_window(double rate);
 
   DepthOptions options_;
+  unsigned limit_;  // options_.max, or less while the device seeks
   unsigned depth_;
   unsigned best_depth_ = 0;
   double best_rate_ = 0;       // of the window at best_depth_; 0: none measured yet

@@ -60,11 +60,13 @@ class Disk {
   Sweep::Options options() {
     return {.place_of = [this](const SourceRead& read) { return place_of(read); },
             .issue = [this](SourceRead& read) { issue(read); },
+            .on_verdict = [this](bool seeks) { verdicts.push_back(seeks); },
             .seeks_at_first = true};
   }
 
   static constexpr std::uint64_t kNowhere = 999'999;
   std::atomic<int> look_ups = 0;
+  std::vector<bool> verdicts;  // of the thread that calls on_done()
 
  private:
   std::vector<std::unique_ptr<SourceRead>> reads_;
@@ -180,6 +182,32 @@ TEST_CASE("reads of a disk that was not slow yet are issued as they come, withou
   CHECK(disk.wait_for(places.size()) == places);
   CHECK(disk.look_ups == 0);
   CHECK_FALSE(sweep.sorts());
+}
+
+TEST_CASE("who gives a disk its reads is told once that it does not seek") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  std::size_t issued = kSweepInFlight;
+  while (disk.verdicts.empty() && std::chrono::steady_clock::now() < deadline) {
+    sweep.on_done();
+    sweep.add(disk.read_at(0));
+    disk.wait_for(++issued);
+  }
+  for (std::size_t i = 0; i < kSweepInFlight; ++i) sweep.on_done();
+  CHECK(disk.verdicts == std::vector<bool>{false});
+}
+
+TEST_CASE("a store gives a source that is a hard disk few reads at once") {
+  const TempDir source;
+  source.write("a/1", "content");
+  for (const bool rotational : {true, false}) {
+    auto store = Store::open({.source = source.path(), .ram_bytes = 16 << 20, .source_rotational = rotational});
+    REQUIRE(store.has_value());
+    const unsigned depth_max = (*store)->stats().engine.queue_depth_max;
+    CHECK((rotational ? depth_max == kSweepInFlight : depth_max > kSweepInFlight));
+  }
 }
 
 TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and closes with reads waiting") {

@@ -53,6 +53,20 @@ TEST_CASE("the depth follows a device that becomes faster") {
   CHECK(device.depth.depth() == 128);
 }
 
+TEST_CASE("a device that turns out to seek gets few, and as many as help again when it does not") {
+  const auto any_depth_helps = [](unsigned in_flight) { return in_flight * 100.0; };
+  Device device;
+  device.run(1000, any_depth_helps);
+  CHECK(device.depth.depth() == 128);
+  device.depth.set_rotational(true);
+  CHECK(device.depth.depth() == 32);
+  device.run(20'000, any_depth_helps);
+  CHECK(device.depth.depth() == 32);
+  device.depth.set_rotational(false);
+  device.run(1000, any_depth_helps);
+  CHECK(device.depth.depth() == 128);
+}
+
 TEST_CASE("operations that did not have to wait say nothing about the depth") {
   DepthController depth({.initial = 16, .max = 128});
   DepthController::TimePoint now{};
