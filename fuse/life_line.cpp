@@ -16,6 +16,25 @@
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
+namespace {
+
+struct Descriptors {
+  int held;
+  int end;
+  int told;
+};
+
+void hold_until_let_go(Descriptors own, std::promise<io::Status> separated) {
+  ::pthread_setname_np(::pthread_self(), "hr-life");
+  std::array<int, 3> kept = {own.held, own.end, own.told};
+  std::sort(kept.begin(), kept.end());
+  separated.set_value(keep_only(kept));
+  char byte = 0;
+  while (::read(own.end, &byte, 1) < 0 && errno == EINTR) continue;
+  [[maybe_unused]] const ssize_t written = ::write(own.told, &byte, 1);  // fails where nobody is there to be told
+}
+
+}  // namespace
 
 io::Result<LifeLine> LifeLine::open() {
   LifeLine line;
@@ -37,7 +56,7 @@ io::UniqueFd LifeLine::take_watching_end() {
   return std::move(watched_);
 }
 
-void LifeLine::hold() {
+void LifeLine::hold(int told_fd) {
   watched_.reset();
   sigset_t all;
   sigset_t before;
@@ -45,16 +64,15 @@ void LifeLine::hold() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread takes no signals away from others
   std::promise<io::Status> separated;
   std::future<io::Status> separation = separated.get_future();
-  thread_ = std::thread([held = held_.get(), end = let_go_read_.get(), separated = std::move(separated)]() mutable {
-    ::pthread_setname_np(::pthread_self(), "hr-life");
-    const std::array<int, 2> kept = {std::min(held, end), std::max(held, end)};
-    separated.set_value(keep_only(kept));
-    char ignored = 0;
-    while (::read(end, &ignored, 1) < 0 && errno == EINTR) continue;
-  });
+  const Descriptors own{.held = held_.get(), .end = let_go_read_.get(), .told = told_fd};
+  thread_ = std::thread(hold_until_let_go, own, std::move(separated));
   const io::Status separate = separation.get();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (separate) return held_.reset();
+  if (separate) {
+    held_.reset();
+    ::close(told_fd);
+    return;
+  }
   io::log_warning("a worker killed while it uses its own mount will not be noticed: {}", separate.error().message());
 }
 

@@ -169,9 +169,14 @@ Status unmount_device(const fs::path& path, const std::string& device) {
 }
 
 void abort_connection(const fs::path& path, const std::string& device) {
-  // Forcing fails with EBUSY where the mount is in use, after it has aborted the connection.
-  if (::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY) return;
-  std::ofstream("/sys/fs/fuse/connections/" + device.substr(device.find(':') + 1) + "/abort") << "1";
+  std::ofstream control("/sys/fs/fuse/connections/" + device.substr(device.find(':') + 1) + "/abort");
+  control << "1" << std::flush;
+  if (control) return;
+  // Not every machine shows that folder. Forcing aborts as well, and fails with EBUSY where the mount is in use; it
+  // reaches only what lies on top.
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  if (!mounts.empty() && mounts.back().is_overlay()) ::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  ::umount2(path.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW);
 }
 
 }  // namespace headrace::fuse

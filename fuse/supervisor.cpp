@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/fuse/internal/guard.h"
 #include "headrace/fuse/internal/life_line.h"
 #include "headrace/fuse/internal/mount_table.h"
 #include "headrace/io/log.h"
@@ -82,8 +83,8 @@ io::Error decode(const std::string& text) {
 
 class Supervisor {
  public:
-  Supervisor(const SupervisorOptions& options, Channel& channel)
-      : options_(options), channel_(channel), watched_(signals_to_watch()) {}
+  Supervisor(const SupervisorOptions& options, Channel& channel, const Guard& guard)
+      : options_(options), channel_(channel), guard_(guard), watched_(signals_to_watch()) {}
   ~Supervisor() { ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -109,6 +110,7 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Channel& channel_;
+  const Guard& guard_;
   const sigset_t watched_;
   sigset_t signals_before_ = {};
   io::UniqueFd signal_fd_;
@@ -164,7 +166,7 @@ Status Supervisor::start_worker() {
 }
 
 void Supervisor::be_worker(int report_fd, LifeLine life) {
-  life.hold();
+  life.hold(guard_.told_fd());
   report_crashes(report_fd);
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   const auto report = [report_fd](const std::string& text) {
@@ -303,7 +305,8 @@ bool Supervisor::may_restart() {
 Status supervise(const SupervisorOptions& options) {
   Result<Channel> channel = open_channel(options.channel);
   if (!channel) return io::forward_error(std::move(channel));
-  Status status = Supervisor(options, *channel).run();
+  const Result<Guard> guard = Guard::start(*channel);
+  Status status = guard ? Supervisor(options, *channel, *guard).run() : Status(tl::unexpected(guard.error()));
   // An orderly worker has unmounted already; then this finds nothing.
   if (const Status unmounted = unmount(*channel); !unmounted) {
     io::log_error("{}", unmounted.error().message());

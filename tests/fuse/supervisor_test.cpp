@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,7 +61,8 @@ class Supervised {
         seen_(new (::mmap(nullptr, sizeof(Seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Seen),
         mounted_(mounted) {
     mounted_.options.ram_bytes = ram_bytes;
-    std::fflush(nullptr);  // or the child prints once more what this process has not written yet
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that a worker without its supervisor can be waited for
+    std::fflush(nullptr);                // or the child prints once more what this process has not written yet
     supervisor_ = ::fork();
     if (supervisor_ != 0) return;
     for (const int signal : {SIGSEGV, SIGABRT, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);  // doctest's handlers
@@ -79,6 +81,18 @@ class Supervised {
     }
   }
   void kill_worker() const { ::kill(seen_->worker, SIGKILL); }
+  // One that hangs is let go after a while, so that the test ends.
+  void wait_until_worker_is_gone() const {
+    const std::vector<MountEntry> mounts = mounts_at(mounted_.path());
+    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+    bool is_gone = false;
+    while (!is_gone && steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(2));
+      is_gone = ::waitpid(seen_->worker, nullptr, WNOHANG) != 0;
+    }
+    if (!is_gone && !mounts.empty()) abort_connection(mounted_.path(), mounts.front().device);
+    CHECK(is_gone);
+  }
   void kill_supervisor() {
     ::kill(supervisor_, SIGKILL);
     ::waitpid(std::exchange(supervisor_, -1), nullptr, 0);
@@ -290,9 +304,7 @@ TEST_CASE("killing the supervisor ends the mount, and the next one finds the pla
   Supervised supervised(mounted, 1 << 20);
   supervised.wait_until_ready(1);
   supervised.kill_supervisor();
-  const pid_t worker = supervised.seen().worker;
-  const auto deadline = steady_clock::now() + std::chrono::seconds(5);
-  while (::kill(worker, 0) == 0 && steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  supervised.wait_until_worker_is_gone();
   mounted.start();
   CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
 }
@@ -306,6 +318,52 @@ TEST_CASE("killing supervisor and worker leaves a dead mount, which the next one
   ::kill(supervised.seen().worker, SIGSTOP);  // so that it cannot unmount in order
   supervised.kill_supervisor();
   supervised.kill_worker();
+  mounted.start();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
+}
+
+TEST_CASE("killing both while the worker waits for an answer of its own ends the mount") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  Supervised supervised(mounted, 0, Supervised::Work::kHangFirst);
+  supervised.wait_until_ready(1);
+  while (!supervised.seen().hangs) std::this_thread::sleep_for(milliseconds(1));
+  std::thread reader([&] { CHECK(read_file(mounted.file(Mounted::sample_name(1))).empty()); });
+  supervised.kill_supervisor();
+  supervised.kill_worker();
+  supervised.wait_until_worker_is_gone();
+  reader.join();
+  mounted.start();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
+}
+
+TEST_CASE("killing both at any moment leaves nobody hanging, and the next mount finds the place free") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  for (unsigned round = 0; round < rounds(); ++round) {
+    CAPTURE(round);
+    Supervised supervised(mounted, kSampleCount * kSampleBytes / 2);
+    while (supervised.seen().worker == 0) std::this_thread::sleep_for(milliseconds(1));
+    std::atomic<bool> stop = false;
+    std::thread reader([&] {
+      for (unsigned i = 0; !stop; i = (i + 7) % kSampleCount) {
+        const std::string content = read_file(mounted.file(Mounted::sample_name(i)));
+        if (content.empty()) {
+          std::this_thread::sleep_for(milliseconds(1));  // an error
+        } else {
+          CHECK(content == Mounted::sample_content(i, kSampleBytes));
+        }
+      }
+    });
+    std::this_thread::sleep_for(milliseconds(round * 13 % 60));  // while it lists, pushes, answers
+    supervised.kill_supervisor();
+    supervised.kill_worker();
+    supervised.wait_until_worker_is_gone();
+    stop = true;
+    reader.join();
+  }
   mounted.start();
   CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
 }
