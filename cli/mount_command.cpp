@@ -24,6 +24,7 @@
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
+#include "headrace/io/memory_limit.h"
 
 namespace headrace::cli {
 namespace {
@@ -34,9 +35,10 @@ using io::make_error;
 
 // Pieces of one file that several READs ask for at a time are fetched once and lie here in between.
 // It comes on top of the budget that the user gave, so it is a small part of that: an eighth, within bounds that hold
-// the reads in flight of one disk, and of many.
+// the reads in flight of one disk, and of many. Nor more than an eighth of all memory, but two chunks of a large file.
 std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
-  return std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
+  const std::uint64_t wanted = std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
+  return std::min(wanted, std::max(io::memory_limit_bytes() / 8, std::uint64_t{8} << 20));
 }
 
 // The order that is found out from the reader's opens.
