@@ -27,7 +27,7 @@ constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 30;
 // Of a small budget a larger part, or there would be too few reads in flight to keep a source busy, or to have the next
 // ones of each worker there.
 constexpr std::uint64_t kWindowSamplesMin = 64;
-constexpr std::uint64_t kWindowSamplesPerLane = 8;
+constexpr std::uint64_t kWindowSamplesPerLane = 32;  // a worker opens its batch in one go
 constexpr std::uint64_t kWindowShareMost = 4;
 
 enum class Presence : std::uint8_t {
