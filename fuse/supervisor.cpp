@@ -81,11 +81,30 @@ io::Error decode(const std::string& text) {
   return {static_cast<ErrorCode>(text[1]), std::atoi(text.substr(2, line_end - 2).c_str()), text.substr(line_end + 1)};
 }
 
+// Blocks the signals to watch for as long as it lives.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    const sigset_t watched = signals_to_watch();
+    ::pthread_sigmask(SIG_BLOCK, &watched, &before_);
+  }
+  ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  [[nodiscard]] const sigset_t& before() const { return before_; }
+
+ private:
+  sigset_t before_ = {};
+};
+
 class Supervisor {
  public:
-  Supervisor(const SupervisorOptions& options, Channel& channel, const Guard& guard)
-      : options_(options), channel_(channel), guard_(guard), watched_(signals_to_watch()) {}
-  ~Supervisor() { ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr); }
+  Supervisor(const SupervisorOptions& options, Channel& channel, const Guard& guard, const sigset_t& signals_before)
+      : options_(options),
+        channel_(channel),
+        guard_(guard),
+        watched_(signals_to_watch()),
+        signals_before_(signals_before) {}
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -112,7 +131,7 @@ class Supervisor {
   Channel& channel_;
   const Guard& guard_;
   const sigset_t watched_;
-  sigset_t signals_before_ = {};
+  const sigset_t signals_before_;
   io::UniqueFd signal_fd_;
   io::UniqueFd report_;      // the read end of the worker's pipe
   io::UniqueFd life_;        // hangs up when the worker is dying
@@ -128,7 +147,6 @@ class Supervisor {
 };
 
 Status Supervisor::run() {
-  ::pthread_sigmask(SIG_BLOCK, &watched_, &signals_before_);
   signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
@@ -303,10 +321,12 @@ bool Supervisor::may_restart() {
 }  // namespace
 
 Status supervise(const SupervisorOptions& options) {
+  const HeldSignals held;  // before mounting: a signal right after it would leave the mount behind
   Result<Channel> channel = open_channel(options.channel);
   if (!channel) return io::forward_error(std::move(channel));
   const Result<Guard> guard = Guard::start(*channel);
-  Status status = guard ? Supervisor(options, *channel, *guard).run() : Status(tl::unexpected(guard.error()));
+  Status status =
+      guard ? Supervisor(options, *channel, *guard, held.before()).run() : Status(tl::unexpected(guard.error()));
   // An orderly worker has unmounted already; then this finds nothing.
   if (const Status unmounted = unmount(*channel); !unmounted) {
     io::log_error("{}", unmounted.error().message());
