@@ -74,7 +74,7 @@ constexpr std::uint64_t kLeastShare = 50;
     return match;
   };
   if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
-  if (opens <= 64) {
+  if (opens < 512) {
     if (auto match = try_anywhere(request.predicted, task)) return named(std::move(match), "prediction");
   }
   if (auto match = try_linked(request, task)) return named(std::move(match), "link");

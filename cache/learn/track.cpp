@@ -141,10 +141,12 @@ bool Track::epoch_has_turned() const {
   return read >= kLeastRead && unexpected_in(history_, 32) >= needed;
 }
 
-// Most opens do not fit, and no other epoch or order was found that they fit.
+// Most opens do not fit, and no other epoch or order was found that they fit. Nothing is searched for while another
+// part is being read; then there is no answer for what has come since.
 bool Track::lock_has_failed() const {
   const std::uint64_t patience = lock_->known_epochs == 1 ? 32 : 128;
-  return suspects_answered_ && suspects_.size() >= std::min(patience, std::max<std::uint64_t>(range_.count / 8, 16)) &&
+  const bool answered = suspects_answered_ && suspects_.size() < kAttempts[suspects_attempt_];
+  return answered && suspects_.size() >= std::min(patience, std::max<std::uint64_t>(range_.count / 8, 16)) &&
          unexpected_in(history_, 64) >= 40;
 }
 
