@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "headrace/cache/learn/cpu_allowance.h"
 #include "headrace/cache/learn/records.h"
 #include "headrace/cache/learn/track.h"
 #include "headrace/io/log.h"
@@ -64,21 +65,31 @@ constexpr std::uint64_t kLeastShare = 50;
   return std::nullopt;
 }
 
-// Stages in the sequence of their cost. The slow ones run at few window sizes only.
-[[nodiscard]] std::optional<Match> try_stages(const Track::Request& request, const SearchTask& task,
-                                              const Records::Candidates& recorded) {
-  const std::size_t opens = request.opens.size();
-  const auto reached = [&](std::size_t least) { return opens >= least && opens < least + least / 2; };
-  const auto named = [](std::optional<Match> match, const char* name) {
-    if (match) match->found_by = name;
-    return match;
-  };
+[[nodiscard]] std::optional<Match> named(std::optional<Match> match, const char* name) {
+  if (match) match->found_by = name;
+  return match;
+}
+
+[[nodiscard]] std::optional<Match> try_predicted(const Track::Request& request, SearchTask task) {
+  task.least_bits = kPredictionBits;
   if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
-  if (opens < 512) {
-    if (auto match = try_anywhere(request.predicted, task)) return named(std::move(match), "prediction");
-  }
+  if (request.opens.size() >= 512) return std::nullopt;
+  return named(try_anywhere(request.predicted, task), "prediction");
+}
+
+// What follows from the orders known before: microseconds to milliseconds.
+[[nodiscard]] std::optional<Match> try_known(const Track::Request& request, SearchTask task,
+                                             const Records::Candidates& recorded) {
+  if (auto match = try_predicted(request, task)) return match;
+  task.least_bits = kUsualBits;
   if (auto match = try_linked(request, task)) return named(std::move(match), "link");
-  if (auto match = try_at_start(recorded.specs, task)) return named(std::move(match), "record");
+  return named(try_at_start(recorded.specs, task), "record");
+}
+
+// What scripts use, in the sequence of the cost: tens of milliseconds. The slow ones run at few window sizes only.
+[[nodiscard]] std::optional<Match> try_usual(std::size_t opens, SearchTask task, const Records::Candidates& recorded) {
+  const auto reached = [&](std::size_t least) { return opens >= least && opens < least + least / 2; };
+  task.least_bits = kUsualBits;
   if (auto match = try_at_start(small_candidates(), task)) return named(std::move(match), "small seed");
   if (auto match = try_at_start(recorded.epochs, task)) return named(std::move(match), "record");
   if (reached(64) || reached(512)) {
@@ -98,7 +109,10 @@ constexpr std::uint64_t kLeastShare = 50;
 
 class OrderLearner::Impl {
  public:
-  explicit Impl(OrderLearnerOptions options) : options_(std::move(options)), tracks_(make_tracks(options_)) {
+  explicit Impl(OrderLearnerOptions options)
+      : options_(std::move(options)),
+        allowance_(options_.fruitless_share, options_.fruitless_seconds),
+        tracks_(make_tracks(options_)) {
     for (const Track& track : tracks_) records_.emplace_back(options_.record_folder, track.range());
     search_thread_ = std::thread([this] { search_loop(); });
     if (options_.search_all_seeds) seed_thread_ = std::thread([this] { seed_loop(); });
@@ -136,6 +150,7 @@ class OrderLearner::Impl {
   [[nodiscard]] std::optional<Job> next_seed_search();
   void search_loop();
   void search(const Job& job);
+  void tell_curtailed();
   void seed_loop();
   [[nodiscard]] std::optional<Match> search_seeds(const Job& job);
   void show_search(const SeedSearch* search, Clock::time_point began);
@@ -147,6 +162,8 @@ class OrderLearner::Impl {
 
   const OrderLearnerOptions options_;
   std::deque<Records> records_;  // one for each track; synchronise themselves
+  CpuAllowance allowance_;       // the search thread's
+  bool told_curtailed_ = false;  // the search thread's
   std::atomic<bool> cancelled_ = false;
   std::atomic<std::uint64_t> generation_ = 0;
 
@@ -237,6 +254,14 @@ void OrderLearner::Impl::search_loop() {
   while (const std::optional<Job> job = next_search()) search(*job);
 }
 
+// Once, until something is found: from then on the share is used up and there again every few seconds.
+void OrderLearner::Impl::tell_curtailed() {
+  if (std::exchange(told_curtailed_, true)) return;
+  io::log_info(
+      "order: nothing was found in {:.0f} s of CPU; what scripts use is tried with {:.0f} % of a core from now on",
+      options_.fruitless_seconds, options_.fruitless_share * 100);
+}
+
 void OrderLearner::Impl::search(const Job& job) {
   const std::uint64_t began = thread_cpu_ns();
   const Track::Request& request = job.request;
@@ -244,15 +269,24 @@ void OrderLearner::Impl::search(const Job& job) {
   if (!job.finished.empty()) records.keep_epoch(job.finished);
   const SearchTask task{.n = request.n, .opens = &request.opens, .cancelled = &cancelled_};
   std::optional<PreparedMatch> prepared;
-  if (auto match = try_stages(request, task, records.candidates())) {
+  const Records::Candidates recorded = records.candidates();
+  const bool may_try_more = allowance_.has_any(Clock::now());
+  if (!may_try_more) tell_curtailed();
+  std::optional<Match> match = try_known(request, task, recorded);
+  if (!match && may_try_more) match = try_usual(request.opens.size(), task, recorded);
+  const bool found = match.has_value();
+  if (match) {
     io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch,
                  request.opens.size(), match->fit.bits, match->found_by);
     records.keep_spec(match->spec);
     prepared = prepare_match(std::move(*match), request.n);
   }
-  const std::uint64_t spent_ns = thread_cpu_ns() - began;
+  const double spent_seconds = static_cast<double>(thread_cpu_ns() - began) / 1e9;
+  if (!found) allowance_.spend(spent_seconds);
+  if (found) told_curtailed_ = false;
   io::MutexLock lock(mutex_);
-  state_.search_cpu_seconds += static_cast<double>(spent_ns) / 1e9;
+  state_.search_cpu_seconds += spent_seconds;
+  state_.searches_curtailed += may_try_more ? 0 : 1;
   Track& track = tracks_[job.track];
   prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_match(request);
   count_generations();
@@ -301,7 +335,8 @@ std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   state_.seeds_tested += search.seeds_tested();
   state_.seeds_per_second = static_cast<double>(search.seeds_tested()) / std::max(seconds, 1e-9);
   state_.search_cpu_seconds += search.cpu_seconds();
-  if (prepared) tracks_[job.track].on_match(request, std::move(*prepared));
+  Track& track = tracks_[job.track];
+  prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_seed(request);
   count_generations();
   return match;
 }

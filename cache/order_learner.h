@@ -49,6 +49,10 @@ struct OrderLearnerOptions {
   bool search_all_seeds = true;              // false: known and small seeds only
   unsigned search_threads = 0;               // of the lowest priority; 0: half of the cores
   double search_share = 1.0;                 // of the time of each of these threads; the rest it sleeps
+  // Searches through the usual seeds that find nothing may take so much CPU time at first, then this share of a core:
+  // some twenty epochs of a job whose order cannot be known, then one attempt every few seconds.
+  double fruitless_seconds = 10;
+  double fruitless_share = 0.05;
   // The full search covers [0, this); tests reduce it.
   std::uint64_t search_seeds = std::uint64_t{1} << 32;
   // How far torch's default generator is followed from each of the usual seeds, to find an epoch's seed in its outputs.
@@ -94,9 +98,10 @@ class OrderLearner {
     std::uint64_t locks_dropped = 0;  // because opens stopped fitting
     std::uint64_t opens_to_lock = 0;  // opens of the epoch that the present lock needed
     bool searching_all_seeds = false;
-    std::uint64_t seeds_tested = 0;  // by all full searches
-    double seeds_per_second = 0;     // of the last or present full search, all its threads together
-    double search_cpu_seconds = 0;   // of everything that was tried, full searches included
+    std::uint64_t seeds_tested = 0;        // by all full searches
+    double seeds_per_second = 0;           // of the last or present full search, all its threads together
+    double search_cpu_seconds = 0;         // of everything that was tried, full searches included
+    std::uint64_t searches_curtailed = 0;  // that left out the usual seeds, whose share of the CPU was used up
   };
   [[nodiscard]] State state() const;
 

@@ -60,8 +60,11 @@ struct Fit {
 };
 [[nodiscard]] Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n);
 
-// 2^32 seeds and as many families, strides and ranks as are tried, times a margin of 2^30 against a wrong lock.
-inline constexpr double kLockBits = 72;
+// What a lock needs, by how many candidates are tried: so many, times 2^6 strides, times a margin of 2^30 against a
+// wrong lock.
+inline constexpr double kSeedSearchBits = 72;  // 2^32 seeds, several ranks and generators
+inline constexpr double kUsualBits = 52;       // 2^14 usual seeds, records, places in a generator's stream
+inline constexpr double kPredictionBits = 42;  // 2^5 epochs that may follow the order before
 // For orders that are no random permutation (the listing, a record): samples that are drawn more often may lie side by
 // side in them, so that neighbours prove nothing. Readers in order also open them one after the other.
 inline constexpr double kDirectionBits = 32;

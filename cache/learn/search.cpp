@@ -26,7 +26,7 @@ constexpr std::uint64_t kFitElements = 1 << 17;
                                             const Result<std::vector<SampleIndex>>& samples) {
   if (!samples) return std::nullopt;
   Fit fit = fit_of(*task.opens, *samples, task.n);
-  if (fit.bits < kLockBits) return std::nullopt;
+  if (fit.bits < task.least_bits) return std::nullopt;
   if (!is_random_permutation(order) && fit.direction_bits < kDirectionBits) return std::nullopt;
   return fit;
 }

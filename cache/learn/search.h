@@ -26,6 +26,7 @@ struct SearchTask {
   std::uint64_t n = 0;
   const OpenSet* opens = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
+  double least_bits = kSeedSearchBits;
 };
 
 struct Match {

@@ -237,12 +237,21 @@ Track::Request Track::take_request() {
 }
 
 bool Track::wants_seed_search() const {
-  return !lock_ && !seed_search_asked_ && window_.size() >= opens_for_seed_search(range_.count);
+  return !lock_ && !seed_search_asked_ && epoch_number_ >= seed_search_from_ &&
+         window_.size() >= opens_for_seed_search(range_.count);
 }
 
 Track::Request Track::take_seed_request() {
   seed_search_asked_ = true;
   return request_with(window_, window_id_);
+}
+
+// An order that no seed explains will hardly be another kind in the next epoch: the searches, minutes each, become
+// rarer.
+void Track::on_no_seed(const Request& request) {
+  constexpr unsigned kRarest = 6;  // one in 64 epochs: another job may have begun
+  seed_searches_in_vain_ = std::min(seed_searches_in_vain_ + 1, kRarest);
+  seed_search_from_ = request.epoch_number + (std::uint64_t{1} << seed_searches_in_vain_);
 }
 
 void Track::on_no_match(const Request& request) {
@@ -309,6 +318,8 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   match_ = std::move(match);
   lock_ = std::move(next);
   sequence_ = {};
+  seed_searches_in_vain_ = 0;
+  seed_search_from_ = 0;
   clear_suspects();
 }
 

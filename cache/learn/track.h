@@ -56,6 +56,8 @@ class Track {
   // Opens enough for the search through all seeds, which was not asked for yet.
   [[nodiscard]] bool wants_seed_search() const;
   [[nodiscard]] Request take_seed_request();
+  // None of the seeds explains the opens.
+  void on_no_seed(const Request& request);
   // Nothing if the opens that the match explains are no longer those of the epoch under way.
   void on_match(const Request& request, PreparedMatch prepared);
   void on_no_match(const Request& request);
@@ -132,6 +134,8 @@ class Track {
   std::size_t suspects_attempt_ = 0;
   bool suspects_answered_ = false;
   bool seed_search_asked_ = false;
+  unsigned seed_searches_in_vain_ = 0;  // one after the other
+  std::uint64_t seed_search_from_ = 0;  // epoch
 
   // The lock.
   std::optional<Lock> lock_;
