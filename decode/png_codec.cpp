@@ -36,7 +36,8 @@ io::Result<Size> read_size(std::span<const std::byte> bytes) {
   return Size{header.width, header.height};
 }
 
-// Transparency is dropped, 16 bits become 8, as PIL's convert("RGB") does.
+// Transparency is dropped and of 16 bits the upper 8 are kept, as PIL's convert("RGB") does; but grey of 16 bits, too,
+// which that cuts off at 255.
 io::Status decode(std::span<const std::byte> bytes, Image& out) {
   spng_ihdr header = {};
   const io::Result<Context> context = open(bytes, header);

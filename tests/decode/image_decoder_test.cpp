@@ -53,6 +53,11 @@ TEST_CASE("PNG, WebP, bitmaps and arrays decode to their pixels, whole and in pa
   check_decodes_to(make_npy("(23, 37, 3)", rgb), rgb);
 }
 
+TEST_CASE("16 bits of a PNG become the upper 8") {
+  const std::vector<std::uint8_t> rgb = make_pixels(kSize, 3, 5);
+  check_decodes_to(test::make_png_of_16_bits(rgb), rgb);
+}
+
 TEST_CASE("grey arrays and bitmaps with a palette decode to equal channels") {
   const std::vector<std::uint8_t> grey = make_pixels(kSize, 1, 9);
   std::vector<std::uint8_t> rgb;

@@ -18,22 +18,16 @@ void put32(std::string& text, std::uint32_t value) {
   for (int i = 0; i < 4; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-}  // namespace
-
-Bytes bytes_of(const std::string& text) {
-  return bytes_of(text.data(), text.size());
-}
-
-Bytes make_png(const std::vector<std::uint8_t>& rgb) {
+Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth) {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr header = {};
   header.width = kPictureSize.width;
   header.height = kPictureSize.height;
-  header.bit_depth = 8;
+  header.bit_depth = bit_depth;
   header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
   spng_set_ihdr(context, &header);
-  if (spng_encode_image(context, rgb.data(), rgb.size(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE) != 0) std::abort();
+  if (spng_encode_image(context, pixels, bytes, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE) != 0) std::abort();
   std::size_t size = 0;
   int error = 0;
   void* data = spng_get_png_buffer(context, &size, &error);
@@ -41,6 +35,22 @@ Bytes make_png(const std::vector<std::uint8_t>& rgb) {
   std::free(data);
   spng_ctx_free(context);
   return file;
+}
+
+}  // namespace
+
+Bytes bytes_of(const std::string& text) {
+  return bytes_of(text.data(), text.size());
+}
+
+Bytes make_png(const std::vector<std::uint8_t>& rgb) {
+  return encode_png(rgb.data(), rgb.size(), 8);
+}
+
+Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb) {
+  std::vector<std::uint16_t> pixels;
+  for (const std::uint8_t value : rgb) pixels.push_back(static_cast<std::uint16_t>(value << 8 | (255 - value)));
+  return encode_png(pixels.data(), pixels.size() * sizeof pixels[0], 16);
 }
 
 Bytes make_webp(const std::vector<std::uint8_t>& rgb) {
