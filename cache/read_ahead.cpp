@@ -49,6 +49,8 @@ static_assert(sizeof(Mark) == 1);
 constexpr std::uint8_t kPendingMax = 15;
 // How many samples one exchange looks at. Where exchanging pays, one in ten or more will do.
 constexpr unsigned kExchangeLooks = 64;
+// A millisecond or two; the pressure watch may change the budget each second.
+constexpr std::size_t kSizesLookedAt = 65'536;
 
 // What one worker of one rank will read.
 struct Lane {
@@ -88,6 +90,8 @@ struct ReadAhead::Impl {
   void pass(const ReaderTrack::Passed& passed_place);
   void settle(SampleIndex sample);
   bool exchange(SampleIndex sample);
+  [[nodiscard]] bool is_worth_keeping(SampleIndex sample) const;
+  [[nodiscard]] std::uint32_t largest_of_the_small() const;
   void count_read(SampleIndex sample);
   bool follow_read(SampleIndex sample);
   void unplan(SampleIndex sample);
@@ -102,6 +106,7 @@ struct ReadAhead::Impl {
   std::vector<Lane> lanes;
   std::uint64_t resident_limit = 0;
   std::uint64_t window_limit = 0;
+  std::uint32_t small_max = 0;  // samples up to this size fit the resident part all together
   std::uint64_t resident_bytes = 0;
   std::uint64_t window_bytes = 0;
   std::uint64_t planned = 0;  // places between reader and cursors: the sum of all `pending`, and of all `ahead`
@@ -130,9 +135,27 @@ ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& size
 void ReadAhead::Impl::set_limits(std::uint64_t budget, std::uint64_t window) {
   window_limit = window != 0 ? std::min(window, budget) : default_window(budget);
   resident_limit = budget - window_limit;
+  small_max = largest_of_the_small();
   if (total_bytes > budget) return;
   resident_limit = budget;  // everything can stay: nothing is left for a window to do
   window_limit = 0;
+}
+
+// Told from some of the samples: nothing breaks where it is a little off.
+std::uint32_t ReadAhead::Impl::largest_of_the_small() const {
+  const std::size_t stride = sizes.size() / kSizesLookedAt + 1;
+  const auto fit = [this, stride](std::uint64_t size) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < sizes.size(); i += stride) bytes += sizes[i] <= size ? sizes[i] : 0;
+    return bytes * stride <= resident_limit;
+  };
+  std::uint64_t fits = 0;
+  std::uint64_t does_not = std::uint64_t{UINT32_MAX} + 1;
+  while (does_not - fits > 1) {
+    const std::uint64_t middle = (fits + does_not) / 2;
+    (fit(middle) ? fits : does_not) = middle;
+  }
+  return static_cast<std::uint32_t>(fits);
 }
 
 std::uint64_t ReadAhead::Impl::default_window(std::uint64_t budget) const {
@@ -263,18 +286,25 @@ void ReadAhead::Impl::settle(SampleIndex sample) {
 // Where epochs leave samples out (one rank of several, sampling with replacement), a resident sample that does not come
 // up in this epoch any more, nor in the next, makes way for one that does. With the order of two epochs at hand this is
 // most of what Belady's MIN could do: 0.27 hits for one of four private caches of a tenth, where MIN has 0.31.
+//
+// Where they do not, all samples are needed equally often, and for the room of a large one several small ones stay: as
+// many bytes come from the source, but in fewer reads. Within an epoch or two the resident samples are the small ones.
 bool ReadAhead::Impl::exchange(SampleIndex sample) {
-  if (!schedule.is_needed(sample)) return false;
+  if (!is_worth_keeping(sample)) return false;
   for (unsigned looks = 0; looks < kExchangeLooks; ++looks) {
     exchange_hand = exchange_hand + 1 < marks.size() ? exchange_hand + 1 : 0;
     const Mark& mark = marks[exchange_hand];
     if (!mark.resident || mark.presence != Presence::kHeld || mark.pending > 0) continue;
-    if (schedule.is_needed(exchange_hand)) continue;
+    if (is_worth_keeping(exchange_hand)) continue;
     give_back(exchange_hand);
     let_go(exchange_hand);
     if (claim_resident(sample)) return true;
   }
   return false;
+}
+
+bool ReadAhead::Impl::is_worth_keeping(SampleIndex sample) const {
+  return schedule.leaves_samples_out() ? schedule.is_needed(sample) : sizes[sample] <= small_max;
 }
 
 void ReadAhead::Impl::on_fetched(SampleIndex sample, bool success) {

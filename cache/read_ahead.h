@@ -7,11 +7,12 @@
 //   for (SampleIndex gone : plan.take_releases()) drop(gone);       // first: they make the room
 //   while (auto sample = plan.next_fetch()) start_fetch(*sample);   // then on_fetched(*sample, true)
 //
-// Placement: the budget holds a resident part that is never evicted (each sample is read once per epoch, so no policy
-// beats hit ratio = held fraction: MinIO, VLDB 2021; where epochs leave samples out, those that do not come up in this
-// epoch or the next make way for others) and a window of fetched samples ahead of the reader, let go once
-// read. Fetching follows the order across the epoch boundary and never takes the place of a sample needed sooner
-// ("do no harm", Cao et al., SIGMETRICS 1995).
+// Placement: the budget holds a resident part (each sample is read once per epoch, so that no policy beats hit ratio =
+// held fraction: MinIO, VLDB 2021) and a window of fetched samples ahead of the reader, let go once read. What came
+// first is resident, and makes way for others only where that gains something: a large sample for smaller ones, of
+// which more fit; where epochs leave samples out, one that does not come up in this epoch or the next. Fetching follows
+// the order across the epoch boundary and never takes the place of a sample needed sooner ("do no harm", Cao et al.,
+// SIGMETRICS 1995).
 //
 // Memory: 1.25 bytes per sample, two epochs of the order (4 bytes per position each), and the window. Each call is O(1)
 // on average; now and then one draws an epoch, or looks for a reader that went elsewhere (a pass over the epoch).

@@ -167,7 +167,8 @@ class EpochHalf(Row):
     other_is_bound = True
     rounds = 3
     headrace_side = "steady epoch through the mount: cache = half the data, source limited to 200 IOPS"
-    other_side = "the bound: the half that cannot be held, at the rate of the source"
+    other_side = ("the bound with half of the samples held: the others at the rate of the source; headrace holds the "
+                  "smaller files, which are more than half")
     order = "torch-distributed:seed=0"
     steady_epoch = 2
 

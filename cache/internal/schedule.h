@@ -79,6 +79,8 @@ class Schedule {
 
   // Draws the next epoch as soon as there is room for it, when epochs leave samples out: then it matters which.
   void draw_ahead_if_partial();
+  // An epoch was drawn that does not read every sample.
+  [[nodiscard]] bool leaves_samples_out() const { return partial_; }
   // Whether the sample comes up again in what has been drawn, as far as the places passed were noted.
   [[nodiscard]] bool is_needed(SampleIndex sample) const;
   void note_passed(Place place, SampleIndex sample);

@@ -293,6 +293,18 @@ TEST_CASE("without a size given, the window leaves nearly all of the budget to w
   CHECK(Cache(order, equal_sizes(10'000), {.budget_bytes = 4'000}).window_samples() == 10);
 }
 
+TEST_CASE("where all samples are needed equally often, small ones stay in the place of large ones") {
+  const TestOrder order(1000);
+  std::vector<std::uint32_t> sizes(1000);
+  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) sizes[sample] = sample % 2 == 0 ? 50 : 150;
+  Cache cache(order, sizes, {.budget_bytes = 50'000, .window_bytes = 5'000});
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) CHECK(read_epoch(cache, *order.epoch(epoch)) == 0);
+  const std::uint64_t before = cache.fetches;
+  for (std::uint64_t epoch = 4; epoch < 7; ++epoch) CHECK(read_epoch(cache, *order.epoch(epoch)) == 0);
+  // All small ones, and large ones in the rest of the resident part.
+  CHECK(cache.fetches - before <= 3 * (1000 - 500 - (45'000 - 25'000) / 150 + 5));
+}
+
 TEST_CASE("a budget for everything fetches each sample once and never again") {
   const TestOrder order(500);
   Cache cache(order, equal_sizes(500), {.budget_bytes = 50'000});
