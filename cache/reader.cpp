@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,7 +23,11 @@ using io::CondVar;
 using io::ErrorCode;
 using io::MutexLock;
 
-constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;
+// What the window takes, the samples that stay lack, in every epoch: a small part of the budget, but enough to keep a
+// source busy.
+constexpr std::uint64_t kWindowShare = 32;
+constexpr std::uint64_t kWindowSamplesMin = 256;
+constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;  // of which 256 samples may be less
 // One part in eight of the RAM budget is not planned with: views that the consumer holds on to live there.
 constexpr std::uint64_t kConsumerShare = 8;
 
@@ -42,9 +47,16 @@ std::vector<std::uint32_t> sample_footprints(const Catalog& catalog) {
   return sizes;
 }
 
-ReadAheadOptions plan_options(std::uint64_t ram_bytes, const ReaderOptions& options) {
+std::uint64_t default_window(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes) {
+  if (ram_bytes == 0 || sizes.empty()) return kWindowBytesMin;
+  const std::uint64_t mean = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}) / sizes.size();
+  return std::max(ram_bytes / kWindowShare, std::min(kWindowSamplesMin * mean, kWindowBytesMin));
+}
+
+ReadAheadOptions plan_options(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes,
+                              const ReaderOptions& options) {
   const std::uint64_t budget = ram_bytes - ram_bytes / kConsumerShare;
-  std::uint64_t window = options.window_bytes > 0 ? options.window_bytes : std::max(ram_bytes / 4, kWindowBytesMin);
+  std::uint64_t window = options.window_bytes > 0 ? options.window_bytes : default_window(ram_bytes, sizes);
   if (ram_bytes > 0) window = std::min(window, budget);
   ReadAheadOptions plan;
   plan.budget_bytes = std::max(budget, window);
@@ -107,7 +119,7 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
       epoch_(options.first_epoch),
       position_(options.first_position),
       samples_(std::move(first_epoch)),
-      plan_(order, sizes_, plan_options(store.stats().tiers.front().budget_bytes, options)),
+      plan_(order, sizes_, plan_options(store.stats().tiers.front().budget_bytes, sizes_, options)),
       followed_epoch_(options.first_epoch),
       following_(store.follow(order, {.epoch = options.first_epoch})) {
   if (options.first_position > 0) plan_.seek(options.first_epoch, options.first_position);
