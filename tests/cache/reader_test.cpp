@@ -2,7 +2,10 @@
 #include "headrace/cache/reader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +13,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "headrace/io/engine.h"
 
 #include "support/temp_dir.h"
 
@@ -33,6 +38,36 @@ using headrace::test::TempDir;
 std::string text_of(const View& view) {
   return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
 }
+
+// Starts no more reads than it is told to, in the order in which they were submitted.
+class HeldBack final : public headrace::io::Engine {
+ public:
+  using Operation = headrace::io::Operation;
+
+  explicit HeldBack(std::unique_ptr<Engine> inner) : inner_(std::move(inner)) {}
+  void let_go(std::size_t reads) {
+    allowed_.store(reads);
+    inner_->wake();
+  }
+  void submit(Operation& operation) override { waiting_.push_back(&operation); }
+  void cancel(Operation& operation) override { inner_->cancel(operation); }
+  void wait(std::chrono::steady_clock::time_point deadline) override {
+    for (; started_ < std::min(allowed_.load(), waiting_.size()); ++started_) inner_->submit(*waiting_[started_]);
+    inner_->wait(deadline);
+  }
+  void wake() override { inner_->wake(); }
+  [[nodiscard]] std::size_t in_flight() const override { return inner_->in_flight() + waiting_.size() - started_; }
+  [[nodiscard]] headrace::io::EngineInfo info() const override { return inner_->info(); }
+  void register_file(int) override {}
+  void unregister_file(int) override {}
+  void set_rotational(bool) override {}
+
+ private:
+  const std::unique_ptr<Engine> inner_;
+  std::vector<Operation*> waiting_;
+  std::size_t started_ = 0;
+  std::atomic<std::size_t> allowed_ = 0;
+};
 
 class Fixture {
  public:
@@ -144,6 +179,31 @@ TEST_CASE("one unreadable sample is an error in its place and the rest goes on")
   }
   CHECK(failed == 1);
   CHECK(good == 49);
+}
+
+TEST_CASE("a reader that waits for a sample gets it while others are still on their way") {
+  const TempDir source;
+  source.write("a", "first");
+  source.write("b", "second");
+  HeldBack* engine = nullptr;
+  auto store = Store::open({.source = source.path(), .ram_bytes = 16 << 20, .make_source_engine = [&engine] {
+                              auto made = std::make_unique<HeldBack>(std::move(*headrace::io::open_engine({})));
+                              engine = made.get();
+                              return headrace::io::Result<std::unique_ptr<headrace::io::Engine>>(std::move(made));
+                            }});
+  REQUIRE(store.has_value());
+  const auto order = make_order("sequential", {.sample_count = 2, .find_sample = {}});
+  REQUIRE(order.has_value());
+  auto reader = Reader::open(**store, **order, {});
+  REQUIRE(reader.has_value());
+  auto first = std::async(std::launch::async, [&] { return text_of(*(*reader)->next()->bytes); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most likely it sleeps by now, which is the case meant
+  engine->let_go(1);
+  const bool arrived = first.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  engine->let_go(2);
+  CHECK(arrived);
+  CHECK(first.get() == "first");
+  CHECK(text_of(*(*reader)->next()->bytes) == "second");
 }
 
 TEST_CASE("cancelling ends readers that wait, and a reader may be left in the middle") {
