@@ -5,6 +5,7 @@
 #include <string>
 
 #include "headrace/cache/order/families.h"
+#include "headrace/cache/order_families.h"
 
 namespace headrace::cache {
 namespace {
@@ -12,26 +13,31 @@ namespace {
 struct Family {
   std::string_view name;
   OrderResult (*make)(Parameters& parameters, const OrderInput& input);
+  std::string_view drawn_by;
+  std::string_view example;
 };
 
 constexpr Family kFamilies[] = {
-    {"sequential", make_sequential},
-    {"torch-distributed", make_torch_distributed},
-    {"torch-random", make_torch_random},
-    {"torch-subset", make_torch_subset},
-    {"ra-sampler", make_ra_sampler},
-    {"hf-trainer", make_hf_trainer},
-    {"lightning", make_torch_distributed},  // injects DistributedSampler with seed = PL_GLOBAL_SEED or 0
-    {"detectron2", make_detectron2},
-    {"mmengine", make_mmengine},
-    {"numpy", make_numpy},
-    {"python", make_python},
-    {"dali", make_dali},
-    {"ffcv", make_ffcv},
-    {"dlio", make_dlio},
-    {"keras", make_keras},
-    {"file", make_file_order},
-    {"recorded", make_recorded},
+    {"sequential", make_sequential, "loaders without shuffling", "sequential:replicas=2"},
+    {"torch-distributed", make_torch_distributed, "DistributedSampler", "torch-distributed:seed=0,replicas=8,rank=3"},
+    {"torch-random", make_torch_random, "RandomSampler, DataLoader(shuffle=True)",
+     "torch-random:generator=explicit,seed=42"},
+    {"torch-subset", make_torch_subset, "SubsetRandomSampler, or another order over a part (of=SPEC, last)",
+     "torch-subset:range=0:500,seed=1"},
+    {"ra-sampler", make_ra_sampler, "repeated augmentation", "ra-sampler:variant=torchvision,replicas=8"},
+    {"hf-trainer", make_hf_trainer, "Hugging Face Trainer, accelerate", "hf-trainer:seed=42,replicas=8,batch=32"},
+    // injects DistributedSampler with seed = PL_GLOBAL_SEED or 0
+    {"lightning", make_torch_distributed, "Lightning", "lightning:seed=1234,replicas=8"},
+    {"detectron2", make_detectron2, "detectron2's TrainingSampler", "detectron2:replicas=8"},
+    {"mmengine", make_mmengine, "mmengine's DefaultSampler and InfiniteSampler", "mmengine:sampler=infinite,seed=7"},
+    {"numpy", make_numpy, "numpy's permutation and shuffle", "numpy:seed=42,epochs=seed+epoch"},
+    {"python", make_python, "random.shuffle, random.sample", "python:seed=0,cumulative=1"},
+    {"dali", make_dali, "DALI's fn.readers.file", "dali:mode=random_shuffle,libstdcxx=11"},
+    {"ffcv", make_ffcv, "FFCV's OrderOption.RANDOM", "ffcv:seed=0"},
+    {"dlio", make_dlio, "DLIO, MLPerf Storage", "dlio:seed=123"},
+    {"keras", make_keras, "image_dataset_from_directory", "keras:seed=123,validation_split=0.2"},
+    {"file", make_file_order, "a list: one path or index per line", "file:/tmp/order"},
+    {"recorded", make_recorded, "epochs that --order auto kept", "recorded:/var/cache/orders"},
 };
 
 [[nodiscard]] tl::unexpected<io::Error> unknown_family(std::string_view name) {
@@ -43,6 +49,18 @@ constexpr Family kFamilies[] = {
 }
 
 }  // namespace
+
+// A maker asks for every parameter that it knows, whatever becomes of the order.
+std::vector<OrderFamily> order_families() {
+  constexpr std::uint64_t kSamples = 1000;  // the examples fit
+  std::vector<OrderFamily> families;
+  for (const Family& family : kFamilies) {
+    Parameters parameters(family.example);
+    static_cast<void>(family.make(parameters, {.sample_count = kSamples, .find_sample = nullptr}));
+    families.push_back({family.name, family.drawn_by, family.example, parameters.known()});
+  }
+  return families;
+}
 
 Result<std::vector<SampleIndex>> Order::prefix(std::uint64_t epoch_number, std::uint64_t count) const {
   Result<std::vector<SampleIndex>> whole = epoch(epoch_number);

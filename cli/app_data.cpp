@@ -66,6 +66,7 @@ void add_order(CLI::App& app, Selected& selected) {
       ->type_name("path|index")
       ->capture_default_str()
       ->group("Output");
+  command.add_flag("--list", arguments->list, "Print the kinds of orders with their parameters")->group("Output");
   add_listing_options(command, arguments->cache);
   add_order_set(command, selected);
   add_order_show(command, selected);
@@ -73,7 +74,8 @@ void add_order(CLI::App& app, Selected& selected) {
       "Orders:\n"
       "  sequential, torch-distributed, torch-random, torch-subset, ra-sampler,\n"
       "  hf-trainer, lightning, detectron2, mmengine, numpy, python, dali, ffcv, dlio,\n"
-      "  keras, file:PATH; parameters follow, for instance :seed=0,replicas=8,rank=3\n\n"
+      "  keras, file:PATH; parameters follow, for instance :seed=0,replicas=8,rank=3;\n"
+      "  headrace order --list has them all\n\n"
       "Examples:\n"
       "  headrace order /data/train --order torch-distributed:seed=0 -n 5\n"
       "  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");

@@ -100,6 +100,7 @@ struct OrderArguments {
   std::uint64_t epoch = 0;
   std::uint64_t count = kAll;
   std::string print = "path";  // or "index"
+  bool list = false;           // the kinds of orders instead
 };
 [[nodiscard]] io::Status run_order(const OrderArguments& arguments);
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cache/order_families.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/data_set.h"
 #include "headrace/cli/protocol.h"
@@ -36,9 +37,20 @@ class PieceWriter {
   fmt::memory_buffer piece_;
 };
 
+void print_families() {
+  for (const cache::OrderFamily& family : cache::order_families()) {
+    fmt::print("{:<18} {}\n  {:<16} {}\n", family.name, family.drawn_by, "for example", family.example);
+    if (!family.parameters.empty()) fmt::print("  {:<16} {}\n", "parameters", fmt::join(family.parameters, ", "));
+  }
+}
+
 }  // namespace
 
 io::Status run_order(const OrderArguments& arguments) {
+  if (arguments.list) {
+    print_families();
+    return {};
+  }
   if (arguments.source.empty() || arguments.order.empty()) {
     return io::make_error(io::ErrorCode::kInvalidArgument,
                           "order needs SOURCE and --order SPEC; see headrace order --help");

@@ -70,6 +70,8 @@ class Parameters {
   // Lets a family report what concerns several parameters.
   void fail(std::string problem);
   [[nodiscard]] io::Status finish();
+  // The names that were asked for, given or not.
+  [[nodiscard]] const std::vector<std::string>& known() const { return known_; }
 
  private:
   // The value given, if any; makes the name known.

@@ -130,6 +130,13 @@ TEST_CASE("a command line that makes no sense ends with 2 and says where to look
   check_refused(tool({"tier", "ls"}), 2, "PATH is required; see headrace tier ls --help");
 }
 
+TEST_CASE("order lists the kinds of orders with their parameters and an example each") {
+  const Outcome outcome = Tool()({"order", "--list"});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output.find("torch-distributed:seed=0,replicas=8,rank=3") != std::string::npos);
+  CHECK(outcome.output.find("even_batches") != std::string::npos);
+}
+
 TEST_CASE("order prints paths or indices of an epoch") {
   const Tool tool;
   const DataSet data;

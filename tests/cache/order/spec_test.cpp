@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include "headrace/cache/order/parameters.h"
+#include "headrace/cache/order_families.h"
 
 #include "cache/order/golden.h"
 #include "support/temp_dir.h"
@@ -15,6 +20,20 @@ namespace {
 bool mentions(const std::string& message, std::string_view part) {
   INFO(message);
   return message.find(part) != std::string::npos;
+}
+
+// The most bytes of the process that were in memory since reset_peak(); nullopt: the kernel does not tell.
+std::optional<std::uint64_t> peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  }
+  return std::nullopt;
+}
+
+bool reset_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  return static_cast<bool>(file << "5" << std::flush);
 }
 
 }  // namespace
@@ -34,6 +53,38 @@ TEST_CASE("order specs: what is wrong is named together with what is allowed") {
   CHECK(mentions(refusal_of("torch-distributed:drop_last=yes"), "drop_last='yes'"));
   CHECK(mentions(refusal_of("torch-distributed:torch=two"), "torch=two is not allowed"));
   CHECK(mentions(refusal_of("sequential", (std::uint64_t{1} << 32) + 1), "at most 2^32"));
+}
+
+TEST_CASE("order specs: the example of each family is one, and names parameters that the family takes") {
+  for (const OrderFamily& family : order_families()) {
+    if (family.name == "file" || family.name == "recorded") continue;  // no such file or folder
+    CAPTURE(family.name);
+    CHECK(refusal_of(std::string(family.example), 1000) == "");
+    CHECK(family.example.starts_with(family.name));
+    CHECK(std::ranges::find(family.parameters, "no_such_parameter") == family.parameters.end());
+    CHECK_FALSE(family.parameters.empty());
+  }
+}
+
+TEST_CASE("orders of 10 million samples take 8 bytes per sample at most while they are drawn") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  MESSAGE("skipped: a sanitizer's own memory counts, too");
+  return;
+#endif
+  constexpr std::uint64_t kN = 10'000'000;
+  constexpr std::uint64_t kElsewhere = 8 << 20;  // what else the process may take meanwhile
+  for (const char* spec : {"torch-distributed:replicas=8", "torch-distributed:replicas=8,rank=3", "numpy:seed=1"}) {
+    CAPTURE(spec);
+    const auto order = order_of(spec, kN);
+    if (!reset_peak()) {
+      MESSAGE("skipped: /proc/self/clear_refs cannot be written");
+      return;
+    }
+    const std::optional<std::uint64_t> before = peak_bytes();
+    REQUIRE(before.has_value());
+    REQUIRE(order->epoch(0).has_value());
+    CHECK(*peak_bytes() - *before <= 8 * kN + kElsewhere);
+  }
 }
 
 TEST_CASE("order specs: the worker layout is read") {
