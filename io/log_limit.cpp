@@ -31,7 +31,7 @@ std::vector<LogLimit::LeftOut> LogLimit::take_left_out(Clock::time_point now) {
       continue;
     }
     all.push_back({window.kind, window.left_out});
-    window = {.kind = window.kind, .ends = now + options_.period};
+    window = {.kind = window.kind, .ends = window.ends};  // over: the next line begins another
   }
   return all;
 }
