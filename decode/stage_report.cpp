@@ -84,9 +84,10 @@ std::string_view name_of(Bottleneck bottleneck) {
 std::string format(const StageReport& report) {
   const double thread_seconds = report.elapsed_seconds * report.threads;
   const Bottleneck bottleneck = bottleneck_of(report);
+  constexpr double kMebibyte = 1 << 20;
   std::string text =
-      fmt::format("{} samples ({} bad), {:.1f} MB in {:.2f} s: {:.1f} samples/s\n", report.samples, report.bad_samples,
-                  static_cast<double>(report.encoded_bytes) * 1e-6, report.elapsed_seconds,
+      fmt::format("{} samples ({} bad), {:.1f} MiB in {:.2f} s: {:.1f} samples/s\n", report.samples, report.bad_samples,
+                  static_cast<double>(report.encoded_bytes) / kMebibyte, report.elapsed_seconds,
                   ratio(static_cast<double>(report.samples), report.elapsed_seconds));
   const auto add_line = [&](std::string_view stage, double value, double all, std::string_view meaning) {
     text += fmt::format("  {:<10} {:8.2f} s {:4.0f} %  {}\n", stage, value, 100 * ratio(value, all), meaning);
