@@ -151,8 +151,11 @@ io::Result<json> MountService::order(const json& arguments) {
     mount_.set_order(std::shared_ptr<const cache::Order>(std::move(*order)), number(arguments, "epoch"));
   }
   const fuse::MountStats stats = mount_.stats();
-  return json{
-      {"order", stats.order}, {"found_by", stats.order_found_by}, {"epoch", stats.epoch}, {"position", stats.position}};
+  return json{{"order", stats.order},
+              {"found_by", stats.order_found_by},
+              {"confidence_bits", stats.order_confidence_bits},
+              {"epoch", stats.epoch},
+              {"position", stats.position}};
 }
 
 }  // namespace headrace::cli

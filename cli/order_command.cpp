@@ -81,6 +81,9 @@ io::Status run_order_show(const OrderShowArguments& arguments) {
   const std::string order = state->value("order", "");
   fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state->value("epoch", std::uint64_t{0}),
              state->value("position", std::uint64_t{0}));
+  const std::string found_by = state->value("found_by", "");
+  if (found_by.empty()) return {};
+  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, state->value("confidence_bits", 0.0));
   return {};
 }
 

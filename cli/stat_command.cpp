@@ -45,7 +45,9 @@ void print_order(const json& stat) {
   print_field("order", fmt::format("{}, epoch {}, position {}, {} samples ahead", order, number(mount, "epoch"),
                                    number(mount, "position"), number(mount, "ahead_samples")));
   const std::string found_by = mount.value("order_found_by", "");
-  if (!found_by.empty()) print_field("", "learned: " + found_by);
+  if (found_by.empty()) return;
+  print_field("", fmt::format("learned: {}; chance of a mistake 1 in 2^{:.0f}", found_by,
+                              mount.value("order_confidence_bits", 0.0)));
 }
 
 void print_head(const json& stat) {

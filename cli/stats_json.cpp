@@ -87,6 +87,7 @@ json to_json(const fuse::MountStats& stats) {
           {"ahead_samples", stats.ahead_samples},
           {"order", stats.order},
           {"order_found_by", stats.order_found_by},
+          {"order_confidence_bits", stats.order_confidence_bits},
           {"learns_order", stats.learns_order},
           {"takeovers", stats.takeovers},
           {"overlay", stats.overlay},

@@ -297,7 +297,11 @@ MountStats Mount::stats() const {
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
   stats.learns_order = impl_->order_watch != nullptr;
-  if (impl_->order_watch) stats.order_found_by = impl_->order_watch->found_by();
+  if (impl_->order_watch) {
+    OrderWatch::Found found = impl_->order_watch->found();
+    stats.order_found_by = std::move(found.by);
+    stats.order_confidence_bits = found.confidence_bits;
+  }
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);
   stats.fallbacks = impl_->fallbacks;

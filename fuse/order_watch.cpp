@@ -45,8 +45,8 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   const std::uint64_t generation = learner_.generation();
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
-  const bool was_known = !found_by_.empty();
-  found_by_ = found ? found->found_by : "";
+  const bool was_known = !found_.by.empty();
+  found_ = found ? Found{found->found_by, found->confidence_bits} : Found{};
   if (found || was_known) follow(found);
 }
 
@@ -61,7 +61,7 @@ bool OrderWatch::is_looking() {
 void OrderWatch::on_told(bool known) {
   MutexLock lock(mutex_);
   told_ = known;
-  found_by_.clear();
+  found_ = {};
 }
 
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
@@ -81,9 +81,9 @@ void OrderWatch::on_events_lost() {
   learner_.on_events_lost();
 }
 
-std::string OrderWatch::found_by() const {
+OrderWatch::Found OrderWatch::found() const {
   MutexLock lock(mutex_);
-  return found_by_;
+  return found_;
 }
 
 }  // namespace headrace::fuse

@@ -32,8 +32,12 @@ class OrderWatch {
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);
-  // How the order in use was found; empty while none is known.
-  [[nodiscard]] std::string found_by() const;
+  // How the order in use was found, and how much better than chance the opens fit it (log2); empty while none is known.
+  struct Found {
+    std::string by = {};
+    double confidence_bits = 0;
+  };
+  [[nodiscard]] Found found() const;
   // What may be pushed while no order is known.
   [[nodiscard]] std::optional<cache::SampleIndex> next_unseen() { return learner_.next_unseen(); }
 
@@ -46,7 +50,7 @@ class OrderWatch {
 
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it
   std::uint64_t generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  std::string found_by_ HEADRACE_GUARDED_BY(mutex_);
+  Found found_ HEADRACE_GUARDED_BY(mutex_);
   bool told_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool looked_away_ HEADRACE_GUARDED_BY(mutex_) = false;  // the learner has not heard of all opens
 };

@@ -65,6 +65,7 @@ TEST_CASE("an order that nobody gave is learned from the opens") {
     read_epoch(mounted, *order, epoch);
   }
   CHECK(mounted.mount().stats().order_found_by != "");
+  CHECK(mounted.mount().stats().order_confidence_bits > 40);  // no lock comes with less
   CHECK(mounted.mount().stats().order.starts_with(order->spec()));
 }
 
