@@ -9,8 +9,7 @@
 
 namespace headrace::fuse {
 
-io::Status keep_only(std::span<const int> kept) {
-  if (::unshare(CLONE_FILES) != 0) return io::system_error(errno, "a table of descriptors of its own");
+void close_others(std::span<const int> kept) {
   unsigned next = 3;
   for (const int fd : kept) {
     const auto number = static_cast<unsigned>(fd);
@@ -18,6 +17,11 @@ io::Status keep_only(std::span<const int> kept) {
     next = std::max(next, number + 1);
   }
   ::close_range(next, ~0U, 0);
+}
+
+io::Status keep_only(std::span<const int> kept) {
+  if (::unshare(CLONE_FILES) != 0) return io::system_error(errno, "a table of descriptors of its own");
+  close_others(kept);
   return {};
 }
 
