@@ -152,12 +152,16 @@ Channel& Channel::operator=(Channel&& other) noexcept {
   return *this;
 }
 
+void Channel::hang_up() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
 void Channel::close() {
-  if (fd_ >= 0) ::close(fd_);
+  hang_up();
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
   if (!notes_.empty()) ::munmap(notes_.data(), notes_.size());
   if (notes_fd_ >= 0) ::close(notes_fd_);
-  fd_ = notes_fd_ = -1;
+  notes_fd_ = -1;
   shared_ = nullptr;
   notes_ = {};
 }

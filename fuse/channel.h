@@ -36,6 +36,8 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   [[nodiscard]] int fd() const { return fd_; }
+  // Lets go of /dev/fuse, and of nothing else.
+  void hang_up();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // of the mount point, resolved
   [[nodiscard]] const std::string& device() const { return device_; }        // "0:35": the mount's, as mountinfo has it
   [[nodiscard]] std::span<const std::byte> init_request() const;

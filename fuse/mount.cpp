@@ -250,10 +250,16 @@ void Mount::Impl::stop() {
     io::log_error("{}", unmounted.error().message());
   }
   if (!session) return;  // start() failed early
-  if (!tree->drain(steady_clock::now() + kPatience)) {
+  const auto deadline = steady_clock::now() + kPatience;
+  if (!tree->drain(deadline)) {
     io::log_warning("mount {}: ended while reads were waiting for storage", path.string());
   }
   session->stop();
+  // Who opened a file before the mount went may have asked once more, and nobody takes requests any longer. Reads that
+  // wait for storage are answered still.
+  if (!tree->drain(deadline)) return;
+  session->hang_up();
+  if (own_channel) own_channel->hang_up();
 }
 
 // Their requests go through the mount, so they end before it does.

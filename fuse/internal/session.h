@@ -59,6 +59,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] Status start(unsigned thread_count);
   // Ends the threads; requests that are not read yet stay with the kernel. Idempotent; not from a session thread.
   void stop();
+  // After stop(): lets go of /dev/fuse. When nobody else has it open the kernel fails what was not answered.
+  void hang_up();
   // True once the kernel has ended the mount or stop() was called.
   [[nodiscard]] bool ended() const;
   void wait_until_ended();

@@ -21,6 +21,7 @@
 
 #include "headrace/cache/refresher.h"
 #include "headrace/fuse/internal/mount_table.h"
+#include "headrace/io/unique_fd.h"
 
 #include "fuse/mounted.h"
 
@@ -279,6 +280,18 @@ TEST_CASE("stop ends the mount within a second while readers are active") {
   mounted.mount().stop();
   CHECK(steady_clock::now() - start < std::chrono::seconds(1));
   CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("who still has a file open when the mount stops gets an error, and does not wait") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(1, 1000);
+  mounted.start();
+  const io::UniqueFd file(::open(mounted.file(Mounted::sample_name(0)).c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(file.valid());
+  mounted.mount().stop();
+  std::string content(1000, '\0');
+  CHECK(::read(file.get(), content.data(), content.size()) == -1);
 }
 
 TEST_CASE("a mount that is in use refuses to be unmounted, and goes on") {
