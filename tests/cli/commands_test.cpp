@@ -15,6 +15,7 @@
 
 #include "process.h"
 
+using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
@@ -27,10 +28,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // A failure says one line, to people, and nothing on the standard output.

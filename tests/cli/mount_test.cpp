@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mounting, looking, warming, unmounting and ending, with the real program.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -22,45 +22,21 @@
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
 using headrace::cli::parse_reply;
+using headrace::test::contains;
+using headrace::test::has_ended;
+using headrace::test::is_mounted;
 using headrace::test::Outcome;
+using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::Tool;
+using headrace::test::wait_until;
 using nlohmann::json;
 using std::chrono::steady_clock;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string read_file(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-bool is_mounted(const fs::path& path) {
-  return contains(read_file("/proc/self/mountinfo"), " " + path.string() + " ");
-}
-
-bool wait_until(const std::function<bool()>& condition) {
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-// Gone, or a zombie that its new parent has not collected yet.
-bool has_ended(pid_t pid) {
-  const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
-  return status.empty() || contains(status, ") Z ");
-}
 
 // What a web server on this machine answers to GET /metrics.
 std::string fetch_page(std::uint16_t port) {

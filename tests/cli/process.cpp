@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "process.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,12 +18,6 @@
 
 namespace headrace::test {
 namespace {
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> list;
@@ -36,6 +32,35 @@ void redirect(int fd, const std::filesystem::path& file, int flags) {
 }
 
 }  // namespace
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+bool is_mounted(const std::filesystem::path& path) {
+  return contains(read_file("/proc/self/mountinfo"), " " + path.string() + " ");
+}
+
+bool has_ended(pid_t pid) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
+  return status.empty() || contains(status, ") Z ");
+}
+
+bool wait_until(const std::function<bool()>& condition) {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
 
 Child::Child(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
              const std::string& input, const std::string& program) {

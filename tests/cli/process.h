@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,15 @@
 #include "support/temp_dir.h"
 
 namespace headrace::test {
+
+[[nodiscard]] bool contains(const std::string& text, const std::string& part);
+// "" where there is none.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+[[nodiscard]] bool is_mounted(const std::filesystem::path& path);
+// Gone, or a zombie that its parent has not collected yet.
+[[nodiscard]] bool has_ended(pid_t pid);
+// False when it does not hold within half a minute, which is a hang on any machine.
+[[nodiscard]] bool wait_until(const std::function<bool()>& condition);
 
 struct Outcome {
   int status = -1;  // exit status; 128 + n when signal n ended it

@@ -14,16 +14,13 @@
 
 #include "process.h"
 
+using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::Tool;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // What a shell command writes, errors included; its exit status is checked.
 std::string shell(const std::string& command) {

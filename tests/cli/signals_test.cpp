@@ -15,10 +15,15 @@
 #include "process.h"
 
 using headrace::test::Child;
+using headrace::test::contains;
+using headrace::test::has_ended;
+using headrace::test::is_mounted;
 using headrace::test::Outcome;
+using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::Tool;
+using headrace::test::wait_until;
 
 namespace {
 
@@ -28,34 +33,6 @@ using std::chrono::steady_clock;
 constexpr int kInterrupted = 128 + SIGINT;
 constexpr int kTerminated = 128 + SIGTERM;
 constexpr char kCtrlC = '\x03';
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string read_file(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-bool is_mounted(const fs::path& path) {
-  return contains(read_file("/proc/self/mountinfo"), " " + path.string() + " ");
-}
-
-bool wait_until(const std::function<bool()>& condition) {
-  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-bool has_ended(const std::string& pid) {
-  const std::string status = read_file("/proc/" + pid + "/stat");
-  return status.empty() || contains(status, ") Z ");
-}
 
 bool is_empty_or_missing(const fs::path& folder) {
   return !fs::exists(folder) || fs::is_empty(folder);
@@ -242,5 +219,5 @@ TEST_CASE("diagnose takes along the command that it has started, and what that h
   CHECK(outcome.status == kInterrupted);
   CHECK(outcome.output.empty());
   std::istringstream list(read_file(pids));
-  for (std::string pid; list >> pid;) CHECK(wait_until([&] { return has_ended(pid); }));
+  for (pid_t pid; list >> pid;) CHECK(wait_until([&] { return has_ended(pid); }));
 }

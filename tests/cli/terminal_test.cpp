@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user sees in a window of 80 columns, and what is left of it after a Ctrl-C.
 #include <algorithm>
-#include <chrono>
-#include <functional>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,31 +9,19 @@
 
 #include "process.h"
 
+using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::TerminalChild;
 using headrace::test::Tool;
+using headrace::test::wait_until;
 
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono::steady_clock;
 
 constexpr char kCtrlC = '\x03';
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-bool wait_until(const std::function<bool()>& condition) {
-  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 // Characters of the longest line as a terminal shows it, without escape sequences of the kind ESC [ ... letter.
 std::size_t longest_line(const std::string& screen) {
