@@ -224,6 +224,10 @@ int last_stop_signal() {
   return last_signal.load();
 }
 
+void note_stop_signal(int signal) {
+  last_signal = signal;
+}
+
 io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");

@@ -73,8 +73,10 @@ class EndOnStop {
   OnStop on_stop_;
 };
 
-// The signal that a StopSignal of this process got last; 0: none so far.
+// The signal that a StopSignal of this process got last, or that was noted; 0: none so far.
 [[nodiscard]] int last_stop_signal();
+// For whoever takes signals without a StopSignal.
+void note_stop_signal(int signal);
 
 using ReadyCallback = std::function<void()>;
 using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;

@@ -194,6 +194,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
     return fuse::stand_in(**store, channel);
   };
   options.on_ready = ready;
+  options.on_stop_signal = note_stop_signal;
   return fuse::supervise(options);
 }
 

@@ -275,6 +275,7 @@ void Supervisor::take_signal() {
   signalfd_siginfo signal = {};
   while (::read(signal_fd_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) continue;  // await_worker() looks by itself
+    options_.on_stop_signal(static_cast<int>(signal.ssi_signo));
     stopping_ = true;
     kill_at_ = steady_clock::now() + kPatienceAfterStop;
     ::kill(worker_, SIGTERM);

@@ -36,7 +36,8 @@ struct SupervisorOptions {
   Worker worker;
   // Answers the kernel (stand_in() in fuse/mount.h) until it is killed; empty: the mount ends in its place.
   std::function<Status(Channel& channel)> stand_in;
-  std::function<void()> on_ready = [] {};  // in the supervisor, when the first worker is ready
+  std::function<void()> on_ready = [] {};                       // in the supervisor, when the first worker is ready
+  std::function<void(int signal)> on_stop_signal = [](int) {};  // in the supervisor, before it is passed on
   // So many deaths within a minute are taken for a defect that a new process has too; the mount then ends.
   unsigned deaths_per_minute_max = 10;
 };
