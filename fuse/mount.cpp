@@ -165,7 +165,7 @@ void Mount::Impl::raise_read_ahead() {
   const std::string file = "/sys/class/bdi/" + device + "/read_ahead_kb";
   std::ofstream setting(file);
   setting << kReadAheadKiB << std::flush;
-  if (!setting) add_fallback("readahead stays at 128 KiB: " + file + " cannot be written (needs root)");
+  if (!setting) add_fallback("readahead stays at 128 KiB: " + io::Error{ErrorCode::kSystem, errno, file}.message());
 }
 
 void Mount::Impl::follow() {
