@@ -11,9 +11,11 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "headrace/cli/internal/unix_socket.h"
@@ -60,14 +62,13 @@ io::UniqueFd open_journal() {
   if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     return {};
   }
-  // identifier, unit, priority (6: info), "<N>" prefixes, forward to syslog, kmsg and console
-  constexpr std::string_view kHeader = "headrace\n\n6\n0\n0\n0\n0\n";
+  // identifier, unit, priority (6: info) of lines without one, "<N>" prefixes, forward to syslog, kmsg and console
+  constexpr std::string_view kHeader = "headrace\n\n6\n1\n0\n0\n0\n";
   if (::send(fd.get(), kHeader.data(), kHeader.size(), MSG_NOSIGNAL) < 0) return {};
   return fd;
 }
 
-io::Result<io::UniqueFd> open_log(const std::string& name) {
-  if (io::UniqueFd journal = open_journal(); journal.get() >= 0) return journal;
+io::Result<io::UniqueFd> open_log_file(const std::string& name) {
   io::Result<std::filesystem::path> directory = log_directory();
   if (!directory) return io::forward_error(std::move(directory));
   const std::filesystem::path file = *directory / name;
@@ -78,7 +79,9 @@ io::Result<io::UniqueFd> open_log(const std::string& name) {
 
 // Input from and output to nowhere, errors to the log: the terminal is given back to whoever started us.
 io::Status leave_terminal(const std::string& log_name) {
-  io::Result<io::UniqueFd> log = open_log(log_name);
+  io::Result<io::UniqueFd> log = open_journal();
+  const bool to_journal = log->get() >= 0;
+  if (!to_journal) log = open_log_file(log_name);
   if (!log) return io::forward_error(std::move(log));
   io::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (nowhere.get() < 0) return system_error(errno, "open /dev/null");
@@ -87,6 +90,7 @@ io::Status leave_terminal(const std::string& log_name) {
   ::dup2(nowhere.get(), STDIN_FILENO);
   ::dup2(nowhere.get(), STDOUT_FILENO);
   ::dup2(log->get(), STDERR_FILENO);
+  if (to_journal) io::set_log_to_journal();
   return {};
 }
 
@@ -146,6 +150,14 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
     message.append(chunk, static_cast<std::size_t>(count));
     if (message.front() == kReady) return message;
   }
+}
+
+// $JOURNAL_STREAM names the journal's end of what systemd made stderr (systemd.exec(5)).
+bool stderr_is_journal() {
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat file = {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &file) != 0) return false;
+  return stream == fmt::format("{}:{}", file.st_dev, file.st_ino);
 }
 
 void notify_systemd() {
@@ -249,6 +261,7 @@ io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
 }
 
 io::Status run_in_foreground(const DaemonBody& body) {
+  if (stderr_is_journal()) io::set_log_to_journal();
   return body(notify_systemd);
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -14,6 +15,7 @@ namespace headrace::io {
 namespace {
 
 constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%e %l headrace[%P]: %v";
+constexpr const char* kJournalPattern = "%v";  // time, name and process are fields of an entry
 
 std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
   auto made = std::make_shared<spdlog::logger>("headrace", std::move(sink));
@@ -27,6 +29,11 @@ std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
 std::shared_ptr<spdlog::logger>& logger() {
   static std::shared_ptr<spdlog::logger> instance = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>());
   return instance;
+}
+
+std::atomic<bool>& to_journal() {
+  static std::atomic<bool> journal{false};
+  return journal;
 }
 
 std::atomic<LogLevel>& threshold() {
@@ -46,6 +53,21 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
       break;
   }
   return spdlog::level::err;
+}
+
+// The priorities of syslog(3), as sd-daemon(3) writes them before a line.
+std::string_view journal_prefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "<7>";
+    case LogLevel::kInfo:
+      return "<6>";
+    case LogLevel::kWarning:
+      return "<4>";
+    case LogLevel::kError:
+      break;
+  }
+  return "<3>";
 }
 
 void tell_left_out(LogLimit& limit, LogLimit::Clock::time_point now) {
@@ -91,12 +113,18 @@ bool set_log_file(const char* path) {
   }
 }
 
+void set_log_to_journal() {
+  logger()->set_pattern(kJournalPattern);
+  to_journal() = true;
+}
+
 bool log_enabled(LogLevel level) {
   return level >= threshold().load(std::memory_order_relaxed);
 }
 
 void log_line(LogLevel level, std::string_view line) {
-  logger()->log(to_spdlog(level), line);
+  if (!to_journal()) return logger()->log(to_spdlog(level), line);
+  logger()->log(to_spdlog(level), std::string(journal_prefix(level)).append(line));
 }
 
 }  // namespace headrace::io

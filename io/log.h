@@ -21,6 +21,9 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 void set_log_level(LogLevel level);
 // Appends to `path` instead of stderr. False (with errno set) when it cannot be opened.
 [[nodiscard]] bool set_log_file(const char* path);
+// From now on stderr is a stream to systemd's journal, which keeps the time and the process itself: lines begin with
+// their priority ("<4>", sd-daemon(3)) instead. Before other threads log.
+void set_log_to_journal();
 [[nodiscard]] bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view line);
 

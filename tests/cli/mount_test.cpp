@@ -231,6 +231,26 @@ TEST_CASE("a mount outlives the process that serves it") {
   fixture.check_equal_trees(fixture.mount_point);
 }
 
+TEST_CASE("a line for the journal begins with its priority, any other with the time") {
+  const Fixture fixture;
+  const std::string mount = std::string("exec ") + HEADRACE_BINARY + " mount " + fixture.source.string() + " " +
+                            fixture.mount_point.string() + " --foreground";
+  for (const bool journal : {false, true}) {
+    CAPTURE(journal);
+    // As systemd.exec(5) announces it: the device and the inode of stderr.
+    const std::string announced = journal ? "export JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr); " : "";
+    const auto child = fixture.tool.start_shell(announced + mount);
+    REQUIRE(wait_until([&] { return contains(child->errors(), " mounted at "); }));
+    child->signal(SIGTERM);
+    const Outcome outcome = child->wait();
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == 0);
+    const std::string line = fixture.source.string() + " mounted at " + fixture.mount_point.string();
+    CHECK(contains("\n" + outcome.errors, (journal ? "\n<6>" : "]: ") + line));
+    CHECK(contains(outcome.errors, " info headrace[") != journal);
+  }
+}
+
 TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by the next mount") {
   const Fixture fixture;
   const std::string source = fixture.source.string();

@@ -179,4 +179,8 @@ std::unique_ptr<Child> Tool::start(const std::vector<std::string>& arguments) co
   return std::make_unique<Child>(arguments, environment(), "");
 }
 
+std::unique_ptr<Child> Tool::start_shell(const std::string& script) const {
+  return std::make_unique<Child>(std::vector<std::string>{"-c", script}, environment(), "", "/bin/sh");
+}
+
 }  // namespace headrace::test

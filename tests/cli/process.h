@@ -86,6 +86,7 @@ class Tool {
  public:
   [[nodiscard]] Outcome operator()(const std::vector<std::string>& arguments, const std::string& input = "") const;
   [[nodiscard]] std::unique_ptr<Child> start(const std::vector<std::string>& arguments) const;
+  [[nodiscard]] std::unique_ptr<Child> start_shell(const std::string& script) const;
   [[nodiscard]] std::unique_ptr<TerminalChild> start_on_terminal(const std::vector<std::string>& arguments,
                                                                  WindowSize size = {}) const;
 
