@@ -123,13 +123,17 @@ void Placement::start_min() {
   evict_what_is_not_wanted();
 }
 
-// The common clock shows what that of the job furthest on does.
-void Placement::align(Job& job) {
+// What that of the job furthest on shows.
+std::uint64_t Placement::clock() const {
   std::uint64_t clock = 0;
   for (const Job& each : jobs_) {
     if (each.uses != nullptr) clock = std::max(clock, each.offset + each.uses->now());
   }
-  job.offset = clock - job.uses->now();
+  return clock;
+}
+
+void Placement::align(Job& job) {
+  job.offset = clock() - job.uses->now();
 }
 
 std::uint64_t Placement::upcoming(SampleIndex sample) const {
@@ -154,7 +158,8 @@ std::uint64_t Placement::take(SampleIndex sample) {
 
 // As if it were read: it is held, and goes, by its upcoming use.
 void Placement::refresh(std::size_t tier, SampleIndex sample) {
-  static_cast<void>((*in_force())[tier].read({.sample = sample, .next_use = min_ ? upcoming(sample) : kNeverUsed}));
+  static_cast<void>(
+      (*in_force())[tier].read({.sample = sample, .next_use = min_ ? upcoming(sample) : kNeverUsed, .now = clock()}));
 }
 
 // What the tiers hold from before the policy came into force.
@@ -192,7 +197,7 @@ Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
 Placement::Evictions Placement::on_read(SampleIndex sample) {
   MutexLock lock(mutex_);
   if (min_ != nullptr) {
-    min_->read({.sample = sample, .next_use = take(sample)});
+    min_->read({.sample = sample, .next_use = take(sample), .now = clock()});
   } else if (jobs_.empty() && !rooms_.empty()) {
     try_on_paper(sample);
   }

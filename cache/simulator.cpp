@@ -72,7 +72,7 @@ class Simulation {
     const SampleIndex sample = trace_.reads[i];
     ++result_.reads;
     result_.read_bytes += sizes_[sample];
-    const std::size_t tier = policies_.read({.sample = sample, .next_use = next_use_[i]});
+    const std::size_t tier = policies_.read({.sample = sample, .next_use = next_use_[i], .now = i});
     if (tier != PolicyStack::kNowhere) {
       ++result_.tiers[tier].hits;
       result_.tiers[tier].hit_bytes += sizes_[sample];

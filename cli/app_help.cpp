@@ -58,7 +58,7 @@ void add_simulate(CLI::App& app, Selected& selected) {
       "Policies:\n"
       "  lru           the least recently read sample goes: what the page cache does\n"
       "  never-evict   what came first stays: what a tier does without knowing better\n"
-      "  min           the sample that is read last of all goes (Belady)\n"
+      "  min           what is read last of all goes, large before small (Belady)\n"
       "  fifo, random, sieve, s3-fifo, arc\n\n"
       "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
 }

@@ -90,6 +90,7 @@ class Placement {
 
   void choose() HEADRACE_REQUIRES(mutex_);
   void start_min() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t clock() const HEADRACE_REQUIRES(mutex_);  // common to the jobs
   void align(Job& job) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t take(SampleIndex sample) HEADRACE_REQUIRES(mutex_);

@@ -3,7 +3,7 @@
 // placement on disk tiers run the same code.
 //
 //   auto policy = make_policy(PolicyKind::kSieve, {.capacity_bytes = 1 << 30, .sizes = sizes});
-//   if (!policy->read({.sample = 7, .next_use = 1234})) ++source_reads;
+//   if (!policy->read({.sample = 7, .next_use = 1234, .now = 1000})) ++source_reads;
 //
 // Thread-safety: none; one owner.
 #pragma once
@@ -28,8 +28,8 @@ enum class PolicyKind : std::uint8_t {
   kS3Fifo,      // small, main and ghost queues (Yang et al., SOSP 2023)
   kArc,         // recency and frequency, balanced by ghosts (Megiddo and Modha, FAST 2003)
   kNeverEvict,  // filled once, never changed (MinIO: Mohan et al., VLDB 2021)
-  kMin,         // furthest next use goes, and what is needed later than all that is held does not come in
-                // (Belady, 1966, with bypass); knows the future, optimal where all sizes are equal
+  kMin,         // what takes most bytes for longest until its next use goes, or does not come in (Belady, 1966, with
+                // bypass, weighed by size); knows the future, optimal where all sizes are equal
 };
 inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kLru,        PolicyKind::kFifo,   PolicyKind::kRandom,
                                               PolicyKind::kSieve,      PolicyKind::kS3Fifo, PolicyKind::kArc,
@@ -43,6 +43,7 @@ inline constexpr std::uint64_t kNeverUsed = UINT64_MAX;
 struct Access {
   SampleIndex sample = 0;
   std::uint64_t next_use = kNeverUsed;  // when the sample is read next, on any clock that runs with the reads
+  std::uint64_t now = 0;                // on the same clock
 };
 
 struct PolicyOptions {

@@ -3,7 +3,7 @@
 //
 //   PolicyStack stack;
 //   stack.add(make_policy(PolicyKind::kMin, {.capacity_bytes = 1 << 30, .sizes = sizes}));
-//   if (stack.read({.sample = 7, .next_use = 1234}) == PolicyStack::kNowhere) ++source_reads;
+//   if (stack.read({.sample = 7, .next_use = 1234, .now = 1000}) == PolicyStack::kNowhere) ++source_reads;
 //
 // Thread-safety: none; one owner.
 #pragma once
