@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "headrace/cache/internal/record_format.h"
 #include "headrace/cache/internal/segment.h"
 
 #include "support/temp_dir.h"
@@ -26,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
+using headrace::cache::footprint_bytes;
+using headrace::cache::RecordTrailer;
 using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
@@ -219,6 +222,39 @@ TEST_CASE("a flipped bit anywhere in a segment or an index never becomes a wrong
     auto store = fixture.open(fixture.options(16 * kMiB));
     fixture.read_all(*store);
     REQUIRE(store->flush().has_value());
+  }
+}
+
+// Where each field lies is in cache/README.md.
+TEST_CASE("a flipped bit in any field of a record or an index costs that record or a scan") {
+  const Fixture fixture(6);
+  warm_all(*fixture.open());
+  const fs::path saved = fixture.scratch.path() / "saved";
+  fs::copy(fixture.tier_path(), saved);
+  // Hits after a bit of the file was flipped; without the index, records are found by their trailers.
+  const auto hits_after = [&](const std::string& file, std::uint64_t offset, bool with_index) {
+    fs::remove_all(fixture.tier_path());
+    fs::copy(saved, fixture.tier_path());
+    flip_bit(fixture.tier_path() / file, offset, static_cast<int>(offset % 8));
+    if (!with_index) fs::remove(fixture.tier_path() / "segment-00000001.index");
+    const auto store = fixture.open();
+    return fixture.read_all(*store);
+  };
+  const std::uint64_t payload_bytes = fixture.contents[0].size();
+  const std::uint64_t trailer = footprint_bytes(payload_bytes) - sizeof(RecordTrailer);
+  for (const std::uint64_t offset : {std::uint64_t{0}, payload_bytes / 2, payload_bytes - 1}) {
+    CAPTURE(offset);
+    CHECK(hits_after("segment-00000001", offset, true) == 5);
+    CHECK(hits_after("segment-00000001", offset, false) == 5);
+  }
+  for (const std::uint64_t field : {0, 4, 8, 16, 24, 32, 40, 44, 48, 52, 56, 64, 72, 80, 120}) {
+    CAPTURE(field);
+    CHECK(hits_after("segment-00000001", trailer + field, true) == 6);
+    CHECK(hits_after("segment-00000001", trailer + field, false) == 5);
+  }
+  for (const std::uint64_t field : {0, 8, 12, 16, 20, 24, 28, 48, 56, 64, 72, 80, 88, 96, 100}) {
+    CAPTURE(field);
+    CHECK(hits_after("segment-00000001.index", field, true) == 6);
   }
 }
 
