@@ -119,6 +119,7 @@ Result<View> StoreImpl::read(EntryId entry) {
   if (!is_chunked(identity->size_bytes)) {
     if (Holding* hit = ram_.pin({entry, 0}, false)) {
       reads_.fetch_add(1, std::memory_order_relaxed);
+      note_use_in_memory({.key = {entry, 0}});
       return hit->view(TierKind::kRam, 0, UINT64_MAX);
     }
   }
@@ -172,6 +173,7 @@ void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint
 void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
   const bool keep = request.hint == ReadHint::kAheadAndKeep;
   if (Holding* hit = ram_.pin(request.key, keep)) {
+    note_use_in_memory(request);
     return done(hit->view(TierKind::kRam, request.offset, request.length));
   }
   auto fresh = std::make_unique<Holding>(ram_, request.key);
@@ -186,10 +188,12 @@ void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
   const RamTier::Claim claim = ram_.claim(std::move(fresh), *waiter);
   switch (claim.outcome) {
     case RamTier::Claim::Outcome::kReady:
+      note_use_in_memory(request);
       return waiter->done(claim.holding->view(TierKind::kRam, request.offset, request.length));
     case RamTier::Claim::Outcome::kWaiting:
       static_cast<void>(waiter.release());  // the fetch answers it
       shared_fetches_.fetch_add(1, std::memory_order_relaxed);
+      note_use_in_memory(request);
       return;
     case RamTier::Claim::Outcome::kOwner:
       static_cast<void>(waiter.release());

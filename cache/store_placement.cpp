@@ -73,6 +73,11 @@ void StoreImpl::note_use(EntryId entry) {
   if (const auto sample = catalog_.sample_of(entry)) carry_out(placement_->on_read(*sample));
 }
 
+void StoreImpl::note_use_in_memory(const ChunkRequest& request) {
+  const bool is_use = request.key.chunk == 0 && !is_ahead(request.hint) && !request.for_warm_job;
+  if (is_use && ram_.budget_bytes() == 0 && placement_->watches()) note_use(request.key.entry);
+}
+
 void StoreImpl::offer(EntryId entry) {
   if (const auto sample = catalog_.sample_of(entry)) forget_evicted(placement_->on_offer(*sample));
 }

@@ -92,6 +92,9 @@ class StoreImpl final : public Store {
   void end_following(Placement::JobId job);
   // A fetch of the file, which counts as one use of it.
   void note_use(EntryId entry);
+  // A read that needs no fetch. With a RAM budget it was mostly fetched ahead, and is counted; without, it only comes
+  // while others read or write the file: with a slow disk often, and what is not counted would look needed for ever.
+  void note_use_in_memory(const ChunkRequest& request);
   void offer(EntryId entry);  // to the disk tiers, before it is read
   void carry_out(const Placement::Evictions& evictions);
   void forget_evicted(const Placement::Evictions& evictions);

@@ -17,6 +17,7 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"
+#include "headrace/io/fault_engine.h"
 
 #include "support/temp_dir.h"
 
@@ -36,6 +37,8 @@ using headrace::cache::TierKind;
 using headrace::cache::TierStats;
 using headrace::cache::Trace;
 using headrace::cache::trace_of;
+using headrace::io::Engine;
+using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
@@ -190,6 +193,14 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
   constexpr std::uint64_t kHeldBytes = 2 * kMiB / 8 * 7;
   Fixture fixture(kFiles, 16'000);
   fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  SUBCASE("fast") {}
+  SUBCASE("slow") {  // what is read again while it is being written comes from memory, and is a use, too
+    fixture.options.make_tier_engine = [] {
+      auto engine = headrace::io::open_engine({});
+      if (!engine) return engine;
+      return Result<std::unique_ptr<Engine>>(open_fault_engine(std::move(*engine), {.delay_one_in = 1}));
+    };
+  }
   const auto first = make_order("torch-distributed:seed=1", {.sample_count = kFiles});
   const auto second = make_order("torch-distributed:seed=2", {.sample_count = kFiles});
   REQUIRE((first.has_value() && second.has_value()));
@@ -215,7 +226,7 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
   }
   const auto misses = static_cast<double>(store.stats().tiers.back().hits);
   CHECK(1 - misses / static_cast<double>(trace.reads.size()) ==
-        doctest::Approx(predicted(PolicyKind::kMin)).epsilon(0.05));
+        doctest::Approx(predicted(PolicyKind::kMin)).epsilon(0.015));
   CHECK(store.stats().tiers[1].placement == "min: several orders are read at once");
   CHECK(store.stats().tiers[1].used_bytes <= 4 * kMiB);
 }
