@@ -107,6 +107,7 @@ void Placement::start_min() {
     job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);
     align(job);
   }
+  outside_.assign(sizes_.size(), {});  // they are times of a clock that may begin again
   min_ = std::make_unique<PolicyStack>();
   for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
     min_->add(make_policy(
@@ -142,18 +143,42 @@ std::uint64_t Placement::upcoming(SampleIndex sample) const {
     const std::uint64_t use = job.uses->upcoming(sample);
     if (use != kNeverUsed) soonest = std::min(soonest, job.offset + use);
   }
-  return soonest;
+  return soonest != kNeverUsed ? soonest : upcoming_outside(sample);
 }
 
 // It is read now, by the job that was to read it soonest; when again, by any?
 std::uint64_t Placement::take(SampleIndex sample) {
-  const std::uint64_t soonest = upcoming(sample);
-  for (const Job& job : jobs_) {
-    if (soonest == kNeverUsed || job.offset + job.uses->upcoming(sample) != soonest) continue;
-    static_cast<void>(job.uses->take(sample));
-    break;
+  Job* reader = nullptr;
+  std::uint64_t soonest = kNeverUsed;
+  for (Job& job : jobs_) {
+    const std::uint64_t use = job.uses->upcoming(sample);
+    if (use == kNeverUsed || job.offset + use >= soonest) continue;
+    soonest = job.offset + use;
+    reader = &job;
+  }
+  if (reader != nullptr) {
+    static_cast<void>(reader->uses->take(sample));
+  } else {
+    note_outside(sample);
   }
   return upcoming(sample);
+}
+
+// No order has it: a validation set, say, which is read after each epoch. It will be read again after as long as last
+// time.
+void Placement::note_outside(SampleIndex sample) {
+  const std::uint64_t now = clock();
+  OutsideUse& use = outside_[sample];
+  if (use.last == now) return;
+  use = {now, use.last < now ? now - use.last : 0};
+}
+
+// What does not come when it is expected is waited for as long again.
+std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
+  const OutsideUse& use = outside_[sample];
+  const std::uint64_t now = clock();
+  if (use.interval == 0 || now > use.last + 2 * use.interval) return kNeverUsed;
+  return std::max(use.last + use.interval, now);
 }
 
 // As if it were read: it is held, and goes, by its upcoming use.

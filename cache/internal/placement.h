@@ -88,12 +88,20 @@ class Placement {
     std::uint64_t offset = 0;                  // from its clock to the common one
   };
 
+  // When a sample was read that no order has, and how long after the time before that.
+  struct OutsideUse {
+    std::uint64_t last = kNeverUsed;
+    std::uint64_t interval = 0;  // 0: not known
+  };
+
   void choose() HEADRACE_REQUIRES(mutex_);
   void start_min() HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t clock() const HEADRACE_REQUIRES(mutex_);  // common to the jobs
   void align(Job& job) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t take(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void note_outside(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t upcoming_outside(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
   void refresh(std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void try_on_paper(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void evict_what_is_not_wanted() HEADRACE_REQUIRES(mutex_);
@@ -111,6 +119,7 @@ class Placement {
   JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
   std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);    // null: not in force
+  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);     // by sample, while MIN is in force
   std::unique_ptr<PolicyTrial> trial_ HEADRACE_GUARDED_BY(mutex_);  // null: there are jobs, or no reads yet
   Evictions evictions_;                                             // of the call under way, which holds the mutex
 };

@@ -154,6 +154,32 @@ TEST_CASE("a disk tier of one rank of several hits what Belady's MIN is predicte
   CHECK(on_disk <= 4 * kMiB);
 }
 
+TEST_CASE("under MIN a disk tier comes to hold a validation set that is in no order") {
+  constexpr std::size_t kFiles = 600;
+  constexpr SampleIndex kInOrder = 580;
+  Fixture fixture(kFiles, 16'000);
+  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  const auto order = make_order("torch-distributed:seed=1,replicas=4,rank=0", {.sample_count = kInOrder});
+  REQUIRE(order.has_value());
+  const auto opened = Store::open(fixture.options);
+  REQUIRE(opened.has_value());
+  Store& store = **opened;
+  const auto following = store.follow(**order, {});
+  std::uint64_t misses = 0;  // of the last epoch's validation
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    if (epoch > 0) following->enter(epoch);
+    const std::vector<SampleIndex> samples = *(*order)->epoch(epoch);
+    for (const SampleIndex sample : samples) fixture.read_and_compare(store, sample);
+    const std::uint64_t before = store.stats().tiers.back().hits;
+    for (SampleIndex sample = kInOrder; sample < kFiles; ++sample) fixture.read_and_compare(store, sample);
+    misses = store.stats().tiers.back().hits - before;
+    if (epoch == 0) CHECK(misses == kFiles - kInOrder);
+    REQUIRE(store.flush().has_value());
+  }
+  CHECK(store.stats().tiers[1].placement == "min: each epoch reads other files");
+  CHECK(misses == 0);
+}
+
 TEST_CASE("placement is chosen from the order, and the distance to the minimum is told") {
   Fixture fixture(64, 3'000);
   fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
