@@ -55,7 +55,7 @@ std::uint32_t python_below(Mt19937& engine, std::uint32_t n) {
   return drawn;
 }
 
-void python_shuffle(Mt19937& engine, Samples& list) {
+void python_shuffle(Mt19937& engine, std::span<SampleIndex> list) {
   for (std::size_t i = list.size(); i-- > 1;) {
     std::swap(list[i], list[python_below(engine, static_cast<std::uint32_t>(i + 1))]);
   }

@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "headrace/cache/order/mt19937.h"
@@ -36,7 +37,7 @@ void numpy_shuffle(Engine& engine, Samples& list) {
 // CPython's Random._randbelow(n) for 0 < n < 2^32 (Lib/random.py).
 [[nodiscard]] std::uint32_t python_below(Mt19937& engine, std::uint32_t n);
 // random.shuffle and random.sample(range(n), k)
-void python_shuffle(Mt19937& engine, Samples& list);
+void python_shuffle(Mt19937& engine, std::span<SampleIndex> list);
 [[nodiscard]] Samples python_sample(Mt19937& engine, std::uint64_t n, std::uint64_t k);
 
 // std::shuffle with std::mt19937 as libstdc++ has it (bits/stl_algo.h, bits/uniform_int_dist.h).

@@ -24,6 +24,28 @@ using nlohmann::json;
 // Full lists element by element; longer ones by length, first 16, last 4 and, where given, XXH64 of little-endian
 // int64.
 [[nodiscard]] bool matches(const std::vector<cache::SampleIndex>& order, const json& entry);
+// For orders of which a part is drawn only.
+[[nodiscard]] bool begins(const std::vector<cache::SampleIndex>& order, const json& entry);
+// How many entries of the file matches() or begins() was asked about, and how many not.
+struct Compared {
+  std::size_t orders = 0;
+  std::size_t left_out = 0;
+};
+[[nodiscard]] Compared compared_in(const json& file);
+
+// Each compares everything in its file of golden orders with ours; golden_test.cpp sees to it that nothing is left out.
+void check_torch_randperm(const json& file);
+void check_torch_randperm_huge(const json& file);
+void check_random_sampler(const json& file);
+void check_random_sampler_of_torch_1_7(const json& file);
+void check_torch_distributed(const json& file);
+void check_torch_misc(const json& file);
+void check_repeated_augmentation(const json& file);
+void check_infinite_samplers(const json& file);
+void check_numpy(const json& file);
+void check_python(const json& file);
+void check_dali(const json& file);
+void check_ffcv(const json& file);
 
 // Epoch `epoch` of `spec` over `n` samples. Ends the test case when the spec is refused.
 [[nodiscard]] std::vector<cache::SampleIndex> epoch_of(const std::string& spec, std::uint64_t n, std::uint64_t epoch);

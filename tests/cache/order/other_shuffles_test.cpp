@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
+
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +9,7 @@
 #include "headrace/cache/order/pcg64.h"
 
 #include "cache/order/golden.h"
+#include "support/temp_dir.h"
 
 using namespace headrace::cache;
 using namespace headrace::test;
@@ -21,7 +24,6 @@ std::string seed_text(const json& seed) {
 }
 
 void check_group(const json& entries, const std::string& spec) {
-  CHECK_FALSE(entries.empty());
   for (const json& entry : entries) {
     CAPTURE(spec);
     CAPTURE(entry["seed"]);
@@ -29,10 +31,52 @@ void check_group(const json& entries, const std::string& spec) {
   }
 }
 
+// The generator of the given state: what its 64-bit outputs are, by the definition of PCG64.
+void check_pcg64_state(const json& entry) {
+  const auto wide = [](const json& text) {
+    const std::string digits = text.get<std::string>().substr(2);
+    unsigned __int128 value = 0;
+    for (const char digit : digits)
+      value = value << 4 | static_cast<unsigned>(std::stoi(std::string(1, digit), nullptr, 16));
+    return value;
+  };
+  unsigned __int128 state = wide(entry["state"]);
+  Pcg64 engine(*Seed::parse(seed_text(entry["seed"])));
+  for (int i = 0; i < 3; ++i) {
+    state = state * wide("0x2360ed051fc65da44385df649fccf645") + wide(entry["inc"]);
+    const auto mixed = static_cast<std::uint64_t>(state >> 64) ^ static_cast<std::uint64_t>(state);
+    CHECK(engine.next64() == std::rotr(mixed, static_cast<int>(state >> 122)));
+  }
+}
+
+// What numpy draws besides orders.
+void check_numpy_outputs(const json& file) {
+  for (const json& entry : file["default_rng_pcg64_state"]) check_pcg64_state(entry);
+  for (const json& entry : file["randint_2_31"]) {
+    CHECK((Mt19937(entry["np_seed"].get<std::uint32_t>()).next32() & 0x7fffffffU) == entry["value"]);
+  }
+  for (const json& entry : file["default_rng_integers_0_1000_size1000"]) {
+    Pcg64 engine(Seed(entry["seed"].get<std::uint64_t>()));
+    std::vector<SampleIndex> values(entry["n"].get<std::size_t>());
+    for (SampleIndex& value : values) {
+      // Lemire's rejection threshold is 2^32 % 1000 = 296.
+      std::uint64_t product = std::uint64_t{engine.next32()} * 1000;
+      while (static_cast<std::uint32_t>(product) < 296) product = std::uint64_t{engine.next32()} * 1000;
+      value = static_cast<SampleIndex>(product >> 32);
+    }
+    CHECK(matches(values, entry));
+  }
+}
+
+std::string lines_of(std::size_t count, int value) {
+  std::string lines;
+  for (std::size_t i = 0; i < count; ++i) lines += fmt::format("{}\n", value);
+  return lines;
+}
+
 }  // namespace
 
-TEST_CASE("numpy: every golden permutation and shuffle is reproduced") {
-  const json& file = golden("numpy.json");
+void headrace::test::check_numpy(const json& file) {
   check_group(file["RandomState_permutation"], "numpy:rng=randomstate");
   check_group(file["RandomState_shuffle_list"], "numpy:rng=randomstate");
   check_group(file["RandomState_init_by_array"], "numpy:seed_list=1");
@@ -44,22 +88,7 @@ TEST_CASE("numpy: every golden permutation and shuffle is reproduced") {
       CHECK(matches(*order->epoch(call), entry["calls"][call]));
     }
   }
-}
-
-TEST_CASE("numpy: raw outputs and bounded integers") {
-  const json& file = golden("numpy.json");
-  for (const json& entry : file["randint_2_31"]) {
-    CHECK((Mt19937(entry["np_seed"].get<std::uint32_t>()).next32() & 0x7fffffffU) == entry["value"]);
-  }
-  for (const json& entry : file["default_rng_integers_0_1000_size1000"]) {
-    Pcg64 engine(Seed(entry["seed"].get<std::uint64_t>()));
-    for (const json& value : entry["full"]) {
-      // Lemire's rejection threshold is 2^32 % 1000 = 296.
-      std::uint64_t product = std::uint64_t{engine.next32()} * 1000;
-      while (static_cast<std::uint32_t>(product) < 296) product = std::uint64_t{engine.next32()} * 1000;
-      CHECK((product >> 32) == value);
-    }
-  }
+  check_numpy_outputs(file);
 }
 
 TEST_CASE("numpy: epochs can be reseeded, repeated, or shuffle in place") {
@@ -70,28 +99,28 @@ TEST_CASE("numpy: epochs can be reseeded, repeated, or shuffle in place") {
   for (std::size_t i = 0; i < once.size(); ++i) CHECK(twice[i] == once[once[i]]);
 }
 
-TEST_CASE("CPython: every golden shuffle and sample is reproduced") {
-  const json& file = golden("python_random.json");
+void headrace::test::check_python(const json& file) {
   check_group(file["shuffle"], "python:cumulative=0");
   for (const json& entry : file["sample"]) {
     CHECK(matches(epoch_of(fmt::format("python:seed={},sample={}", seed_text(entry["seed"]), entry["k"].get<int>()),
                            entry["population"], 0),
                   entry));
   }
+  const std::uint32_t key[] = {42};
+  Mt19937 engine = Mt19937::by_array(key);
+  for (const json& value : file["getrandbits32_seed42"]) CHECK(engine.next32() == value);
 }
 
-TEST_CASE("DALI: every golden order of both libstdc++ generations is reproduced") {
-  for (const auto& [file, rule] :
-       {std::pair{"dali_std_shuffle.json", "11"}, std::pair{"dali_std_shuffle_gcc10.json", "10"}}) {
-    for (const json& entry : golden(file)["cases"]) {
-      const int pass = entry["pass"];
-      const std::string spec = pass == 0 ? fmt::format("dali:libstdcxx={}", rule)
-                                         : fmt::format("dali:mode=shuffle_after_epoch,libstdcxx={},checkpointing={}",
-                                                       rule, entry["cumulative"].get<bool>() ? 0 : 1);
-      CAPTURE(spec);
-      CAPTURE(entry["n"]);
-      CHECK(matches(epoch_of(spec, entry["n"], static_cast<std::uint64_t>(pass)), entry));
-    }
+void headrace::test::check_dali(const json& file) {
+  const std::string rule = file["made_with"] == "libstdc++ 10 headers" ? "10" : "11";
+  for (const json& entry : file["cases"]) {
+    const int pass = entry["pass"];
+    const std::string spec = pass == 0 ? fmt::format("dali:libstdcxx={}", rule)
+                                       : fmt::format("dali:mode=shuffle_after_epoch,libstdcxx={},checkpointing={}",
+                                                     rule, entry["cumulative"].get<bool>() ? 0 : 1);
+    CAPTURE(spec);
+    CAPTURE(entry["n"]);
+    CHECK(matches(epoch_of(spec, entry["n"], static_cast<std::uint64_t>(pass)), entry));
   }
 }
 
@@ -103,10 +132,37 @@ TEST_CASE("DALI: shards are consecutive parts; a rank that does not stick to its
   CHECK(epoch_of("dali:mode=listed,replicas=3", 10, 0) == std::vector<SampleIndex>{0, 3, 6, 1, 4, 7, 2, 5, 8, 9});
 }
 
-TEST_CASE("FFCV: golden RANDOM orders are reproduced; distributed is DistributedSampler") {
-  for (const json& entry : golden("ffcv.json")["random_not_distributed"]) {
+void headrace::test::check_ffcv(const json& file) {
+  for (const json& entry : file["random_not_distributed"]) {
     CHECK(matches(epoch_of("ffcv:seed=" + seed_text(entry["seed"]), entry["n"], entry["epoch"]), entry));
   }
+  const TempDir dir;
+  for (const json& entry : file["quasi_random"]) {
+    const std::string pages = dir.write("pages", lines_of(entry["pages"], entry["per_page"])).string();
+    const std::string spec = fmt::format("ffcv:order=quasi_random,page_sizes={},seed={},batch={}", pages,
+                                         seed_text(entry["seed"]), entry["buffer"].get<int>() / 2);
+    CAPTURE(spec);
+    CHECK(matches(epoch_of(spec, entry["n"], entry["epoch"]), entry));
+  }
+}
+
+TEST_CASE("FFCV: pages without samples, and samples that the pages list in an order of their own") {
+  const TempDir dir;
+  const std::string sizes = dir.write("sizes", "0\n3\n0\n1\n2\n").string();
+  const std::string samples = dir.write("samples", "9\n7\n8\n0\n5\n4\n").string();
+  const std::string spec = "ffcv:order=quasi_random,batch=1,seed=2,page_sizes=" + sizes + ",page_samples=" + samples;
+  CHECK(order_of(spec, 10)->length(0) == 6);
+  // FFCV's rule, written down a second time in Python.
+  const std::vector<std::vector<SampleIndex>> epochs = {{0, 7, 5, 8, 9, 4}, {0, 4, 5, 9, 7, 8}, {9, 0, 5, 4, 8, 7},
+                                                        {8, 7, 9, 5, 4, 0}, {9, 7, 8, 0, 5, 4}, {4, 8, 9, 7, 5, 0},
+                                                        {0, 5, 9, 7, 4, 8}, {9, 7, 0, 8, 5, 4}};
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) CHECK(epoch_of(spec, 10, epoch) == epochs[epoch]);
+  CHECK(refusal_of(spec, 5).find("line 1") != std::string::npos);
+  CHECK(refusal_of("ffcv:order=quasi_random,page_sizes=" + sizes, 10).find("hold 6 samples") != std::string::npos);
+  CHECK(refusal_of("ffcv:page_sizes=" + sizes, 6).find("order=quasi_random") != std::string::npos);
+}
+
+TEST_CASE("FFCV: distributed is DistributedSampler") {
   CHECK(epoch_of("ffcv:distributed=1,seed=4,replicas=2,rank=0", 31, 2) ==
         epoch_of("torch-distributed:seed=4,replicas=2,rank=0", 31, 2));
 }

@@ -46,7 +46,7 @@ TEST_CASE("order specs: what is wrong is named together with what is allowed") {
   CHECK(mentions(refusal_of("torch-distributed:replicas=2,rank=2"), "rank='2' is not allowed: an integer from 0 to 1"));
   CHECK(mentions(refusal_of("torch-distributed:replicas=4,rank=2-1"), "or FIRST-LAST"));
   CHECK(mentions(refusal_of("torch-distributed:seed=abc"), "seed='abc'"));
-  CHECK(mentions(refusal_of("ffcv:order=quasi_random"), "goes by the pages of one .beton file"));
+  CHECK(mentions(refusal_of("ffcv:order=quasi_random"), "needs page_sizes=PATH"));
   CHECK(mentions(refusal_of("torch-distributed:seed=1,seed=2"), "'seed' is given twice"));
   CHECK(mentions(refusal_of("torch-distributed:seed"), "'seed' is not NAME=VALUE"));
   CHECK(mentions(refusal_of("torch-distributed:seed=1,,rank=0"), "'' is not NAME=VALUE"));

@@ -17,18 +17,14 @@ std::string spec_of(const json& entry) {
 
 }  // namespace
 
-TEST_CASE("DistributedSampler: every golden order is reproduced") {
-  const json& file = golden("torch_distributed.json");
-  int checked = 0;
+void headrace::test::check_torch_distributed(const json& file) {
   for (const char* group : {"cases", "fewer_samples_than_replicas"}) {
     for (const json& entry : file[group]) {
       const std::string spec = spec_of(entry);
       CAPTURE(spec);
       CHECK(matches(epoch_of(spec, entry["dataset"], entry.value("epoch", 0)), entry));
-      ++checked;
     }
   }
-  CHECK(checked == 193);
 }
 
 TEST_CASE("DistributedSampler: without a rank the ranks' samples are interleaved") {
