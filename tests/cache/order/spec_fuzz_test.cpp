@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/order_families.h"
 
 #include "support/temp_dir.h"
 
@@ -86,6 +87,11 @@ void check_order(const Order& order, std::uint64_t n, std::uint64_t epoch) {
   CHECK(std::ranges::equal(*part, std::span(*whole).first(part->size())));
 }
 
+// The files and folders of these examples do not exist, and what they list bounds the samples.
+bool reads_lists(const OrderFamily& family) {
+  return family.name == "file" || family.name == "recorded";
+}
+
 }  // namespace
 
 TEST_CASE("fuzzed order specs are refused with a message or draw from the data set") {
@@ -121,6 +127,47 @@ TEST_CASE("orders of the largest data sets have their lengths and first elements
       CHECK(std::ranges::all_of(*first, [&](SampleIndex sample) { return sample < n; }));
     }
   }
+}
+
+TEST_CASE("every family has orders of one sample") {
+  for (const OrderFamily& family : order_families()) {
+    if (reads_lists(family)) continue;
+    const std::string spec = family.name == "torch-subset" ? "torch-subset:range=0:1" : std::string(family.example);
+    CAPTURE(spec);
+    const auto order = make_order(spec, {.sample_count = 1, .find_sample = nullptr});
+    REQUIRE(order);
+    CHECK(((*order)->length(0) > 0) == (family.name != "ra-sampler"));  // which reads whole 256 only
+    for (const std::uint64_t epoch : {0, 1, 7}) {
+      REQUIRE((*order)->epoch(epoch).has_value());
+      check_order(**order, 1, epoch);
+    }
+  }
+}
+
+TEST_CASE("every family has orders of 2^32 samples or says how many it takes") {
+  std::size_t drawn = 0;
+  for (const OrderFamily& family : order_families()) {
+    if (reads_lists(family)) continue;
+    const bool of_torch = std::ranges::find(family.parameters, "torch") != family.parameters.end();
+    std::string spec =
+        family.name == "torch-subset" ? "torch-subset:range=0:4294967296:65536" : std::string(family.example);
+    if (of_torch) spec += ",torch=2.5";  // later releases have no short form for so many
+    CAPTURE(spec);
+    const auto order = make_order(spec, {.sample_count = std::uint64_t{1} << 32, .find_sample = nullptr});
+    if (!order) {
+      CHECK(order.error().message().find("at most 2^32 - 1 samples") != std::string::npos);
+      CHECK(make_order(spec, {.sample_count = UINT32_MAX, .find_sample = nullptr}).has_value());
+      continue;
+    }
+    CHECK((*order)->length(0) >= 1 << 16);
+    if (!of_torch) continue;  // drawing takes 16 GiB
+    const auto first = (*order)->prefix(0, 1000);
+    REQUIRE(first);
+    CHECK(first->size() == 1000);
+    CHECK(std::ranges::max(*first) > UINT32_MAX / 2);
+    ++drawn;
+  }
+  CHECK(drawn == 8);
 }
 
 TEST_CASE("fuzzed order files are refused with a line number or hold samples of the data set") {
