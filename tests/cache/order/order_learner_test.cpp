@@ -469,6 +469,18 @@ TEST_CASE("order learner: searches through all seeds become rarer while none exp
   CHECK(tested[6] == 3 * tested[0]);
 }
 
+TEST_CASE("order learner: where an epoch is too short to prove one of all seeds, none is searched") {
+  for (const auto& [samples, searched] : {std::pair{149, false}, std::pair{150, true}}) {
+    std::mt19937 random(25);
+    Samples shuffled(static_cast<std::size_t>(samples));
+    std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
+    OrderLearner learner({.sample_count = shuffled.size(), .search_threads = 1, .search_seeds = 1 << 10});
+    std::ranges::shuffle(shuffled, random);
+    tell(learner, shuffled);
+    CHECK((learner.state().seeds_tested > 0) == searched);
+  }
+}
+
 TEST_CASE("order learner: the search for all seeds ends at once with the learner") {
   constexpr std::uint64_t kN = 100'000;
   std::mt19937 random(17);
