@@ -61,24 +61,31 @@ bool DiskTier::contains(const RecordId& record) const {
   return slot && slot->identity_hash == hash_identity(record.identity);
 }
 
-bool DiskTier::read(DiskRead& read) {
-  if (state_.load(std::memory_order_relaxed) == State::kDropped) return false;
-  const auto slot = index_.find(key_of(read.record));
-  if (!slot) return false;
-  if (slot->identity_hash != hash_identity(read.record.identity)) {
+std::optional<DiskTier::Found> DiskTier::look_up(const RecordId& record) {
+  if (state_.load(std::memory_order_relaxed) == State::kDropped) return std::nullopt;
+  const auto slot = index_.find(key_of(record));
+  if (!slot) return std::nullopt;
+  if (slot->identity_hash != hash_identity(record.identity)) {
     drop_record(*slot, stale_);
-    return false;
+    return std::nullopt;
   }
-  if (slot->payload_bytes != chunk_range(read.record.identity.size_bytes, read.record.chunk).length) {
+  if (slot->payload_bytes != chunk_range(record.identity.size_bytes, record.chunk).length) {
     drop_record(*slot, corrupt_);
-    return false;
+    return std::nullopt;
   }
-  read.segment = segment_at(slot->block);
-  if (read.segment == nullptr) return false;  // removed since it was found
+  auto segment = segment_at(slot->block);
+  if (segment == nullptr) return std::nullopt;  // removed since it was found
+  return Found{*slot, std::move(segment)};
+}
+
+bool DiskTier::read(DiskRead& read) {
+  std::optional<Found> found = look_up(read.record);
+  if (!found) return false;
   read.tier = this;
-  read.slot = *slot;
-  const std::uint64_t offset = (slot->block % blocks_per_segment_) * kBlockBytes;
-  read.operation = io::Operation::read(read.segment->fd.get(), offset, slot->payload_bytes, std::move(read.buffer));
+  read.slot = found->slot;
+  read.segment = std::move(found->segment);
+  const std::uint64_t offset = (read.slot.block % blocks_per_segment_) * kBlockBytes;
+  read.operation = io::Operation::read(read.segment->fd.get(), offset, read.slot.payload_bytes, std::move(read.buffer));
   read.operation.cache_mode = read.segment->cache_mode;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "headrace/cache/internal/disk_tier.h"
 #include "headrace/io/log.h"
@@ -18,6 +20,17 @@ namespace {
 using io::Error;
 using io::ErrorCode;
 using io::MutexLock;
+
+// Before the trailer; returns its hash.
+std::uint64_t append_piece_table(std::span<const std::byte> payload, std::byte* trailer_at, std::uint64_t salt) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t at = 0; at < payload.size(); at += kPieceBytes) {
+    hashes.push_back(hash_payload(payload.subspan(at, std::min<std::size_t>(kPieceBytes, payload.size() - at))));
+  }
+  const std::size_t bytes = hashes.size() * sizeof(std::uint64_t);
+  std::memcpy(trailer_at - bytes, hashes.data(), bytes);
+  return XXH3_64bits_withSeed(hashes.data(), bytes, salt);
+}
 
 }  // namespace
 
@@ -97,12 +110,15 @@ void DiskTier::append_trailer(Write& write) {
   trailer.file_bytes = identity.size_bytes;
   trailer.mtime_ns = identity.mtime_ns;
   trailer.inode = identity.inode;
-  trailer.hash = trailer_hash(trailer, folder_.label().salt);
 
   HEADRACE_ASSERT(holding.data == holding.buffer.data());  // read from a block's start, by source and tier alike
   const std::size_t record_bytes = blocks_of(holding.size) * kBlockBytes;
   std::byte* trailer_at = holding.data + record_bytes - sizeof trailer;
   std::fill(holding.data + holding.size, trailer_at, std::byte{0});
+  const std::uint64_t salt = folder_.label().salt;
+  const bool in_pieces = is_chunked(identity.size_bytes) && has_pieces(holding.size);
+  if (in_pieces) trailer.pieces_hash = append_piece_table(holding.content(), trailer_at, salt);
+  trailer.hash = trailer_hash(trailer, salt);
   std::memcpy(trailer_at, &trailer, sizeof trailer);
   holding.buffer.set_size(record_bytes);
 }

@@ -10,6 +10,7 @@
 
 #include "headrace/cache/internal/fetch.h"
 #include "headrace/cache/internal/gathered_read.h"
+#include "headrace/cache/internal/part_read.h"
 #include "headrace/cache/internal/store_impl.h"
 #include "headrace/cache/internal/warm_job.h"
 #include "headrace/cache/revalidate.h"
@@ -26,6 +27,9 @@ using io::MutexLock;
 // 64 MiB waiting to be written, or a quarter of the RAM budget: rides out a disk's pauses without holding the memory
 // that reads need.
 constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
+// A sixteenth of a chunk: reads up to here are answered in a fraction of the time that the chunk takes. Random reads of
+// 64 KiB from a tier on a virtual disk: 4300 per second instead of 590 (0.2 ms instead of 1.6, 2026-11-22).
+constexpr std::uint64_t kPartBytesMax = 256 << 10;
 constexpr std::uint32_t kChunksAhead = 2;  // 8 MiB: keeps a stream of a large file busy, costs little when it stops
 
 // Where a blocking read waits for its callback. The notification happens under the lock: the waiter may take the latch
@@ -153,12 +157,38 @@ void StoreImpl::read_span(EntryId entry, std::uint64_t file_bytes, ChunkRange sp
     const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
     // Whole, even if it grows just now.
     const std::uint64_t length = span.length == file_bytes ? UINT64_MAX : span.length;
-    read_chunk({.key = {entry, first}, .offset = offset, .length = length, .hint = hint, .ranged = ranged},
-               std::move(done));
+    const ChunkRequest request{
+        .key = {entry, first}, .offset = offset, .length = length, .hint = hint, .ranged = ranged};
+    is_part(request, file_bytes) ? read_part(request, std::move(done)) : read_chunk(request, std::move(done));
   } else {
     (new GatheredRead(*this, entry, file_bytes, span, hint, ranged, std::move(done)))->start();
   }
   if (ranged && is_chunked(file_bytes)) read_ahead_of(entry, file_bytes, last);
+}
+
+// A stream goes on where a part ended, and what is worth keeping is read from where a part began: both want the chunk.
+bool StoreImpl::is_part(const ChunkRequest& request, std::uint64_t file_bytes) {
+  if (!request.ranged || tiers_.empty() || !is_chunked(file_bytes) || request.length > kPartBytesMax) return false;
+  if (ram_.contains(request.key)) return false;
+  const auto hash_of_place = [&](std::uint64_t offset) {
+    return hash_of(request.key) ^ (offset + 1) * 0x9e3779b97f4a7c15U;
+  };
+  const auto seen = [&](std::uint64_t place) -> std::atomic<std::uint64_t>& {
+    return recent_places_[(place >> 32) % recent_places_.size()];
+  };
+  const std::uint64_t begin = hash_of_place(request.offset);
+  const std::uint64_t end = hash_of_place(request.offset + request.length);
+  const bool known = seen(begin).exchange(begin, std::memory_order_relaxed) == begin;
+  seen(end).store(end, std::memory_order_relaxed);
+  return !known;
+}
+
+void StoreImpl::read_part(const ChunkRequest& request, ReadCallback done) {
+  const Result<Identity> identity = identity_of(request.key.entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  const RecordId record{hash_name(catalog_.path(request.key.entry), request.key.chunk), request.key.chunk, *identity};
+  if (!is_held(record)) return read_chunk(request, std::move(done));
+  (new PartRead(*this, request, record, std::move(done)))->start();
 }
 
 // A stream is recognised by what it left behind: the chunk before this one.

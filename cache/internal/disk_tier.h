@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,24 @@ struct DiskRead {
   io::Operation operation = {};
 };
 
+// As DiskRead, for a part of a record. kUnsupported: the record has no hashes of its pieces.
+struct DiskPart {
+  RecordId record;
+  ChunkRange range;   // within the payload, and not empty
+  io::Buffer buffer;  // capacity: part_buffer_bytes()
+  void (*on_done)(DiskPart& self, const Status& status) = nullptr;
+  void* context = nullptr;
+  std::byte* data = nullptr;
+
+  // Private to DiskTier.
+  DiskTier* tier = nullptr;
+  RecordSlot slot = {};
+  std::shared_ptr<Segment> segment = {};
+  std::vector<std::uint64_t> hashes = {};  // of the pieces that are read
+  io::Operation operation = {};
+};
+[[nodiscard]] std::uint64_t part_buffer_bytes(const ChunkRange& range);
+
 struct DiskTierOptions {
   TierOptions tier;
   TierFolder::DataSet data_set;
@@ -83,6 +102,7 @@ class DiskTier {
   [[nodiscard]] bool contains(const RecordId& record) const;
   // False: not held (on_done does not run).
   [[nodiscard]] bool read(DiskRead& read);
+  [[nodiscard]] bool read_part(DiskPart& part);
   // Whether write() would take a record of this size now.
   [[nodiscard]] bool admits(std::uint64_t payload_bytes) const;
   // Appends the content of a holding that RamTier::pin_for_write() has given. `done` (may be empty) runs on the I/O
@@ -158,6 +178,18 @@ class DiskTier {
   void end_move(Result<std::uint64_t> bytes);
   void end_cleaning();
 
+  struct Found {
+    RecordSlot slot;
+    std::shared_ptr<Segment> segment;
+  };
+  // The record where it is to be read; drops one that is of no use any more.
+  [[nodiscard]] std::optional<Found> look_up(const RecordId& record);
+  // Parts of records (disk_tier_part.cpp).
+  void submit_part(DiskPart& part, const ChunkRange& in_segment,
+                   void (*on_complete)(io::Operation& operation, Result<std::uint64_t> bytes));
+  void end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes);
+  void end_read_of_pieces(DiskPart& part, Result<std::uint64_t> bytes);
+  static void end_part(DiskPart& part, const Status& status);
   void end_read(DiskRead& read, Result<std::uint64_t> bytes);
   void drop_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
   void note_read_error(const io::Error& error);

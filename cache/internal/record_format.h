@@ -25,6 +25,8 @@ static_assert(std::endian::native == std::endian::little, "the tier's files are 
 
 inline constexpr std::uint32_t kTierVersion = 1;
 inline constexpr std::uint64_t kBlockBytes = 4096;
+// What is checked on its own in a record of a chunk: 64 KiB, twice what the kernel reads ahead at first.
+inline constexpr std::uint64_t kPieceBytes = 64 << 10;
 
 struct TierLabel {
   static constexpr std::uint64_t kMagic = 0x00726569742d7268;  // "hr-tier" and a zero
@@ -53,12 +55,14 @@ struct RecordTrailer {
   std::uint64_t file_bytes = 0;  // the identity in full, for people and tools
   std::int64_t mtime_ns = 0;
   std::uint64_t inode = 0;
-  std::uint64_t reserved[5] = {};
+  // XXH3, seeded with the salt, of the table before the trailer: the XXH3 of each 64 KiB of the payload. 0: no table.
+  std::uint64_t pieces_hash = 0;
+  std::uint64_t reserved[4] = {};
   std::uint64_t hash = 0;  // XXH3 of the bytes before it, seeded with the tier's salt
 };
 static_assert(sizeof(RecordTrailer) == kTrailerBytes && std::is_trivially_copyable_v<RecordTrailer>);
 static_assert(offsetof(RecordTrailer, payload_bytes) == 40 && offsetof(RecordTrailer, file_bytes) == 56 &&
-              offsetof(RecordTrailer, hash) == 120);
+              offsetof(RecordTrailer, pieces_hash) == 80 && offsetof(RecordTrailer, hash) == 120);
 
 struct SegmentIndexHeader {
   static constexpr std::uint64_t kMagic = 0x7865646e69676573;  // "segindex"
@@ -87,6 +91,19 @@ static_assert(sizeof(IndexedRecord) == 40 && std::is_trivially_copyable_v<Indexe
 [[nodiscard]] constexpr std::uint32_t blocks_of(std::uint64_t payload_bytes) {
   return static_cast<std::uint32_t>(footprint_bytes(payload_bytes) / kBlockBytes);
 }
+
+[[nodiscard]] constexpr std::uint64_t piece_count(std::uint64_t payload_bytes) {
+  return (payload_bytes + kPieceBytes - 1) / kPieceBytes;
+}
+
+// Whether a record of so many bytes has a table of its pieces: chunks do, where the zeros before the trailer are
+// enough.
+[[nodiscard]] constexpr bool has_pieces(std::uint64_t payload_bytes) {
+  const std::uint64_t unused = footprint_bytes(payload_bytes) - payload_bytes - kTrailerBytes;
+  return payload_bytes > kPieceBytes && payload_bytes <= kChunkBytes &&
+         piece_count(payload_bytes) * sizeof(std::uint64_t) <= unused;
+}
+static_assert(has_pieces(kChunkBytes));
 
 template <typename T>
 [[nodiscard]] std::span<const std::byte> bytes_of(const T& value) {

@@ -11,6 +11,7 @@
 // that epoch_mutex_ comes before those of the tiers and the source.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -73,12 +74,16 @@ class StoreImpl final : public Store {
   friend class Fetch;
   friend class FollowingImpl;
   friend class GatheredRead;
+  friend class PartRead;
   friend class WarmJob;
 
   void read_chunk(const ChunkRequest& request, ReadCallback done);
   void read_span(EntryId entry, std::uint64_t file_bytes, ChunkRange span, ReadHint hint, bool ranged,
                  ReadCallback done);
   void start_fetch(Holding& holding, const ChunkRequest& request);
+  // Whether this is a small read in the middle of a large file, for which the chunk is too much.
+  [[nodiscard]] bool is_part(const ChunkRequest& request, std::uint64_t file_bytes);
+  void read_part(const ChunkRequest& request, ReadCallback done);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
   // Of a file as it is known to be now. Errors: kInvalidArgument, kNotFound (vanished).
   [[nodiscard]] Result<Identity> identity_of(EntryId entry) const;
@@ -113,6 +118,10 @@ class StoreImpl final : public Store {
   std::vector<std::unique_ptr<DiskTier>> tiers_;  // fastest first
   std::unique_ptr<Placement> placement_;          // what they hold
   std::atomic<bool> closing_ = false;
+
+  // Where parts of large files were read lately: a hash of where each began, and of where it ended. 256: more streams
+  // than are read at once, and so few places that random reads seldom meet one.
+  std::array<std::atomic<std::uint64_t>, 256> recent_places_ = {};
 
   std::atomic<std::uint64_t> reads_ = 0;
   std::atomic<std::uint64_t> shared_fetches_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <memory>
 #include <random>
@@ -28,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
 using headrace::cache::footprint_bytes;
+using headrace::cache::kChunkBytes;
 using headrace::cache::RecordTrailer;
 using headrace::cache::SampleIndex;
 using headrace::cache::Store;
@@ -35,6 +37,7 @@ using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
 using headrace::cache::TierOptions;
 using headrace::cache::TierStats;
+using headrace::cache::trailer_hash;
 using headrace::cache::View;
 using headrace::io::ErrorCode;
 using headrace::io::Result;
@@ -416,6 +419,77 @@ TEST_CASE("large files are held in chunks and read by ranges from the tier") {
     REQUIRE(text_of(*view) == big.substr(offset, 777'777));
   }
   CHECK(store->stats().tiers.back().hits == 0);
+}
+
+std::string read_range(Store& store, EntryId entry, std::uint64_t offset, std::uint64_t length) {
+  std::promise<Result<View>> promise;
+  store.read_range_async(entry, offset, length, [&](Result<View> view) { promise.set_value(std::move(view)); });
+  const auto view = promise.get_future().get();
+  REQUIRE(view.has_value());
+  return text_of(*view);
+}
+
+// The trailer of the first chunk of a large file, and the bytes of its table; patched in place.
+void patch_first_chunk(const fs::path& tier, const std::function<void(RecordTrailer&, std::uint64_t& first)>& change) {
+  std::uint64_t salt = 0;
+  std::ifstream(tier / "tier", std::ios::binary).seekg(24).read(reinterpret_cast<char*>(&salt), sizeof salt);
+  std::fstream segment(tier / "segment-00000001", std::ios::in | std::ios::out | std::ios::binary);
+  const auto trailer_at = static_cast<std::streamoff>(footprint_bytes(kChunkBytes) - sizeof(RecordTrailer));
+  const std::streamoff table_at = trailer_at - 64 * 8;
+  RecordTrailer trailer;
+  std::uint64_t first = 0;
+  segment.seekg(table_at).read(reinterpret_cast<char*>(&first), sizeof first);
+  segment.seekg(trailer_at).read(reinterpret_cast<char*>(&trailer), sizeof trailer);
+  REQUIRE(trailer.pieces_hash != 0);
+  change(trailer, first);
+  trailer.hash = trailer_hash(trailer, salt);
+  segment.seekp(table_at).write(reinterpret_cast<const char*>(&first), sizeof first);
+  segment.seekp(trailer_at).write(reinterpret_cast<const char*>(&trailer), sizeof trailer);
+}
+
+TEST_CASE("a small read in a large file takes its pieces from the tier, and a stream or a second look the chunk") {
+  Fixture fixture(0);
+  const std::string big(as_text(pattern_bytes(21 * kMiB + 77, 5)));
+  fixture.source.write("shard.tar", big);
+  const StoreOptions options = fixture.options(512 * kMiB);
+  warm_all(*Fixture::open(options));
+  const auto tier_bytes_of = [&](Store& store, std::uint64_t offset, std::uint64_t length) {
+    const std::uint64_t before = Fixture::tier_stats(store).hit_bytes;
+    REQUIRE(read_range(store, 1, offset, length) == big.substr(offset, length));
+    return Fixture::tier_stats(store).hit_bytes - before;
+  };
+  constexpr std::uint64_t kPiece = 64 << 10;
+  const std::uint64_t part_at = 9 * kMiB + 1000;
+  {
+    const auto store = Fixture::open(options);
+    CHECK(tier_bytes_of(*store, part_at, 100) == kPiece);
+    CHECK(tier_bytes_of(*store, 5 * kMiB - 10, 20) == 2 * kPiece);
+    CHECK(tier_bytes_of(*store, big.size() - 50, 100) == 77);  // the last piece
+    CHECK(tier_bytes_of(*store, part_at + 100, 100) == kChunkBytes);
+    CHECK(tier_bytes_of(*store, part_at + kPiece, 100) == 0);  // in memory now
+    CHECK(tier_bytes_of(*store, 5 * kMiB - 10, 20) == kChunkBytes);
+    CHECK(tier_bytes_of(*store, 17 * kMiB, kMiB) == kChunkBytes);
+    CHECK(store->stats().tiers.back().hits == 0);
+  }
+  SUBCASE("a damaged piece is fetched again, and the others of its record with it") {
+    flip_bit(fixture.tier_path() / "segment-00000001", 3 * kPiece + 5, 2);
+    const auto store = Fixture::open(options);
+    CHECK(tier_bytes_of(*store, 100, 100) == kPiece);
+    CHECK(tier_bytes_of(*store, 3 * kPiece, 100) == 0);
+    CHECK(Fixture::tier_stats(*store).corrupt == 1);
+    CHECK(store->stats().tiers.back().hits == 1);
+  }
+  SUBCASE("a damaged table costs the pieces, not the record") {
+    patch_first_chunk(fixture.tier_path(), [](RecordTrailer&, std::uint64_t& first) { first ^= 1; });
+    const auto store = Fixture::open(options);
+    CHECK(tier_bytes_of(*store, 100, 100) == kChunkBytes);
+    CHECK(Fixture::tier_stats(*store).corrupt == 0);
+  }
+  SUBCASE("a record without a table is read whole") {
+    patch_first_chunk(fixture.tier_path(), [](RecordTrailer& trailer, std::uint64_t&) { trailer.pieces_hash = 0; });
+    const auto store = Fixture::open(options);
+    CHECK(tier_bytes_of(*store, 100, 100) == kChunkBytes);
+  }
 }
 
 TEST_CASE("what is read from a slower tier moves to the faster one that has room") {
