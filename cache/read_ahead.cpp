@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cursors walk the schedule ahead of the reader, one for each of its workers, and plan each place: a sample that is not
 // there is claimed (from the resident part while that has room, else from the window) and queued to be fetched. The
-// next place is always that of the worker with the least planned ahead of it, so that one which is slow or waits for
-// the others does not fill the window, and one which is fast does not run out. `pending` counts the planned places of a
-// sample that the reader has not passed; when it falls to zero the sample has done its work: a resident one stays, one
-// of the window becomes resident if there is room, or is released. The cursors wait when the window is full.
+// next place is always one of the rank with the least planned ahead of it, and of its worker with the least, so that
+// one which is slow or waits for the others does not fill the window, and one which is fast does not run out. The
+// workers of a rank begin an epoch together: those through with theirs wait until the others are planned to its end.
+// `pending` counts the planned places of a sample that the reader has not passed; when it falls to zero the sample has
+// done its work: a resident one stays, one of the window becomes resident if there is room, or is released. The cursors
+// wait when the window is full.
 #include "headrace/cache/read_ahead.h"
 
 #include <algorithm>
@@ -56,6 +58,13 @@ constexpr std::size_t kSizesLookedAt = 65'536;
 struct Lane {
   Place next = 0;           // all of its places before this one were planned, none from here on
   std::uint64_t ahead = 0;  // planned, not passed
+  Place reached = 0;        // the furthest place that its worker passed
+};
+
+// What the lanes of one rank have in common.
+struct Rank {
+  std::uint64_t ahead = 0;
+  Place epoch_start = UINT64_MAX;  // of the earliest epoch that a cursor of it is in
 };
 
 WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
@@ -86,6 +95,7 @@ struct ReadAhead::Impl {
 
   bool plan_next();
   Lane* next_lane();
+  void take_stock_of_ranks();
   bool plan(SampleIndex sample);
   void pass(const ReaderTrack::Passed& passed_place);
   void settle(SampleIndex sample);
@@ -104,6 +114,7 @@ struct ReadAhead::Impl {
   Schedule schedule;
   ReaderTrack track;
   std::vector<Lane> lanes;
+  std::vector<Rank> ranks;  // scratch of next_lane(); lane i is of rank i % ranks.size()
   std::uint64_t resident_limit = 0;
   std::uint64_t window_limit = 0;
   std::uint32_t small_max = 0;  // samples up to this size fit the resident part all together
@@ -128,6 +139,7 @@ ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& size
                        .workers = workers_of(order, options)}),
       track(schedule, workers_of(order, options), order.length(options.first_epoch)),
       lanes(schedule.lanes()),
+      ranks(schedule.lanes() > 1 ? std::max(workers_of(order, options).ranks, 1U) : 1),
       marks(sizes.size()) {
   set_limits(options.budget_bytes, options.window_bytes);
 }
@@ -225,17 +237,33 @@ bool ReadAhead::Impl::plan_next() {
   return true;
 }
 
-// That with the least planned ahead of its worker, of several the one whose place comes first. Null: the schedule ends.
-Lane* ReadAhead::Impl::next_lane() {
-  Lane* best = nullptr;
+// Moves the cursors of all lanes to places that are to be planned; those of lanes that end, to the end of the places.
+void ReadAhead::Impl::take_stock_of_ranks() {
+  std::ranges::fill(ranks, Rank{});
   for (std::uint64_t i = 0; i < lanes.size(); ++i) {
-    const std::optional<Place> next = schedule.first_in_lane(std::max(lanes[i].next, track.low()), i);
-    if (!next) continue;
-    lanes[i].next = *next;
-    const auto sooner = [](const Lane& a, const Lane& b) {
-      return std::tie(a.ahead, a.next) < std::tie(b.ahead, b.next);
-    };
-    if (best == nullptr || sooner(lanes[i], *best)) best = &lanes[i];
+    Lane& lane = lanes[i];
+    const std::optional<Place> next = schedule.first_in_lane(std::max(lane.next, track.low()), i);
+    lane.next = next.value_or(schedule.end());
+    Rank& rank = ranks[i % ranks.size()];
+    rank.ahead += lane.ahead;
+    if (next) rank.epoch_start = std::min(rank.epoch_start, schedule.epoch_start(*next));
+  }
+}
+
+// Of several that are equal the one whose place comes first. Null: the schedule ends.
+Lane* ReadAhead::Impl::next_lane() {
+  take_stock_of_ranks();
+  Lane* best = nullptr;
+  const auto urgency = [this](const Lane& lane) {
+    const Rank& rank = ranks[static_cast<std::size_t>(&lane - lanes.data()) % ranks.size()];
+    const Place epoch_start = schedule.epoch_start(lane.next);
+    // A worker that reads the next epoch already does not wait: its rank is not what it seems to be.
+    const bool waits = epoch_start > rank.epoch_start && lane.reached < epoch_start;
+    return std::tuple(rank.ahead, waits, lane.ahead, lane.next);
+  };
+  for (Lane& lane : lanes) {
+    if (lane.next >= schedule.end()) continue;
+    if (best == nullptr || urgency(lane) < urgency(*best)) best = &lane;
   }
   return best;
 }
@@ -259,6 +287,7 @@ bool ReadAhead::Impl::plan(SampleIndex sample) {
 void ReadAhead::Impl::pass(const ReaderTrack::Passed& passed_place) {
   schedule.note_passed(passed_place.place, passed_place.sample);
   Lane& lane = lanes[passed_place.lane];
+  lane.reached = std::max(lane.reached, passed_place.place);
   if (passed_place.place >= lane.next) return;  // its cursor will find it passed
   --lane.ahead;
   --marks[passed_place.sample].pending;
@@ -365,7 +394,7 @@ void ReadAhead::Impl::unplan_all() {
       if (!track.is_passed(*next)) unplan(*schedule.at(*next));
       place = schedule.after_in_lane(*next);
     }
-    lanes[i] = {.next = track.low(), .ahead = 0};
+    lanes[i] = {.next = track.low()};
   }
 }
 
@@ -383,7 +412,7 @@ void ReadAhead::Impl::unplan(SampleIndex sample) {
 
 // Plans from the reader on until all that was spare has a use again or the budget is full, and lets go of the rest.
 void ReadAhead::Impl::replan() {
-  std::fill(lanes.begin(), lanes.end(), Lane{.next = track.low(), .ahead = 0});
+  std::fill(lanes.begin(), lanes.end(), Lane{.next = track.low()});
   do {
     while (!spare.empty() && marks[spare.back()].pending > 0) spare.pop_back();
   } while (!spare.empty() && plan_next());

@@ -345,6 +345,16 @@ TEST_CASE("workers that drift apart find every sample fetched when the window co
   }
 }
 
+TEST_CASE("workers that are through with an epoch leave the window to those of their rank that are not") {
+  const TestOrder order(64, {.batch = 16, .workers = 4, .prefetch_factor = 2});
+  Cache cache(order, equal_sizes(64), {.budget_bytes = 1600, .window_bytes = 1600});
+  const Samples epoch = *order.epoch(0);
+  const auto last_batch = epoch.begin() + 48;
+  CHECK(read_epoch(cache, Samples(epoch.begin(), last_batch)) == 0);
+  cache.fetch();
+  for (const SampleIndex sample : Samples(last_batch, epoch.end())) CHECK(cache.read(sample));
+}
+
 TEST_CASE("an order with padding, repeats, gaps or few samples is read without a miss") {
   for (const std::uint32_t samples : {1U, 2U, 3U, 40U, 700U}) {
     for (const int kind : {0, 1, 2}) {

@@ -517,12 +517,15 @@ TEST_CASE("order learner: once the order is known, 99 of 100 opens find their sa
   struct Job {
     int ranks;
     ReplayLoader loader;
+    std::uint64_t budget_samples = kN / 4;
   };
-  for (const Job& job : {Job{1, {.batch = 32, .workers = 2}}, Job{1, {.batch = 64, .workers = 8}},
-                         Job{2, {.batch = 32, .workers = 2}}, Job{4, {.batch = 32, .workers = 4}},
-                         Job{2, {.batch = 32, .workers = 4, .drift = 0.5}}, Job{4, {.workers = 2, .drift = 0.3}}}) {
+  for (const Job& job :
+       {Job{1, {.batch = 32, .workers = 2}}, Job{1, {.batch = 64, .workers = 8}}, Job{1, {.batch = 256, .workers = 16}},
+        Job{1, {.batch = 256, .workers = 16}, kN / 32}, Job{2, {.batch = 64, .workers = 8}},
+        Job{2, {.batch = 32, .workers = 2}}, Job{4, {.batch = 32, .workers = 4}},
+        Job{2, {.batch = 32, .workers = 4, .drift = 0.5}}, Job{4, {.workers = 2, .drift = 0.3}}}) {
     std::mt19937 random(20);
-    ReplayMount mount({.samples = kN, .budget_samples = kN / 4, .learner = quick(kN)});
+    ReplayMount mount({.samples = kN, .budget_samples = job.budget_samples, .learner = quick(kN)});
     for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
       const auto lists = ranks_of("torch-distributed:seed=0", kN, epoch, job.ranks);
       for (const SampleIndex sample : replay_epoch(lists, job.loader, random)) mount.on_open(sample);
