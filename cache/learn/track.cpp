@@ -25,8 +25,8 @@ constexpr std::uint64_t kJustNow = 256;
   return std::clamp<std::uint64_t>(n / 16, 48, 256);
 }
 
-// With fewer samples an epoch does not hold the bits that one of 2^32 seeds needs before most of it was opened, and then
-// the filter of the search lets one seed in ten pass: minutes of each core, for nothing.
+// With fewer samples an epoch does not hold the bits that one of 2^32 seeds needs before most of it was opened, and
+// then the filter of the search lets one seed in ten pass: minutes of each core, for nothing.
 constexpr std::uint64_t kSeedSearchSamplesMin = 150;
 
 // The end of an epoch may repeat its beginning: lists are padded to whole batches of all ranks.
@@ -241,8 +241,8 @@ Track::Request Track::take_request() {
 }
 
 bool Track::wants_seed_search() const {
-  return !lock_ && !seed_search_asked_ && epoch_number_ >= seed_search_from_ &&
-         range_.count >= kSeedSearchSamplesMin && window_.size() >= opens_for_seed_search(range_.count);
+  return !lock_ && !seed_search_asked_ && epoch_number_ >= seed_search_from_ && range_.count >= kSeedSearchSamplesMin &&
+         window_.size() >= opens_for_seed_search(range_.count);
 }
 
 Track::Request Track::take_seed_request() {
