@@ -88,6 +88,8 @@ json to_json(const fuse::MountStats& stats) {
           {"order", stats.order},
           {"order_found_by", stats.order_found_by},
           {"order_confidence_bits", stats.order_confidence_bits},
+          {"order_opens", stats.order_opens},
+          {"order_search_cpu_seconds", stats.order_search_cpu_seconds},
           {"learns_order", stats.learns_order},
           {"takeovers", stats.takeovers},
           {"overlay", stats.overlay},

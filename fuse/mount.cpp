@@ -307,6 +307,8 @@ MountStats Mount::stats() const {
     OrderWatch::Found found = impl_->order_watch->found();
     stats.order_found_by = std::move(found.by);
     stats.order_confidence_bits = found.confidence_bits;
+    stats.order_opens = found.opens;
+    stats.order_search_cpu_seconds = found.search_cpu_seconds;
   }
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);

@@ -46,7 +46,10 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
   const bool was_known = !found_.by.empty();
-  found_ = found ? Found{found->found_by, found->confidence_bits} : Found{};
+  found_ = found ? Found{.by = found->found_by,
+                         .confidence_bits = found->confidence_bits,
+                         .opens = learner_.state().opens_to_lock}
+                 : Found{};
   if (found || was_known) follow(found);
 }
 
@@ -83,7 +86,9 @@ void OrderWatch::on_events_lost() {
 
 OrderWatch::Found OrderWatch::found() const {
   MutexLock lock(mutex_);
-  return found_;
+  Found found = found_;
+  found.search_cpu_seconds = learner_.state().search_cpu_seconds;
+  return found;
 }
 
 }  // namespace headrace::fuse

@@ -32,10 +32,12 @@ class OrderWatch {
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);
-  // How the order in use was found, and how much better than chance the opens fit it (log2); empty while none is known.
+  // How the order in use was found: empty while none is known.
   struct Found {
     std::string by = {};
-    double confidence_bits = 0;
+    double confidence_bits = 0;     // log2 of how much better than chance the opens fit it
+    std::uint64_t opens = 0;        // of its epoch, that it was found by
+    double search_cpu_seconds = 0;  // of all searches, in vain or not
   };
   [[nodiscard]] Found found() const;
   // What may be pushed while no order is known.

@@ -66,6 +66,8 @@ TEST_CASE("an order that nobody gave is learned from the opens") {
   }
   CHECK(mounted.mount().stats().order_found_by != "");
   CHECK(mounted.mount().stats().order_confidence_bits > 40);  // no lock comes with less
+  CHECK(mounted.mount().stats().order_opens >= 16);
+  CHECK(mounted.mount().stats().order_search_cpu_seconds > 0);
   CHECK(mounted.mount().stats().order.starts_with(order->spec()));
 }
 
