@@ -16,6 +16,7 @@
 
 #include "headrace/io/engine.h"
 
+#include "support/engine_around.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -32,6 +33,7 @@ using headrace::cache::StoreStats;
 using headrace::cache::View;
 using headrace::io::ErrorCode;
 using headrace::test::as_text;
+using headrace::test::EngineAround;
 using headrace::test::pattern_bytes;
 using headrace::test::TempDir;
 
@@ -40,30 +42,23 @@ std::string text_of(const View& view) {
 }
 
 // Starts no more reads than it is told to, in the order in which they were submitted.
-class HeldBack final : public headrace::io::Engine {
+class HeldBack final : public EngineAround {
  public:
   using Operation = headrace::io::Operation;
 
-  explicit HeldBack(std::unique_ptr<Engine> inner) : inner_(std::move(inner)) {}
+  explicit HeldBack(std::unique_ptr<Engine> inside) : EngineAround(std::move(inside)) {}
   void let_go(std::size_t reads) {
     allowed_.store(reads);
-    inner_->wake();
+    wake();
   }
   void submit(Operation& operation) override { waiting_.push_back(&operation); }
-  void cancel(Operation& operation) override { inner_->cancel(operation); }
   void wait(std::chrono::steady_clock::time_point deadline) override {
-    for (; started_ < std::min(allowed_.load(), waiting_.size()); ++started_) inner_->submit(*waiting_[started_]);
-    inner_->wait(deadline);
+    for (; started_ < std::min(allowed_.load(), waiting_.size()); ++started_) inner().submit(*waiting_[started_]);
+    inner().wait(deadline);
   }
-  void wake() override { inner_->wake(); }
-  [[nodiscard]] std::size_t in_flight() const override { return inner_->in_flight() + waiting_.size() - started_; }
-  [[nodiscard]] headrace::io::EngineInfo info() const override { return inner_->info(); }
-  void register_file(int) override {}
-  void unregister_file(int) override {}
-  void set_rotational(bool) override {}
+  [[nodiscard]] std::size_t in_flight() const override { return inner().in_flight() + waiting_.size() - started_; }
 
  private:
-  const std::unique_ptr<Engine> inner_;
   std::vector<Operation*> waiting_;
   std::size_t started_ = 0;
   std::atomic<std::size_t> allowed_ = 0;

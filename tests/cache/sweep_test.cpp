@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -18,18 +20,22 @@
 #include "headrace/cache/store.h"
 #include "headrace/io/mutex.h"
 
+#include "support/engine_around.h"
 #include "support/temp_dir.h"
 
 namespace {
 
 using headrace::cache::kSweepBatch;
 using headrace::cache::kSweepInFlight;
+using headrace::cache::ReadHint;
 using headrace::cache::SampleIndex;
 using headrace::cache::SeekMeter;
 using headrace::cache::SourceRead;
 using headrace::cache::Store;
 using headrace::cache::Sweep;
+using headrace::io::Engine;
 using headrace::io::Status;
+using headrace::test::EngineAround;
 using headrace::test::TempDir;
 using namespace std::chrono_literals;
 
@@ -208,6 +214,49 @@ TEST_CASE("a store gives a source that is a hard disk few reads at once") {
     const unsigned depth_max = (*store)->stats().engine.queue_depth_max;
     CHECK((rotational ? depth_max == kSweepInFlight : depth_max > kSweepInFlight));
   }
+}
+
+// Remembers the first that it was told of its device.
+class Told final : public EngineAround {
+ public:
+  enum class First : std::uint8_t { kNothing, kSeeks, kDoesNotSeek };
+
+  Told(std::unique_ptr<Engine> inside, std::atomic<First>& first) : EngineAround(std::move(inside)), first_(first) {}
+  void set_rotational(bool rotational) override {
+    First nothing = First::kNothing;
+    first_.compare_exchange_strong(nothing, rotational ? First::kSeeks : First::kDoesNotSeek);
+  }
+
+ private:
+  std::atomic<First>& first_;
+};
+
+TEST_CASE("the engine of a source is told when reads ahead show that its disk does not seek") {
+  const TempDir source;
+  constexpr SampleIndex kFiles = 256;
+  for (SampleIndex i = 0; i < kFiles; ++i) source.write("a/" + std::to_string(i), "content");
+  std::atomic<Told::First> told = Told::First::kNothing;
+  const auto make_told = [&told] {
+    return headrace::io::open_engine({}).map([&told](std::unique_ptr<Engine> inside) -> std::unique_ptr<Engine> {
+      return std::make_unique<Told>(std::move(inside), told);
+    });
+  };
+  // No RAM budget: nothing stays, so that every read is one of the source.
+  auto store = Store::open({.source = source.path(), .source_rotational = true, .make_source_engine = make_told});
+  REQUIRE(store.has_value());
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (told == Told::First::kNothing && std::chrono::steady_clock::now() < deadline) {
+    std::promise<void> all_read;
+    std::atomic<SampleIndex> left = kFiles;
+    const auto on_read = [&](const auto&) {
+      if (--left == 0) all_read.set_value();
+    };
+    for (SampleIndex i = 0; i < kFiles; ++i) {
+      (*store)->read_async((*store)->catalog().sample_entry(i), on_read, ReadHint::kAhead);
+    }
+    all_read.get_future().wait();
+  }
+  CHECK(told == Told::First::kDoesNotSeek);
 }
 
 TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and closes with reads waiting") {
