@@ -39,6 +39,10 @@ Result<Buffer> Buffer::allocate(std::size_t capacity_bytes) {
   return arena != nullptr ? arena->allocate(capacity_bytes) : allocate_from_heap(capacity_bytes);
 }
 
+void provide_buffers(std::size_t bytes) {
+  if (const BufferArena* const arena = common_arena(); arena != nullptr) arena->provide(bytes);
+}
+
 Result<Buffer> Buffer::allocate_from_heap(std::size_t capacity_bytes) {
   Buffer buffer;
   if (capacity_bytes == 0) return buffer;

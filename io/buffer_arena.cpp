@@ -86,6 +86,10 @@ Result<Buffer> BufferArena::allocate(std::size_t capacity_bytes) {
   return Buffer(*this, data_ + offset, bytes);
 }
 
+void BufferArena::provide(std::size_t bytes) const {
+  ::madvise(data_, std::min(size_, round_up(bytes, kHugePageBytes)), MADV_POPULATE_WRITE);
+}
+
 void BufferArena::release(std::byte* data, std::size_t bytes) {
   auto offset = static_cast<std::size_t>(data - data_);
   MutexLock lock(mutex_);

@@ -47,6 +47,9 @@ class BufferArena {
 
   // As Buffer::allocate().
   [[nodiscard]] Result<Buffer> allocate(std::size_t capacity_bytes);
+  // Takes the first `bytes` from the system now (Linux 5.14; before, as they are used). No error: what the system does
+  // not have is missed when it is used.
+  void provide(std::size_t bytes) const;
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -77,5 +80,8 @@ class BufferArena {
   std::size_t used_and_free_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;  // freed since memory was last given back
   std::uint64_t heap_allocations_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
+
+// BufferArena::provide() for the memory that Buffer::allocate() gives. Thread-safety: any thread.
+void provide_buffers(std::size_t bytes);
 
 }  // namespace headrace::io

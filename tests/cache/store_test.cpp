@@ -14,6 +14,9 @@
 
 #include <doctest/doctest.h>
 
+#include "headrace/io/buffer.h"
+
+#include "support/resident.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -66,6 +69,17 @@ Result<View> read_range(Store& store, EntryId entry, std::uint64_t offset, std::
   store.read_range_async(entry, offset, length, [&](Result<View> result) { promise.set_value(std::move(result)); });
   return promise.get_future().get();
 }
+
+#if !defined(__SANITIZE_ADDRESS__)  // which has buffers from the heap
+TEST_CASE("an open store has the memory for its first reads") {
+  DataSet data;
+  data.add("a", 1000);
+  const auto store = data.open(8 << 20);
+  const auto memory = headrace::io::Buffer::allocate(8 << 20);
+  REQUIRE(memory.has_value());
+  CHECK(headrace::test::resident_bytes(memory->data(), 8 << 20) == 8 << 20);
+}
+#endif
 
 TEST_CASE("a file is read from the source, then from memory") {
   DataSet data;

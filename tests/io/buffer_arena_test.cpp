@@ -9,9 +9,9 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include "io/engines.h"
+#include "support/resident.h"
 #include "support/temp_dir.h"
 
 using namespace headrace::io;
@@ -29,14 +29,6 @@ std::shared_ptr<BufferArena> make_arena(std::size_t bytes, bool give_back = fals
 
 bool is_from(const BufferArena& arena, const Buffer& buffer) {
   return buffer.data() >= arena.data() && buffer.data() + buffer.capacity() <= arena.data() + arena.size();
-}
-
-// Pages of the range that hold memory now.
-std::size_t resident_bytes(const std::byte* data, std::size_t bytes) {
-  std::vector<unsigned char> pages(bytes / 4096);
-  REQUIRE(::mincore(const_cast<std::byte*>(data), bytes, pages.data()) == 0);
-  return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; })) *
-         4096;
 }
 
 }  // namespace
@@ -71,6 +63,18 @@ TEST_CASE("a full arena hands out buffers from the heap, and counts them") {
   CHECK_FALSE(is_from(*arena, more));
   CHECK(more.capacity() == 8192);
   CHECK(arena->heap_allocations() == 1);
+}
+
+TEST_CASE("what an arena is to provide it has at once, before any buffer, and no more") {
+  auto arena = make_arena(64 * kMiB);
+  Buffer first = std::move(*arena->allocate(4096));
+  std::fill_n(first.data(), first.capacity(), std::byte{1});
+  CHECK(resident_bytes(arena->data(), 64 * kMiB) <= 2 * kMiB);
+  arena->provide(9 * kMiB);
+  CHECK(resident_bytes(arena->data(), 64 * kMiB) == 10 * kMiB);  // in huge pages
+  CHECK(first.data()[0] == std::byte{1});
+  arena->provide(100 * kMiB);  // more than there is
+  CHECK(resident_bytes(arena->data(), 64 * kMiB) == 64 * kMiB);
 }
 
 TEST_CASE("an arena gives memory back once much of it is free") {
