@@ -75,6 +75,7 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
                                     : io::IoThread::start({.name = name, .engine = engine});
   if (!thread) return io::forward_error(std::move(thread));
   tier->thread_ = std::move(*thread);
+  tier->thread_->register_file(tier->folder_.lock_fd());  // before any write
   for (const auto& segment : tier->segments()) tier->thread_->register_file(segment->fd.get());
   tier->save_periodically();
   return tier;

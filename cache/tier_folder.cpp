@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <dirent.h>
@@ -32,6 +34,9 @@ constexpr const char* kDataSetsName = "data-sets";
 constexpr const char* kDraftSuffix = ".new";
 constexpr std::string_view kSegmentPrefix = "segment-";
 constexpr std::size_t kSegmentDigits = 8;
+// 2 s: what a killed process had handed to its disk (64 MiB at most) is written by then. Its lock lasts as long.
+constexpr std::chrono::milliseconds kLockWaitStep{10};
+constexpr int kLockWaitSteps = 200;
 constexpr std::uint64_t kDataSetsBytesMax = 1 << 20;  // thousands of data sets
 
 Status write_all(int fd, std::span<const std::byte> bytes, const std::string& name) {
@@ -80,6 +85,11 @@ Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint
   return folder;
 }
 
+// Not left to closing: a ring lets go of its files only some time after it was closed.
+TierFolder::~TierFolder() {
+  if (lock_fd_.valid()) ::flock(lock_fd_.get(), LOCK_UN);
+}
+
 Status TierFolder::take_or_make() {
   auto label = open_file(kLabelName, O_RDONLY);
   const bool is_new = !label && label.error().code == ErrorCode::kNotFound;
@@ -118,7 +128,12 @@ Status TierFolder::take_lock() {
   const bool read_only = !fd && fd.error().os_errno == EROFS;
   if (read_only) fd = open_file(kLockName, O_RDONLY);
   if (!fd) return io::forward_error(std::move(fd));
-  if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
+  int locked = ::flock(fd->get(), LOCK_EX | LOCK_NB);
+  for (int step = 0; step < kLockWaitSteps && locked != 0 && errno == EWOULDBLOCK; ++step) {
+    std::this_thread::sleep_for(kLockWaitStep);
+    locked = ::flock(fd->get(), LOCK_EX | LOCK_NB);
+  }
+  if (locked != 0) {
     if (errno != EWOULDBLOCK) return io::system_error(errno, "lock tier " + path_);
     return io::make_error(ErrorCode::kBusy, fmt::format("tier {}: in use by {}", path_, owner_of_lock(fd->get())));
   }

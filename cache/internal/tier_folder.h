@@ -35,9 +35,17 @@ class TierFolder {
   [[nodiscard]] static Result<TierFolder> open(const std::filesystem::path& path, std::uint64_t segment_bytes,
                                                Mode mode);
 
+  ~TierFolder();
+  TierFolder(TierFolder&&) = default;
+  TierFolder& operator=(TierFolder&&) = delete;
+  TierFolder(const TierFolder&) = delete;
+  TierFolder& operator=(const TierFolder&) = delete;
+
   [[nodiscard]] const TierLabel& label() const { return label_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
+  // Registered with the ring that writes here, it holds the lock until the last of a killed process's writes has ended.
+  [[nodiscard]] int lock_fd() const { return lock_fd_.get(); }
   // Ascending.
   [[nodiscard]] Result<std::vector<std::uint32_t>> segment_numbers() const;
   [[nodiscard]] Result<io::UniqueFd> open_file(const std::string& name, int flags) const;

@@ -3,6 +3,7 @@
 #include "headrace/cache/internal/disk_tier.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -10,9 +11,11 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -340,6 +343,19 @@ TEST_CASE("one process owns a tier; another is told which") {
   CHECK(second.error().context.find("process " + std::to_string(::getpid())) != std::string::npos);
   owner.reset();
   CHECK(Store::open(fixture.options()).has_value());
+}
+
+TEST_CASE("a tier whose owner was killed is waited for until its last write has ended") {
+  const Fixture fixture(1);
+  static_cast<void>(fixture.open());
+  const int lock = ::open((fixture.tier_path() / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::flock(lock, LOCK_EX | LOCK_NB) == 0);
+  std::thread last_write([lock] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::close(lock);
+  });
+  CHECK(Store::open(fixture.options()).has_value());
+  last_write.join();
 }
 
 TEST_CASE("a newer, a foreign and a damaged label are refused with their reason") {
