@@ -4,8 +4,8 @@
 
     bench/learning.py [--parts replay mount] [--all-seeds] [--build DIR] [--work DIR] [--quick]
 
-Prints a JSON object per loader: `how` (replay or mount), `loader`, `opens` until the order was known, `cpu_s` of the
-search (replay) or of the whole daemon (mount), `wall_s` from the first open until the order was known,
+Prints a JSON object per loader: `how` (replay or mount), `loader`, `opens` of the epoch by which the order was found,
+`cpu_s` of the search until then, `wall_s` from the first open until the order was known,
 `epochs_predicted` of `epochs_later`, and `share_pushed`: of the opens from then on, how many found their sample there.
 Through a mount the RAM budget is half of the data set, and times are to a tenth of a second.
 """
@@ -20,18 +20,22 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import (  # noqa: E402 (after the path is set)
-    PYTHON, REPOSITORY, Bench, Mount, cpu_seconds_of_tree, need_torchvision)
+from harness import PYTHON, REPOSITORY, Bench, Mount, need_torchvision  # noqa: E402 (after the path is set)
 from rows.mount import STAGING_BYTES  # noqa: E402
+from scale import nothing_known  # noqa: E402
 from sources import CannotRun, Failed, end_on_sigterm  # noqa: E402
 
-EPOCHS = 4
+EPOCHS = 3
 POLL_SECONDS = 0.1  # each look starts a process
+PLAIN = ["bench/loader.py", "--workers", 2, "--shuffle", "plain"]
 LOADERS = {
     "DistributedSampler, 2 workers": ["bench/loader.py", "--workers", 2],
-    "DataLoader(shuffle=True), manual_seed(0), 2 workers": ["bench/loader.py", "--workers", 2, "--shuffle", "plain"],
-    "DistributedDataParallel, 2 ranks, 1 worker each": ["bench/train.py", "--processes", 2],
+    "DataLoader(shuffle=True), manual_seed(0), 2 workers": PLAIN,
+    "DistributedDataParallel, 2 ranks, 1 worker each": ["bench/train.py", "--processes", 2, "--side", 32],
 }
+# All 2^32 seeds take a core one to two minutes: the epoch has to last so long, as it does in a training.
+UNSEEDED = "DataLoader(shuffle=True), no seed, 2 workers, 1 s per step"
+UNSEEDED_COMMAND = [*PLAIN, "--unseeded", "--step-seconds", 1]
 
 
 def replay(bench, all_seeds=False):
@@ -46,27 +50,29 @@ def mount(bench):
     """Rows of real loaders, each through a fresh mount with --order auto."""
     need_torchvision()
     loaders = list(LOADERS.items())[:bench.count(len(LOADERS), 1)]
-    return [load_through_mount(bench, name, command) for name, command in loaders]
+    files = bench.count(2000, 1000)  # fewer fit beside the staging, and nothing is left to be learned
+    for name, command in loaders:
+        yield load_through_mount(bench, bench.data_set(files), name, command, bench.count(EPOCHS, 2))
+    if not bench.quick:
+        yield load_through_mount(bench, bench.data_set(), UNSEEDED, UNSEEDED_COMMAND, 1)
 
 
-def load_through_mount(bench, name, command):
-    folder = bench.data_set(bench.count(4000, 1000))  # fewer fit beside the staging, and nothing is left to be learned
+def load_through_mount(bench, folder, name, command, epochs):
     data_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    epochs = bench.count(EPOCHS, 2)
-    with Mount(bench, folder, "--ram", data_bytes // 2 + STAGING_BYTES, "--order", "auto") as mounted:
+    with nothing_known(), Mount(bench, folder, "--ram", data_bytes // 2 + STAGING_BYTES, "--order", "auto") as mounted:
         words = [PYTHON, REPOSITORY / command[0], mounted.path, "--epochs", epochs, *command[1:]]
         with ThreadPoolExecutor(max_workers=1) as pool:
             loading = pool.submit(bench.execute, words)
             known, seconds = wait_until_known(mounted, loading)
             loading.result()
         end = mounted.stat()["mount"]
-        cpu = cpu_seconds_of_tree(mounted.pid)
+    cpu = (known or end)["order_search_cpu_seconds"]
     row = {"how": "mount", "loader": name, "cpu_s": cpu, "epochs_predicted": 0, "epochs_later": epochs - 1,
            "found_by": "not found"}
     if not known:
         return row
     read_to_the_end = 1 if end["position"] == 0 else 0  # of the last epoch: the mount is at the next one
-    return row | {"opens": known["opens"], "wall_s": round(seconds, 1),
+    return row | {"opens": known["order_opens"], "wall_s": round(seconds, 1),
                   "epochs_predicted": end["epoch"] - known["epoch"] - read_to_the_end,
                   "share_pushed": (end["hits"] - known["hits"]) / max(end["opens"] - known["opens"], 1),
                   "found_by": f"{end['order_found_by']}: {end['order']}"}
@@ -105,13 +111,11 @@ def main():
     status = 0
     for part in arguments.parts:
         try:
-            rows = replay(bench, arguments.all_seeds) if part == "replay" else mount(bench)
+            for row in replay(bench, arguments.all_seeds) if part == "replay" else mount(bench):
+                print(json.dumps(row), flush=True)
         except (CannotRun, Failed) as reason:
             print(f"{part}: {reason}", file=sys.stderr)
             status = 2 if isinstance(reason, CannotRun) else 1
-            continue
-        for row in rows:
-            print(json.dumps(row), flush=True)
     return status
 
 

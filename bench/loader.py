@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ordinary torchvision loader, timed: it knows nothing of headrace.
 
-    loader.py FOLDER [--epochs N] [--workers W] [--batch B] [--seed S] [--shuffle distributed|plain] [--tar] [--wait]
+    loader.py FOLDER [--epochs N] [--workers W] [--batch B] [--seed S | --unseeded] [--shuffle distributed|plain]
+              [--step-seconds S] [--tar] [--wait]
 
 Prints one JSON line. With --wait it says "ready" once its imports are done and starts at the next line on stdin. With
 --tar FOLDER holds tar files of LABEL/NAME, which are read from end to end, as WebDataset does: the shards are shuffled
@@ -32,6 +33,8 @@ def parse_arguments():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--unseeded", action="store_true", help="torch draws the seed")
+    parser.add_argument("--step-seconds", type=float, default=0, help="how long the training takes for each batch")
     parser.add_argument("--shuffle", choices=["distributed", "plain"], default="distributed")
     parser.add_argument("--tar", action="store_true")
     parser.add_argument("--wait", action="store_true")
@@ -72,7 +75,7 @@ def make_loader(arguments):
                       num_workers=arguments.workers)
 
 
-def run_epoch(loader, epoch):
+def run_epoch(loader, epoch, step_seconds):
     """Seconds of the epoch, seconds to its first batch, samples, and a number that depends on every sample."""
     if isinstance(loader.sampler, DistributedSampler):
         loader.sampler.set_epoch(epoch)
@@ -86,6 +89,7 @@ def run_epoch(loader, epoch):
         first_batch = first_batch or time.perf_counter() - start
         samples += len(images)
         label_sum += int(labels.sum())
+        time.sleep(step_seconds)
     return time.perf_counter() - start, first_batch, samples, label_sum
 
 
@@ -104,12 +108,13 @@ def main():
     if arguments.wait:
         print("ready", flush=True)
         sys.stdin.readline()
-    torch.manual_seed(arguments.seed)
+    if not arguments.unseeded:
+        torch.manual_seed(arguments.seed)
     cpu_before = cpu_seconds()
     start = time.perf_counter()
     loader = make_loader(arguments)
     listing = time.perf_counter() - start
-    epochs = [run_epoch(loader, epoch) for epoch in range(arguments.epochs)]
+    epochs = [run_epoch(loader, epoch, arguments.step_seconds) for epoch in range(arguments.epochs)]
     print(json.dumps({
         "samples": sum(epoch[2] for epoch in epochs),
         "seconds": time.perf_counter() - start,
