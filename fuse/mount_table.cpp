@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -52,9 +56,41 @@ MountEntry parse_line(const std::string& line) {
   return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2))};
 }
 
-bool is_dead(const fs::path& path) {
-  struct statfs ignored {};  // statfs is never answered from the kernel's caches
-  return ::statfs(path.c_str(), &ignored) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+enum class Pulse : std::uint8_t {
+  kAnswers,
+  kDead,    // the connection has ended
+  kSilent,  // it has not, but nobody answers: each process was killed while one of them waited for its own mount
+};
+
+// A mount answers statfs from its catalog at once, one whose worker is being replaced within two seconds.
+constexpr std::chrono::seconds kPatience{5};
+
+// statfs is never answered from the kernel's caches. A thread that waits in vain goes with the connection, or with the
+// process.
+Pulse pulse_of(const fs::path& path) {
+  std::promise<int> asked;
+  std::future<int> answer = asked.get_future();
+  std::thread asking([path, asked = std::move(asked)]() mutable {
+    struct statfs ignored {};
+    asked.set_value(::statfs(path.c_str(), &ignored) == 0 ? 0 : errno);
+  });
+  if (answer.wait_for(kPatience) != std::future_status::ready) {
+    asking.detach();
+    return Pulse::kSilent;
+  }
+  asking.join();
+  const int failure = answer.get();
+  return failure == ENOTCONN || failure == ECONNABORTED ? Pulse::kDead : Pulse::kAnswers;
+}
+
+// Readers of a connection that lives unanswered wait for ever, also once it is unmounted.
+void abort_if_silent(const fs::path& path) {
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  const auto below = std::find_if(mounts.rbegin(), mounts.rend(),
+                                  [](const MountEntry& entry) { return entry.is_headrace() && !entry.is_overlay(); });
+  if (below == mounts.rend() || pulse_of(path) != Pulse::kSilent) return;
+  io::log_warning("mount point {}: nobody answers; the connection ends", path.string());
+  abort_connection(path, below->device);
 }
 
 Status run_fusermount(const fs::path& path) {
@@ -140,10 +176,12 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
   const auto is_ours = [](const MountEntry& entry) { return entry.is_headrace(); };
   const std::vector<MountEntry> mounts = mounts_at(path);
   if (std::any_of(mounts.begin(), mounts.end(), is_ours)) {
-    if (!is_dead(path)) {
-      return io::make_error(
-          ErrorCode::kBusy,
-          "mount point " + path.string() + " has a headrace mount; end it with headrace unmount " + path.string());
+    const Pulse pulse = pulse_of(path);
+    if (pulse != Pulse::kDead) {
+      const std::string what = pulse == Pulse::kSilent ? " has a headrace mount that does not answer; end it"
+                                                       : " has a headrace mount; end it";
+      return io::make_error(ErrorCode::kBusy,
+                            "mount point " + path.string() + what + " with headrace unmount " + path.string());
     }
     io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
     if (Status cleared = unmount(path); !cleared) return cleared;
@@ -159,6 +197,7 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
 Status unmount(const fs::path& mountpoint) {
   Result<fs::path> path = resolve_mount_point(mountpoint);
   if (!path) return io::forward_error(std::move(path));
+  abort_if_silent(*path);
   return detach_while(*path, [](const auto& mounts) { return mounts.back().is_headrace(); });
 }
 
