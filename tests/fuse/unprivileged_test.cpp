@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mounting as a user who is not root: through fusermount3, which must find a /dev/fuse that the user may open.
+// Mounting as a user who is not root: through fusermount3, which must find a /dev/fuse that the user may open; and as
+// the root of a user namespace, as in a container that a user runs, who mounts without that help.
 #include <cstdio>
+#include <fstream>
 #include <functional>
 
 #include <doctest/doctest.h>
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -35,6 +38,20 @@ bool open_device_to_all(const std::string& node) {
 
 bool become_nobody() {
   return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
+}
+
+bool write_line(const char* path, const std::string& line) {
+  std::ofstream file(path);
+  file << line << std::flush;
+  return file.good();
+}
+
+// Of a user namespace that has this user alone, with mounts of its own.
+bool become_root_of_namespace() {
+  const std::string map = "0 " + std::to_string(kNobody) + " 1";
+  ::prctl(PR_SET_DUMPABLE, 1);  // went with the change of user; without it the files below belong to the real root
+  return ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && write_line("/proc/self/setgroups", "deny") &&
+         write_line("/proc/self/uid_map", map) && write_line("/proc/self/gid_map", map);
 }
 
 // Runs `body` as nobody in a child; returns its exit status.
@@ -79,6 +96,14 @@ TEST_CASE("a user who is not root can mount, read and unmount") {
   test::need_root();
   const int status = run_as_nobody(mount_read_and_unmount);
   if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
+  CHECK(status == 0);
+}
+
+TEST_CASE("the root of a user namespace can mount, read and unmount") {
+  test::need_fuse();
+  test::need_root();
+  const int status = run_as_nobody([] { return become_root_of_namespace() ? mount_read_and_unmount() : kSkipped; });
+  if (status == kSkipped) headrace::test::skip("no user namespace with a /dev/fuse of its own");
   CHECK(status == 0);
 }
 
