@@ -34,6 +34,7 @@
 #include "headrace/io/buffer_arena.h"
 #include "headrace/io/internal/deadlines.h"
 #include "headrace/io/internal/depth_controller.h"
+#include "headrace/io/internal/opens_now.h"
 #include "headrace/io/internal/operation_queue.h"
 #include "headrace/io/internal/ring.h"
 #include "headrace/io/internal/transfer.h"
@@ -46,6 +47,7 @@ namespace {
 
 using internal::Deadlines;
 using internal::DepthController;
+using internal::OpensNow;
 using internal::OperationQueue;
 using internal::Ring;
 using Clock = std::chrono::steady_clock;
@@ -101,6 +103,7 @@ class UringEngine final : public Engine {
  private:
   void start_queued();
   void issue(Operation& operation);
+  [[nodiscard]] bool open_now(Operation& operation);
   void issue_chain(Operation& operation);
   void issue_open(Operation& operation);
   void issue_one(Operation& operation);
@@ -130,6 +133,7 @@ class UringEngine final : public Engine {
 
   // Driving thread only.
   DepthController depth_;
+  OpensNow opens_now_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
   OperationQueue queued_;
@@ -309,9 +313,21 @@ void UringEngine::start_queued() {
 }
 
 void UringEngine::issue(Operation& operation) {
-  if (operation.kind != Kind::kReadPath) return issue_one(operation);
-  if (ring_->chains()) return issue_chain(operation);
-  operation.internal.opened_fd < 0 ? issue_open(operation) : issue_one(operation);
+  if (operation.kind != Kind::kReadPath || operation.internal.opened_fd >= 0) return issue_one(operation);
+  if (!operation.opens_wait && opens_now_.allowed(started_) && open_now(operation)) return issue_one(operation);
+  ring_->chains() ? issue_chain(operation) : issue_open(operation);
+}
+
+// False: whatever is wrong is found again, and told, on the long way.
+bool UringEngine::open_now(Operation& operation) {
+  const auto begin = Clock::now();
+  const int flags = internal::open_flags(operation);
+  const int fd = open_beneath(operation.fd, operation.path, flags | O_CLOEXEC | O_NONBLOCK);
+  opens_now_.on_opened(Clock::now() - begin);
+  if (fd < 0) return false;
+  ::fcntl(fd, F_SETFL, flags);  // it was there for FIFOs; a read with it would fail rather than wait
+  operation.internal.opened_fd = fd;
+  return true;
 }
 
 void UringEngine::issue_chain(Operation& operation) {
@@ -367,7 +383,7 @@ void UringEngine::issue_one(Operation& operation) {
 // The file is the slot's direct descriptor in a chain, the opened or given descriptor otherwise.
 void UringEngine::prepare_transfer(Operation& operation, io_uring_sqe& sqe) {
   const internal::Transfer transfer = internal::next_transfer(operation, transfer_bytes_max_);
-  const bool chained = operation.kind == Kind::kReadPath && ring_->chains();
+  const bool chained = operation.kind == Kind::kReadPath && operation.internal.opened_fd < 0;
   int fd = operation.kind == Kind::kReadPath ? operation.internal.opened_fd : operation.fd;
   if (chained) fd = static_cast<int>(operation.internal.slot);
   const int buffer_index = ring_->registered_index(transfer.data, transfer.length_bytes);
