@@ -27,6 +27,8 @@ constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its 
 // The default of 12 stalls mounts with many readers, because READs of readahead count against it.
 constexpr unsigned kMaxBackground = 1024;
 constexpr std::uint64_t kBlockBytes = 4096;
+// What one READ asks for at most: more is not wanted at once.
+constexpr std::uint64_t kLookAheadBytesMax = 1 << 20;
 
 Tree& tree_of(fuse_req_t request) {
   return *static_cast<Tree*>(Session::of(request).handler());
@@ -91,8 +93,12 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   }
   fuse_entry_param parameters = {};
   parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
-  if (const auto entry = catalog.find(entry_of(parent), name)) parameters = entry_parameters(tree_of(request), *entry);
+  Tree& tree = tree_of(request);
+  Session& session = Session::of(request);
+  const auto entry = catalog.find(entry_of(parent), name);
+  if (entry) parameters = entry_parameters(tree, *entry);
   fuse_reply_entry(request, &parameters);
+  if (entry && catalog.is_file(*entry)) tree.look_ahead(session, *entry);
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
@@ -240,6 +246,16 @@ void Tree::set_identity(EntryId entry, const cache::Identity& identity) {
   any_changed_.store(true, std::memory_order_release);
 }
 
+// While the reader takes the answer to its lookup, opens the file and asks, the bytes are on their way.
+void Tree::look_ahead(Session& session, EntryId entry) {
+  const std::uint64_t size = identity(entry).size_bytes;
+  if (size == 0 || size > kLookAheadBytesMax || !look_ahead_.on_lookup(entry)) return;
+  auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
+    if (view) look_ahead_.keep(entry, std::move(*view));
+  };
+  store_.read_async(entry, std::move(keep), cache::ReadHint::kOnce);
+}
+
 void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
   const std::uint64_t size = identity(entry).size_bytes;
   if (range.offset >= size) {
@@ -252,6 +268,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;
   }
+  const cache::View fetched = look_ahead_.on_read(entry);  // found in memory below
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && length == size;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.

@@ -16,12 +16,15 @@
 #include <unordered_map>
 
 #include "headrace/cache/store.h"
+#include "headrace/fuse/internal/look_ahead.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_req;
 
 namespace headrace::fuse {
+
+class Session;
 
 [[nodiscard]] constexpr std::uint64_t inode_of(cache::EntryId entry) {
   return std::uint64_t{entry} + 1;
@@ -47,6 +50,8 @@ class Tree {
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   void read(fuse_req* request, cache::EntryId entry, ReadRange range);
+  // A file was looked up.
+  void look_ahead(Session& session, cache::EntryId entry);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   // Of a file: as it is known to be now. Anything else: as catalogued.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
@@ -65,6 +70,7 @@ class Tree {
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId)> on_read_;
+  LookAhead look_ahead_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;

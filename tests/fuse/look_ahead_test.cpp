@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/internal/look_ahead.h"
+
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using cache::EntryId;
+using test::Mounted;
+using test::need_fuse;
+using test::read_file;
+
+// As a loader does.
+void read_in_a_row(LookAhead& look_ahead, EntryId first, EntryId count) {
+  for (EntryId entry = first; entry < first + count; ++entry) {
+    static_cast<void>(look_ahead.on_lookup(entry));
+    static_cast<void>(look_ahead.on_read(entry));
+  }
+}
+
+// How many of `count` lookups, none of them followed by a READ, were answered with a fetch.
+unsigned fetches_unread(LookAhead& look_ahead, EntryId count) {
+  unsigned fetches = 0;
+  for (EntryId entry = 1000; entry < 1000 + count; ++entry) fetches += look_ahead.on_lookup(entry) ? 1 : 0;
+  return fetches;
+}
+
+TEST_CASE("what is looked up is fetched once lookups were followed by READs, and no more once they are not") {
+  LookAhead look_ahead;
+  CHECK(fetches_unread(look_ahead, 100) == 0);
+  read_in_a_row(look_ahead, 0, 100);
+  const unsigned fetches = fetches_unread(look_ahead, 1000);
+  CHECK(fetches >= 8);
+  CHECK(fetches <= 16);
+  read_in_a_row(look_ahead, 0, 100);
+  CHECK(look_ahead.on_lookup(5));
+}
+
+TEST_CASE("readers side by side are recognised, and their READs may come in another order") {
+  LookAhead look_ahead;
+  for (EntryId entry = 0; entry < 100; entry += 4) {
+    for (EntryId reader = 0; reader < 4; ++reader) static_cast<void>(look_ahead.on_lookup(entry + reader));
+    for (EntryId reader = 4; reader-- > 0;) static_cast<void>(look_ahead.on_read(entry + reader));
+  }
+  CHECK(look_ahead.on_lookup(200));
+}
+
+TEST_CASE("what was fetched is there for its READ once, and goes with later lookups") {
+  Mounted source;
+  source.write_samples(4, 10'000);
+  source.open_store();
+  cache::Store& store = source.store();
+  const EntryId entry = store.catalog().sample_entry(1);
+  LookAhead look_ahead;
+  static_cast<void>(look_ahead.on_lookup(entry));
+  look_ahead.keep(entry, std::move(store.read(entry).value()));
+  CHECK(look_ahead.on_read(entry).bytes().size() == 10'000);
+  CHECK(look_ahead.on_read(entry).bytes().empty());
+
+  static_cast<void>(look_ahead.on_lookup(entry));
+  static_cast<void>(look_ahead.on_read(entry));
+  look_ahead.keep(entry, std::move(store.read(entry).value()));  // the READ was faster
+  CHECK(look_ahead.on_read(entry).bytes().empty());
+
+  static_cast<void>(look_ahead.on_lookup(entry));
+  look_ahead.keep(entry, std::move(store.read(entry).value()));
+  static_cast<void>(fetches_unread(look_ahead, 8));
+  CHECK(look_ahead.on_read(entry).bytes().empty());
+}
+
+TEST_CASE("files read one after the other through a mount are fetched once each") {
+  need_fuse();
+  test::need_root();
+  Mounted mounted;
+  constexpr unsigned kCount = 200;
+  mounted.write_samples(kCount, 20'000);
+  mounted.start();
+  mounted.settle();
+  std::ofstream("/proc/sys/vm/drop_caches") << "2" << std::flush;  // names and inodes, so that each is looked up
+  for (unsigned i = 0; i < kCount; ++i) {
+    CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, 20'000));
+  }
+  CHECK(mounted.requests("LOOKUP") > kCount / 2);
+  CHECK(mounted.store().stats().tiers.back().hits == kCount);
+}
+
+}  // namespace
+}  // namespace headrace::fuse
