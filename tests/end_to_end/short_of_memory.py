@@ -74,7 +74,7 @@ def read_all(mount, digests):
 
 
 def wait_for_pushes(mount, deadline):
-    """Pages that a reader brings count as its own group's, and those are not limited here: so the daemon comes first."""
+    """The daemon comes first: pages that a reader brings count as its own group's, which is not limited here."""
     while True:
         stat = mount.stat()["mount"]
         if stat["pushed_bytes"] > stat["ram_bytes"] // 2:
