@@ -25,6 +25,9 @@ constexpr std::uint64_t kGraceShareMost = 4;
 // that lies idle for too long still, down to a 64th.
 constexpr std::uint64_t kPageCacheShareFirst = 8;
 constexpr std::uint64_t kPageCacheShareLast = 64;
+// A retained sample makes way for one that is smaller by more than this part of it: among nearly equal ones there is
+// nothing to gain, whatever their number.
+constexpr std::uint32_t kSmallerShare = 8;
 
 std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
   std::vector<std::uint32_t> sizes(catalog.sample_count());
@@ -47,7 +50,6 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       pushable_count_(count_pushable()),
       next_unseen_(std::move(options.next_unseen)),
       budget_bytes_(options.budget_bytes),
-      retained_(sizes_.size()),
       given_order_(options.order.order) {
   if (notes_.head->takeovers > 0) {
     adopt_holdings();
@@ -256,13 +258,23 @@ void PushPlan::apply_budget() {
 
 // Larger files are fetched in pieces, of which the store retains none.
 bool PushPlan::retain(SampleIndex sample) {
-  if (retained_[sample]) return true;
+  if (is_retained(sample)) return true;
+  if (sizes_[sample] > cache::kChunkBytes) return false;
   const std::uint64_t bytes = retained_bytes_of(sample);
-  if (sizes_[sample] > cache::kChunkBytes || counters_.retained_bytes + bytes > retained_limit()) return false;
-  retained_[sample] = true;
+  const bool has_room = counters_.retained_bytes + bytes <= retained_limit();
+  if (!has_room && !has_larger_retained(sample)) return false;
+  retained_.emplace(sizes_[sample], sample);
   counters_.retained_bytes += bytes;
   ++counters_.retained_samples;
   return true;
+}
+
+// Never the other way round, and what is let in later is smaller still, so that under one limit the number of retained
+// samples never falls and the exchanging comes to an end.
+bool PushPlan::has_larger_retained(SampleIndex sample) const {
+  if (retained_.empty()) return false;
+  const std::uint32_t largest = retained_.rbegin()->first;
+  return sizes_[sample] < largest - largest / kSmallerShare;
 }
 
 std::uint64_t PushPlan::retained_limit() const {
@@ -272,14 +284,13 @@ std::uint64_t PushPlan::retained_limit() const {
 
 std::optional<SampleIndex> PushPlan::next_to_drop() {
   if (counters_.retained_bytes <= retained_limit()) return std::nullopt;
-  while (!retained_[drop_hand_]) drop_hand_ = drop_hand_ + 1 < retained_.size() ? drop_hand_ + 1 : 0;
-  drop_retained(drop_hand_);
-  return drop_hand_;
+  const SampleIndex largest = retained_.rbegin()->second;
+  drop_retained(largest);
+  return largest;
 }
 
 void PushPlan::drop_retained(SampleIndex sample) {
-  if (!retained_[sample]) return;
-  retained_[sample] = false;
+  if (retained_.erase({sizes_[sample], sample}) == 0) return;
   counters_.retained_bytes -= retained_bytes_of(sample);
   --counters_.retained_samples;
 }

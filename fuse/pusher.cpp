@@ -134,6 +134,7 @@ void Pusher::start_fetches() {
       ++in_flight_;
       in_flight_bytes_ += piece_bytes(*sample, 0);
     }
+    drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
   }
 }
@@ -256,15 +257,25 @@ void Pusher::evict_for(std::uint64_t bytes) {
 // What the page cache gives up is the store's to hold. The page cache grows no further than what the plan leaves it, so
 // the two together stay within the budget.
 void Pusher::share_budget() {
-  std::vector<SampleIndex> dropped;
   {
     MutexLock lock(mutex_);
     const std::uint64_t limit = store_ram_bytes_ > 0 ? plan_.retained_limit() : 0;
     if (std::exchange(retained_limit_, limit) == limit) return;
-    while (const auto sample = plan_.next_to_drop()) dropped.push_back(*sample);
   }
-  for (const SampleIndex sample : dropped) store_.drop(catalog_.sample_entry(sample));
+  drop_retained();
   store_.set_ram_bytes(store_ram_bytes_ + retained_limit_);
+}
+
+void Pusher::drop_retained() {
+  while (true) {
+    std::optional<SampleIndex> sample;
+    {
+      MutexLock lock(mutex_);
+      sample = plan_.next_to_drop();
+    }
+    if (!sample) return;
+    store_.drop(catalog_.sample_entry(*sample));
+  }
 }
 
 // False: there is no room to be had.
@@ -286,12 +297,16 @@ bool Pusher::make_room(SampleIndex sample) {
 }
 
 void Pusher::finish(const Fetch& fetch, Landing landing) {
-  if (!fetch.retain || landing != Landing::kPushed) store_.drop(catalog_.sample_entry(fetch.sample));
-  MutexLock lock(mutex_);
-  --in_flight_;
-  in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
-  plan_.on_fetched(fetch.sample, fetch.generation, landing);
-  plan_changed();
+  bool is_retained = false;
+  {
+    MutexLock lock(mutex_);
+    --in_flight_;
+    in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
+    plan_.on_fetched(fetch.sample, fetch.generation, landing);
+    is_retained = plan_.is_retained(fetch.sample);  // it may have made way for another while it was fetched
+    plan_changed();
+  }
+  if (!is_retained) store_.drop(catalog_.sample_entry(fetch.sample));
 }
 
 void Pusher::plan_changed() {

@@ -14,7 +14,8 @@
 //
 // Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
 // minute), most of the budget is moved into the daemon's own memory: what is fetched is retained there as long as there
-// is room, and pushed shortly before each use. Retained samples are never replaced: each is read once per epoch.
+// is room, and pushed shortly before each use. Each is read once per epoch, so that a retained sample makes way only
+// for a smaller one: as many bytes come from the source, but in fewer reads.
 //
 // Thread-safety: none; one owner. Ownership: catalog and the notes' memory outlive it.
 #pragma once
@@ -24,8 +25,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "headrace/cache/order.h"
@@ -83,11 +86,16 @@ class PushPlan {
   // The kernel dropped pages though there is memory: pages are to lie idle for a shorter time. False: it is as short as
   // it gets.
   bool on_pages_dropped();
-  // Whether the daemon is to retain what is fetched of a sample. Counts it from then on, until it is dropped or lost.
+  // Whether the daemon is to retain what is fetched of a sample. Counts it from then on, until it is dropped or lost;
+  // it may exceed the limit until next_to_drop() has named what makes way for it. O(log n).
   [[nodiscard]] bool retain(cache::SampleIndex sample);
+  [[nodiscard]] bool is_retained(cache::SampleIndex sample) const {
+    return retained_.contains({sizes_[sample], sample});
+  }
   // What may be retained now: together with what the page cache holds, the budget at most.
   [[nodiscard]] std::uint64_t retained_limit() const;
-  // A retained sample that has to go because the limit fell; already counted as gone.
+  // A retained sample that has to go, the largest of all, because the limit fell or a smaller one came; already counted
+  // as gone.
   [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop();
   void on_overflow() { ++counters_.overflows; }
 
@@ -115,6 +123,7 @@ class PushPlan {
   [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? usable_budget() : 0; }
   void apply_budget();
   void drop_retained(cache::SampleIndex sample);
+  [[nodiscard]] bool has_larger_retained(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t retained_bytes_of(cache::SampleIndex sample) const;
   [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t count_pushable() const;
@@ -139,12 +148,11 @@ class PushPlan {
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
 
   std::uint64_t budget_bytes_;
-  std::uint64_t page_cache_share_ = 1;               // one part in so many of the budget is the page cache's
-  std::vector<bool> retained_;                       // by sample
-  cache::SampleIndex drop_hand_ = 0;                 // goes round the retained samples
-  std::shared_ptr<const cache::Order> given_order_;  // null: unknown
-  std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
-  std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
+  std::uint64_t page_cache_share_ = 1;  // one part in so many of the budget is the page cache's
+  std::set<std::pair<std::uint32_t, cache::SampleIndex>> retained_;  // by size; 48 bytes each
+  std::shared_ptr<const cache::Order> given_order_;                  // null: unknown
+  std::shared_ptr<const cache::Order> order_;                        // what read_ahead_ goes along
+  std::unique_ptr<cache::ReadAhead> read_ahead_;                     // null: unplanned, or nothing to push
   std::uint64_t generation_ = 0;
   std::deque<cache::SampleIndex> released_;          // oldest first; may name samples that are gone or wanted again
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known

@@ -88,6 +88,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void forget_changed();
   void evict_for(std::uint64_t bytes);
   void share_budget();
+  void drop_retained();
   bool make_room(cache::SampleIndex sample);
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);

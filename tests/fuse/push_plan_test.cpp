@@ -2,6 +2,7 @@
 #include "headrace/fuse/internal/push_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,12 +19,13 @@ using cache::SampleIndex;
 constexpr unsigned kSampleCount = 32;
 constexpr std::size_t kSampleBytes = 4096;
 
-// A plan over equal samples, and the notes that it keeps.
+// A plan over samples, of equal size if nothing else is said, and the notes that it keeps.
 class Planned {
  public:
-  Planned() {
-    for (unsigned i = 0; i < kSampleCount; ++i)
-      dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(kSampleBytes, 'x'));
+  explicit Planned(const std::vector<std::size_t>& sizes = std::vector<std::size_t>(kSampleCount, kSampleBytes))
+      : holdings(sizes.size()) {
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(sizes[i], 'x'));
     auto scanned = cache::Catalog::scan(dir_.path(), {});
     REQUIRE_MESSAGE(scanned.has_value(), scanned.error().message());
     catalog_.emplace(std::move(*scanned));
@@ -34,15 +36,15 @@ class Planned {
   }
 
   NotesHead head;
-  std::vector<Holding> holdings = std::vector<Holding>(kSampleCount);
+  std::vector<Holding> holdings;
 
  private:
   headrace::test::TempDir dir_;
   std::optional<cache::Catalog> catalog_;
 };
 
-OrderPosition sequential() {
-  return {.order = std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}))};
+OrderPosition sequential(std::size_t sample_count = kSampleCount) {
+  return {.order = std::move(*cache::make_order("sequential", {.sample_count = sample_count}))};
 }
 
 MountStats stats_of(const PushPlan& plan) {
@@ -175,31 +177,45 @@ TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   CHECK(stats_of(plan).held_samples == kSampleCount);
 }
 
-// Fetches, retains and pushes all that the plan names. Returns how many of the fetches found their sample retained.
-unsigned push_and_retain(PushPlan& plan, std::vector<bool>& in_memory) {
-  unsigned found = 0;
+// What a plan has retained, and how it came to that.
+struct Memory {
+  std::vector<bool> has = std::vector<bool>(kSampleCount);
+  unsigned found = 0;    // fetches of what was there
+  unsigned dropped = 0;  // to make room
+};
+
+void drop_from(Memory& memory, PushPlan& plan) {
+  while (const auto gone = plan.next_to_drop()) {
+    REQUIRE(memory.has[*gone]);
+    memory.has[*gone] = false;
+    ++memory.dropped;
+  }
+}
+
+// Fetches, retains and pushes all that the plan names.
+void push_and_retain(PushPlan& plan, Memory& memory) {
   while (const auto sample = plan.next_fetch()) {
-    if (plan.retain(*sample)) {
-      found += in_memory[*sample] ? 1 : 0;
-      in_memory[*sample] = true;
-    }
+    memory.found += memory.has[*sample] ? 1 : 0;
+    if (plan.retain(*sample)) memory.has[*sample] = true;
+    drop_from(memory, plan);
     while (plan.next_victim(plan.sample_bytes(*sample))) continue;
     REQUIRE(plan.place(*sample));
     plan.on_fetched(*sample, plan.generation(), Landing::kPushed);
-    while (const auto gone = plan.next_to_drop()) in_memory[*gone] = false;
+    drop_from(memory, plan);
     const MountStats stats = stats_of(plan);
     CHECK(stats.held_bytes + stats.retained_bytes <= plan.budget_bytes());
   }
-  return found;
 }
 
-unsigned read_epoch(PushPlan& plan, std::vector<bool>& in_memory) {
-  unsigned found = 0;
-  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+// How many fetches found their sample retained.
+unsigned read_epoch(PushPlan& plan, Memory& memory) {
+  const unsigned found_before = memory.found;
+  const std::vector<SampleIndex> epoch = plan.order()->epoch(plan.epoch()).value();
+  for (const SampleIndex sample : epoch) {
     open(plan, sample);
-    found += push_and_retain(plan, in_memory);
+    push_and_retain(plan, memory);
   }
-  return found;
+  return memory.found - found_before;
 }
 
 TEST_CASE("where the kernel drops pages most of the budget is retained, and pushed again before each use") {
@@ -211,21 +227,21 @@ TEST_CASE("where the kernel drops pages most of the budget is retained, and push
   REQUIRE(plan.on_pages_dropped());
   while (plan.next_victim(0)) continue;
   CHECK(plan.retained_limit() == kBudget - kBudget / 8);
-  std::vector<bool> in_memory(kSampleCount);
-  push_and_retain(plan, in_memory);
-  read_epoch(plan, in_memory);
+  Memory memory;
+  push_and_retain(plan, memory);
+  read_epoch(plan, memory);
   const MountStats after_one = stats_of(plan);
   CHECK(after_one.retained_samples >= 10);  // 21 samples' room; a record takes two pages of it
-  CHECK(read_epoch(plan, in_memory) == after_one.retained_samples);
+  CHECK(read_epoch(plan, memory) == after_one.retained_samples);
   CHECK(stats_of(plan).retained_samples == after_one.retained_samples);
   CHECK(stats_of(plan).hits - after_one.hits == kSampleCount);
 
   SUBCASE("a smaller budget lets go of a part") {
     plan.set_budget(kBudget / 2);
     while (plan.next_victim(0)) continue;
-    while (const auto gone = plan.next_to_drop()) in_memory[*gone] = false;
+    drop_from(memory, plan);
     CHECK(stats_of(plan).retained_bytes <= plan.retained_limit());
-    CHECK(std::count(in_memory.begin(), in_memory.end(), true) ==
+    CHECK(std::count(memory.has.begin(), memory.has.end(), true) ==
           static_cast<std::ptrdiff_t>(stats_of(plan).retained_samples));
   }
   SUBCASE("the page cache's part ends at a 64th") {
@@ -234,6 +250,85 @@ TEST_CASE("where the kernel drops pages most of the budget is retained, and push
     while (plan.next_victim(0)) continue;
     CHECK(plan.retained_limit() == kBudget - kBudget / 64);
   }
+}
+
+// Payloads that take so many pages with their trailer.
+constexpr std::size_t pages(std::size_t count) {
+  return count * 4096 - 200;
+}
+
+// Small samples and ones of four times their size in turn.
+std::vector<std::size_t> small_and_large(std::size_t count) {
+  std::vector<std::size_t> sizes(count, pages(4));
+  for (std::size_t i = 0; i < count; i += 2) sizes[i] = pages(1);
+  return sizes;
+}
+
+PushPlanOptions half_of(const std::vector<std::size_t>& sizes, OrderPosition order) {
+  return {.budget_bytes = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}) / 2, .order = std::move(order)};
+}
+
+bool all_small_are_in(const Memory& memory) {
+  for (std::size_t i = 0; i < memory.has.size(); i += 2) {
+    if (!memory.has[i]) return false;
+  }
+  return true;
+}
+
+TEST_CASE("small samples are retained in the place of large ones") {
+  constexpr std::size_t kCount = 256;
+  const std::vector<std::size_t> sizes = small_and_large(kCount);
+  Planned planned(sizes);
+  PushPlan plan = planned.plan(half_of(sizes, sequential(kCount)));
+  REQUIRE(plan.on_pages_dropped());
+  Memory memory{.has = std::vector<bool>(kCount)};
+  push_and_retain(plan, memory);
+  read_epoch(plan, memory);
+  CHECK(all_small_are_in(memory));
+  CHECK(stats_of(plan).retained_samples > kCount / 2 + 30);  // what is left goes to large ones
+  CHECK(memory.dropped > 0);
+
+  SUBCASE("and then nothing is exchanged any more") {
+    const unsigned dropped = memory.dropped;
+    const std::uint64_t retained = stats_of(plan).retained_samples;
+    CHECK(read_epoch(plan, memory) == retained);
+    CHECK(read_epoch(plan, memory) == retained);
+    CHECK(memory.dropped == dropped);
+  }
+  SUBCASE("a smaller budget lets go of the large ones first") {
+    plan.set_budget(plan.budget_bytes() * 3 / 4);
+    while (plan.next_victim(0)) continue;
+    drop_from(memory, plan);
+    CHECK(stats_of(plan).retained_bytes <= plan.retained_limit());
+    CHECK(all_small_are_in(memory));
+  }
+}
+
+TEST_CASE("small samples are retained first where each epoch leaves others out") {
+  constexpr std::size_t kCount = 256;
+  const std::vector<std::size_t> sizes = small_and_large(kCount);
+  Planned planned(sizes);
+  auto rank = cache::make_order("torch-distributed:seed=5,replicas=2,rank=1", {.sample_count = kCount});
+  PushPlan plan = planned.plan(half_of(sizes, {.order = std::move(rank.value())}));
+  REQUIRE(plan.on_pages_dropped());
+  Memory memory{.has = std::vector<bool>(kCount)};
+  push_and_retain(plan, memory);
+  for (int epoch = 0; epoch < 12; ++epoch) read_epoch(plan, memory);
+  CHECK(all_small_are_in(memory));
+}
+
+TEST_CASE("among samples of nearly one size none takes the place of another") {
+  constexpr std::size_t kCount = 128;
+  std::vector<std::size_t> sizes(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) sizes[i] = pages(20 - i * 3 / kCount);
+  Planned planned(sizes);
+  PushPlan plan = planned.plan(half_of(sizes, sequential(kCount)));
+  REQUIRE(plan.on_pages_dropped());
+  Memory memory{.has = std::vector<bool>(kCount)};
+  push_and_retain(plan, memory);
+  for (int epoch = 0; epoch < 2; ++epoch) read_epoch(plan, memory);
+  CHECK(stats_of(plan).retained_samples > kCount / 3);
+  CHECK(memory.dropped == 0);
 }
 
 TEST_CASE("a retained sample whose fetch fails is not retained") {

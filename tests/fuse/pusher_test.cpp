@@ -46,10 +46,15 @@ std::string path_of(const Mounted& mounted, cache::SampleIndex sample) {
   return mounted.file(catalog.path(catalog.sample_entry(sample)));
 }
 
+std::uint64_t bytes_of(const Mounted& mounted, cache::SampleIndex sample) {
+  const cache::Catalog& catalog = mounted.store().catalog();
+  return catalog.size_bytes(catalog.sample_entry(sample));
+}
+
 // Reads the sample and waits until the mount has seen that.
 void read_and_report(Mounted& mounted, cache::SampleIndex sample) {
   const std::uint64_t opens = mounted.mount().stats().opens;
-  CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+  CHECK(read_file(path_of(mounted, sample)).size() == bytes_of(mounted, sample));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (mounted.mount().stats().opens == opens) {
     REQUIRE(std::chrono::steady_clock::now() < deadline);
@@ -124,7 +129,7 @@ bool lose_pages_until_budget_moves(Mounted& mounted) {
   while (std::chrono::steady_clock::now() < deadline) {
     for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
       drop_pages(path_of(mounted, sample));
-      CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+      CHECK(read_file(path_of(mounted, sample)).size() == bytes_of(mounted, sample));
     }
     const MountStats stats = mounted.mount().stats();
     if (stats.retained_budget_bytes > 0) return true;
@@ -164,6 +169,34 @@ TEST_CASE("where the kernel drops pushed pages samples are kept in memory and pu
   const cache::TierStats ram = mounted.store().stats().tiers.front();
   CHECK(ram.hits > kSampleCount / 2);
   CHECK(ram.used_bytes <= ram.budget_bytes);
+}
+
+TEST_CASE("what makes way for smaller samples is dropped from memory") {
+  need_fuse();
+  Mounted mounted;
+  for (unsigned i = 0; i < kSampleCount; ++i) {  // those of the first folder are the large ones
+    const std::size_t bytes = i % 2 == 0 ? kSampleBytes : kSampleBytes / 4;
+    mounted.source().write(Mounted::sample_name(i), Mounted::sample_content(i, bytes));
+  }
+  mounted.options.order = order_of("sequential");
+  mounted.options.ram_bytes = kSampleCount * kSampleBytes / 4;
+  mounted.start();
+  mounted.settle();
+  push_all(mounted);
+  if (!lose_pages_until_budget_moves(mounted)) headrace::test::skip("this machine is short of memory, or has no PSI");
+  mounted.settle();  // opens that are reported late would be taken for those of the new order
+  mounted.mount().set_order(order_of("sequential"), 0);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+      push_all(mounted);
+      read_and_report(mounted, sample);
+    }
+  }
+  push_all(mounted);
+  const MountStats stats = mounted.mount().stats();
+  CHECK(stats.retained_samples > kSampleCount / 2);  // all small ones, and there is room for a few large ones
+  CHECK(stats.retained_bytes <= stats.retained_budget_bytes);
+  CHECK(mounted.store().stats().tiers.front().used_bytes == stats.retained_bytes);
 }
 
 TEST_CASE("opens of samples are counted, those of folders are not") {
