@@ -53,6 +53,7 @@ constexpr Definition kMountMetrics[] = {
     {"overflows", "headrace_inotify_overflows_total", "Times that opens went unseen", kCounter},
     {"takeovers", "headrace_takeovers_total", "Times that a worker died and another took over", kCounter},
     {"held_bytes", "headrace_page_cache_bytes", "Bytes pushed and held", kGauge},
+    {"read_in_bytes", "headrace_read_in_bytes", "Bytes in the page cache that READs brought in", kGauge},
     {"budget_bytes", "headrace_page_cache_budget_bytes", "Bytes that may be held", kGauge},
     {"retained_bytes", "headrace_retained_bytes", "Bytes kept by the daemon as the kernel drops pushed pages", kGauge},
     {"epoch", "headrace_epoch", "Epoch of the reader", kGauge},

@@ -69,6 +69,7 @@ json to_json(const fuse::MountStats& stats) {
           {"budget_bytes", stats.budget_bytes},
           {"held_bytes", stats.held_bytes},
           {"held_samples", stats.held_samples},
+          {"read_in_bytes", stats.read_in_bytes},
           {"retained_budget_bytes", stats.retained_budget_bytes},
           {"retained_bytes", stats.retained_bytes},
           {"retained_samples", stats.retained_samples},

@@ -68,6 +68,7 @@ struct MountStats {
   std::uint64_t budget_bytes = 0;  // the same, or less under memory pressure
   std::uint64_t held_bytes = 0;    // pushed and not evicted
   std::uint64_t held_samples = 0;
+  std::uint64_t read_in_bytes = 0;  // not pushed: files that READs brought in, each counted whole
   // Where the kernel drops pushed pages: how much of the budget is the daemon's own memory, and what lies there.
   std::uint64_t retained_budget_bytes = 0;
   std::uint64_t retained_bytes = 0;

@@ -64,6 +64,7 @@ void PushPlan::adopt_holdings() {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     notes_.holdings[sample].released = false;
     if (notes_.holdings[sample].held) hold(sample);
+    if (std::exchange(notes_.holdings[sample].read_in, false)) count_read_in(sample);
   }
 }
 
@@ -147,7 +148,16 @@ bool PushPlan::has_room_for_unseen() const {
 }
 
 std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
-  while (counters_.held_bytes + bytes > page_cache_budget() && !released_.empty()) {
+  while (must_evict_read_in(bytes)) {
+    const SampleIndex oldest = read_in_.front();
+    read_in_.pop_front();
+    if (!notes_.holdings[oldest].read_in) continue;  // pushed since
+    forget_read_in(oldest);
+    notes_.holdings[oldest].stale = true;
+    ++counters_.evicted_samples;
+    return oldest;
+  }
+  while (is_over(bytes) && !released_.empty()) {
     const SampleIndex oldest = released_.front();
     released_.pop_front();
     if (!notes_.holdings[oldest].held || !notes_.holdings[oldest].released) continue;  // gone, or wanted again since
@@ -163,6 +173,7 @@ std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
 bool PushPlan::place(SampleIndex sample) {
   if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > page_cache_budget()) return false;
   arriving_bytes_ -= sizes_[sample];
+  forget_read_in(sample);
   if (!notes_.holdings[sample].held) hold(sample);
   return true;
 }
@@ -216,7 +227,12 @@ void PushPlan::open_unplanned(SampleIndex sample) {
 }
 
 void PushPlan::on_read(SampleIndex sample) {
-  if (notes_.holdings[sample].held && !arriving_.contains(sample)) ++counters_.lost_samples;
+  if (arriving_.contains(sample)) return;
+  if (notes_.holdings[sample].held) {
+    ++counters_.lost_samples;
+  } else if (budget_bytes_ > 0) {
+    count_read_in(sample);
+  }
 }
 
 bool PushPlan::take_losses() {
@@ -328,11 +344,22 @@ void PushPlan::queue_for_eviction(SampleIndex sample) {
   released_bytes_ += sizes_[sample];
 }
 
+void PushPlan::count_read_in(SampleIndex sample) {
+  if (std::exchange(notes_.holdings[sample].read_in, true)) return;
+  counters_.read_in_bytes += sizes_[sample];
+  read_in_.push_back(sample);
+}
+
+void PushPlan::forget_read_in(SampleIndex sample) {
+  if (std::exchange(notes_.holdings[sample].read_in, false)) counters_.read_in_bytes -= sizes_[sample];
+}
+
 void PushPlan::add_stats(MountStats& stats) const {
   const ReadAhead::State state = read_ahead_ ? read_ahead_->state() : ReadAhead::State{};
   stats.budget_bytes = budget_bytes_;
   stats.held_bytes = counters_.held_bytes;
   stats.held_samples = counters_.held_samples;
+  stats.read_in_bytes = counters_.read_in_bytes;
   stats.retained_budget_bytes = is_split() ? budget_bytes_ - page_cache_budget() : 0;
   stats.retained_bytes = counters_.retained_bytes;
   stats.retained_samples = counters_.retained_samples;

@@ -323,6 +323,7 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
 void Pusher::on_read(SampleIndex sample) {
   MutexLock lock(mutex_);
   plan_.on_read(sample);
+  if (plan_.must_evict()) work_.notify_one();
 }
 
 bool Pusher::take_losses() {

@@ -22,6 +22,7 @@ struct Holding {
   bool held = false;      // pushed and counted
   bool released = false;  // the plan has no place for it any more
   bool stale = false;     // invalidated: the attributes went together with the pages
+  bool read_in = false;   // not pushed: its pages came with a READ
 };
 
 struct NotesHead {

@@ -12,6 +12,9 @@
 // released when it is opened, which is before it is read. Without an order, samples not seen in this epoch are pushed
 // and those opened released; where nobody tells which were seen, samples in the order of the catalog.
 //
+// Pages that come with a READ are counted as well, and are the first to go: what was just read is used again an epoch
+// later. The last 32 samples read stay, on top of the budget: their readers may be at it still.
+//
 // Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
 // minute), most of the budget is moved into the daemon's own memory: what is fetched is retained there as long as there
 // is room, and pushed shortly before each use. Each is read once per epoch, so that a retained sample makes way only
@@ -76,8 +79,8 @@ class PushPlan {
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for it. The pages come back with that, so a sample that was held stays held, but is counted as lost.
-  // One that is on its way is late, nothing more.
+  // A READ came for it, and its pages with that. A sample that was held stays held, but is counted as lost; one that is
+  // on its way is late, nothing more.
   void on_read(cache::SampleIndex sample);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
@@ -106,7 +109,7 @@ class PushPlan {
   [[nodiscard]] std::uint64_t epoch() const { return notes_.head->epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
   // More is held than the budget allows, and some of it may go.
-  [[nodiscard]] bool must_evict() const { return counters_.held_bytes > page_cache_budget() && !released_.empty(); }
+  [[nodiscard]] bool must_evict() const { return must_evict_read_in(0) || (is_over(0) && !released_.empty()); }
 
   [[nodiscard]] std::uint64_t sample_bytes(cache::SampleIndex sample) const {
     return sizes_[sample];
@@ -139,6 +142,16 @@ class PushPlan {
   void release(cache::SampleIndex sample);
   void keep(cache::SampleIndex sample);
   void queue_for_eviction(cache::SampleIndex sample);
+  [[nodiscard]] bool is_over(std::uint64_t bytes) const { return counters_.held_bytes + bytes > page_cache_budget(); }
+  void count_read_in(cache::SampleIndex sample);
+  void forget_read_in(cache::SampleIndex sample);
+  [[nodiscard]] bool must_evict_read_in(std::uint64_t bytes) const {
+    return read_in_.size() > kReadInLeast && is_over(counters_.read_in_bytes + bytes);
+  }
+
+  // A reader whose file's pages go while it copies them has to ask for them again. 32: twice the readers that a
+  // machine's loaders are expected to have in the middle of a file at one time.
+  static constexpr std::size_t kReadInLeast = 32;
 
   const cache::Catalog& catalog_;
   const Notes notes_;
@@ -155,6 +168,7 @@ class PushPlan {
   std::unique_ptr<cache::ReadAhead> read_ahead_;                     // null: unplanned, or nothing to push
   std::uint64_t generation_ = 0;
   std::deque<cache::SampleIndex> released_;          // oldest first; may name samples that are gone or wanted again
+  std::deque<cache::SampleIndex> read_in_;           // oldest first; may name samples that are gone or pushed since
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
   std::uint64_t released_bytes_ = 0;                 // held, and to go when room is needed
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet

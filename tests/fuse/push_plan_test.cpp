@@ -367,5 +367,52 @@ TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
   CHECK(stats_of(plan).lost_samples == 1);
 }
 
+// All that is evicted now.
+std::vector<SampleIndex> victims(PushPlan& plan) {
+  std::vector<SampleIndex> gone;
+  while (const auto victim = plan.next_victim(0)) gone.push_back(*victim);
+  CHECK_FALSE(plan.must_evict());
+  return gone;
+}
+
+TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
+  constexpr unsigned kCount = 100;
+  Planned planned(std::vector<std::size_t>(kCount, kSampleBytes));
+  auto nothing_unseen = []() -> std::optional<SampleIndex> { return std::nullopt; };
+  PushPlan plan = planned.plan({.budget_bytes = 40 * kSampleBytes, .next_unseen = nothing_unseen});
+  std::vector<SampleIndex> gone;
+  for (SampleIndex sample = 0; sample < kCount; ++sample) {
+    plan.on_read(sample);
+    plan.on_read(sample);  // more READs for the same file
+    for (const SampleIndex victim : victims(plan)) gone.push_back(victim);
+    CHECK(stats_of(plan).read_in_bytes == (sample + 1 - gone.size()) * kSampleBytes);
+  }
+  REQUIRE(gone.size() == kCount - 40);
+  for (SampleIndex i = 0; i < gone.size(); ++i) CHECK(gone[i] == i);
+  CHECK(plan.take_stale(0));
+
+  plan.set_budget(10 * kSampleBytes);
+  CHECK(victims(plan).size() == 8);  // the last 32 stay
+  planned.head.takeovers = 1;
+  CHECK(stats_of(planned.plan({})).read_in_bytes == 32 * kSampleBytes);
+}
+
+TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
+  plan.on_read(3);
+  CHECK(stats_of(plan).read_in_bytes == kSampleBytes);
+  CHECK(push_all(plan).size() == kSampleCount);
+  CHECK(stats_of(plan).read_in_bytes == 0);
+  CHECK(stats_of(plan).held_bytes == kSampleCount * kSampleBytes);
+}
+
+TEST_CASE("without a budget it is the kernel's to say what READs leave behind") {
+  Planned planned;
+  PushPlan plan = planned.plan({});
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample);
+  CHECK(stats_of(plan).read_in_bytes == 0);
+}
+
 }  // namespace
 }  // namespace headrace::fuse

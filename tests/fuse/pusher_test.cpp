@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/internal/pusher.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -9,6 +11,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fuse/mounted.h"
@@ -197,6 +200,37 @@ TEST_CASE("what makes way for smaller samples is dropped from memory") {
   CHECK(stats.retained_samples > kSampleCount / 2);  // all small ones, and there is room for a few large ones
   CHECK(stats.retained_bytes <= stats.retained_budget_bytes);
   CHECK(mounted.store().stats().tiers.front().used_bytes == stats.retained_bytes);
+}
+
+std::uint64_t bytes_in_page_cache(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const pages = ::mmap(nullptr, kSampleBytes, PROT_READ, MAP_SHARED, fd, 0);
+  ::close(fd);
+  REQUIRE(pages != MAP_FAILED);
+  std::array<unsigned char, kSampleBytes / 4096> resident{};
+  CHECK(::mincore(pages, kSampleBytes, resident.data()) == 0);
+  ::munmap(pages, kSampleBytes);
+  return static_cast<std::uint64_t>(
+             std::count_if(resident.begin(), resident.end(), [](int byte) { return byte & 1; })) *
+         4096;
+}
+
+TEST_CASE("what readers bring in beside the pushes stays within the budget, but for the last 32 files") {
+  need_fuse();
+  Mounted mounted;
+  constexpr std::uint64_t kBudgetSamples = 8;
+  mounted.options.order = order_of("sequential");
+  start(mounted, kBudgetSamples);
+  for (cache::SampleIndex sample = kSampleCount; sample-- > 0;) {
+    CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
+  }
+  CHECK(mounted.requests("READ") > kSampleCount / 2);
+  push_all(mounted);
+  std::uint64_t bytes = 0;
+  for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
+    bytes += bytes_in_page_cache(path_of(mounted, sample));
+  }
+  CHECK(bytes <= (kBudgetSamples + 32) * kSampleBytes);
 }
 
 TEST_CASE("opens of samples are counted, those of folders are not") {
