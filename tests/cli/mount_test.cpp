@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
@@ -38,13 +39,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a web server on this machine answers to GET /metrics.
-std::string fetch_page(std::uint16_t port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+sockaddr_in on_loopback(std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+// Nobody listens there now. A number of its own for each test: the same one may run under another preset beside it.
+std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = on_loopback(0);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// What a web server on this machine answers to GET /metrics.
+std::string fetch_page(std::uint16_t port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address = on_loopback(port);
   REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
   REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
@@ -277,18 +294,20 @@ TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by t
 TEST_CASE("metrics are served on loopback alone, with names and values") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
-  constexpr const char* kPort = "39751";
-  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--metrics", kPort});
+  const std::uint16_t port = free_port();
+  const std::string metrics = std::to_string(port);
+  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--metrics", metrics});
   if (contains(mounted.errors, "built without")) skip("built without prometheus-cpp");
   CAPTURE(mounted.errors);
   REQUIRE(mounted.status == 0);
-  const std::string page = fetch_page(39751);
+  const std::string page = fetch_page(port);
   CHECK(contains(page, "headrace_tier_hits_total{mount=\"" + point + "\",tier=\"source\""));
   CHECK(contains(page, "# TYPE headrace_opens_total counter"));
-  CHECK(contains(read_file("/proc/net/tcp"), "0100007F:9B47"));        // listens at 127.0.0.1:39751
-  CHECK_FALSE(contains(read_file("/proc/net/tcp"), "00000000:9B47"));  // and not everywhere
+  const std::string sockets = read_file("/proc/net/tcp");
+  CHECK(contains(sockets, fmt::format("0100007F:{:04X} 00000000:0000 0A", port)));        // listens at 127.0.0.1
+  CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere
   fixture.check_refused_elsewhere({"--metrics", "port"}, 2, "--metrics 'port'");
-  fixture.check_refused_elsewhere({"--metrics", kPort}, 1, "in use");
+  fixture.check_refused_elsewhere({"--metrics", metrics}, 1, "in use");
 }
 
 TEST_CASE("warm fills the memory of a mount") {
