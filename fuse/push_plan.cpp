@@ -25,6 +25,10 @@ constexpr std::uint64_t kGraceShareMost = 4;
 // that lies idle for too long still, down to a 64th.
 constexpr std::uint64_t kPageCacheShareFirst = 8;
 constexpr std::uint64_t kPageCacheShareLast = 64;
+// Single pages go for other reasons too. But a reader stands still for each loss: with one of 20 opens an epoch takes
+// nearly twice its time.
+constexpr std::uint64_t kLossesMin = 16;
+constexpr std::uint64_t kLossShare = 32;
 // A retained sample makes way for one that is smaller by more than this part of it: among nearly equal ones there is
 // nothing to gain, whatever their number.
 constexpr std::uint32_t kSmallerShare = 8;
@@ -236,10 +240,12 @@ void PushPlan::on_read(SampleIndex sample) {
 }
 
 bool PushPlan::take_losses() {
-  const std::uint64_t losses = counters_.lost_samples - std::exchange(losses_taken_, counters_.lost_samples);
-  const std::uint64_t opens = counters_.opens - std::exchange(opens_taken_, counters_.opens);
-  // An eighth: single pages go for other reasons too. 16: a few opens say nothing.
-  return losses >= 16 && losses * 8 >= opens;
+  const std::uint64_t losses = counters_.lost_samples - losses_taken_;
+  const std::uint64_t opens = counters_.opens - opens_taken_;
+  if (losses < kLossesMin && opens < kLossesMin * kLossShare) return false;  // too few to tell: it goes on counting
+  losses_taken_ = counters_.lost_samples;
+  opens_taken_ = counters_.opens;
+  return losses >= kLossesMin && losses * kLossShare >= opens;
 }
 
 void PushPlan::note_position() {

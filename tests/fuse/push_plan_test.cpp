@@ -354,6 +354,26 @@ TEST_CASE("losses count when they are many among the opens") {
   CHECK_FALSE(plan.take_losses());
 }
 
+TEST_CASE("losses of a slow reader count together, and few among many opens do not") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
+  push_all(plan);
+  const auto read_and_lose_one_of = [&](SampleIndex opens) {
+    for (SampleIndex i = 0; i < opens; ++i) open(plan, i % kSampleCount);
+    plan.on_read(0);
+  };
+  for (int loss = 1; loss < 16; ++loss) {
+    read_and_lose_one_of(20);
+    CHECK_FALSE(plan.take_losses());
+  }
+  read_and_lose_one_of(20);
+  CHECK(plan.take_losses());
+  for (int loss = 0; loss < 40; ++loss) {
+    read_and_lose_one_of(50);
+    CHECK_FALSE(plan.take_losses());
+  }
+}
+
 TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
