@@ -21,29 +21,46 @@ bool LookAhead::on_lookup(cache::EntryId entry) {
   io::MutexLock lock(mutex_);
   Slot& slot = slots_[next_slot_];
   next_slot_ = (next_slot_ + 1) % kSlotCount;
-  if (slot.waits) trust_ = std::max(0, trust_ - kCostOfUnread);
+  if (slot.state == Slot::State::kLookedUp) trust_ = std::max(0, trust_ - kCostOfUnread);
   dropped = std::exchange(slot.view, {});
-  slot.waits = true;
+  slot.state = Slot::State::kLookedUp;
   slot.entry = entry;
   return trust_ >= kTrustToFetch;
 }
 
-void LookAhead::keep(cache::EntryId entry, cache::View view) {
+bool LookAhead::waits(cache::EntryId entry) {
   io::MutexLock lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (slot.waits && slot.entry == entry) std::swap(slot.view, view);
-  }
+  return find(entry, Slot::State::kLookedUp) != nullptr;
 }
 
-cache::View LookAhead::on_read(cache::EntryId entry) {
+// A READ that is about to ask the store may find nothing under way any more: it needs the view, too.
+void LookAhead::keep(cache::EntryId entry, cache::View view) {
   io::MutexLock lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (!slot.waits || slot.entry != entry) continue;
-    slot.waits = false;
-    trust_ = std::min(kTrustMost, trust_ + 1);
-    return std::exchange(slot.view, {});
-  }
-  return {};
+  Slot* slot = find(entry, Slot::State::kLookedUp);
+  if (slot == nullptr) slot = find(entry, Slot::State::kRead);
+  if (slot != nullptr) std::swap(slot->view, view);
+}
+
+void LookAhead::on_read(cache::EntryId entry) {
+  io::MutexLock lock(mutex_);
+  Slot* const slot = find(entry, Slot::State::kLookedUp);
+  if (slot == nullptr) return;
+  slot->state = Slot::State::kRead;
+  trust_ = std::min(kTrustMost, trust_ + 1);
+}
+
+cache::View LookAhead::end_read(cache::EntryId entry) {
+  io::MutexLock lock(mutex_);
+  Slot* const slot = find(entry, Slot::State::kRead);
+  if (slot == nullptr) return {};
+  slot->state = Slot::State::kFree;
+  return std::exchange(slot->view, {});
+}
+
+LookAhead::Slot* LookAhead::find(cache::EntryId entry, Slot::State state) {
+  const auto slot =
+      std::ranges::find_if(slots_, [&](const Slot& each) { return each.state == state && each.entry == entry; });
+  return slot != slots_.end() ? &*slot : nullptr;
 }
 
 }  // namespace headrace::fuse

@@ -97,8 +97,9 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   Session& session = Session::of(request);
   const auto entry = catalog.find(entry_of(parent), name);
   if (entry) parameters = entry_parameters(tree, *entry);
+  const bool fetch = entry && catalog.is_file(*entry) && tree.expects_read(*entry);
   fuse_reply_entry(request, &parameters);
-  if (entry && catalog.is_file(*entry)) tree.look_ahead(session, *entry);
+  if (fetch) tree.look_ahead(session, *entry);
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
@@ -246,10 +247,15 @@ void Tree::set_identity(EntryId entry, const cache::Identity& identity) {
   any_changed_.store(true, std::memory_order_release);
 }
 
-// While the reader takes the answer to its lookup, opens the file and asks, the bytes are on their way.
-void Tree::look_ahead(Session& session, EntryId entry) {
+bool Tree::expects_read(EntryId entry) {
   const std::uint64_t size = identity(entry).size_bytes;
-  if (size == 0 || size > kLookAheadBytesMax || !look_ahead_.on_lookup(entry)) return;
+  return size > 0 && size <= kLookAheadBytesMax && look_ahead_.on_lookup(entry);
+}
+
+// While the reader takes the answer to its lookup, opens the file and asks, the bytes are on their way. One that is
+// quicker than this thread has them already.
+void Tree::look_ahead(Session& session, EntryId entry) {
+  if (!look_ahead_.waits(entry)) return;
   auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
     if (view) look_ahead_.keep(entry, std::move(*view));
   };
@@ -268,7 +274,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;
   }
-  const cache::View fetched = look_ahead_.on_read(entry);  // found in memory below
+  look_ahead_.on_read(entry);
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && length == size;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
@@ -282,6 +288,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
   } else {
     store_.read_range_async(entry, range.offset, length, std::move(done));
   }
+  static_cast<void>(look_ahead_.end_read(entry));
 }
 
 // Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.

@@ -50,7 +50,8 @@ class Tree {
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   void read(fuse_req* request, cache::EntryId entry, ReadRange range);
-  // A file was looked up.
+  // A file is looked up. True: once that is answered, it is to be fetched.
+  [[nodiscard]] bool expects_read(cache::EntryId entry);
   void look_ahead(Session& session, cache::EntryId entry);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   // Of a file: as it is known to be now. Anything else: as catalogued.

@@ -25,7 +25,7 @@ using test::read_file;
 void read_in_a_row(LookAhead& look_ahead, EntryId first, EntryId count) {
   for (EntryId entry = first; entry < first + count; ++entry) {
     static_cast<void>(look_ahead.on_lookup(entry));
-    static_cast<void>(look_ahead.on_read(entry));
+    look_ahead.on_read(entry);
   }
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("readers side by side are recognised, and their READs may come in anot
   LookAhead look_ahead;
   for (EntryId entry = 0; entry < 100; entry += 4) {
     for (EntryId reader = 0; reader < 4; ++reader) static_cast<void>(look_ahead.on_lookup(entry + reader));
-    for (EntryId reader = 4; reader-- > 0;) static_cast<void>(look_ahead.on_read(entry + reader));
+    for (EntryId reader = 4; reader-- > 0;) look_ahead.on_read(entry + reader);
   }
   CHECK(look_ahead.on_lookup(200));
 }
@@ -63,20 +63,29 @@ TEST_CASE("what was fetched is there for its READ once, and goes with later look
   cache::Store& store = source.store();
   const EntryId entry = store.catalog().sample_entry(1);
   LookAhead look_ahead;
-  static_cast<void>(look_ahead.on_lookup(entry));
-  look_ahead.keep(entry, std::move(store.read(entry).value()));
-  CHECK(look_ahead.on_read(entry).bytes().size() == 10'000);
-  CHECK(look_ahead.on_read(entry).bytes().empty());
+  const auto fetch = [&] { look_ahead.keep(entry, std::move(store.read(entry).value())); };
 
   static_cast<void>(look_ahead.on_lookup(entry));
-  static_cast<void>(look_ahead.on_read(entry));
-  look_ahead.keep(entry, std::move(store.read(entry).value()));  // the READ was faster
-  CHECK(look_ahead.on_read(entry).bytes().empty());
+  fetch();
+  CHECK(look_ahead.waits(entry));
+  look_ahead.on_read(entry);
+  CHECK_FALSE(look_ahead.waits(entry));
+  CHECK(look_ahead.end_read(entry).bytes().size() == 10'000);
+  CHECK(look_ahead.end_read(entry).bytes().empty());
 
   static_cast<void>(look_ahead.on_lookup(entry));
-  look_ahead.keep(entry, std::move(store.read(entry).value()));
+  look_ahead.on_read(entry);
+  fetch();  // ends between the READ's coming and its question to the store
+  CHECK(look_ahead.end_read(entry).bytes().size() == 10'000);
+  fetch();  // the READ was faster
+  look_ahead.on_read(entry);
+  CHECK(look_ahead.end_read(entry).bytes().empty());
+
+  static_cast<void>(look_ahead.on_lookup(entry));
+  fetch();
   static_cast<void>(fetches_unread(look_ahead, 8));
-  CHECK(look_ahead.on_read(entry).bytes().empty());
+  look_ahead.on_read(entry);
+  CHECK(look_ahead.end_read(entry).bytes().empty());
 }
 
 // So that each is looked up. A remount drops the names of this mount alone; drop_caches takes pages from the tests that
