@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "headrace/io/internal/perform.h"
+#include "headrace/io/internal/transfer.h"
 #include "headrace/io/log.h"
 #include "headrace/io/pread_engine.h"
 #include "headrace/io/uring_engine.h"
@@ -79,6 +81,12 @@ Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options) {
   if (*kind == Kind::kUring) return make_error(ErrorCode::kUnsupported, reason);
   log_warning("{}; reading with a thread pool instead", reason);
   return open_pread_engine(options, reason);
+}
+
+void run_here(Operation& operation) {
+  internal::begin(operation);
+  internal::perform(operation);
+  internal::deliver(operation);
 }
 
 }  // namespace headrace::io

@@ -124,4 +124,8 @@ struct EngineOptions {
 // Errors: kInvalidArgument for a bad HEADRACE_ENGINE; kUnsupported when kUring is forced and refused.
 [[nodiscard]] Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options);
 
+// Without an engine: the calling thread opens and reads, and waits for it. on_complete has run when this returns, with
+// the same outcome as from an engine. Any thread.
+void run_here(Operation& operation);
+
 }  // namespace headrace::io

@@ -19,6 +19,7 @@
 #include "headrace/io/internal/deadlines.h"
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/operation_queue.h"
+#include "headrace/io/internal/perform.h"
 #include "headrace/io/internal/transfer.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
@@ -36,53 +37,6 @@ using Stop = Operation::Internal::Stop;
 // A thread per read in flight. 64: a network share at 10 ms still gives 6 400 reads/s; a local SSD needs fewer, and
 // threads are started only while operations wait for one.
 constexpr unsigned kThreadsMax = 64;
-
-std::int64_t result_of(ssize_t result) {
-  return result >= 0 ? result : -errno;
-}
-
-std::int64_t transfer_once(const Operation& operation, int fd) {
-  if (operation.kind == Operation::Kind::kSync) return result_of(::fdatasync(fd));
-  const auto offset = static_cast<off_t>(operation.offset_bytes);
-  if (operation.kind == Operation::Kind::kAllocate) {
-    return result_of(::fallocate(fd, 0, offset, static_cast<off_t>(operation.length_bytes)));
-  }
-  const internal::Transfer transfer = internal::next_transfer(operation);
-  const iovec vector{transfer.data, transfer.length_bytes};
-  const auto at = static_cast<off_t>(transfer.offset_bytes);
-  if (operation.kind == Operation::Kind::kWrite) return result_of(::pwritev2(fd, &vector, 1, at, transfer.flags));
-  return result_of(::preadv2(fd, &vector, 1, at, transfer.flags));
-}
-
-// O_NONBLOCK: a FIFO put in the file's place must not hold the thread; regular files ignore it.
-int open_path(const Operation& operation) {
-  return open_beneath(operation.fd, operation.path, internal::open_flags(operation) | O_CLOEXEC | O_NONBLOCK);
-}
-
-bool is_late(const Operation& operation) {
-  return operation.deadline != Deadlines::TimePoint::max() && operation.deadline <= std::chrono::steady_clock::now();
-}
-
-void perform(Operation& operation) {
-  if (is_late(operation)) {
-    internal::request_stop(operation, Stop::kTimedOut);
-    return internal::finish(operation, -ECANCELED);
-  }
-  const bool by_path = operation.kind == Operation::Kind::kReadPath;
-  bool finished = false;
-  while (!finished) {
-    const int fd = by_path ? open_path(operation) : operation.fd;
-    if (by_path && fd < 0) {
-      finished = internal::finished_after(operation, fd);
-      continue;
-    }
-    const CacheMode opened_for = operation.internal.cache_mode;
-    do {
-      finished = internal::finished_after(operation, transfer_once(operation, fd));
-    } while (!finished && operation.internal.cache_mode == opened_for);
-    if (by_path) ::close(fd);
-  }
-}
 
 class PreadEngine final : public Engine {
  public:
@@ -283,7 +237,7 @@ void PreadEngine::work(std::size_t number) {
     operation.internal.place = Place::kStarted;
     ++busy_;
     lock.unlock();
-    perform(operation);
+    internal::perform(operation);
     lock.lock();
     --busy_;
     push_finished(operation);

@@ -57,6 +57,25 @@ TEST_CASE("files of every awkward size are read whole, in every cache mode") {
   }
 }
 
+TEST_CASE("what a thread does itself ends as it does in an engine") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("a", content_of(108'000, 1));
+  for (const CacheMode mode : kModes) {
+    Tracked whole(path_read(dir, "a", 0, 108'000, mode));
+    run_here(whole.operation);
+    REQUIRE(whole.result == 108'000);
+    CHECK(whole.text() == content_of(108'000, 1));
+    Tracked past_end(path_read(dir, "a", 107'000, 5'000, mode));
+    run_here(past_end.operation);
+    CHECK(past_end.result == 1'000);
+    Tracked missing(path_read(dir, "b", 0, 5'000, mode));
+    run_here(missing.operation);
+    REQUIRE(missing.completions == 1);
+    CHECK(missing.result->error().code == ErrorCode::kNotFound);
+  }
+}
+
 TEST_CASE("misaligned ranges come back exactly, by path and by descriptor") {
   const TempDir folder;
   const DirFd dir(folder.path());
