@@ -15,6 +15,7 @@ Fetch::Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const
       holding_(holding),
       identity_(identity),
       for_warm_job_(request.for_warm_job),
+      waits_here_(request.hint == ReadHint::kOnceHere ? std::this_thread::get_id() : std::thread::id()),
       range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
 
 void Fetch::granted() {
@@ -53,6 +54,7 @@ void Fetch::read_source() {
   source_read_.path = path_.c_str();
   source_read_.range = range_;
   source_read_.ahead = ahead();
+  source_read_.here = std::this_thread::get_id() == waits_here_;  // not where memory or a tier had to be waited for
   source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
   if (store_.source_->read_now(source_read_)) {

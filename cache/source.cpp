@@ -116,7 +116,14 @@ void Source::submit(SourceRead& read) {
     SourceRead& self = *static_cast<SourceRead*>(operation.context);
     self.source->finish(self, std::move(bytes));
   };
-  thread_->submit(read.operation);
+  reads_here(read) ? io::run_here(read.operation) : thread_->submit(read.operation);
+}
+
+// A local disk that does not seek has a whole file sooner than two threads have woken each other. What fails is tried
+// again by the engine: those who wait here do so once.
+bool Source::reads_here(const SourceRead& read) const {
+  return read.here && read.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
+         !read.root->file_system().opens_wait;
 }
 
 void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {

@@ -226,7 +226,7 @@ void StoreImpl::read_chunk(const ChunkRequest& request, ReadCallback done) {
   }
   auto fresh = std::make_unique<Holding>(ram_, request.key);
   fresh->keep = keep;
-  fresh->once = request.hint == ReadHint::kOnce;
+  fresh->once = request.hint == ReadHint::kOnce || request.hint == ReadHint::kOnceHere;
   fresh->ranged = request.ranged;
   auto waiter = std::make_unique<Waiter>();
   waiter->offset = request.offset;

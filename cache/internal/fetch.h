@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "headrace/cache/internal/disk_tier.h"
 #include "headrace/cache/internal/store_impl.h"
@@ -33,7 +34,8 @@ class Fetch final : public MemoryRequest {
   StoreImpl& store_;
   Holding& holding_;
   const Identity identity_;
-  const bool for_warm_job_;  // which copies to a tier itself, to hear of the outcome
+  const bool for_warm_job_;           // which copies to a tier itself, to hear of the outcome
+  const std::thread::id waits_here_;  // who may wait for the source; none: nobody
   const ChunkRange range_;
   std::string path_;
   RecordId record_;

@@ -43,7 +43,9 @@ struct SourceRead {
   Identity identity;           // the file's, as catalogued
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
-  // Runs on the source's I/O thread; must not block. On success data holds range.length bytes.
+  bool here = false;           // the calling thread may wait for it
+  // Runs on the source's I/O thread, or on the one that waits; must not block. On success data holds range.length
+  // bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
   void* context = nullptr;
   std::byte* data = nullptr;
@@ -87,6 +89,7 @@ class Source {
   void limit_depth(bool seeks);
   [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
   void submit(SourceRead& read);
+  [[nodiscard]] bool reads_here(const SourceRead& read) const;
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
   [[nodiscard]] bool may_be_unmounted(const io::Error& error) const;

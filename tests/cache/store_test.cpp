@@ -13,8 +13,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "headrace/io/buffer.h"
+#include "headrace/io/engine.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/resident.h"
 #include "support/temp_dir.h"
@@ -30,6 +34,7 @@ using headrace::cache::TierKind;
 using headrace::cache::View;
 using headrace::io::ErrorCode;
 using headrace::io::Result;
+using headrace::io::UniqueFd;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
 using headrace::test::skip;
@@ -57,6 +62,12 @@ struct DataSet {
   TempDir dir;
   std::vector<std::string> contents;
 };
+
+void drop_from_page_cache(const fs::path& file) {
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(::fdatasync(fd.get()) == 0);
+  REQUIRE(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+}
 
 EntryId entry_of(const Store& store, const std::string& path) {
   const auto found = store.catalog().find(path);
@@ -332,6 +343,42 @@ TEST_CASE("what is read once goes with its view, unless somebody else asks for i
   CHECK(store->read(entry)->served_from() == TierKind::kRam);
   second = View{};
   CHECK(store->read(entry)->served_from() == TierKind::kRam);
+}
+
+TEST_CASE("a caller that may wait has the file, or the reason why not, when it is called back") {
+  DataSet data;
+  data.add("a/1", 108'000);
+  auto store = data.open(0);
+  const EntryId entry = entry_of(*store, "a/1");
+  drop_from_page_cache(data.dir.path() / "a/1");  // else every caller gets it on its own thread
+  std::promise<std::thread::id> answered_on;
+  store->read_async(
+      entry,
+      [&](const Result<View>& view) {
+        CHECK(text_of(*view) == data.contents[0]);
+        answered_on.set_value(std::this_thread::get_id());
+      },
+      ReadHint::kOnceHere);
+  CHECK(answered_on.get_future().get() == std::this_thread::get_id());
+
+  fs::remove(data.dir.path() / "a/1");
+  std::promise<Result<View>> failed;
+  store->read_async(
+      entry, [&](Result<View> view) { failed.set_value(std::move(view)); }, ReadHint::kOnceHere);
+  CHECK(failed.get_future().get().error().code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("a caller that may wait does not where somebody else watches the reads") {
+  DataSet data;
+  data.add("a/1", 108'000);
+  auto store =
+      Store::open({.source = data.dir.path(), .make_source_engine = [] { return headrace::io::open_engine({}); }});
+  REQUIRE(store.has_value());
+  std::promise<std::thread::id> answered_on;
+  (*store)->read_async(
+      entry_of(**store, "a/1"), [&](const Result<View>&) { answered_on.set_value(std::this_thread::get_id()); },
+      ReadHint::kOnceHere);
+  CHECK(answered_on.get_future().get() != std::this_thread::get_id());
 }
 
 TEST_CASE("closing ends what is in flight and waiting") {
