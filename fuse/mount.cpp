@@ -37,8 +37,9 @@ constexpr milliseconds kProgressInterval{100};
 // One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
 constexpr unsigned kReadAheadKiB = 1024;
 
+// One more than keep the processors busy: it stays ready for requests while the others wait for storage.
 unsigned session_thread_count(unsigned asked) {
-  return asked > 0 ? asked : std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
+  return asked > 0 ? asked : 1 + std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct MountOptions {
   bool allow_other = false;             // other users may read, as the files' permissions allow
   bool over_source = false;             // the mount point has content that the mount hides: the source itself
   OverlayMode overlay = OverlayMode::kOff;
-  // Threads that answer requests. 0: one per core, 2 to 8. They never wait for storage, so more do not help.
+  // Threads that answer requests. 0: one per core, 2 to 8, and one more: all but one may wait for a local disk.
   unsigned session_threads = 0;
 };
 

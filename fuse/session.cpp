@@ -161,6 +161,7 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
 }
 
 Status Session::start(unsigned thread_count) {
+  thread_count_ = thread_count;
   for (unsigned i = 0; i < thread_count; ++i) {
     const int wait_fd = make_wait_fd(fd_, stop_fd_.get());
     if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
@@ -170,6 +171,12 @@ Status Session::start(unsigned thread_count) {
     });
   }
   return {};
+}
+
+bool Session::begin_wait() {
+  if (waiting_threads_.fetch_add(1, std::memory_order_relaxed) + 1 < thread_count_) return true;
+  waiting_threads_.fetch_sub(1, std::memory_order_relaxed);
+  return false;
 }
 
 void Session::serve(int wait_fd) {

@@ -259,7 +259,8 @@ void Tree::look_ahead(Session& session, EntryId entry) {
   auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
     if (view) look_ahead_.keep(entry, std::move(*view));
   };
-  store_.read_async(entry, std::move(keep), cache::ReadHint::kOnce);
+  const Session::Wait wait(session);
+  store_.read_async(entry, std::move(keep), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
 }
 
 void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
@@ -283,8 +284,9 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     answer_read(request, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
-  if (whole) {
-    store_.read_async(entry, std::move(done), cache::ReadHint::kOnce);  // it lies in the page cache then
+  if (whole) {  // it lies in the page cache then
+    const Session::Wait wait(Session::of(request));
+    store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
   } else {
     store_.read_range_async(entry, range.offset, length, std::move(done));
   }

@@ -65,6 +65,22 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] bool ended() const;
   void wait_until_ended();
 
+  // Leave for a session thread to wait for storage: one thread always stays ready for requests.
+  class Wait {
+   public:
+    explicit Wait(Session& session) : session_(session), granted_(session.begin_wait()) {}
+    ~Wait() {
+      if (granted_) session_.waiting_threads_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+    [[nodiscard]] bool granted() const { return granted_; }
+
+   private:
+    Session& session_;
+    const bool granted_;
+  };
+
   // Puts bytes of a file into the page cache. 0 or an errno: ENOENT when the kernel does not know the inode.
   [[nodiscard]] int store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes);
   // Drops the pages and attributes of an inode. 0 or an errno: ENOENT when the kernel does not know it.
@@ -80,6 +96,7 @@ class Session : public std::enable_shared_from_this<Session> {
   explicit Session(std::shared_ptr<void> handler) : handler_(std::move(handler)) {}
   [[nodiscard]] Status attach(Channel& channel, const fuse_lowlevel_ops& operations);
   [[nodiscard]] Status replay_init(Channel& channel);
+  [[nodiscard]] bool begin_wait();
   void serve(int wait_fd);
   bool serve_one(std::span<std::byte> buffer, int wait_fd);
   void end();
@@ -93,6 +110,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool init_accepted_ = false;               // likewise
   std::array<std::atomic<std::uint64_t>, kOpcodeCount> counts_ = {};
   std::atomic<bool> stopping_ = false;
+  unsigned thread_count_ = 0;  // changes before the threads start only
+  std::atomic<unsigned> waiting_threads_ = 0;
 
   mutable io::Mutex mutex_;
   io::CondVar ended_changed_;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storage that does not answer: the mount must be able to end all the same, and nobody may hang for good.
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -39,6 +41,30 @@ TEST_CASE("a mount ends within a second though storage holds a reader up, and th
   CHECK(mounts_at(mounted.path()).empty());
   store.let_go();
   reader.join();
+}
+
+TEST_CASE("while threads of the mount wait for storage, one stays ready for whoever else asks") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, 50'000);
+  mounted.open_store();
+  HangingStore store(mounted.store());
+  store.hold_callers();
+  mounted.options.session_threads = 3;
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  std::vector<std::thread> readers;
+  for (unsigned i = 0; i < 3; ++i) {
+    readers.emplace_back(
+        [&, i] { CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, 50'000)); });
+  }
+  store.wait_for_reads(3);
+  const unsigned held = store.held_callers();
+  const bool answers = held < 3 && std::filesystem::exists(mounted.file(Mounted::sample_name(3)));
+  store.let_go();
+  for (std::thread& reader : readers) reader.join();
+  CHECK(held == 2);
+  CHECK(answers);
 }
 
 TEST_CASE("a push that waits for a page which a hanging READ has locked does not hold up the end of the mount") {

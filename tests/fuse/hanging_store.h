@@ -20,27 +20,43 @@ using cache::ReadHint;
 using io::Result;
 using io::Status;
 
-// Answers reads ahead at once, and reads that somebody waits for only when it is told to.
+// Answers reads ahead at once, and reads that somebody waits for only when it is told to. Callers that may wait do so
+// once hold_callers() was called.
 class HangingStore final : public cache::Store {
  public:
   explicit HangingStore(cache::Store& inner) : inner_(inner) {}
   ~HangingStore() override { let_go(); }
 
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override {
-    if (hint != ReadHint::kNow && hint != ReadHint::kOnce) return inner_.read_async(entry, std::move(done), hint);
+    const bool for_now = hint == ReadHint::kNow || hint == ReadHint::kOnce || hint == ReadHint::kOnceHere;
+    if (!for_now) return inner_.read_async(entry, std::move(done), hint);
     io::MutexLock lock(mutex_);
     waiting_.emplace_back(entry, std::move(done));
-    arrived_.notify_all();
+    changed_.notify_all();
+    if (hint != ReadHint::kOnceHere || !holds_callers_) return;
+    ++held_callers_;
+    while (holds_callers_) changed_.wait(lock);
   }
-  void wait_for_a_read() {
+  void wait_for_reads(std::size_t count) {
     io::MutexLock lock(mutex_);
-    while (waiting_.empty()) arrived_.wait(lock);
+    while (waiting_.size() < count) changed_.wait(lock);
+  }
+  void wait_for_a_read() { wait_for_reads(1); }
+  void hold_callers() {
+    io::MutexLock lock(mutex_);
+    holds_callers_ = true;
+  }
+  unsigned held_callers() const {
+    io::MutexLock lock(mutex_);
+    return held_callers_;
   }
   void let_go() {
     std::vector<std::pair<EntryId, ReadCallback>> waiting;
     {
       io::MutexLock lock(mutex_);
       waiting.swap(waiting_);
+      holds_callers_ = false;
+      changed_.notify_all();
     }
     for (auto& [entry, done] : waiting) done(inner_.read(entry));
   }
@@ -69,8 +85,10 @@ class HangingStore final : public cache::Store {
 
  private:
   cache::Store& inner_;
-  io::Mutex mutex_;
-  io::CondVar arrived_;
+  mutable io::Mutex mutex_;
+  io::CondVar changed_;
+  bool holds_callers_ HEADRACE_GUARDED_BY(mutex_) = false;
+  unsigned held_callers_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<EntryId, ReadCallback>> waiting_ HEADRACE_GUARDED_BY(mutex_);
 };
 
