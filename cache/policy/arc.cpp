@@ -17,7 +17,7 @@ constexpr std::uint8_t kGhostOften = 3;
 
 class ArcPolicy final : public Policy {
  public:
-  explicit ArcPolicy(const PolicyOptions& options) : Policy(options), queues_(sample_count(), 4) {}
+  explicit ArcPolicy(const PolicyOptions& options) : Policy(options), queues_(options.sizes, 4) {}
 
   [[nodiscard]] bool holds(SampleIndex sample) const override {
     const std::uint8_t where = queues_.queue_of(sample);
@@ -28,8 +28,8 @@ class ArcPolicy final : public Policy {
     const SampleIndex sample = access.sample;
     const std::uint8_t where = queues_.queue_of(sample);
     if (holds(sample)) {
-      remove(sample);
-      push(kOften, sample);
+      queues_.remove(sample);
+      queues_.push_front(kOften, sample);
       return true;
     }
     if (!can_ever_fit(sample)) return false;
@@ -37,32 +37,22 @@ class ArcPolicy final : public Policy {
       make_room_for_new(sample);
     } else {
       adapt(where, sample);
-      remove(sample);
+      queues_.remove(sample);
       while (!fits(sample)) replace(where == kGhostOften);
     }
     take_in(sample);
-    push(where == SampleQueues::kNowhere ? kOnce : kOften, sample);
+    queues_.push_front(where == SampleQueues::kNowhere ? kOnce : kOften, sample);
     return false;
   }
 
  private:
-  void push(std::uint8_t queue, SampleIndex sample) {
-    queues_.push_front(queue, sample);
-    bytes_[queue] += size_of(sample);
-  }
-
-  void remove(SampleIndex sample) {
-    bytes_[queues_.queue_of(sample)] -= size_of(sample);
-    queues_.remove(sample);
-  }
-
-  void drop_ghost(std::uint8_t queue) { remove(queues_.back(queue)); }
+  void drop_ghost(std::uint8_t queue) { queues_.remove(queues_.back(queue)); }
 
   // A ghost that is read again shows which side deserved more room.
   void adapt(std::uint8_t where, SampleIndex sample) {
     const bool recency = where == kGhostOnce;
-    const std::uint64_t own = std::max<std::uint64_t>(bytes_[recency ? kGhostOnce : kGhostOften], 1);
-    const std::uint64_t other = bytes_[recency ? kGhostOften : kGhostOnce];
+    const std::uint64_t own = std::max<std::uint64_t>(queues_.bytes(recency ? kGhostOnce : kGhostOften), 1);
+    const std::uint64_t other = queues_.bytes(recency ? kGhostOften : kGhostOnce);
     const std::uint64_t step = size_of(sample) * std::max<std::uint64_t>(other / own, 1);
     once_target_ =
         recency ? std::min(once_target_ + step, capacity_bytes()) : once_target_ - std::min(once_target_, step);
@@ -71,16 +61,18 @@ class ArcPolicy final : public Policy {
   // Case IV of the paper.
   void make_room_for_new(SampleIndex sample) {
     const std::uint64_t size = size_of(sample);
-    while (bytes_[kOnce] + bytes_[kGhostOnce] + size > capacity_bytes() && !queues_.empty(kGhostOnce)) {
+    while (queues_.bytes(kOnce) + queues_.bytes(kGhostOnce) + size > capacity_bytes() && !queues_.empty(kGhostOnce)) {
       drop_ghost(kGhostOnce);
     }
-    const auto all = [&] { return bytes_[kOnce] + bytes_[kOften] + bytes_[kGhostOnce] + bytes_[kGhostOften]; };
+    const auto all = [&] {
+      return queues_.bytes(kOnce) + queues_.bytes(kOften) + queues_.bytes(kGhostOnce) + queues_.bytes(kGhostOften);
+    };
     while (all() + size > 2 * capacity_bytes() && !queues_.empty(kGhostOften)) drop_ghost(kGhostOften);
     while (!fits(sample)) {
       // T1 alone fills the cache: its oldest goes without leaving a ghost.
-      if (bytes_[kOnce] + size > capacity_bytes() && queues_.empty(kOften)) {
+      if (queues_.bytes(kOnce) + size > capacity_bytes() && queues_.empty(kOften)) {
         const SampleIndex oldest = queues_.back(kOnce);
-        remove(oldest);
+        queues_.remove(oldest);
         let_go(oldest);
       } else {
         replace(false);
@@ -89,17 +81,17 @@ class ArcPolicy final : public Policy {
   }
 
   void replace(bool for_ghost_of_often) {
-    const bool over_target = bytes_[kOnce] > once_target_ || (for_ghost_of_often && bytes_[kOnce] == once_target_);
+    const bool over_target =
+        queues_.bytes(kOnce) > once_target_ || (for_ghost_of_often && queues_.bytes(kOnce) == once_target_);
     const bool from_once = !queues_.empty(kOnce) && (over_target || queues_.empty(kOften));
     const std::uint8_t from = from_once ? kOnce : kOften;
     const SampleIndex oldest = queues_.back(from);
-    remove(oldest);
+    queues_.remove(oldest);
     let_go(oldest);
-    push(from_once ? kGhostOnce : kGhostOften, oldest);
+    queues_.push_front(from_once ? kGhostOnce : kGhostOften, oldest);
   }
 
   SampleQueues queues_;
-  std::uint64_t bytes_[4] = {};
   std::uint64_t once_target_ = 0;  // the paper's p: bytes that T1 should have
 };
 

@@ -11,7 +11,7 @@ constexpr std::uint8_t kQueue = 0;
 class QueuePolicy final : public Policy {
  public:
   QueuePolicy(const PolicyOptions& options, bool hit_moves_to_front)
-      : Policy(options), hit_moves_to_front_(hit_moves_to_front), queue_(sample_count(), 1) {}
+      : Policy(options), hit_moves_to_front_(hit_moves_to_front), queue_(options.sizes, 1) {}
 
   [[nodiscard]] bool holds(SampleIndex sample) const override { return queue_.queue_of(sample) == kQueue; }
 

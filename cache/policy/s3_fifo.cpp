@@ -20,7 +20,7 @@ class S3FifoPolicy final : public Policy {
       : Policy(options),
         small_max_(capacity_bytes() / kSmallPart),
         ghost_max_(capacity_bytes() - small_max_),
-        queues_(sample_count(), 3),
+        queues_(options.sizes, 3),
         frequency_(sample_count(), 0) {}
 
   [[nodiscard]] bool holds(SampleIndex sample) const override {
@@ -39,40 +39,30 @@ class S3FifoPolicy final : public Policy {
     take_in(sample);
     // Looked up again: making room may have pushed the sample out of the ghosts.
     const bool was_ghost = queues_.queue_of(sample) == kGhost;
-    if (was_ghost) remove(sample);
-    push(was_ghost ? kMain : kSmall, sample);
+    if (was_ghost) queues_.remove(sample);
+    queues_.push_front(was_ghost ? kMain : kSmall, sample);
     frequency_[sample] = 0;
     return false;
   }
 
  private:
-  void push(std::uint8_t queue, SampleIndex sample) {
-    queues_.push_front(queue, sample);
-    bytes_[queue] += size_of(sample);
-  }
-
-  void remove(SampleIndex sample) {
-    bytes_[queues_.queue_of(sample)] -= size_of(sample);
-    queues_.remove(sample);
-  }
-
   void evict() {
-    if (bytes_[kSmall] >= small_max_ && !queues_.empty(kSmall)) return evict_small();
+    if (queues_.bytes(kSmall) >= small_max_ && !queues_.empty(kSmall)) return evict_small();
     queues_.empty(kMain) ? evict_small() : evict_main();
   }
 
   void evict_small() {
     while (!queues_.empty(kSmall)) {
       const SampleIndex oldest = queues_.back(kSmall);
-      remove(oldest);
+      queues_.remove(oldest);
       if (frequency_[oldest] > 1) {
-        push(kMain, oldest);
+        queues_.push_front(kMain, oldest);
         frequency_[oldest] = 0;
         continue;
       }
-      push(kGhost, oldest);
+      queues_.push_front(kGhost, oldest);
       let_go(oldest);
-      while (bytes_[kGhost] > ghost_max_) remove(queues_.back(kGhost));
+      while (queues_.bytes(kGhost) > ghost_max_) queues_.remove(queues_.back(kGhost));
       return;
     }
   }
@@ -80,17 +70,16 @@ class S3FifoPolicy final : public Policy {
   void evict_main() {
     while (true) {
       const SampleIndex oldest = queues_.back(kMain);
-      remove(oldest);
+      queues_.remove(oldest);
       if (frequency_[oldest] == 0) return let_go(oldest);
       --frequency_[oldest];
-      push(kMain, oldest);
+      queues_.push_front(kMain, oldest);
     }
   }
 
   const std::uint64_t small_max_;
   const std::uint64_t ghost_max_;  // as many bytes of names as main holds of content
   SampleQueues queues_;
-  std::uint64_t bytes_[3] = {};
   std::vector<std::uint8_t> frequency_;
 };
 

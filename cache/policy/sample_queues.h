@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of samples, each sample in at most one of them: links by sample index, nothing is allocated after
-// construction.
+// Queues of samples, each sample in at most one of them, and the bytes in each queue: links by sample index, nothing is
+// allocated after construction.
 //
-//   SampleQueues queues(sample_count, 2);
+//   SampleQueues queues(sizes, 2);
 //   queues.push_front(1, sample);
-//   SampleIndex oldest = queues.back(1);
+//   if (queues.bytes(1) > limit) queues.remove(queues.back(1));
 //
-// Thread-safety: none; one owner.
+// Thread-safety: none; one owner. Ownership: the sizes outlive it.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "headrace/cache/catalog.h"
@@ -20,10 +21,13 @@ class SampleQueues {
  public:
   static constexpr std::uint8_t kNowhere = UINT8_MAX;
 
-  SampleQueues(std::size_t samples, std::size_t queues) : links_(samples), ends_(queues) {}
+  // Sizes in bytes, by sample.
+  SampleQueues(std::span<const std::uint32_t> sizes, std::size_t queues)
+      : sizes_(sizes), links_(sizes.size()), ends_(queues) {}
 
   // The queue that holds the sample, or kNowhere.
   [[nodiscard]] std::uint8_t queue_of(SampleIndex sample) const { return links_[sample].queue; }
+  [[nodiscard]] std::uint64_t bytes(std::uint8_t queue) const { return ends_[queue].bytes; }
   [[nodiscard]] bool empty(std::uint8_t queue) const { return ends_[queue].back == kNoSample; }
   [[nodiscard]] SampleIndex back(std::uint8_t queue) const { return ends_[queue].back; }
   // The next one towards the front; kNoSample at the front.
@@ -34,6 +38,7 @@ class SampleQueues {
     links_[sample] = {.before = kNoSample, .after = ends.front, .queue = queue};
     (ends.front == kNoSample ? ends.back : links_[ends.front].before) = sample;
     ends.front = sample;
+    ends.bytes += sizes_[sample];
   }
 
   void remove(SampleIndex sample) {
@@ -41,6 +46,7 @@ class SampleQueues {
     Ends& ends = ends_[link.queue];
     (link.before == kNoSample ? ends.front : links_[link.before].after) = link.after;
     (link.after == kNoSample ? ends.back : links_[link.after].before) = link.before;
+    ends.bytes -= sizes_[sample];
     link = {};
   }
 
@@ -53,7 +59,9 @@ class SampleQueues {
   struct Ends {
     SampleIndex front = kNoSample;
     SampleIndex back = kNoSample;
+    std::uint64_t bytes = 0;
   };
+  const std::span<const std::uint32_t> sizes_;
   std::vector<Link> links_;
   std::vector<Ends> ends_;
 };

@@ -10,7 +10,7 @@ constexpr std::uint8_t kQueue = 0;
 class SievePolicy final : public Policy {
  public:
   explicit SievePolicy(const PolicyOptions& options)
-      : Policy(options), queue_(sample_count(), 1), visited_(sample_count(), false) {}
+      : Policy(options), queue_(options.sizes, 1), visited_(sample_count(), false) {}
 
   [[nodiscard]] bool holds(SampleIndex sample) const override { return queue_.queue_of(sample) == kQueue; }
 
