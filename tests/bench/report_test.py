@@ -103,6 +103,10 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("took longer", results["scale"]["items"]["one"]["left_out"])
         self.assertTrue(results["scale"]["items"]["one"]["failed"])
 
+    def test_faults_are_given_the_minutes_that_were_asked_for(self):
+        with mock.patch.object(sys, "argv", ["report", "--fault-minutes", "30"]):
+            self.assertGreater(report.parse_arguments().limit_minutes, 30)
+
     def test_a_part_has_the_command_that_measures_it_again(self):
         results = self.measure({}, faults={"torture": lambda: {}})
         self.assertEqual(results["faults"]["command"], "bench/report --parts faults --fault-minutes 1")
