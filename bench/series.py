@@ -85,8 +85,7 @@ def cached_share(bench):
     return {"title": "Steady epoch by cached share, source of 2000 reads/s", "x": "share of the data in the cache",
             "y": "samples/s", "y_base": 10, "lines": lines,
             "note": "The bound is that of holding the same share of the samples; headrace holds the smaller files, "
-                    "which are more. And a file that was not pushed in time is read by the kernel, which keeps it "
-                    "while it has memory, beyond the budget: with a small share more can be held than was given."}
+                    "which are more. With share 0 nothing is pushed, and the kernel keeps what it reads."}
 
 
 def steady_epoch(bench, disk, options, epoch_count=3):
