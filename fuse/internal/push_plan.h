@@ -82,7 +82,7 @@ class PushPlan {
   // A READ came for it, and its pages with that. A sample that was held stays held, but is counted as lost; one that is
   // on its way is late, nothing more.
   void on_read(cache::SampleIndex sample);
-  // Whether the kernel has dropped a good part of what was opened since the last call.
+  // Whether the kernel has dropped one in 32 of what was opened since there were last enough opens to tell.
   [[nodiscard]] bool take_losses();
   // An order would change what is pushed: not all samples are held, and there is a budget to hold some.
   [[nodiscard]] bool wants_order() const { return budget_bytes_ > 0 && counters_.held_samples < pushable_count_; }
