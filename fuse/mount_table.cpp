@@ -124,6 +124,11 @@ Status detach_while(const fs::path& path, const std::function<bool(const std::ve
   return io::make_error(ErrorCode::kBusy, "unmount " + path.string());
 }
 
+bool is_ours_at(const fs::path& path) {
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  return std::any_of(mounts.begin(), mounts.end(), [](const MountEntry& entry) { return entry.is_headrace(); });
+}
+
 Status check_empty(const fs::path& path) {
   std::error_code failure;
   const bool empty = fs::is_empty(path, failure);
@@ -173,11 +178,9 @@ Result<fs::path> resolve_mount_point(const fs::path& path) {
 }
 
 Status check_mount_point(const fs::path& path, bool may_have_content) {
-  const auto is_ours = [](const MountEntry& entry) { return entry.is_headrace(); };
-  const std::vector<MountEntry> mounts = mounts_at(path);
-  if (std::any_of(mounts.begin(), mounts.end(), is_ours)) {
+  if (is_ours_at(path)) {
     const Pulse pulse = pulse_of(path);
-    if (pulse != Pulse::kDead) {
+    if (pulse != Pulse::kDead && is_ours_at(path)) {  // else a guard has just ended it, and what lay below answered
       const std::string what = pulse == Pulse::kSilent ? " has a headrace mount that does not answer; end it"
                                                        : " has a headrace mount; end it";
       return io::make_error(ErrorCode::kBusy,
