@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -89,6 +91,10 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   const Catalog& catalog = catalog_of(request);
   if (!is_known(catalog, parent)) {
     fuse_reply_err(request, ESTALE);
+    return;
+  }
+  if (std::strlen(name) > NAME_MAX) {  // the kernel lets FUSE have 1024
+    fuse_reply_err(request, ENAMETOOLONG);
     return;
   }
   fuse_entry_param parameters = {};
@@ -195,7 +201,7 @@ void file_system_status(fuse_req_t request, fuse_ino_t) {
   status.f_frsize = kBlockBytes;
   status.f_blocks = (tree.file_bytes() + kBlockBytes - 1) / kBlockBytes;
   status.f_files = tree.catalog().entry_count();
-  status.f_namemax = 255;
+  status.f_namemax = NAME_MAX;
   fuse_reply_statfs(request, &status);
 }
 

@@ -127,6 +127,19 @@ TEST_CASE("statfs reports the size of the data set and no room") {
   CHECK((status.f_flag & ST_RDONLY) != 0);
 }
 
+TEST_CASE("a name that is too long is refused as such, and none that is not") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(1, 100);
+  mounted.start();
+  struct stat status {};
+  for (const std::size_t length : {255, 256, 1024, 1025}) {
+    CAPTURE(length);
+    REQUIRE(::stat((mounted.path() / std::string(length, 'y')).c_str(), &status) != 0);
+    CHECK(errno == (length > 255 ? ENAMETOOLONG : ENOENT));
+  }
+}
+
 TEST_CASE("every way to write fails with EROFS") {
   need_fuse();
   Mounted mounted;
