@@ -265,8 +265,13 @@ void Tree::look_ahead(Session& session, EntryId entry) {
   auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
     if (view) look_ahead_.keep(entry, std::move(*view));
   };
+  read_whole(session, entry, std::move(keep));
+}
+
+// Once, as it lies in the page cache then; by this thread itself where another stays for requests.
+void Tree::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
   const Session::Wait wait(session);
-  store_.read_async(entry, std::move(keep), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
+  store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
 }
 
 void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
@@ -290,9 +295,8 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     answer_read(request, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
-  if (whole) {  // it lies in the page cache then
-    const Session::Wait wait(Session::of(request));
-    store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
+  if (whole) {
+    read_whole(Session::of(request), entry, std::move(done));
   } else {
     store_.read_range_async(entry, range.offset, length, std::move(done));
   }

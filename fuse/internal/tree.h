@@ -65,6 +65,7 @@ class Tree {
   [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
 
  private:
+  void read_whole(Session& session, cache::EntryId entry, cache::ReadCallback done);
   void answer_read(fuse_req* request, std::uint64_t length, const io::Result<cache::View>& view);
   void end_read(std::chrono::nanoseconds waited);
 
