@@ -54,7 +54,7 @@ struct Mount::Impl {
   void follow();
   void make_pusher(const Notes& notes);
   void on_opens(std::span<const cache::SampleIndex> samples);
-  void on_read(cache::EntryId entry);
+  void on_read(cache::EntryId entry, bool from_start);
   void on_overflow();
   void set_ram_bytes(std::uint64_t bytes);
   void add_fallback(std::string line);
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 Status stand_in(cache::Store& store, Channel& channel) {
   const bool takes_over = channel.init_answered();
   if (Result<Notes> notes = open_notes(channel, store.catalog()); !notes) return io::forward_error(std::move(notes));
-  auto tree = std::make_shared<Tree>(store, [](cache::EntryId) {});
+  auto tree = std::make_shared<Tree>(store, [](cache::EntryId, bool) {});
   Result<std::shared_ptr<Session>> session = Session::open(channel, Tree::operations(), std::move(tree));
   if (!session) return io::forward_error(std::move(session));
   if (takes_over && !(*session)->resend())
@@ -136,7 +136,8 @@ Status Mount::Impl::start(Channel& channel) {
   if (takes_over) ++notes->head->takeovers;
   takeovers = notes->head->takeovers;
   make_pusher(*notes);
-  auto handler = std::make_shared<Tree>(store, [this](cache::EntryId entry) { on_read(entry); });
+  auto handler =
+      std::make_shared<Tree>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
   tree = handler.get();
   Result<std::shared_ptr<Session>> opened = Session::open(channel, Tree::operations(), std::move(handler));
   if (!opened) return io::forward_error(std::move(opened));
@@ -225,11 +226,11 @@ void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
 }
 
 // A READ that the page cache could not serve.
-void Mount::Impl::on_read(cache::EntryId entry) {
+void Mount::Impl::on_read(cache::EntryId entry, bool from_start) {
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
   if (!sample) return;
-  pusher->on_read(*sample);
-  if (blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
+  pusher->on_read(*sample, from_start);
+  if (from_start && blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
 }
 
 void Mount::Impl::on_overflow() {

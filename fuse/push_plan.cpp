@@ -53,6 +53,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
       pushable_count_(count_pushable()),
       next_unseen_(std::move(options.next_unseen)),
+      can_retain_(options.can_retain),
       budget_bytes_(options.budget_bytes),
       given_order_(options.order.order) {
   if (notes_.head->takeovers > 0) {
@@ -187,6 +188,8 @@ bool PushPlan::take_stale(SampleIndex sample) {
 }
 
 void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing landing) {
+  if (landing == Landing::kRetained) return;
+  if (landing == Landing::kNotRetained) return drop_retained(sample);
   const bool pushed = landing == Landing::kPushed;
   arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace) arriving_bytes_ -= sizes_[sample];
@@ -230,13 +233,24 @@ void PushPlan::open_unplanned(SampleIndex sample) {
   if (page_cache_budget() < total_bytes_) release(sample);  // not needed again in this epoch
 }
 
-void PushPlan::on_read(SampleIndex sample) {
+void PushPlan::on_read(SampleIndex sample, bool from_start) {
   if (arriving_.contains(sample)) return;
   if (notes_.holdings[sample].held) {
-    ++counters_.lost_samples;
-  } else if (budget_bytes_ > 0) {
+    drops_pages_ = true;
+    if (from_start) ++counters_.lost_samples;
+    if (!is_retained(sample) && retain(sample)) to_retain_.push_back(sample);
+  } else if (from_start && budget_bytes_ > 0) {
     count_read_in(sample);
   }
+}
+
+std::optional<SampleIndex> PushPlan::next_to_retain() {
+  while (!to_retain_.empty()) {
+    const SampleIndex sample = to_retain_.front();
+    to_retain_.pop_front();
+    if (is_retained(sample)) return sample;  // else it has made way since
+  }
+  return std::nullopt;
 }
 
 bool PushPlan::take_losses() {
@@ -266,7 +280,8 @@ void PushPlan::set_budget(std::uint64_t budget_bytes) {
 }
 
 bool PushPlan::on_pages_dropped() {
-  if (page_cache_share_ >= kPageCacheShareLast) return false;
+  const bool holds_all_twice = !is_split() && budget_bytes_ / 2 >= total_bytes_;
+  if (!can_retain_ || holds_all_twice || page_cache_share_ >= kPageCacheShareLast) return false;
   page_cache_share_ = is_split() ? page_cache_share_ * 2 : kPageCacheShareFirst;
   apply_budget();
   return true;
@@ -300,8 +315,9 @@ bool PushPlan::has_larger_retained(SampleIndex sample) const {
 }
 
 std::uint64_t PushPlan::retained_limit() const {
-  const std::uint64_t page_cache = std::max(page_cache_budget(), counters_.held_bytes);
-  return budget_bytes_ - std::min(budget_bytes_, page_cache);
+  if (!can_retain_) return 0;
+  const std::uint64_t page_cache = is_split() || !drops_pages_ ? page_cache_budget() : total_bytes_;
+  return budget_bytes_ - std::min(budget_bytes_, std::max(page_cache, counters_.held_bytes));
 }
 
 std::optional<SampleIndex> PushPlan::next_to_drop() {
@@ -366,7 +382,7 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.held_bytes = counters_.held_bytes;
   stats.held_samples = counters_.held_samples;
   stats.read_in_bytes = counters_.read_in_bytes;
-  stats.retained_budget_bytes = is_split() ? budget_bytes_ - page_cache_budget() : 0;
+  stats.retained_budget_bytes = is_split() ? budget_bytes_ - page_cache_budget() : retained_limit();
   stats.retained_bytes = counters_.retained_bytes;
   stats.retained_samples = counters_.retained_samples;
   stats.pushed_samples = counters_.pushed_samples;

@@ -30,6 +30,11 @@ void log_failure(const char* what, const std::filesystem::path& path, int failur
   io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, what + (" " + path.string())}.message());
 }
 
+PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
+  options.can_retain = can_retain;
+  return options;
+}
+
 }  // namespace
 
 Pusher::Pusher(cache::Store& store, std::filesystem::path root, Notes notes, PushPlanOptions options)
@@ -37,7 +42,7 @@ Pusher::Pusher(cache::Store& store, std::filesystem::path root, Notes notes, Pus
       catalog_(store.catalog()),
       root_(std::move(root)),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
-      plan_(catalog_, notes, std::move(options)) {}
+      plan_(catalog_, notes, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
 
 void Pusher::start(std::shared_ptr<Session> session) {
   session_ = std::move(session);
@@ -121,22 +126,34 @@ void Pusher::start_fetches() {
     {
       MutexLock lock(mutex_);
       if (stop_ || !can_fetch()) return;
-      const std::optional<SampleIndex> sample = plan_.next_fetch();
-      if (!sample) {
+      std::optional<Fetch> next = next_fetch();
+      if (!next) {
         changed_ = false;
         if (is_full()) finished_.notify_all();
         return;
       }
-      fetch = {.sample = *sample,
-               .generation = plan_.generation(),
-               .changes = change_count_,
-               .retain = plan_.retain(*sample)};
+      fetch = std::move(*next);
       ++in_flight_;
-      in_flight_bytes_ += piece_bytes(*sample, 0);
+      in_flight_bytes_ += piece_bytes(fetch.sample, 0);
     }
     drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
   }
+}
+
+std::optional<Pusher::Fetch> Pusher::next_fetch() {
+  Fetch fetch{.generation = plan_.generation(), .changes = change_count_};
+  if (const std::optional<SampleIndex> lost = plan_.next_to_retain()) {
+    fetch.sample = *lost;
+    fetch.retain = true;
+    fetch.push = false;
+    return fetch;
+  }
+  const std::optional<SampleIndex> sample = plan_.next_fetch();
+  if (!sample) return std::nullopt;
+  fetch.sample = *sample;
+  fetch.retain = plan_.retain(*sample);
+  return fetch;
 }
 
 bool Pusher::can_fetch() const {
@@ -175,6 +192,7 @@ void Pusher::read_piece(Fetch fetch) {
 
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
+  if (!fetch.push) return finish(fetch, fetch.view ? Landing::kRetained : Landing::kNotRetained);
   const bool is_first = fetch.offset == 0;
   const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
   if (is_first && (!is_read || !make_room(fetch.sample))) return finish(fetch, Landing::kFailedBeforePlace);
@@ -259,7 +277,7 @@ void Pusher::evict_for(std::uint64_t bytes) {
 void Pusher::share_budget() {
   {
     MutexLock lock(mutex_);
-    const std::uint64_t limit = store_ram_bytes_ > 0 ? plan_.retained_limit() : 0;
+    const std::uint64_t limit = plan_.retained_limit();
     if (std::exchange(retained_limit_, limit) == limit) return;
   }
   drop_retained();
@@ -320,9 +338,10 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
   plan_changed();
 }
 
-void Pusher::on_read(SampleIndex sample) {
+void Pusher::on_read(SampleIndex sample, bool from_start) {
   MutexLock lock(mutex_);
-  plan_.on_read(sample);
+  plan_.on_read(sample, from_start);
+  if (plan_.must_retain()) plan_changed();
   if (plan_.must_evict()) work_.notify_one();
 }
 
@@ -332,7 +351,6 @@ bool Pusher::take_losses() {
 }
 
 std::optional<std::uint64_t> Pusher::on_pages_dropped() {
-  if (store_ram_bytes_ == 0) return std::nullopt;  // the store keeps nothing
   MutexLock lock(mutex_);
   if (!plan_.on_pages_dropped()) return std::nullopt;
   plan_changed();

@@ -215,7 +215,7 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 
 }  // namespace
 
-Tree::Tree(cache::Store& store, std::function<void(EntryId)> on_read)
+Tree::Tree(cache::Store& store, std::function<void(EntryId, bool from_start)> on_read)
     : store_(store), catalog_(store.catalog()), on_read_(std::move(on_read)), file_bytes_(sum_of_files(catalog_)) {}
 
 // What is not listed libfuse answers with ENOSYS: most the kernel then never asks again (FLUSH, GETXATTR, LSEEK,
@@ -281,7 +281,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
     return;
   }
   const std::uint64_t length = std::min(range.length, size - range.offset);
-  if (range.offset == 0 && !range.past_page_cache) on_read_(entry);
+  if (!range.past_page_cache) on_read_(entry, range.offset == 0);
   {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;

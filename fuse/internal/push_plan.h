@@ -16,7 +16,9 @@
 // later. The last 32 samples read stay, on top of the budget: their readers may be at it still.
 //
 // Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
-// minute), most of the budget is moved into the daemon's own memory: what is fetched is retained there as long as there
+// minute), a sample that lost some is retained in the daemon's own memory, as far as the budget goes beyond all
+// samples: a READ for what is lost next is answered from there. Where the budget does not hold all samples twice and
+// losses are frequent, most of it is moved into the daemon's memory: what is fetched is retained there as long as there
 // is room, and pushed shortly before each use. Each is read once per epoch, so that a retained sample makes way only
 // for a smaller one: as many bytes come from the source, but in fewer reads.
 //
@@ -52,13 +54,15 @@ struct OrderPosition {
 
 struct PushPlanOptions {
   std::uint64_t budget_bytes = 0;  // 0: nothing is pushed
+  bool can_retain = true;          // false: the daemon has no memory of its own for samples
   OrderPosition order = {};
   // Names a sample that was not read in this epoch, each one once; for as long as the order is unknown. May be empty.
   std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
 };
 
 // How a fetch ended.
-enum class Landing : std::uint8_t { kPushed, kFailedBeforePlace, kFailedAfterPlace };
+// The last two: of what next_to_retain() named.
+enum class Landing : std::uint8_t { kPushed, kFailedBeforePlace, kFailedAfterPlace, kRetained, kNotRetained };
 
 class PushPlan {
  public:
@@ -79,15 +83,17 @@ class PushPlan {
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for it, and its pages with that. A sample that was held stays held, but is counted as lost; one that is
-  // on its way is late, nothing more.
-  void on_read(cache::SampleIndex sample);
+  // A READ came for it, and its pages with that. A sample that was held stays held, but is counted as lost, once for
+  // each pass over it (`from_start`), and may have to be retained; one that is on its way is late, nothing more.
+  void on_read(cache::SampleIndex sample, bool from_start);
+  // A lost sample to be fetched into the daemon's memory, and not pushed: the READ brought back what was missing.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_retain();
   // Whether the kernel has dropped one in 32 of what was opened since there were last enough opens to tell.
   [[nodiscard]] bool take_losses();
   // An order would change what is pushed: not all samples are held, and there is a budget to hold some.
   [[nodiscard]] bool wants_order() const { return budget_bytes_ > 0 && counters_.held_samples < pushable_count_; }
   // The kernel dropped pages though there is memory: pages are to lie idle for a shorter time. False: it is as short as
-  // it gets.
+  // it gets, or the budget holds all samples twice.
   bool on_pages_dropped();
   // Whether the daemon is to retain what is fetched of a sample. Counts it from then on, until it is dropped or lost;
   // it may exceed the limit until next_to_drop() has named what makes way for it. O(log n).
@@ -108,6 +114,7 @@ class PushPlan {
   [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return given_order_; }  // null: unknown
   [[nodiscard]] std::uint64_t epoch() const { return notes_.head->epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
+  [[nodiscard]] bool must_retain() const { return !to_retain_.empty(); }
   // More is held than the budget allows, and some of it may go.
   [[nodiscard]] bool must_evict() const { return must_evict_read_in(0) || (is_over(0) && !released_.empty()); }
 
@@ -160,9 +167,12 @@ class PushPlan {
   const std::uint64_t pushable_count_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
 
+  const bool can_retain_;
   std::uint64_t budget_bytes_;
   std::uint64_t page_cache_share_ = 1;  // one part in so many of the budget is the page cache's
   std::set<std::pair<std::uint32_t, cache::SampleIndex>> retained_;  // by size; 48 bytes each
+  std::deque<cache::SampleIndex> to_retain_;                         // counted as retained, not fetched yet
+  bool drops_pages_ = false;                                         // the kernel has dropped some
   std::shared_ptr<const cache::Order> given_order_;                  // null: unknown
   std::shared_ptr<const cache::Order> order_;                        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;                     // null: unplanned, or nothing to push

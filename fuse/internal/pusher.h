@@ -45,8 +45,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   // The reader opened these, in this order.
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for the sample: if it was pushed, the kernel has dropped it.
-  void on_read(cache::SampleIndex sample);
+  // A READ came for the sample: if it was pushed, the kernel has dropped some of it.
+  void on_read(cache::SampleIndex sample, bool from_start);
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
   // The kernel dropped pages though there is memory. What the daemon keeps itself from now on; nullopt: nothing
@@ -75,12 +75,14 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     std::uint64_t offset = 0;      // of the piece
     std::uint64_t changes = 0;     // change_count_ when it began
     bool retain = false;           // the store keeps it for the next time
+    bool push = true;              // else that is all
     Result<cache::View> view = cache::View{};
   };
 
   void run();
   void follow_order();
   void start_fetches();
+  [[nodiscard]] std::optional<Fetch> next_fetch() HEADRACE_REQUIRES(mutex_);
   void read_piece(Fetch fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
@@ -103,7 +105,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::filesystem::path root_;
-  const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan
+  const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
   std::shared_ptr<Session> session_;     // set by start()
   std::thread thread_;

@@ -41,9 +41,9 @@ struct ReadRange {
 
 class Tree {
  public:
-  // `on_read` hears of READs that the page cache could not serve, of each pass over a file the one at offset 0.
+  // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
-  Tree(cache::Store& store, std::function<void(cache::EntryId)> on_read);
+  Tree(cache::Store& store, std::function<void(cache::EntryId, bool from_start)> on_read);
 
   // To be registered with a Session whose handler is a Tree.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
@@ -71,7 +71,7 @@ class Tree {
 
   cache::Store& store_;
   const cache::Catalog& catalog_;
-  const std::function<void(cache::EntryId)> on_read_;
+  const std::function<void(cache::EntryId, bool from_start)> on_read_;
   LookAhead look_ahead_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;

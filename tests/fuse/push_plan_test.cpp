@@ -252,6 +252,67 @@ TEST_CASE("where the kernel drops pages most of the budget is retained, and push
   }
 }
 
+TEST_CASE("a sample that lost pages is retained, where the budget has room beside all samples") {
+  Planned planned;
+  constexpr std::uint64_t kAll = kSampleCount * kSampleBytes;
+  PushPlan plan = planned.plan({.budget_bytes = 3 * kAll, .order = sequential()});
+  push_all(plan);
+  CHECK(plan.retained_limit() == 0);
+  CHECK_FALSE(plan.must_retain());
+  plan.on_read(3, false);
+  CHECK(plan.must_retain());
+  CHECK(plan.next_to_retain() == 3);
+  CHECK_FALSE(plan.next_to_retain());
+  CHECK(plan.retained_limit() == 2 * kAll);
+  CHECK(stats_of(plan).lost_samples == 0);
+
+  SUBCASE("once") {
+    plan.on_fetched(3, plan.generation(), Landing::kRetained);
+    plan.on_read(3, true);
+    CHECK_FALSE(plan.next_to_retain());
+    CHECK(stats_of(plan).lost_samples == 1);
+    CHECK(stats_of(plan).retained_samples == 1);
+    CHECK(stats_of(plan).held_samples == kSampleCount);
+    CHECK(stats_of(plan).pushed_samples == kSampleCount);
+  }
+  SUBCASE("again when it could not be fetched") {
+    plan.on_fetched(3, plan.generation(), Landing::kNotRetained);
+    CHECK(stats_of(plan).retained_bytes == 0);
+    plan.on_read(3, true);
+    CHECK(plan.next_to_retain() == 3);
+  }
+  SUBCASE("and no budget is moved for all of them") {
+    for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, true);
+    CHECK(stats_of(plan).retained_samples == kSampleCount);
+    CHECK_FALSE(plan.on_pages_dropped());
+    CHECK_FALSE(plan.next_victim(0));
+    CHECK_FALSE(plan.next_fetch());
+  }
+  SUBCASE("not when it had to make way meanwhile") {
+    plan.on_read(4, true);
+    plan.set_budget(kAll);
+    while (plan.next_to_drop()) continue;
+    CHECK_FALSE(plan.next_to_retain());
+    CHECK(stats_of(plan).retained_samples == 0);
+  }
+}
+
+TEST_CASE("a sample that lost pages is not retained where there is no memory for it") {
+  Planned planned;
+  constexpr std::uint64_t kAll = kSampleCount * kSampleBytes;
+  PushPlanOptions options{.budget_bytes = kAll, .order = sequential()};
+  SUBCASE("in the budget") {}
+  SUBCASE("in the daemon") {
+    options.budget_bytes = 3 * kAll;
+    options.can_retain = false;
+  }
+  PushPlan plan = planned.plan(options);
+  push_all(plan);
+  plan.on_read(3, true);
+  CHECK_FALSE(plan.next_to_retain());
+  CHECK(plan.retained_limit() == 0);
+}
+
 // Payloads that take so many pages with their trailer.
 constexpr std::size_t pages(std::size_t count) {
   return count * 4096 - 200;
@@ -348,7 +409,7 @@ TEST_CASE("losses count when they are many among the opens") {
   push_all(plan);
   for (SampleIndex sample = 0; sample < 20; ++sample) {
     open(plan, sample);
-    plan.on_read(sample);
+    plan.on_read(sample, true);
   }
   CHECK(plan.take_losses());
   CHECK_FALSE(plan.take_losses());
@@ -360,7 +421,7 @@ TEST_CASE("losses of a slow reader count together, and few among many opens do n
   push_all(plan);
   const auto read_and_lose_one_of = [&](SampleIndex opens) {
     for (SampleIndex i = 0; i < opens; ++i) open(plan, i % kSampleCount);
-    plan.on_read(0);
+    plan.on_read(0, true);
   };
   for (int loss = 1; loss < 16; ++loss) {
     read_and_lose_one_of(20);
@@ -378,12 +439,12 @@ TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
   const SampleIndex sample = plan.next_fetch().value();
-  plan.on_read(sample);
+  plan.on_read(sample, true);
   REQUIRE(plan.place(sample));
-  plan.on_read(sample);
+  plan.on_read(sample, true);
   CHECK(stats_of(plan).lost_samples == 0);
   plan.on_fetched(sample, plan.generation(), Landing::kPushed);
-  plan.on_read(sample);
+  plan.on_read(sample, true);
   CHECK(stats_of(plan).lost_samples == 1);
 }
 
@@ -402,8 +463,8 @@ TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
   PushPlan plan = planned.plan({.budget_bytes = 40 * kSampleBytes, .next_unseen = nothing_unseen});
   std::vector<SampleIndex> gone;
   for (SampleIndex sample = 0; sample < kCount; ++sample) {
-    plan.on_read(sample);
-    plan.on_read(sample);  // more READs for the same file
+    plan.on_read(sample, true);
+    plan.on_read(sample, true);  // more READs for the same file
     for (const SampleIndex victim : victims(plan)) gone.push_back(victim);
     CHECK(stats_of(plan).read_in_bytes == (sample + 1 - gone.size()) * kSampleBytes);
   }
@@ -420,7 +481,7 @@ TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
 TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
-  plan.on_read(3);
+  plan.on_read(3, true);
   CHECK(stats_of(plan).read_in_bytes == kSampleBytes);
   CHECK(push_all(plan).size() == kSampleCount);
   CHECK(stats_of(plan).read_in_bytes == 0);
@@ -430,7 +491,7 @@ TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
 TEST_CASE("without a budget it is the kernel's to say what READs leave behind") {
   Planned planned;
   PushPlan plan = planned.plan({});
-  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample);
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, true);
   CHECK(stats_of(plan).read_in_bytes == 0);
 }
 

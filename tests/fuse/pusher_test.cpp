@@ -126,13 +126,36 @@ void drop_pages(const std::string& path) {
   ::close(fd);
 }
 
+// Loses some of a sample's pages and reads it.
+void lose_pages_of(Mounted& mounted, cache::SampleIndex sample) {
+  drop_pages(path_of(mounted, sample));
+  CHECK(read_file(path_of(mounted, sample)).size() == bytes_of(mounted, sample));
+}
+
+TEST_CASE("what the kernel drops comes from the daemon's memory the next time, where there is room for both") {
+  need_fuse();
+  Mounted mounted;
+  start(mounted, 4 * kSampleCount);
+  push_all(mounted);
+  CHECK(mounted.mount().stats().retained_budget_bytes == 0);
+  for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) lose_pages_of(mounted, sample);
+  push_all(mounted);
+  const std::uint64_t source_reads = mounted.store().stats().tiers.back().hits;
+  for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) lose_pages_of(mounted, sample);
+  const MountStats stats = mounted.mount().stats();
+  CHECK(stats.lost_samples == 2 * kSampleCount);
+  CHECK(stats.retained_samples == kSampleCount);
+  CHECK(stats.held_samples == kSampleCount);
+  CHECK(stats.held_bytes + stats.retained_bytes <= stats.budget_bytes);
+  CHECK(mounted.store().stats().tiers.back().hits == source_reads);
+}
+
 // False: the machine is short of memory in earnest, and the budget shrank.
 bool lose_pages_until_budget_moves(Mounted& mounted) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < deadline) {
     for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
-      drop_pages(path_of(mounted, sample));
-      CHECK(read_file(path_of(mounted, sample)).size() == bytes_of(mounted, sample));
+      lose_pages_of(mounted, sample);
     }
     const MountStats stats = mounted.mount().stats();
     if (stats.retained_budget_bytes > 0) return true;
