@@ -192,12 +192,12 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   if (landing == Landing::kNotRetained) return drop_retained(sample);
   const bool pushed = landing == Landing::kPushed;
   arriving_.erase(sample);
-  if (landing == Landing::kFailedBeforePlace) arriving_bytes_ -= sizes_[sample];
+  if (landing == Landing::kFailedBeforePlace || landing == Landing::kNoRoom) arriving_bytes_ -= sizes_[sample];
   if (landing == Landing::kFailedAfterPlace && notes_.holdings[sample].held) forget(sample);
   if (pushed) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(sample));
-  } else {
+  } else if (landing != Landing::kNoRoom) {
     ++counters_.push_failures;
     drop_retained(sample);
   }

@@ -195,7 +195,8 @@ void Pusher::push(Fetch fetch) {
   if (!fetch.push) return finish(fetch, fetch.view ? Landing::kRetained : Landing::kNotRetained);
   const bool is_first = fetch.offset == 0;
   const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
-  if (is_first && (!is_read || !make_room(fetch.sample))) return finish(fetch, Landing::kFailedBeforePlace);
+  if (is_first && !is_read) return finish(fetch, Landing::kFailedBeforePlace);
+  if (is_first && !make_room(fetch.sample)) return finish(fetch, Landing::kNoRoom);
   const int failure = is_read ? store_piece(fetch) : EIO;
   if (failure != 0) {
     if (failure != ENODEV) log_failure("push", path_of(fetch.sample), failure);

@@ -60,9 +60,9 @@ struct PushPlanOptions {
   std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
 };
 
-// How a fetch ended.
+// How a fetch ended. kNoRoom: it was read, but the budget fell meanwhile.
 // The last two: of what next_to_retain() named.
-enum class Landing : std::uint8_t { kPushed, kFailedBeforePlace, kFailedAfterPlace, kRetained, kNotRetained };
+enum class Landing : std::uint8_t { kPushed, kNoRoom, kFailedBeforePlace, kFailedAfterPlace, kRetained, kNotRetained };
 
 class PushPlan {
  public:

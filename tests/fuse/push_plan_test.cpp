@@ -59,7 +59,7 @@ std::vector<SampleIndex> push_all(PushPlan& plan) {
   while (const auto sample = plan.next_fetch()) {
     while (plan.next_victim(plan.sample_bytes(*sample))) continue;
     const bool placed = plan.place(*sample);
-    plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kFailedBeforePlace);
+    plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kNoRoom);
     if (placed) pushed.push_back(*sample);
   }
   return pushed;
@@ -118,6 +118,18 @@ TEST_CASE("a fetch that fails gives its room back") {
   plan.on_fetched(after, plan.generation(), Landing::kFailedAfterPlace);
   CHECK(stats_of(plan).held_bytes == 0);
   CHECK(stats_of(plan).push_failures == 2);
+  CHECK(push_all(plan).size() >= 5);
+}
+
+TEST_CASE("a fetch that finds no room any more is no failure") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
+  const SampleIndex sample = plan.next_fetch().value();
+  plan.set_budget(kSampleBytes / 2);
+  REQUIRE_FALSE(plan.place(sample));
+  plan.on_fetched(sample, plan.generation(), Landing::kNoRoom);
+  CHECK(stats_of(plan).push_failures == 0);
+  plan.set_budget(8 * kSampleBytes);
   CHECK(push_all(plan).size() >= 5);
 }
 
