@@ -194,7 +194,7 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   if (bytes == 0) return;
   const auto change = [this](std::uint64_t budget) {
     io::log_info("mount {}: RAM budget is {} MiB now, as memory pressure goes", path.string(), budget >> 20);
-    pusher->set_budget(budget);
+    pusher->limit_budget(budget);
   };
   const auto move_budget = [this] {
     const std::optional<std::uint64_t> retained = pusher->on_pages_dropped();

@@ -51,9 +51,11 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       notes_(notes),
       sizes_(page_cache_sizes(catalog)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      copies_bytes_(bytes_of_copies()),
       pushable_count_(count_pushable()),
       next_unseen_(std::move(options.next_unseen)),
       can_retain_(options.can_retain),
+      full_budget_bytes_(options.budget_bytes),
       budget_bytes_(options.budget_bytes),
       given_order_(options.order.order) {
   if (notes_.head->takeovers > 0) {
@@ -238,7 +240,7 @@ void PushPlan::on_read(SampleIndex sample, bool from_start) {
   if (notes_.holdings[sample].held) {
     drops_pages_ = true;
     if (from_start) ++counters_.lost_samples;
-    if (!is_retained(sample) && retain(sample)) to_retain_.push_back(sample);
+    if (!is_retained(sample) && start_retaining(sample)) to_retain_.push_back(sample);
   } else if (from_start && budget_bytes_ > 0) {
     count_read_in(sample);
   }
@@ -275,16 +277,35 @@ void PushPlan::set_order(const OrderPosition& order) {
 }
 
 void PushPlan::set_budget(std::uint64_t budget_bytes) {
+  full_budget_bytes_ = budget_bytes;
+  limit_budget(budget_bytes);
+}
+
+void PushPlan::limit_budget(std::uint64_t budget_bytes) {
   budget_bytes_ = budget_bytes;
+  if (holds_all_twice()) page_cache_share_ = 1;
   apply_budget();
 }
 
 bool PushPlan::on_pages_dropped() {
-  const bool holds_all_twice = !is_split() && budget_bytes_ / 2 >= total_bytes_;
-  if (!can_retain_ || holds_all_twice || page_cache_share_ >= kPageCacheShareLast) return false;
+  if (!can_retain_ || holds_all_twice() || page_cache_share_ >= kPageCacheShareLast) return false;
   page_cache_share_ = is_split() ? page_cache_share_ * 2 : kPageCacheShareFirst;
   apply_budget();
   return true;
+}
+
+// A few larger samples than the daemon retains do not matter: they are what is read at the source again.
+std::uint64_t PushPlan::bytes_of_copies() const {
+  std::uint64_t bytes = 0;
+  std::uint64_t left_out = 0;
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    (sizes_[sample] > cache::kChunkBytes ? left_out : bytes) += retained_bytes_of(sample);
+  }
+  return left_out > total_bytes_ / kLossShare ? std::numeric_limits<std::uint64_t>::max() : bytes;
+}
+
+bool PushPlan::holds_all_twice() const {
+  return budget_bytes_ >= total_bytes_ && budget_bytes_ - total_bytes_ >= copies_bytes_;
 }
 
 void PushPlan::apply_budget() {
@@ -293,9 +314,12 @@ void PushPlan::apply_budget() {
   take_releases();
 }
 
-// Larger files are fetched in pieces, of which the store retains none.
 bool PushPlan::retain(SampleIndex sample) {
-  if (is_retained(sample)) return true;
+  return is_retained(sample) || (is_split() && start_retaining(sample));
+}
+
+// Larger files are fetched in pieces, of which the store retains none.
+bool PushPlan::start_retaining(SampleIndex sample) {
   if (sizes_[sample] > cache::kChunkBytes) return false;
   const std::uint64_t bytes = retained_bytes_of(sample);
   const bool has_room = counters_.retained_bytes + bytes <= retained_limit();
@@ -316,7 +340,8 @@ bool PushPlan::has_larger_retained(SampleIndex sample) const {
 
 std::uint64_t PushPlan::retained_limit() const {
   if (!can_retain_) return 0;
-  const std::uint64_t page_cache = is_split() || !drops_pages_ ? page_cache_budget() : total_bytes_;
+  const bool keeps_copies = drops_pages_ && !is_split() && budget_bytes_ == full_budget_bytes_;
+  const std::uint64_t page_cache = keeps_copies ? total_bytes_ : page_cache_budget();
   return budget_bytes_ - std::min(budget_bytes_, std::max(page_cache, counters_.held_bytes));
 }
 

@@ -192,7 +192,7 @@ void Pusher::read_piece(Fetch fetch) {
 
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
-  if (!fetch.push) return finish(fetch, fetch.view ? Landing::kRetained : Landing::kNotRetained);
+  if (!fetch.push) return finish(fetch, fetch.view && !has_changed(fetch) ? Landing::kRetained : Landing::kNotRetained);
   const bool is_first = fetch.offset == 0;
   const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
   if (is_first && !is_read) return finish(fetch, Landing::kFailedBeforePlace);
@@ -255,6 +255,7 @@ void Pusher::on_changed(std::span<const cache::EntryId> entries) {
   ++change_count_;
   for (const cache::EntryId entry : entries) {
     changed_at_[entry] = change_count_;
+    if (const std::optional<SampleIndex> sample = catalog_.sample_of(entry)) plan_.on_changed(*sample);
     to_forget_.push_back(entry);
   }
   work_.notify_one();
@@ -379,6 +380,12 @@ void Pusher::set_order(const OrderPosition& order) {
 void Pusher::set_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
   plan_.set_budget(budget_bytes);
+  plan_changed();
+}
+
+void Pusher::limit_budget(std::uint64_t budget_bytes) {
+  MutexLock lock(mutex_);
+  plan_.limit_budget(budget_bytes);
   plan_changed();
 }
 

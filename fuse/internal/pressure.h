@@ -2,7 +2,7 @@
 // Gives RAM back while the machine is short of it: the budget shrinks under memory pressure and grows again after it.
 //
 //   auto watch = PressureWatch::start(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
-//                                                  .on_change = [&](std::uint64_t b) { pusher.set_budget(b); },
+//                                                  .on_change = [&](std::uint64_t b) { pusher.limit_budget(b); },
 //                                                  .on_dropped = [&] { pusher.on_pages_dropped(); }});
 //
 // Pressure is what the kernel calls so (PSI): time in which somebody waits for memory; or that it drops pushed pages

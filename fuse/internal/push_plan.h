@@ -17,10 +17,12 @@
 //
 // Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
 // minute), a sample that lost some is retained in the daemon's own memory, as far as the budget goes beyond all
-// samples: a READ for what is lost next is answered from there. Where the budget does not hold all samples twice and
-// losses are frequent, most of it is moved into the daemon's memory: what is fetched is retained there as long as there
-// is room, and pushed shortly before each use. Each is read once per epoch, so that a retained sample makes way only
-// for a smaller one: as many bytes come from the source, but in fewer reads.
+// samples: a READ for what is lost next is answered from there. Under memory pressure nothing is retained for that.
+//
+// Where the budget does not hold all samples twice and losses are frequent, most of it is moved into the daemon's
+// memory: what is fetched is retained there as long as there is room, and pushed shortly before each use. Each is read
+// once per epoch, so that a retained sample makes way only for a smaller one: as many bytes come from the source, but
+// in fewer reads.
 //
 // Thread-safety: none; one owner. Ownership: catalog and the notes' memory outlive it.
 #pragma once
@@ -83,8 +85,9 @@ class PushPlan {
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for it, and its pages with that. A sample that was held stays held, but is counted as lost, once for
-  // each pass over it (`from_start`), and may have to be retained; one that is on its way is late, nothing more.
+  // A READ came for it, and its pages with that. A sample that was held stays held, but may have to be retained, and is
+  // counted as lost if it was from its start, so once at most for each pass over it. One that is on its way is late,
+  // nothing more.
   void on_read(cache::SampleIndex sample, bool from_start);
   // A lost sample to be fetched into the daemon's memory, and not pushed: the READ brought back what was missing.
   [[nodiscard]] std::optional<cache::SampleIndex> next_to_retain();
@@ -95,8 +98,8 @@ class PushPlan {
   // The kernel dropped pages though there is memory: pages are to lie idle for a shorter time. False: it is as short as
   // it gets, or the budget holds all samples twice.
   bool on_pages_dropped();
-  // Whether the daemon is to retain what is fetched of a sample. Counts it from then on, until it is dropped or lost;
-  // it may exceed the limit until next_to_drop() has named what makes way for it. O(log n).
+  // Whether the daemon is to retain what is fetched of a sample to be pushed. Counts it from then on, until it is
+  // dropped; it may exceed the limit until next_to_drop() has named what makes way for it. O(log n).
   [[nodiscard]] bool retain(cache::SampleIndex sample);
   [[nodiscard]] bool is_retained(cache::SampleIndex sample) const {
     return retained_.contains({sizes_[sample], sample});
@@ -106,10 +109,14 @@ class PushPlan {
   // A retained sample that has to go, the largest of all, because the limit fell or a smaller one came; already counted
   // as gone.
   [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop();
+  // What is retained of it, or about to be, is no longer so.
+  void on_changed(cache::SampleIndex sample) { drop_retained(sample); }
   void on_overflow() { ++counters_.overflows; }
 
   void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
+  // What memory pressure leaves of the budget, until there is none: all of it then.
+  void limit_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
   [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return given_order_; }  // null: unknown
   [[nodiscard]] std::uint64_t epoch() const { return notes_.head->epoch; }
@@ -131,7 +138,10 @@ class PushPlan {
   [[nodiscard]] std::uint64_t page_cache_budget() const;
   [[nodiscard]] std::uint64_t usable_budget() const;
   [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? usable_budget() : 0; }
+  [[nodiscard]] std::uint64_t bytes_of_copies() const;
+  [[nodiscard]] bool holds_all_twice() const;
   void apply_budget();
+  [[nodiscard]] bool start_retaining(cache::SampleIndex sample);
   void drop_retained(cache::SampleIndex sample);
   [[nodiscard]] bool has_larger_retained(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t retained_bytes_of(cache::SampleIndex sample) const;
@@ -164,11 +174,13 @@ class PushPlan {
   const Notes notes_;
   const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
   const std::uint64_t total_bytes_;         // their sum
+  const std::uint64_t copies_bytes_;        // of what the daemon takes to retain all; UINT64_MAX: it cannot
   const std::uint64_t pushable_count_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
 
   const bool can_retain_;
-  std::uint64_t budget_bytes_;
+  std::uint64_t full_budget_bytes_;
+  std::uint64_t budget_bytes_;          // less under memory pressure
   std::uint64_t page_cache_share_ = 1;  // one part in so many of the budget is the page cache's
   std::set<std::pair<std::uint32_t, cache::SampleIndex>> retained_;  // by size; 48 bytes each
   std::deque<cache::SampleIndex> to_retain_;                         // counted as retained, not fetched yet

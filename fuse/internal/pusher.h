@@ -59,6 +59,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_changed(std::span<const cache::EntryId> entries);
   void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
+  void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
   [[nodiscard]] std::uint64_t budget_bytes() const;
 
   // Fills in the fields that are the pusher's.

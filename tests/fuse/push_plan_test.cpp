@@ -307,6 +307,52 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
     CHECK_FALSE(plan.next_to_retain());
     CHECK(stats_of(plan).retained_samples == 0);
   }
+  SUBCASE("not under memory pressure, which takes back what was retained") {
+    plan.limit_budget(3 * kAll - 1);
+    CHECK(plan.next_to_drop() == 3);
+    plan.on_read(4, true);
+    CHECK_FALSE(plan.next_to_retain());
+    plan.limit_budget(3 * kAll);
+    plan.on_read(4, true);
+    CHECK(plan.next_to_retain() == 4);
+  }
+  SUBCASE("as it is after a change, from then on") {
+    plan.on_changed(3);
+    CHECK(stats_of(plan).retained_samples == 0);
+    plan.on_read(3, true);
+    CHECK(plan.next_to_retain() == 3);
+  }
+  SUBCASE("and no other") {
+    CHECK_FALSE(plan.retain(4));
+    CHECK(stats_of(plan).retained_samples == 1);
+  }
+}
+
+TEST_CASE("a budget that was moved while it was small comes back when it holds all samples twice again") {
+  Planned planned;
+  constexpr std::uint64_t kAll = kSampleCount * kSampleBytes;
+  PushPlan plan = planned.plan({.budget_bytes = 4 * kAll, .order = sequential()});
+  push_all(plan);
+  plan.limit_budget(kAll);
+  REQUIRE(plan.on_pages_dropped());
+  while (plan.next_victim(0)) continue;
+  CHECK(stats_of(plan).held_bytes < kAll);
+  plan.limit_budget(4 * kAll);
+  CHECK_FALSE(plan.on_pages_dropped());
+  push_all(plan);
+  CHECK(stats_of(plan).held_bytes == kAll);
+}
+
+TEST_CASE("where the daemon cannot retain a good part of the samples, the budget is moved however large it is") {
+  const auto may_move = [](std::size_t small, std::size_t large) {
+    std::vector<std::size_t> sizes(small, std::size_t{1} << 20);
+    sizes.insert(sizes.end(), large, std::size_t{5} << 20);
+    Planned planned(sizes);
+    PushPlan plan = planned.plan({.budget_bytes = std::uint64_t{1} << 40, .order = sequential(sizes.size())});
+    return plan.on_pages_dropped();
+  };
+  CHECK_FALSE(may_move(8, 0));
+  CHECK(may_move(8, 1));
 }
 
 TEST_CASE("a sample that lost pages is not retained where there is no memory for it") {
