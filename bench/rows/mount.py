@@ -3,7 +3,7 @@
 
 import os
 
-from harness import PYTHON, REPOSITORY, Figures, Mount, Row, need_torchvision
+from harness import PYTHON, REPOSITORY, SHORT_ROUNDS, Figures, Mount, Row, need_torchvision
 from sources import Failed, SlowDisk, SlowFs, need_root
 
 LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
@@ -13,6 +13,7 @@ RAM_FOR_ALL = "4G"                         # more than any data set here
 
 class MountHot(Row):
     name = "mount-hot"
+    rounds = SHORT_ROUNDS
     bar = 0.90
     variants = ("1 process", "2 processes")
     headrace_side = "open+fstat+read+close of pushed files through the mount"
@@ -58,6 +59,7 @@ class MountPython(MountHot):
 
 class MountCold(Row):
     name = "mount-cold"
+    rounds = SHORT_ROUNDS
     bar = 0.90
     variants = ("2 processes",)
     headrace_side = "2 processes through the mount, nothing prefetched, caches cold"

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 
-from harness import Figures, Row
+from harness import SHORT_ROUNDS, Figures, Row
 from sources import need_root
 
 ORDER = "torch-distributed:seed=0"
@@ -18,6 +18,7 @@ READ_AHEAD = "16M"
 
 class ColdReading(Row):
     """Whole files in random order with cold caches."""
+    rounds = SHORT_ROUNDS
     tier = ()  # options that put a disk tier before the source
 
     def prepare(self):
