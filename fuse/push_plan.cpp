@@ -315,7 +315,8 @@ void PushPlan::apply_budget() {
 }
 
 bool PushPlan::retain(SampleIndex sample) {
-  return is_retained(sample) || (is_split() && start_retaining(sample));
+  const bool is_wanted = is_split() || (keeps_copies() && holds_all_twice());
+  return is_retained(sample) || (is_wanted && start_retaining(sample));
 }
 
 // Larger files are fetched in pieces, of which the store retains none.
@@ -338,10 +339,14 @@ bool PushPlan::has_larger_retained(SampleIndex sample) const {
   return sizes_[sample] < largest - largest / kSmallerShare;
 }
 
+// Beside what the page cache holds.
+bool PushPlan::keeps_copies() const {
+  return drops_pages_ && !is_split() && budget_bytes_ == full_budget_bytes_;
+}
+
 std::uint64_t PushPlan::retained_limit() const {
   if (!can_retain_) return 0;
-  const bool keeps_copies = drops_pages_ && !is_split() && budget_bytes_ == full_budget_bytes_;
-  const std::uint64_t page_cache = keeps_copies ? total_bytes_ : page_cache_budget();
+  const std::uint64_t page_cache = keeps_copies() ? total_bytes_ : page_cache_budget();
   return budget_bytes_ - std::min(budget_bytes_, std::max(page_cache, counters_.held_bytes));
 }
 

@@ -17,7 +17,8 @@
 //
 // Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
 // minute), a sample that lost some is retained in the daemon's own memory, as far as the budget goes beyond all
-// samples: a READ for what is lost next is answered from there. Under memory pressure nothing is retained for that.
+// samples: a READ for what is lost next is answered from there. Where the budget holds all samples twice, what is
+// pushed from then on is retained, too. Under memory pressure nothing is retained for that.
 //
 // Where the budget does not hold all samples twice and losses are frequent, most of it is moved into the daemon's
 // memory: what is fetched is retained there as long as there is room, and pushed shortly before each use. Each is read
@@ -140,6 +141,7 @@ class PushPlan {
   [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? usable_budget() : 0; }
   [[nodiscard]] std::uint64_t bytes_of_copies() const;
   [[nodiscard]] bool holds_all_twice() const;
+  [[nodiscard]] bool keeps_copies() const;
   void apply_budget();
   [[nodiscard]] bool start_retaining(cache::SampleIndex sample);
   void drop_retained(cache::SampleIndex sample);

@@ -322,10 +322,20 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
     plan.on_read(3, true);
     CHECK(plan.next_to_retain() == 3);
   }
-  SUBCASE("and no other") {
-    CHECK_FALSE(plan.retain(4));
-    CHECK(stats_of(plan).retained_samples == 1);
+  SUBCASE("and so is what is pushed from then on") {
+    CHECK(plan.retain(4));
+    CHECK(stats_of(plan).retained_samples == 2);
   }
+}
+
+TEST_CASE("where the budget does not hold all samples twice, only those that lost pages are retained") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes * 3 / 2, .order = sequential()});
+  push_all(plan);
+  plan.on_read(3, false);
+  CHECK(plan.next_to_retain() == 3);
+  CHECK_FALSE(plan.retain(4));
+  CHECK(stats_of(plan).retained_samples == 1);
 }
 
 TEST_CASE("a budget that was moved while it was small comes back when it holds all samples twice again") {
