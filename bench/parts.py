@@ -57,8 +57,8 @@ def measure_faults(bench, minutes):
         bench.program(program)  # builds it where need be
     kept.unlink(missing_ok=True)
     try:
-        bench.execute([harness.REPOSITORY / "tests/torture", "--minutes", bench.count(minutes, 0.1), "--cycles",
-                       bench.count(200, 10), "--build", bench.build, "--json", kept])
+        bench.execute([harness.REPOSITORY / "tests/torture", "--minutes", bench.count(minutes, 0.1),
+                       "--build", bench.build, "--json", kept])
     except Failed:
         if not kept.exists():  # what went wrong under a fault is on the page
             raise
