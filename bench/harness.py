@@ -24,8 +24,8 @@ from sweeper import holding
 REPOSITORY = Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's torch; another one on PATH has not
 PHOTOS = Path("/usr/share/backgrounds/mate")
-# Of rows whose rounds take a second: where their memory lies and what else the host does moves the median of 5 rounds by
-# a tenth from one call to the next.
+# Of rows whose rounds take a second: where their memory lies and what else the host does moves the median of 5 rounds
+# by a tenth from one call to the next.
 SHORT_ROUNDS = 15
 TELL_PEAK = """
 import os, sys
