@@ -161,7 +161,7 @@ def tier_read_only(stage, rng):
 def tier_corrupted(stage, rng):
     """Random bytes at random places of the tier's files, while they are in use."""
     for file in stage.segments():
-        with open(file, "r+b") as output:
+        with contextlib.suppress(FileNotFoundError), open(file, "r+b") as output:  # the daemon may give one up meanwhile
             for _ in range(20):
                 output.seek(rng.randrange(file.stat().st_size))
                 output.write(rng.randbytes(rng.choice((1, 64, 4096))))
@@ -171,7 +171,7 @@ def tier_corrupted(stage, rng):
 def tier_removed(stage, rng):
     """Somebody deletes the tier's files under the daemon."""
     for file in stage.segments():
-        file.unlink()
+        file.unlink(missing_ok=True)
     time.sleep(stage.fault_seconds)
 
 
