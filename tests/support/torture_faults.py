@@ -161,7 +161,7 @@ def tier_read_only(stage, rng):
 def tier_corrupted(stage, rng):
     """Random bytes at random places of the tier's files, while they are in use."""
     for file in stage.segments():
-        with contextlib.suppress(FileNotFoundError), open(file, "r+b") as output:  # the daemon may give one up meanwhile
+        with contextlib.suppress(FileNotFoundError), open(file, "r+b") as output:  # one may be given up meanwhile
             for _ in range(20):
                 output.seek(rng.randrange(file.stat().st_size))
                 output.write(rng.randbytes(rng.choice((1, 64, 4096))))
