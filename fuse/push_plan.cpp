@@ -283,7 +283,7 @@ void PushPlan::set_budget(std::uint64_t budget_bytes) {
 
 void PushPlan::limit_budget(std::uint64_t budget_bytes) {
   budget_bytes_ = budget_bytes;
-  if (holds_all_twice()) page_cache_share_ = 1;
+  if (holds_all_twice()) page_cache_share_ = 1;  // moved while it was smaller: there is no need any more
   apply_budget();
 }
 

@@ -148,6 +148,16 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("won", section)
         self.assertNotIn("limit", section)
 
+    def test_every_file_system_that_is_faster_is_named(self):
+        def system(cold, warm):
+            return {state: {"rate": rate, "cpu_us": 1} for state, rate in (("cold", cold), ("warm", warm))} | {
+                "memory_bytes": 0}
+
+        items = {"headrace": system(2, 9), "plough": system(3, 1), "sledge": system(4, 1), "cart": system(1, 1)}
+        section = self.page(**{"file-systems": part(**items)}).partition("## File systems")[0]
+        self.assertIn("cold: sledge, plough.", section)
+        self.assertNotIn("warm:", section)
+
     def test_latencies_are_in_a_table(self):
         items = {"one sample": {"ways": {"sledge": {"p50_us": 1, "p99_us": 2, "p999_us": 3}}},
                  "first batch": {"ways": {"sledge": {"mounted_s": 0.5, "first_batch_s": 1.5}}}}

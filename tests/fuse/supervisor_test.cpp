@@ -75,18 +75,10 @@ class Supervised {
   }
 
   void wait_until_ready(unsigned count) const {
-    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
-    while (seen_->ready < count) {
-      REQUIRE(steady_clock::now() < deadline);
-      std::this_thread::sleep_for(milliseconds(1));
-    }
+    wait_until([&] { return seen_->ready >= count; });
   }
   void wait_until_begun() const {
-    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
-    while (seen_->worker == 0) {
-      REQUIRE(steady_clock::now() < deadline);
-      std::this_thread::sleep_for(milliseconds(1));
-    }
+    wait_until([&] { return seen_->worker != 0; });
   }
   void kill_worker() const { ::kill(seen_->worker, SIGKILL); }
   // One that hangs is let go after a while, so that the test ends.
@@ -128,6 +120,14 @@ class Supervised {
   [[nodiscard]] const Seen& seen() const { return *seen_; }
 
  private:
+  template <typename Condition>
+  static void wait_until(const Condition& holds) {
+    const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+    while (!holds()) {
+      REQUIRE(steady_clock::now() < deadline);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
   int run() {
     const Status status =
         supervise({.channel = {.mountpoint = mounted_.path()},
