@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/cache/internal/catalog_builder.h"
+#include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/io/unique_fd.h"
 
 namespace {

@@ -16,7 +16,7 @@
 //                 are left out
 //   kSorted       every file, sorted by path; symlinked folders are not entered
 //
-// Names sort as Python sorts str: by bytes, but for names that are not valid UTF-8 (cache/internal/names.h).
+// Names sort as Python sorts str: by bytes, but for names that are not valid UTF-8 (cache/catalog/names.h).
 //
 // Thread-safety: pure functions.
 #pragma once

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
-#include "headrace/cache/policy/policy.h"
+#include "headrace/cache/policy.h"
 #include "headrace/cache/read_ahead.h"
 
 namespace headrace::cache {

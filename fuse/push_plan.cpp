@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "headrace/cache/internal/chunk.h"
+#include "headrace/cache/catalog/chunk.h"
 
 namespace headrace::fuse {
 using cache::ReadAhead;

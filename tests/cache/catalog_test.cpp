@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "headrace/cache/internal/catalog_builder.h"
+#include "headrace/cache/catalog/catalog_builder.h"
 
 #include "support/temp_dir.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk tier through the Store: what it holds, what it survives, and that no wrong byte comes out of it.
-#include "headrace/cache/internal/disk_tier.h"
+#include "headrace/cache/disk/disk_tier.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,8 +22,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "headrace/cache/internal/record_format.h"
-#include "headrace/cache/internal/segment.h"
+#include "headrace/cache/disk/record_format.h"
+#include "headrace/cache/disk/segment.h"
 
 #include "support/temp_dir.h"
 

@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/internal/chunk.h"
-#include "headrace/cache/internal/next_uses.h"
+#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"

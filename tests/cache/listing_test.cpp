@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cache/internal/names.h"
+#include "headrace/cache/catalog/names.h"
 #include "headrace/io/log.h"
 
 #include "support/temp_dir.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/internal/ram_tier.h"
+#include "headrace/cache/memory/ram_tier.h"
 
 #include <memory>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/internal/memory_queue.h"
-#include "headrace/cache/internal/timer_thread.h"
+#include "headrace/cache/memory/memory_queue.h"
+#include "headrace/io/timer_thread.h"
 
 namespace {
 
@@ -18,11 +18,11 @@ using headrace::cache::MemoryQueue;
 using headrace::cache::MemoryRequest;
 using headrace::cache::RamTier;
 using headrace::cache::TierKind;
-using headrace::cache::TimerThread;
 using headrace::cache::View;
 using headrace::cache::Waiter;
 using headrace::io::Buffer;
 using headrace::io::ErrorCode;
+using headrace::io::TimerThread;
 
 constexpr std::uint64_t kPage = 4096;
 

@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/internal/worker_sequence.h"
+#include "headrace/cache/ahead/worker_sequence.h"
 
 using namespace headrace::cache;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/internal/record_index.h"
+#include "headrace/cache/disk/record_index.h"
 
 #include <random>
 #include <unordered_map>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/internal/record_format.h"
+#include "headrace/cache/disk/record_format.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/internal/sweep.h"
+#include "headrace/cache/source/sweep.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +16,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/internal/source.h"
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/mutex.h"
 

@@ -15,9 +15,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "headrace/cache/internal/disk_tier.h"
-#include "headrace/cache/internal/segment.h"
-#include "headrace/cache/internal/tier_folder.h"
+#include "headrace/cache/disk/disk_tier.h"
+#include "headrace/cache/disk/segment.h"
+#include "headrace/cache/disk/tier_folder.h"
 #include "headrace/cache/store.h"
 
 #include "support/temp_dir.h"
@@ -37,10 +37,10 @@ using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierFolder;
 using headrace::cache::TierKind;
-using headrace::cache::TimerThread;
 using headrace::cache::verify_tier;
 using headrace::io::ErrorCode;
 using headrace::io::Status;
+using headrace::io::TimerThread;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;
 using headrace::test::TempDir;

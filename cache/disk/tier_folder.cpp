@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/disk/tier_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "headrace/cache/tier_tools.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::ErrorCode;
+using io::UniqueFd;
+
+constexpr const char* kLabelName = "tier";
+constexpr const char* kLockName = "lock";
+constexpr const char* kDataSetsName = "data-sets";
+constexpr const char* kDraftSuffix = ".new";
+constexpr std::string_view kSegmentPrefix = "segment-";
+constexpr std::size_t kSegmentDigits = 8;
+// 2 s: what a killed process had handed to its disk (64 MiB at most) is written by then. Its lock lasts as long.
+constexpr std::chrono::milliseconds kLockWaitStep{10};
+constexpr int kLockWaitSteps = 200;
+constexpr std::uint64_t kDataSetsBytesMax = 1 << 20;  // thousands of data sets
+
+Status write_all(int fd, std::span<const std::byte> bytes, const std::string& name) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return io::system_error(errno, "write " + name);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+std::uint64_t label_hash(const TierLabel& label) {
+  return XXH3_64bits(&label, offsetof(TierLabel, hash));
+}
+
+std::string owner_of_lock(int fd) {
+  char text[32] = {};
+  const ssize_t bytes = ::pread(fd, text, sizeof text - 1, 0);
+  std::string owner(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  while (!owner.empty() && owner.back() == '\n') owner.pop_back();
+  return owner.empty() ? "another process" : "process " + owner;
+}
+
+}  // namespace
+
+std::string segment_name(std::uint32_t number) {
+  return fmt::format("segment-{:08}", number);
+}
+std::string segment_index_name(std::uint32_t number) {
+  return segment_name(number) + ".index";
+}
+
+Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
+  if (Status checked = check_links(path); !checked) return io::forward_error(std::move(checked));
+  if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return io::system_error(errno, "make tier " + path.string());
+  }
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());
+  TierFolder folder(path.string(), std::move(fd), segment_bytes);
+  if (auto checked = folder.check_owner(); !checked) return io::forward_error(std::move(checked));
+  Status ready = mode == Mode::kCreate ? folder.take_or_make() : folder.read_label();
+  if (ready && mode == Mode::kOwner) ready = folder.take_lock();
+  if (!ready) return io::forward_error(std::move(ready));
+  return folder;
+}
+
+// Not left to closing: a ring lets go of its files only some time after it was closed.
+TierFolder::~TierFolder() {
+  if (lock_fd_.valid()) ::flock(lock_fd_.get(), LOCK_UN);
+}
+
+Status TierFolder::take_or_make() {
+  auto label = open_file(kLabelName, O_RDONLY);
+  const bool is_new = !label && label.error().code == ErrorCode::kNotFound;
+  if (is_new && !holds_nothing_else()) {
+    return io::make_error(ErrorCode::kInvalidArgument,
+                          fmt::format("tier {}: holds other files; give it a folder of its own", path_));
+  }
+  if (auto locked = take_lock(); !locked) return locked;
+  auto read = read_label();  // anew: another process may have made it before we had the lock
+  if (read || read.error().code != ErrorCode::kNotFound) return read;
+  return write_label(segment_bytes_);
+}
+
+// Nothing but what a file system's root has, or what was left of making a tier.
+bool TierFolder::holds_nothing_else() const {
+  const auto names = list();
+  return names && std::all_of(names->begin(), names->end(), [](const std::string& name) {
+           return name == "lost+found" || name == kLockName || name == std::string(kLabelName) + kDraftSuffix;
+         });
+}
+
+Status TierFolder::check_owner() const {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) return io::system_error(errno, "stat tier " + path_);
+  if (info.st_uid != ::geteuid()) {
+    return io::make_error(ErrorCode::kPermission, fmt::format("tier {}: belongs to another user", path_));
+  }
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return io::make_error(ErrorCode::kPermission, fmt::format("tier {}: others may write to it (chmod 700 it)", path_));
+  }
+  return {};
+}
+
+Status TierFolder::take_lock() {
+  auto fd = open_file(kLockName, O_RDWR | O_CREAT);
+  const bool read_only = !fd && fd.error().os_errno == EROFS;
+  if (read_only) fd = open_file(kLockName, O_RDONLY);
+  if (!fd) return io::forward_error(std::move(fd));
+  int locked = ::flock(fd->get(), LOCK_EX | LOCK_NB);
+  for (int step = 0; step < kLockWaitSteps && locked != 0 && errno == EWOULDBLOCK; ++step) {
+    std::this_thread::sleep_for(kLockWaitStep);
+    locked = ::flock(fd->get(), LOCK_EX | LOCK_NB);
+  }
+  if (locked != 0) {
+    if (errno != EWOULDBLOCK) return io::system_error(errno, "lock tier " + path_);
+    return io::make_error(ErrorCode::kBusy, fmt::format("tier {}: in use by {}", path_, owner_of_lock(fd->get())));
+  }
+  lock_fd_ = std::move(*fd);
+  if (read_only) return {};
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(lock_fd_.get(), 0) != 0) return io::system_error(errno, "write lock of tier " + path_);
+  return write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), path_ + "/" + kLockName);
+}
+
+Status TierFolder::read_label() {
+  auto bytes = read_file(kLabelName, sizeof(TierLabel));
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) {
+    return io::make_error(ErrorCode::kNotFound, fmt::format("tier {}: this folder holds no tier", path_));
+  }
+  if (!bytes) return io::forward_error(std::move(bytes));
+  if (bytes->size() < sizeof(TierLabel)) {
+    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: its label is cut off", path_));
+  }
+  std::memcpy(&label_, bytes->data(), sizeof label_);
+  if (label_.magic != TierLabel::kMagic) {
+    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: not a tier of headrace", path_));
+  }
+  if (label_.version != kTierVersion) {
+    return io::make_error(ErrorCode::kUnsupported, fmt::format("tier {}: format {}, this program knows {}", path_,
+                                                               label_.version, kTierVersion));
+  }
+  const bool sane = label_.block_bytes == kBlockBytes && label_.segment_bytes >= kBlockBytes &&
+                    label_.segment_bytes % kBlockBytes == 0 && label_.segment_bytes <= (1ULL << 40);
+  if (label_.hash != label_hash(label_) || !sane) {
+    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: its label is damaged", path_));
+  }
+  return {};
+}
+
+Status TierFolder::write_label(std::uint64_t segment_bytes) {
+  std::random_device random;
+  label_ = {};
+  label_.segment_bytes = segment_bytes;
+  label_.salt = static_cast<std::uint64_t>(random()) << 32 | random();
+  label_.hash = label_hash(label_);
+  return replace_file(kLabelName, bytes_of(label_), {}, true);
+}
+
+Result<std::vector<std::string>> TierFolder::list() const {
+  UniqueFd copy(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!copy.valid()) return io::system_error(errno, "list tier " + path_);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(copy.get()), ::closedir);
+  if (listing == nullptr) return io::system_error(errno, "list tier " + path_);
+  static_cast<void>(copy.release());  // the listing's from here on
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(listing.get())) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  return names;
+}
+
+Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
+  const auto names = list();
+  if (!names) return tl::unexpected<io::Error>(names.error());
+  std::vector<std::uint32_t> numbers;
+  for (const std::string& name : *names) {
+    if (name.size() != kSegmentPrefix.size() + kSegmentDigits || !name.starts_with(kSegmentPrefix)) continue;
+    std::uint32_t number = 0;
+    const char* last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data() + kSegmentPrefix.size(), last, number);
+    if (error == std::errc() && end == last) numbers.push_back(number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+Result<UniqueFd> TierFolder::open_file(const std::string& name, int flags) const {
+  UniqueFd fd(::openat(fd_.get(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.valid()) return io::system_error(errno, fmt::format("open {}/{}", path_, name));
+  return fd;
+}
+
+Status TierFolder::replace_file(const std::string& name, std::span<const std::byte> head,
+                                std::span<const std::byte> body, bool sync) const {
+  const std::string draft = name + kDraftSuffix;
+  auto fd = open_file(draft, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!fd) return io::forward_error(std::move(fd));
+  Status written = write_all(fd->get(), head, draft);
+  if (written) written = write_all(fd->get(), body, draft);
+  if (written && sync && ::fsync(fd->get()) != 0) written = io::system_error(errno, "sync " + draft);
+  if (written && ::renameat(fd_.get(), draft.c_str(), fd_.get(), name.c_str()) != 0) {
+    written = io::system_error(errno, "rename " + draft);
+  }
+  if (!written) remove_file(draft);
+  return written;
+}
+
+void TierFolder::remove_file(const std::string& name) const {
+  ::unlinkat(fd_.get(), name.c_str(), 0);
+}
+
+Result<std::vector<std::byte>> TierFolder::read_file(const std::string& name, std::uint64_t bytes_max) const {
+  auto fd = open_file(name, O_RDONLY);
+  if (!fd) return io::forward_error(std::move(fd));
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return io::system_error(errno, "stat " + name);
+  std::vector<std::byte> bytes(std::min<std::uint64_t>(bytes_max, static_cast<std::uint64_t>(info.st_size)));
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::pread(fd->get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io::system_error(errno, "read " + name);
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+void TierFolder::remove_own_files() const {
+  for (const char* name : {kDataSetsName, kLabelName, kLockName}) remove_file(name);
+}
+
+std::vector<TierFolder::DataSet> TierFolder::data_sets() const {
+  std::vector<DataSet> found;
+  const auto bytes = read_file(kDataSetsName, kDataSetsBytesMax);
+  if (!bytes) return found;
+  std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    DataSet data_set;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), data_set.key, 16);
+    if (error != std::errc() || end == line.data() + line.size()) continue;
+    data_set.source.assign(end + 1, line.data() + line.size());
+    found.push_back(std::move(data_set));
+  }
+  return found;
+}
+
+Status TierFolder::add_data_set(const DataSet& data_set) const {
+  for (const DataSet& known : data_sets()) {
+    if (known.key == data_set.key) return {};
+  }
+  std::string name = data_set.source;
+  std::replace(name.begin(), name.end(), '\n', '?');
+  const std::string line = fmt::format("{:016x} {}\n", data_set.key, name);
+  auto fd = open_file(kDataSetsName, O_WRONLY | O_CREAT | O_APPEND);
+  if (!fd) return io::forward_error(std::move(fd));
+  return write_all(fd->get(), std::as_bytes(std::span(line)), kDataSetsName);
+}
+
+}  // namespace headrace::cache

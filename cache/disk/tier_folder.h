@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a disk tier: made or checked, locked for one process, labelled.
+//
+// Everything in it is reached through its descriptor and without following symbolic links, and it must belong to the
+// calling user alone: nobody else can put another file in the place of one of ours.
+//
+// Thread-safety: none needed after open(). Ownership: the lock is held for as long as the object lives.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "headrace/cache/disk/record_format.h"
+#include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+using io::Result;
+using io::Status;
+
+class TierFolder {
+ public:
+  enum class Mode : std::uint8_t {
+    kCreate,    // locks the tier, makes it where there is none
+    kOwner,     // locks the tier that is there
+    kReadOnly,  // takes no lock
+  };
+
+  // `segment_bytes` is for a tier that is made now; an older one keeps its own.
+  // Errors: kBusy (naming the process that owns it), kPermission (others may write to it), kUnsupported (a newer
+  // format), kCorrupt (its label), kInvalidArgument (kCreate: other files in it), kNotFound, else the system's.
+  [[nodiscard]] static Result<TierFolder> open(const std::filesystem::path& path, std::uint64_t segment_bytes,
+                                               Mode mode);
+
+  ~TierFolder();
+  TierFolder(TierFolder&&) = default;
+  TierFolder& operator=(TierFolder&&) = delete;
+  TierFolder(const TierFolder&) = delete;
+  TierFolder& operator=(const TierFolder&) = delete;
+
+  [[nodiscard]] const TierLabel& label() const { return label_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // Registered with the ring that writes here, it holds the lock until the last of a killed process's writes has ended.
+  [[nodiscard]] int lock_fd() const { return lock_fd_.get(); }
+  // Ascending.
+  [[nodiscard]] Result<std::vector<std::uint32_t>> segment_numbers() const;
+  [[nodiscard]] Result<io::UniqueFd> open_file(const std::string& name, int flags) const;
+  // The file is there with this content, or as it was before, whatever happens on the way.
+  [[nodiscard]] Status replace_file(const std::string& name, std::span<const std::byte> head,
+                                    std::span<const std::byte> body, bool sync) const;
+  void remove_file(const std::string& name) const;
+  void remove_own_files() const;  // all but the segments
+  // Reads the whole of a file of at most `bytes_max`.
+  [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& name, std::uint64_t bytes_max) const;
+
+  // Which data sets have records here: key and source.
+  struct DataSet {
+    std::uint64_t key = 0;
+    std::string source;
+  };
+  [[nodiscard]] std::vector<DataSet> data_sets() const;
+  [[nodiscard]] Status add_data_set(const DataSet& data_set) const;
+
+ private:
+  TierFolder(std::string path, io::UniqueFd fd, std::uint64_t segment_bytes)
+      : path_(std::move(path)), fd_(std::move(fd)), segment_bytes_(segment_bytes) {}
+  [[nodiscard]] Status check_owner() const;
+  [[nodiscard]] Status take_or_make();
+  [[nodiscard]] bool holds_nothing_else() const;
+  [[nodiscard]] Result<std::vector<std::string>> list() const;
+  [[nodiscard]] Status take_lock();
+  [[nodiscard]] Status read_label();
+  [[nodiscard]] Status write_label(std::uint64_t segment_bytes);
+
+  std::string path_;
+  io::UniqueFd fd_;
+  std::uint64_t segment_bytes_;  // of a tier that is made now
+  io::UniqueFd lock_fd_;
+  TierLabel label_;
+};
+
+[[nodiscard]] std::string segment_name(std::uint32_t number);
+[[nodiscard]] std::string segment_index_name(std::uint32_t number);
+
+}  // namespace headrace::cache

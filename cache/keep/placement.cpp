@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/keep/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "headrace/cache/catalog/chunk.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::MutexLock;
+
+// Padding to whole batches repeats a few samples and dropping the last batch leaves a few out: an epoch is one that
+// reads the same files as the next as long as they differ by less than one part in a hundred.
+constexpr std::uint64_t kAlikeShare = 100;
+
+struct EpochShape {
+  std::vector<bool> reads;  // by sample
+  std::uint64_t repeats = 0;
+};
+
+std::optional<EpochShape> shape_of(const Order& order, std::uint64_t epoch, std::size_t samples) {
+  const Result<std::vector<SampleIndex>> drawn = order.epoch(epoch);
+  if (!drawn) return std::nullopt;
+  EpochShape shape{std::vector<bool>(samples, false)};
+  for (const SampleIndex sample : *drawn) {
+    shape.repeats += shape.reads[sample] ? 1 : 0;
+    shape.reads[sample] = true;
+  }
+  return shape;
+}
+
+// Why MIN pays for this order; empty: it does not, because what was read is needed again one epoch later, like all
+// else.
+std::string reason_for_min(const Order& order, std::uint64_t epoch, std::size_t samples) {
+  const std::optional<EpochShape> now = shape_of(order, epoch, samples);
+  const std::optional<EpochShape> next = shape_of(order, epoch + 1, samples);
+  if (!now || !next) return "";
+  std::uint64_t reads = now->repeats;
+  std::uint64_t differ = 0;
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    reads += now->reads[sample] ? 1 : 0;
+    differ += now->reads[sample] != next->reads[sample] ? 1 : 0;
+  }
+  if (differ * kAlikeShare > reads) return "each epoch reads other files";
+  if (now->repeats * kAlikeShare > reads) return "an epoch reads files again";
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> record_footprints(const Catalog& catalog) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
+    const std::uint64_t file_bytes = catalog.size_bytes(catalog.sample_entry(sample));
+    std::uint64_t bytes = 0;
+    for (std::uint32_t chunk = 0; chunk < chunk_count(file_bytes); ++chunk) {
+      bytes += footprint_bytes(chunk_range(file_bytes, chunk).length);
+    }
+    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  }
+  return sizes;
+}
+
+Placement::Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held)
+    : catalog_(catalog), rooms_(std::move(rooms)), is_held_(std::move(is_held)), watches_(!rooms_.empty()) {}
+
+Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
+  Job job{.order = &order, .epoch = epoch, .reason_for_min = ""};
+  if (!rooms_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
+  MutexLock lock(mutex_);
+  job.id = next_job_++;
+  jobs_.push_back(std::move(job));
+  choose();
+  return {jobs_.back().id, std::exchange(evictions_, {})};
+}
+
+Placement::Evictions Placement::unfollow(JobId job) {
+  MutexLock lock(mutex_);
+  std::erase_if(jobs_, [&](const Job& each) { return each.id == job; });
+  choose();
+  return std::exchange(evictions_, {});
+}
+
+void Placement::choose() {
+  trial_.reset();
+  const bool several = jobs_.size() > 1;
+  const std::string reason = several         ? "several orders are read at once"
+                             : jobs_.empty() ? ""
+                                             : jobs_.front().reason_for_min;
+  if (!reason.empty() && !rooms_.empty()) {
+    start_min();
+  } else {
+    min_.reset();
+    for (Job& job : jobs_) job.uses.reset();
+  }
+  why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
+  evicts_.store(min_ != nullptr);
+  watches_.store(!rooms_.empty() && (min_ != nullptr || jobs_.empty()));
+}
+
+void Placement::start_min() {
+  if (sizes_.empty()) sizes_ = record_footprints(catalog_);
+  for (Job& job : jobs_) {
+    if (job.uses != nullptr) continue;
+    job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);
+    align(job);
+  }
+  outside_.assign(sizes_.size(), {});  // they are times of a clock that may begin again
+  min_ = std::make_unique<PolicyStack>();
+  for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+    min_->add(make_policy(
+        PolicyKind::kMin,
+        {.capacity_bytes = rooms_[tier].evicting_bytes, .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
+           evictions_.push_back({tier, sample});
+         }}));
+  }
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+      if (is_held_(tier, sample)) refresh(tier, sample);
+    }
+  }
+  evict_what_is_not_wanted();
+}
+
+// What that of the job furthest on shows.
+std::uint64_t Placement::clock() const {
+  std::uint64_t clock = 0;
+  for (const Job& each : jobs_) {
+    if (each.uses != nullptr) clock = std::max(clock, each.offset + each.uses->now());
+  }
+  return clock;
+}
+
+void Placement::align(Job& job) {
+  job.offset = clock() - job.uses->now();
+}
+
+std::uint64_t Placement::upcoming(SampleIndex sample) const {
+  std::uint64_t soonest = kNeverUsed;
+  for (const Job& job : jobs_) {
+    const std::uint64_t use = job.uses->upcoming(sample);
+    if (use != kNeverUsed) soonest = std::min(soonest, job.offset + use);
+  }
+  return soonest != kNeverUsed ? soonest : upcoming_outside(sample);
+}
+
+// It is read now, by the job that was to read it soonest; when again, by any?
+std::uint64_t Placement::take(SampleIndex sample) {
+  Job* reader = nullptr;
+  std::uint64_t soonest = kNeverUsed;
+  for (Job& job : jobs_) {
+    const std::uint64_t use = job.uses->upcoming(sample);
+    if (use == kNeverUsed || job.offset + use >= soonest) continue;
+    soonest = job.offset + use;
+    reader = &job;
+  }
+  if (reader != nullptr) {
+    static_cast<void>(reader->uses->take(sample));
+  } else {
+    note_outside(sample);
+  }
+  return upcoming(sample);
+}
+
+// No order has it: a validation set, say, which is read after each epoch. It will be read again after as long as last
+// time.
+void Placement::note_outside(SampleIndex sample) {
+  const std::uint64_t now = clock();
+  OutsideUse& use = outside_[sample];
+  if (use.last == now) return;
+  use = {now, use.last < now ? now - use.last : 0};
+}
+
+// What does not come when it is expected is waited for as long again.
+std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
+  const OutsideUse& use = outside_[sample];
+  const std::uint64_t now = clock();
+  if (use.interval == 0 || now > use.last + 2 * use.interval) return kNeverUsed;
+  return std::max(use.last + use.interval, now);
+}
+
+// As if it were read: it is held, and goes, by its upcoming use.
+void Placement::refresh(std::size_t tier, SampleIndex sample) {
+  static_cast<void>(
+      (*in_force())[tier].read({.sample = sample, .next_use = min_ ? upcoming(sample) : kNeverUsed, .now = clock()}));
+}
+
+// What the tiers hold from before the policy came into force.
+void Placement::evict_what_is_not_wanted() {
+  evictions_.clear();
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+      if (is_held_(tier, sample) && !(*in_force())[tier].holds(sample)) evictions_.push_back({tier, sample});
+    }
+  }
+}
+
+PolicyStack* Placement::in_force() const {
+  if (min_ != nullptr) return min_.get();
+  return trial_ != nullptr && trial_->prefers_s3_fifo() ? &trial_->s3_fifo() : nullptr;
+}
+
+// What was read from memory meanwhile has uses behind it that no fetch has taken.
+Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
+  MutexLock lock(mutex_);
+  const auto found = std::ranges::find(jobs_, job, &Job::id);
+  HEADRACE_ASSERT(found != jobs_.end());
+  found->epoch = epoch;
+  if (min_ == nullptr) return {};
+  found->uses->enter(epoch);
+  align(*found);
+  for (std::size_t tier = 0; tier < min_->size(); ++tier) {
+    for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+      if ((*min_)[tier].holds(sample)) refresh(tier, sample);
+    }
+  }
+  return std::exchange(evictions_, {});
+}
+
+Placement::Evictions Placement::on_read(SampleIndex sample) {
+  MutexLock lock(mutex_);
+  if (min_ != nullptr) {
+    min_->read({.sample = sample, .next_use = take(sample), .now = clock()});
+  } else if (jobs_.empty() && !rooms_.empty()) {
+    try_on_paper(sample);
+  }
+  return std::exchange(evictions_, {});
+}
+
+void Placement::try_on_paper(SampleIndex sample) {
+  if (trial_ == nullptr) {
+    if (sizes_.empty()) sizes_ = record_footprints(catalog_);
+    trial_ = std::make_unique<PolicyTrial>(sizes_, rooms_, [this](std::size_t tier, SampleIndex gone) {
+      evictions_.push_back({tier, gone});
+    });
+  }
+  const bool before = trial_->prefers_s3_fifo();
+  trial_->read(sample);
+  const bool now = trial_->prefers_s3_fifo();
+  if (!now) {
+    evictions_.clear();  // only on paper
+  } else if (!before) {
+    evict_what_is_not_wanted();
+  }
+  if (now == before) return;
+  why_ = now ? "no order known, and the same files are read again and again" : "no order known";
+  evicts_.store(now);
+}
+
+Placement::Evictions Placement::on_offer(SampleIndex sample) {
+  MutexLock lock(mutex_);
+  for (std::size_t tier = 0; in_force() != nullptr && tier < rooms_.size(); ++tier) {
+    refresh(tier, sample);
+    if ((*in_force())[tier].holds(sample)) break;
+  }
+  return std::exchange(evictions_, {});
+}
+
+bool Placement::wants(std::size_t tier, std::optional<SampleIndex> sample) const {
+  if (!evicts()) return true;
+  MutexLock lock(mutex_);
+  const PolicyStack* const policies = in_force();
+  return policies == nullptr || (sample && (*policies)[tier].holds(*sample));
+}
+
+std::string Placement::describe() const {
+  MutexLock lock(mutex_);
+  return (min_ != nullptr ? "min: " : in_force() != nullptr ? "s3-fifo: " : "never-evict: ") + why_;
+}
+
+}  // namespace headrace::cache

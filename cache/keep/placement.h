@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the disk tiers hold, chosen from what is known of the reads to come:
+//
+//   nothing                      never-evict, until S3-FIFO shows on paper that it hits more (internal/policy_trial.h)
+//   one order, read by epochs    never-evict
+//   one order whose next uses    Belady's MIN with bypass: one rank of several, sampling with replacement
+//   differ by more than an epoch
+//   several orders at once       MIN: the next use of a sample is the earliest of all
+//
+//   Placement placement(catalog, {{budget, evicting}, ...}, is_held);
+//   const auto [job, evictions] = placement.follow(order, epoch);
+//   for (const Eviction& gone : evictions) forget(gone);
+//   for (const Eviction& gone : placement.on_read(sample)) forget(gone);   // a fetch that a reader caused
+//   if (placement.wants(tier, sample)) write(tier, sample);
+//
+// The policies are the simulator's. They say what is to be held, the tiers hold it as far as their devices let them: a
+// record that is missing although it is wanted is written when it is next fetched.
+//
+// Orders read at once have positions of their own; they count as equally fast, and are aligned whenever one of them
+// enters an epoch.
+//
+// Thread-safety: every function from any thread. Lock order: mutex_, then what is_held() takes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/cache/keep/next_uses.h"
+#include "headrace/cache/keep/policy_stack.h"
+#include "headrace/cache/keep/policy_trial.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+// What each sample takes of a tier: all its records. 4 GiB and more count as 4 GiB.
+[[nodiscard]] std::vector<std::uint32_t> record_footprints(const Catalog& catalog);
+
+class Placement {
+ public:
+  struct Eviction {
+    std::size_t tier = 0;
+    SampleIndex sample = 0;
+  };
+  using Evictions = std::vector<Eviction>;
+  // Whether a tier has a sample's records already.
+  using IsHeld = std::function<bool(std::size_t tier, SampleIndex sample)>;
+
+  using JobId = std::uint64_t;
+  struct Followed {
+    JobId job = 0;
+    Evictions evictions;
+  };
+
+  // `rooms`: of each tier, fastest first.
+  Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held);
+
+  // An order that is read from this epoch on; it lasts until unfollow().
+  [[nodiscard]] Followed follow(const Order& order, std::uint64_t epoch);
+  [[nodiscard]] Evictions enter(JobId job, std::uint64_t epoch);
+  [[nodiscard]] Evictions unfollow(JobId job);
+
+  // Whether on_read() has to hear of reads.
+  [[nodiscard]] bool watches() const { return watches_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool evicts() const { return evicts_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Evictions on_read(SampleIndex sample);
+  // Somebody would have it held before it is read: it is, if it is needed sooner than what would have to go.
+  [[nodiscard]] Evictions on_offer(SampleIndex sample);
+  // False: the tier has no place for it, or none any more. nullopt: no sample.
+  [[nodiscard]] bool wants(std::size_t tier, std::optional<SampleIndex> sample) const;
+  // "never-evict: each epoch reads the same files"
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  // Somebody who reads along an order.
+  struct Job {
+    JobId id = 0;
+    const Order* order = nullptr;
+    std::uint64_t epoch = 0;
+    std::string reason_for_min;                // empty: never-evict, if this is the only job
+    std::unique_ptr<NextUses> uses = nullptr;  // while MIN is in force
+    std::uint64_t offset = 0;                  // from its clock to the common one
+  };
+
+  // When a sample was read that no order has, and how long after the time before that.
+  struct OutsideUse {
+    std::uint64_t last = kNeverUsed;
+    std::uint64_t interval = 0;  // 0: not known
+  };
+
+  void choose() HEADRACE_REQUIRES(mutex_);
+  void start_min() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t clock() const HEADRACE_REQUIRES(mutex_);  // common to the jobs
+  void align(Job& job) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t take(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void note_outside(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t upcoming_outside(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
+  void refresh(std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void try_on_paper(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  void evict_what_is_not_wanted() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] PolicyStack* in_force() const HEADRACE_REQUIRES(mutex_);  // null: never-evict
+
+  const Catalog& catalog_;
+  const std::vector<TierRoom> rooms_;
+  const IsHeld is_held_;
+  std::vector<std::uint32_t> sizes_;  // by sample, on disk; filled before the first policy, then constant
+  std::atomic<bool> evicts_ = false;
+  std::atomic<bool> watches_;
+
+  mutable io::Mutex mutex_;
+  std::vector<Job> jobs_ HEADRACE_GUARDED_BY(mutex_);
+  JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
+  std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);    // null: not in force
+  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);     // by sample, while MIN is in force
+  std::unique_ptr<PolicyTrial> trial_ HEADRACE_GUARDED_BY(mutex_);  // null: there are jobs, or no reads yet
+  Evictions evictions_;                                             // of the call under way, which holds the mutex
+};
+
+}  // namespace headrace::cache

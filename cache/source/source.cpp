@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/source.h"
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <future>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "headrace/io/file_system.h"
+#include "headrace/io/log.h"
+#include "headrace/io/open_beneath.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::Error;
+using io::ErrorCode;
+using io::MutexLock;
+
+// Waits before the second and third attempt: a disk's own retries and a server's fail-over end within seconds, and a
+// loader that waits much longer than this is better told.
+constexpr std::array<std::chrono::milliseconds, 2> kRetryDelays{std::chrono::milliseconds(20),
+                                                                std::chrono::milliseconds(250)};
+// Paths remembered so that each is logged once; beyond these, stale files are only counted.
+constexpr std::size_t kStalePathsMax = 1024;
+
+// Looking costs an open and a stat of a directory, which a dead server may keep waiting.
+constexpr std::chrono::seconds kLookInterval{1};
+
+bool may_pass(const Error& error) {
+  return error.code == ErrorCode::kSystem || error.code == ErrorCode::kTimedOut || error.os_errno == ESTALE;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, std::shared_ptr<SourceRoot> root,
+                                             io::TimerThread& timers) {
+  std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
+  io::EngineOptions engine = options.engine;
+  engine.rotational = options.source_rotational.value_or(false);  // what the kernel says has to prove true first
+  auto thread = options.make_source_engine ? io::IoThread::start("hr-source", options.make_source_engine)
+                                           : io::IoThread::start({.name = "hr-source", .engine = engine});
+  if (!thread) return io::forward_error(std::move(thread));
+  source->thread_ = std::move(*thread);
+  if (options.source_rotational.value_or(source->root()->file_system().rotational)) {
+    source->start_sweep(options.source_rotational.has_value());
+  }
+  return source;
+}
+
+Source::Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
+    : name_(options.source.string()),
+      remount_path_(options.source_path_covered ? std::filesystem::path() : options.source),
+      engine_only_(options.make_source_engine != nullptr),
+      timers_(timers),
+      root_(std::move(root)) {}
+
+std::shared_ptr<SourceRoot> Source::root() const {
+  MutexLock lock(mutex_);
+  return root_;
+}
+
+bool Source::read_now(SourceRead& read) {
+  if (read.range.offset != 0 || engine_only_) return false;
+  const std::shared_ptr<SourceRoot> now = root();
+  if (now->file_system().opens_wait) return false;
+  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length})) return false;
+  read.data = read.buffer.data();
+  count_success(read.range.length);
+  return true;
+}
+
+void Source::count_success(std::uint64_t bytes) {
+  note_success();
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Source::start_sweep(bool seeks_at_first) {
+  sweep_ = std::make_unique<Sweep>(Sweep::Options{.place_of = [this](const SourceRead& read) { return place_of(read); },
+                                                  .issue = [this](SourceRead& read) { submit(read); },
+                                                  .on_verdict = [this](bool seeks) { limit_depth(seeks); },
+                                                  .seeks_at_first = seeks_at_first});
+}
+
+// Reads for now do not pass through the sweep, so that its bound has to be the engine's as well.
+void Source::limit_depth(bool seeks) {
+  if (!stopping_.load()) thread_->set_rotational(seeks);
+}
+
+std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {
+  const io::UniqueFd file(io::open_beneath(root()->fd(), read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
+  return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
+}
+
+void Source::read(SourceRead& read) {
+  read.source = this;
+  read.attempt = 0;
+  if (read.ahead && sweep_) return sweep_->add(read);
+  submit(read);
+}
+
+void Source::submit(SourceRead& read) {
+  read.root = root();
+  read.operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
+                                            std::move(read.buffer));
+  read.operation.cache_mode = read.root->file_system().cache_mode;
+  read.operation.opens_wait = read.root->file_system().opens_wait;
+  read.operation.context = &read;
+  read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
+    SourceRead& self = *static_cast<SourceRead*>(operation.context);
+    self.source->finish(self, std::move(bytes));
+  };
+  reads_here(read) ? io::run_here(read.operation) : thread_->submit(read.operation);
+}
+
+// A local disk that does not seek has a whole file sooner than two threads have woken each other. What fails is tried
+// again by the engine: those who wait here do so once.
+bool Source::reads_here(const SourceRead& read) const {
+  return read.here && read.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
+         !read.root->file_system().opens_wait;
+}
+
+void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
+  read.data = read.operation.data();
+  read.buffer = std::move(read.operation.buffer);
+  read.root.reset();
+  if (!bytes && retry_later(read, bytes.error())) return;
+  if (read.ahead && sweep_) sweep_->on_done();
+  if (!bytes) {
+    note_failure(bytes.error());
+    return read.on_done(read, io::forward_error(std::move(bytes)));
+  }
+  if (*bytes < read.range.length) return read.on_done(read, tl::unexpected<Error>(note_stale(read, *bytes)));
+  count_success(*bytes);
+  read.on_done(read, {});
+}
+
+void Source::join() {
+  if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
+  thread_.reset();
+}
+
+void Source::settle() {
+  std::promise<void> reached;
+  post([&reached] { reached.set_value(); });
+  reached.get_future().wait();
+}
+
+bool Source::retry_later(SourceRead& read, const Error& error) {
+  if (stopping_.load() || read.attempt >= kRetryDelays.size()) return false;
+  if (!may_pass(error) && !may_be_unmounted(error)) return false;
+  timers_.after(kRetryDelays[read.attempt++], [this, &read] {
+    look_for_remount(read);
+    submit(read);
+  });
+  return true;
+}
+
+// The folder that a mount lay on, or one that was removed, has no files. Nor has a file that is simply gone: what it
+// costs to tell them apart is spent once a second at most.
+bool Source::may_be_unmounted(const Error& error) const {
+  return error.code == ErrorCode::kNotFound && is_look_due();
+}
+
+bool Source::is_look_due() const {
+  MutexLock lock(mutex_);
+  return !remount_path_.empty() && io::TimerThread::Clock::now() >= next_look_;
+}
+
+void Source::look_for_remount(const SourceRead& read) {
+  if (stopping_.load() || !is_look_due()) return;
+  const std::shared_ptr<SourceRoot> found = root()->find_remount(remount_path_);
+  const bool same_data_set = found != nullptr && found->has_file(read.path, read.identity);
+  MutexLock lock(mutex_);
+  next_look_ = io::TimerThread::Clock::now() + kLookInterval;
+  if (!same_data_set) return;
+  root_ = found;
+  lock.unlock();
+  io::log_info("source {}: was mounted anew and is read from there", name_);
+}
+
+void Source::note_failure(const Error& error) {
+  if (error.code == ErrorCode::kCancelled) return;
+  errors_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t in_a_row = failures_in_a_row_.fetch_add(1) + 1;
+  if (!std::has_single_bit(in_a_row)) return;  // the 1st, 2nd, 4th, 8th ...
+  io::log_warning("source {}: {} ({} reads failed in a row)", name_, error.message(), in_a_row);
+  MutexLock lock(mutex_);
+  last_failure_ = error.message();
+}
+
+void Source::note_success() {
+  if (failures_in_a_row_.load(std::memory_order_relaxed) == 0) return;
+  const std::uint64_t failed = failures_in_a_row_.exchange(0);
+  if (failed > 0) io::log_info("source {}: reads work again after {} failures", name_, failed);
+}
+
+Error Source::note_stale(const SourceRead& read, std::uint64_t bytes) {
+  errors_.fetch_add(1, std::memory_order_relaxed);
+  Error error{ErrorCode::kStale, 0,
+              fmt::format("read {}: ends {} bytes before its catalogued size", read.path, read.range.length - bytes)};
+  MutexLock lock(mutex_);
+  const bool first = stale_paths_.size() < kStalePathsMax && stale_paths_.insert(read.path).second;
+  lock.unlock();
+  if (first) io::log_warning("source {}: {}", name_, error.message());
+  return error;
+}
+
+TierStats Source::stats() const {
+  TierStats stats;
+  stats.kind = TierKind::kSource;
+  stats.path = name_;
+  stats.hits = reads_.load(std::memory_order_relaxed);
+  stats.hit_bytes = read_bytes_.load(std::memory_order_relaxed);
+  stats.errors = errors_.load(std::memory_order_relaxed);
+  stats.state = "ok";
+  if (sweep_) {
+    stats.placement = sweep_->sorts() ? "hard disk: reads ahead are sorted by where files lie"
+                                      : "says it is a hard disk, but is not as slow: reads are not sorted";
+  }
+  if (failures_in_a_row_.load() > 0) {
+    MutexLock lock(mutex_);
+    stats.state = "failing: " + last_failure_;
+  }
+  return stats;
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data set's own storage: the last tier, only ever read.
+//
+//   SourceRead read{.path = path.c_str(), .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
+//   source->read(read);
+//
+// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
+// less than the catalog says is kStale. Both are logged once, not once per read.
+//
+// A source that was unmounted and mounted anew is another directory at the same path, while ours fails for good. So
+// before a read is tried again the path is looked at, at most once a second; what is there is used from then on if it
+// has the very file that is being read, as it was catalogued.
+//
+// Of a hard disk, reads ahead are sorted by where the files lie (internal/sweep.h).
+//
+// Thread-safety: every function from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/source/source_root.h"
+#include "headrace/cache/source/sweep.h"
+#include "headrace/cache/store.h"
+#include "headrace/io/io_thread.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/timer_thread.h"
+
+namespace headrace::cache {
+
+class Source;
+
+// Ownership: the caller's; must neither move nor die until on_done has run (exactly once, also at shutdown).
+struct SourceRead {
+  const char* path = nullptr;  // relative to the source; lasts until on_done
+  ChunkRange range;            // all of it lies within the catalogued size
+  Identity identity;           // the file's, as catalogued
+  io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
+  bool ahead = false;          // nobody waits for it yet
+  bool here = false;           // the calling thread may wait for it
+  // Runs on the source's I/O thread, or on the one that waits; must not block. On success data holds range.length
+  // bytes.
+  void (*on_done)(SourceRead& self, Status status) = nullptr;
+  void* context = nullptr;
+  std::byte* data = nullptr;
+
+  // Private to Source.
+  Source* source = nullptr;
+  std::shared_ptr<SourceRoot> root = {};  // what `operation` reads below
+  unsigned attempt = 0;
+  io::Operation operation = {};
+};
+
+class Source {
+ public:
+  // Errors: those of open_engine().
+  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const StoreOptions& options,
+                                                            std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  void read(SourceRead& read);
+  // Fills the buffer on the calling thread where that takes no longer than handing the read over: the page cache has
+  // the file. True: done, on_done does not run.
+  [[nodiscard]] bool read_now(SourceRead& read);
+  // Runs a task on the I/O thread.
+  void post(std::function<void()> task) { thread_->post(std::move(task)); }
+  // Nothing is tried again from now on. To be followed by TimerThread::stop(), then join().
+  void stop_retrying() { stopping_.store(true); }
+  // Waits until the I/O thread has finished the completion that it is in.
+  void settle();
+  // Ends what is in flight (kCancelled) and joins the threads.
+  void join();
+
+  [[nodiscard]] std::shared_ptr<SourceRoot> root() const;
+  [[nodiscard]] TierStats stats() const;
+  [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
+
+ private:
+  Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
+
+  void start_sweep(bool seeks_at_first);
+  void limit_depth(bool seeks);
+  [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
+  void submit(SourceRead& read);
+  [[nodiscard]] bool reads_here(const SourceRead& read) const;
+  void finish(SourceRead& read, Result<std::uint64_t> bytes);
+  [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
+  [[nodiscard]] bool may_be_unmounted(const io::Error& error) const;
+  void look_for_remount(const SourceRead& read);
+  [[nodiscard]] bool is_look_due() const;
+  void note_failure(const io::Error& error);
+  void note_success();
+  void count_success(std::uint64_t bytes);
+  [[nodiscard]] io::Error note_stale(const SourceRead& read, std::uint64_t bytes);
+
+  const std::string name_;
+  const std::filesystem::path remount_path_;  // empty: the path leads elsewhere
+  const bool engine_only_;                    // a test watches the engine
+  io::TimerThread& timers_;
+  std::unique_ptr<io::IoThread> thread_;
+  std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
+
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> reads_ = 0;
+  std::atomic<std::uint64_t> read_bytes_ = 0;
+  std::atomic<std::uint64_t> errors_ = 0;
+  std::atomic<std::uint64_t> failures_in_a_row_ = 0;
+  mutable io::Mutex mutex_;
+  std::shared_ptr<SourceRoot> root_ HEADRACE_GUARDED_BY(mutex_);
+  io::TimerThread::Clock::time_point next_look_ HEADRACE_GUARDED_BY(mutex_) = {};
+  std::string last_failure_ HEADRACE_GUARDED_BY(mutex_);
+  std::unordered_set<std::string> stale_paths_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+}  // namespace headrace::cache

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/source_root.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "headrace/io/log.h"
+#include "headrace/io/open_beneath.h"
+#include "headrace/io/scanner.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::ErrorCode;
+using io::UniqueFd;
+
+UniqueFd open_directory(const std::filesystem::path& path) {
+  return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+// Asks the server where there is one, past what the kernel remembers. A directory that was removed has no links left.
+bool is_alive(int fd) {
+  struct statx about {};
+  const int flags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
+  return ::statx(fd, "", flags, STATX_TYPE | STATX_NLINK, &about) == 0 && about.stx_nlink > 0;
+}
+
+Identity identity_of(const struct stat& info) {
+  return {static_cast<std::uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec,
+          info.st_ino};
+}
+
+// Without a saved catalog there is nothing to compare with: the scan that follows says what is there.
+Status check_same_data_set(const SourceRoot& root, const StoreOptions& options) {
+  if (options.catalog_file.empty()) return {};
+  const Result<Catalog> saved = Catalog::load(options.catalog_file);
+  if (!saved || root.is_root_of(*saved)) return {};
+  return io::make_error(ErrorCode::kStale,
+                        fmt::format("source {}: unmounted; another folder is at its path", options.source.string()));
+}
+
+}  // namespace
+
+SourceRoot::SourceRoot(UniqueFd directory)
+    : directory_(std::move(directory)),
+      file_system_(io::describe_file_system(fd())),
+      page_cache_(fd(), file_system_.in_memory) {
+  struct stat info {};
+  if (::fstat(fd(), &info) != 0) return;
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+}
+
+std::shared_ptr<SourceRoot> SourceRoot::find_remount(const std::filesystem::path& path) const {
+  UniqueFd fd = open_directory(path);
+  if (!fd.valid()) return nullptr;
+  auto found = std::make_shared<SourceRoot>(std::move(fd));
+  return found->device_ == device_ && found->inode_ == inode_ ? nullptr : found;
+}
+
+bool SourceRoot::has_file(const char* path, const Identity& identity) const {
+  const UniqueFd file(io::open_beneath(fd(), path, O_PATH | O_CLOEXEC));
+  struct stat info {};
+  return file.valid() && ::fstat(file.get(), &info) == 0 && identity_of(info) == identity;
+}
+
+bool SourceRoot::is_root_of(const Catalog& catalog) const {
+  return inode_ == catalog.identity(kRootEntry).inode;
+}
+
+Result<std::shared_ptr<SourceRoot>> open_source_root(const StoreOptions& options) {
+  const bool given = options.source_fd >= 0;
+  if (given && (options.source_path_covered || is_alive(options.source_fd))) {
+    UniqueFd copy(::fcntl(options.source_fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid()) return io::system_error(errno, "open " + options.source.string());
+    return std::make_shared<SourceRoot>(std::move(copy));
+  }
+  UniqueFd fd = open_directory(options.source);
+  if (!fd.valid() && errno == ENOTDIR) {
+    return io::make_error(ErrorCode::kInvalidArgument, options.source.string(), ENOTDIR);
+  }
+  if (!fd.valid()) return io::system_error(errno, options.source.string());
+  auto root = std::make_shared<SourceRoot>(std::move(fd));
+  if (!given) return root;
+  if (auto same = check_same_data_set(*root, options); !same) return io::forward_error(std::move(same));
+  io::log_info("source {}: was unmounted and is used as it is mounted now", options.source.string());
+  return root;
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Reader holds the views of the samples that it has fetched ahead (the window) until next() hands them out; what the
+// plan calls resident stays in the store's RAM tier, which was asked to keep it, and is found there in the next epoch.
+#include "headrace/cache/reader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "headrace/cache/catalog/chunk.h"
+#include "headrace/io/log.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::CondVar;
+using io::ErrorCode;
+using io::MutexLock;
+
+// What the window takes, the samples that stay lack, in every epoch: a small part of the budget, but enough to keep a
+// source busy.
+constexpr std::uint64_t kWindowShare = 32;
+constexpr std::uint64_t kWindowSamplesMin = 256;
+constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;  // of which 256 samples may be less
+// One part in eight of the RAM budget is not planned with: views that the consumer holds on to live there.
+constexpr std::uint64_t kConsumerShare = 8;
+
+// A sample that is fetched, or on its way.
+struct Slot {
+  std::optional<Result<View>> result;  // empty while in flight
+  bool planned = false;                // the plan is told how it ends
+  bool awaited = false;                // a consumer sleeps until it has ended
+};
+
+std::vector<std::uint32_t> sample_footprints(const Catalog& catalog) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (SampleIndex i = 0; i < sizes.size(); ++i) {
+    const std::uint64_t bytes = footprint_bytes(catalog.size_bytes(catalog.sample_entry(i)));
+    sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  }
+  return sizes;
+}
+
+std::uint64_t default_window(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes) {
+  if (ram_bytes == 0 || sizes.empty()) return kWindowBytesMin;
+  const std::uint64_t mean = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}) / sizes.size();
+  return std::max(ram_bytes / kWindowShare, std::min(kWindowSamplesMin * mean, kWindowBytesMin));
+}
+
+ReadAheadOptions plan_options(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes,
+                              const ReaderOptions& options) {
+  const std::uint64_t budget = ram_bytes - ram_bytes / kConsumerShare;
+  std::uint64_t window = options.window_bytes > 0 ? options.window_bytes : default_window(ram_bytes, sizes);
+  if (ram_bytes > 0) window = std::min(window, budget);
+  ReadAheadOptions plan;
+  plan.budget_bytes = std::max(budget, window);
+  plan.window_bytes = window;
+  plan.first_epoch = options.first_epoch;
+  plan.epoch_count = options.epochs;
+  plan.in_order = true;
+  return plan;
+}
+
+class ReaderImpl final : public Reader {
+ public:
+  ReaderImpl(Store& store, const Order& order, const ReaderOptions& options, std::vector<SampleIndex> first_epoch);
+  ~ReaderImpl() override;
+
+  [[nodiscard]] std::optional<Sample> next() override;
+  void cancel() override;
+  [[nodiscard]] ReadAhead::State state() const override;
+  // Starts every fetch that the plan has room for.
+  void fetch_ahead();
+
+ private:
+  [[nodiscard]] std::optional<Sample> take_position() HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] bool enter_next_epoch() HEADRACE_REQUIRES(mutex_);
+  void follow_to(std::uint64_t epoch);
+  [[nodiscard]] std::optional<Result<View>> take_content(SampleIndex sample);
+  void finish_read(const Sample& sample);
+  [[nodiscard]] std::optional<SampleIndex> take_planned();
+  void start(SampleIndex sample, ReadHint hint);
+  void on_fetched(SampleIndex sample, Result<View> result);
+
+  Store& store_;
+  const Order& order_;
+  const std::uint64_t last_epoch_;  // exclusive
+  const std::vector<std::uint32_t> sizes_;
+  // Calls of fetch_ahead() not dealt with. Whoever raises it from 0 deals with all of them: a fetch that ends at once,
+  // inside start(), does not become a nested call.
+  std::atomic<std::uint32_t> fetch_requests_ = 0;
+
+  mutable io::Mutex mutex_;
+  CondVar changed_;  // an awaited slot got its result, nothing is in flight any more, or cancelled
+  std::uint64_t epoch_ HEADRACE_GUARDED_BY(mutex_);
+  std::uint64_t position_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<SampleIndex> samples_ HEADRACE_GUARDED_BY(mutex_);  // of epoch_
+  ReadAhead plan_ HEADRACE_GUARDED_BY(mutex_);
+  std::unordered_map<SampleIndex, Slot> slots_ HEADRACE_GUARDED_BY(mutex_);
+  std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  bool cancelled_ HEADRACE_GUARDED_BY(mutex_) = false;
+
+  std::atomic<std::uint64_t> followed_epoch_;
+  const std::unique_ptr<Following> following_;
+};
+
+ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& options,
+                       std::vector<SampleIndex> first_epoch)
+    : store_(store),
+      order_(order),
+      last_epoch_(options.first_epoch + options.epochs),
+      sizes_(sample_footprints(store.catalog())),
+      epoch_(options.first_epoch),
+      position_(options.first_position),
+      samples_(std::move(first_epoch)),
+      plan_(order, sizes_, plan_options(store.stats().tiers.front().budget_bytes, sizes_, options)),
+      followed_epoch_(options.first_epoch),
+      following_(store.follow(order, {.epoch = options.first_epoch})) {
+  if (options.first_position > 0) plan_.seek(options.first_epoch, options.first_position);
+}
+
+ReaderImpl::~ReaderImpl() {
+  cancel();
+  MutexLock lock(mutex_);
+  while (in_flight_ > 0) changed_.wait(lock);
+  slots_.clear();
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    if (plan_.holds(sample)) store_.unkeep(store_.catalog().sample_entry(sample));
+  }
+}
+
+void ReaderImpl::cancel() {
+  MutexLock lock(mutex_);
+  cancelled_ = true;
+  changed_.notify_all();
+}
+
+ReadAhead::State ReaderImpl::state() const {
+  MutexLock lock(mutex_);
+  return plan_.state();
+}
+
+std::optional<Sample> ReaderImpl::next() {
+  std::optional<Sample> sample;
+  {
+    MutexLock lock(mutex_);
+    sample = take_position();
+  }
+  if (!sample) return std::nullopt;
+  follow_to(sample->epoch);
+  auto content = take_content(sample->index);
+  if (!content) return std::nullopt;
+  sample->bytes = std::move(*content);
+  finish_read(*sample);
+  fetch_ahead();
+  return sample;
+}
+
+// Of several consumers the first to get into an epoch tells the store.
+void ReaderImpl::follow_to(std::uint64_t epoch) {
+  std::uint64_t followed = followed_epoch_.load();
+  if (epoch > followed && followed_epoch_.compare_exchange_strong(followed, epoch)) following_->enter(epoch);
+}
+
+std::optional<Sample> ReaderImpl::take_position() {
+  if (cancelled_) return std::nullopt;
+  while (position_ >= samples_.size()) {
+    if (!enter_next_epoch()) return std::nullopt;
+  }
+  Sample sample;
+  sample.epoch = epoch_;
+  sample.position = position_;
+  sample.index = samples_[position_++];
+  sample.entry = store_.catalog().sample_entry(sample.index);
+  sample.label = store_.catalog().sample_label(sample.index);
+  return sample;
+}
+
+// Takes milliseconds under the lock, once per epoch; other consumers have nothing to take meanwhile either.
+bool ReaderImpl::enter_next_epoch() {
+  if (epoch_ + 1 >= last_epoch_) return false;
+  auto samples = order_.epoch(epoch_ + 1);
+  if (!samples) {
+    io::log_warning("reader: ends before epoch {}: {}", epoch_ + 1, samples.error().message());
+    return false;
+  }
+  samples_ = std::move(*samples);
+  position_ = 0;
+  epoch_ += 1;
+  return true;
+}
+
+// nullopt: cancelled.
+std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
+  bool demanded = false;
+  MutexLock lock(mutex_);
+  while (!cancelled_) {
+    auto found = slots_.find(sample);
+    if (found == slots_.end()) {
+      demanded = true;  // resident in RAM, or not foreseen
+      slots_.emplace(sample, Slot{});
+      in_flight_ += 1;
+      lock.unlock();
+      start(sample, ReadHint::kNow);
+      lock.lock();
+    } else if (!found->second.result) {
+      found->second.awaited = true;
+      changed_.wait(lock);
+    } else {
+      Result<View> result = std::move(*found->second.result);
+      slots_.erase(found);
+      const bool in_ram = result && result->served_from() == TierKind::kRam;
+      if (demanded && !in_ram && plan_.holds(sample)) plan_.on_lost(sample);
+      return result;
+    }
+  }
+  return std::nullopt;
+}
+
+void ReaderImpl::finish_read(const Sample& sample) {
+  std::vector<SampleIndex> released;
+  {
+    MutexLock lock(mutex_);
+    plan_.on_read(sample.index);
+    released = plan_.take_releases();
+  }
+  for (const SampleIndex gone : released) store_.drop(store_.catalog().sample_entry(gone));
+}
+
+void ReaderImpl::fetch_ahead() {
+  if (fetch_requests_.fetch_add(1) > 0) return;
+  std::uint32_t seen = 1;
+  do {
+    while (auto sample = take_planned()) start(*sample, ReadHint::kAheadAndKeep);
+    seen = fetch_requests_.fetch_sub(seen) - seen;
+  } while (seen > 0);
+}
+
+std::optional<SampleIndex> ReaderImpl::take_planned() {
+  MutexLock lock(mutex_);
+  while (!cancelled_) {
+    const auto sample = plan_.next_fetch();
+    if (!sample) return std::nullopt;
+    auto [slot, is_new] = slots_.try_emplace(*sample);
+    slot->second.planned = true;
+    if (is_new) {
+      in_flight_ += 1;
+      return sample;
+    }
+    // A consumer was faster: the plan hears of it when it ends, or now if it has.
+    if (slot->second.result) plan_.on_fetched(*sample, slot->second.result->has_value());
+  }
+  return std::nullopt;
+}
+
+void ReaderImpl::start(SampleIndex sample, ReadHint hint) {
+  store_.read_async(
+      store_.catalog().sample_entry(sample),
+      [this, sample](Result<View> result) { on_fetched(sample, std::move(result)); }, hint);
+}
+
+void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
+  const bool good = result.has_value();
+  bool planned = false;
+  {
+    MutexLock lock(mutex_);
+    Slot& slot = slots_[sample];
+    slot.result = std::move(result);
+    planned = slot.planned;
+    if (planned) plan_.on_fetched(sample, good);
+    // Most samples come before their turn. Waking a consumer for each costs as much as submitting its read.
+    if (slot.awaited) changed_.notify_all();
+  }
+  if (planned) fetch_ahead();
+  MutexLock lock(mutex_);
+  in_flight_ -= 1;  // last: the reader may go away as soon as nothing is in flight
+  if (in_flight_ == 0) changed_.notify_all();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> Reader::open(Store& store, const Order& order, ReaderOptions options) {
+  if (options.epochs == 0) return io::make_error(ErrorCode::kInvalidArgument, "reader: no epochs to read");
+  auto first = order.epoch(options.first_epoch);
+  if (!first) return io::forward_error(std::move(first));
+  if (options.first_position > first->size()) {
+    return io::make_error(ErrorCode::kInvalidArgument,
+                          fmt::format("reader: position {} of an epoch of {}", options.first_position, first->size()));
+  }
+  auto reader = std::make_unique<ReaderImpl>(store, order, options, std::move(*first));
+  reader->fetch_ahead();
+  return reader;
+}
+
+}  // namespace headrace::cache
