@@ -69,3 +69,15 @@ template <typename T>
 // For programmer errors only; on in release builds too. Input and disk content must never reach one.
 #define HEADRACE_ASSERT(condition) \
   ((condition) ? static_cast<void>(0) : ::headrace::io::assertion_failed(#condition, __FILE__, __LINE__))
+
+// Ends the calling function with the error of `expression`, or names its value:
+//
+//   HEADRACE_TRY(buffer, Buffer::allocate(size));   // `buffer` is a Buffer from here on
+//   HEADRACE_TRY_DO(folder.sync());                 // a Status: nothing to name
+#define HEADRACE_TRY(name, expression)                                                    \
+  auto name##_or_error = (expression);                                                    \
+  if (!name##_or_error) return ::headrace::io::forward_error(std::move(name##_or_error)); \
+  auto name = *std::move(name##_or_error)
+#define HEADRACE_TRY_DO(expression)                                        \
+  if (::headrace::io::Status failed_status = (expression); !failed_status) \
+  return ::headrace::io::forward_error(std::move(failed_status))
