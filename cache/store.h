@@ -28,17 +28,12 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/order.h"
+#include "headrace/cache/tier.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
-
-struct TierOptions {
-  TierKind kind = TierKind::kSsd;  // kSsd or kHdd
-  std::filesystem::path path;      // folder of the tier; made (0700) when missing
-  std::uint64_t budget_bytes = 0;
-};
 
 struct StoreOptions {
   std::filesystem::path source;
@@ -58,24 +53,6 @@ struct StoreOptions {
   // For tests: what the source and the disk tiers read and write with, instead of `engine`.
   std::function<Result<std::unique_ptr<io::Engine>>()> make_source_engine;
   std::function<Result<std::unique_ptr<io::Engine>>()> make_tier_engine;
-};
-
-struct TierStats {
-  TierKind kind = TierKind::kSource;
-  std::string path;
-  std::uint64_t budget_bytes = 0;
-  std::uint64_t used_bytes = 0;
-  std::uint64_t samples = 0;  // entries held
-  std::uint64_t hits = 0;     // reads served from here
-  std::uint64_t hit_bytes = 0;
-  std::uint64_t writes = 0;  // records or buffers admitted
-  std::uint64_t write_bytes = 0;
-  std::uint64_t moved_bytes = 0;  // copied within a disk tier, to make room
-  std::uint64_t evictions = 0;
-  std::uint64_t errors = 0;
-  std::uint64_t corrupt = 0;  // records dropped because a checksum or identity failed
-  std::string placement;      // how it chooses what to hold ("never evict"); of a hard disk: how it is read
-  std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
 };
 
 // How near an epoch came to what no cache of this size can do better.

@@ -6,18 +6,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
 
+#include "headrace/cache/tier.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
 
 struct Holding;
-
-enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kSource };
 
 class View {
  public:

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tier: a place that holds content. What its user says about a disk tier, and what any tier says about itself.
+//
+//   TierOptions ssd{.kind = TierKind::kSsd, .path = "/ssd/headrace", .budget_bytes = 1ULL << 40};
+//   for (const TierStats& tier : store->stats().tiers) show(tier.path, tier.hits, tier.state);
+//
+// Thread-safety and ownership: plain values.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace headrace::cache {
+
+enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kSource };
+
+struct TierOptions {
+  TierKind kind = TierKind::kSsd;  // kSsd or kHdd
+  std::filesystem::path path;      // folder of the tier; made (0700) when missing
+  std::uint64_t budget_bytes = 0;
+};
+
+struct TierStats {
+  TierKind kind = TierKind::kSource;
+  std::string path;
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t samples = 0;  // entries held
+  std::uint64_t hits = 0;     // reads served from here
+  std::uint64_t hit_bytes = 0;
+  std::uint64_t writes = 0;  // records or buffers admitted
+  std::uint64_t write_bytes = 0;
+  std::uint64_t moved_bytes = 0;  // copied within a disk tier, to make room
+  std::uint64_t evictions = 0;
+  std::uint64_t errors = 0;
+  std::uint64_t corrupt = 0;  // records that failed because a checksum or identity was wrong
+  std::string placement;      // how it chooses what to hold ("never evict"); of a hard disk: how it is read
+  std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
+};
+
+}  // namespace headrace::cache
