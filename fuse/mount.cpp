@@ -11,16 +11,16 @@
 #include <thread>
 #include <utility>
 
-#include "headrace/fuse/internal/follower.h"
-#include "headrace/fuse/internal/lister.h"
-#include "headrace/fuse/internal/mount_table.h"
-#include "headrace/fuse/internal/notes.h"
-#include "headrace/fuse/internal/order_watch.h"
-#include "headrace/fuse/internal/overlay.h"
-#include "headrace/fuse/internal/pressure.h"
-#include "headrace/fuse/internal/pusher.h"
-#include "headrace/fuse/internal/session.h"
-#include "headrace/fuse/internal/tree.h"
+#include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/kernel/overlay.h"
+#include "headrace/fuse/kernel/requests.h"
+#include "headrace/fuse/kernel/session.h"
+#include "headrace/fuse/opens/follower.h"
+#include "headrace/fuse/opens/lister.h"
+#include "headrace/fuse/opens/order_watch.h"
+#include "headrace/fuse/push/pressure.h"
+#include "headrace/fuse/push/pusher.h"
+#include "headrace/fuse/survive/takeover.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
 
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
 
 #include <cerrno>
 

@@ -20,7 +20,7 @@
 #include <utime.h>
 
 #include "headrace/cache/refresher.h"
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
 #include "headrace/io/unique_fd.h"
 
 #include "fuse/mounted.h"

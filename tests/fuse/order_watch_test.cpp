@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/order_watch.h"
+#include "headrace/fuse/opens/order_watch.h"
 
 #include <chrono>
 #include <memory>

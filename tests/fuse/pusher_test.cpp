@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/pusher.h"
+#include "headrace/fuse/push/pusher.h"
 
 #include <algorithm>
 #include <array>

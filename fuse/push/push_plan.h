@@ -41,8 +41,8 @@
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
-#include "headrace/fuse/internal/notes.h"
 #include "headrace/fuse/mount.h"
+#include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
 

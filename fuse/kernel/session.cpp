@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define FUSE_USE_VERSION 312
-#include "headrace/fuse/internal/session.h"
+#include "headrace/fuse/kernel/session.h"
 
 #include <cerrno>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/lister.h"
+#include "headrace/fuse/opens/lister.h"
 
 #include <array>
 #include <memory>
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <sys/sysinfo.h>
 
-#include "headrace/fuse/internal/own_descriptors.h"
+#include "headrace/fuse/survive/own_descriptors.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {

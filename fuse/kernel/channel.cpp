@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
 #include "headrace/io/log.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "headrace/cache/store.h"
-#include "headrace/fuse/internal/push_plan.h"
-#include "headrace/fuse/internal/session.h"
+#include "headrace/fuse/kernel/session.h"
+#include "headrace/fuse/push/push_plan.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::fuse {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define FUSE_USE_VERSION 312
-#include "headrace/fuse/internal/tree.h"
+#include "headrace/fuse/kernel/requests.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "headrace/fuse/internal/session.h"
+#include "headrace/fuse/kernel/session.h"
 
 namespace headrace::fuse {
 using cache::Catalog;

@@ -10,7 +10,7 @@
 #include <functional>
 #include <thread>
 
-#include "headrace/fuse/internal/follower.h"
+#include "headrace/fuse/opens/follower.h"
 
 namespace headrace::fuse {
 

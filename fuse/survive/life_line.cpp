@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/life_line.h"
+#include "headrace/fuse/survive/life_line.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "headrace/fuse/internal/own_descriptors.h"
+#include "headrace/fuse/survive/own_descriptors.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/guard.h"
+#include "headrace/fuse/survive/guard.h"
 
 #include <array>
 #include <cerrno>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/fuse/internal/mount_table.h"
-#include "headrace/fuse/internal/own_descriptors.h"
+#include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/survive/own_descriptors.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/notes.h"
+#include "headrace/fuse/survive/takeover.h"
 
 #include <array>
 #include <memory>

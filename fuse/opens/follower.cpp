@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/follower.h"
+#include "headrace/fuse/opens/follower.h"
 
 #include <array>
 #include <cerrno>

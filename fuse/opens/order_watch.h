@@ -16,7 +16,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/order_learner.h"
-#include "headrace/fuse/internal/pusher.h"
+#include "headrace/fuse/push/pusher.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::fuse {

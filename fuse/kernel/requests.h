@@ -16,7 +16,7 @@
 #include <unordered_map>
 
 #include "headrace/cache/store.h"
-#include "headrace/fuse/internal/look_ahead.h"
+#include "headrace/fuse/kernel/look_ahead.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;

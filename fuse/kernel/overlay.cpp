@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/overlay.h"
+#include "headrace/fuse/kernel/overlay.h"
 
 #include <cerrno>
 #include <string>
@@ -8,7 +8,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
 
 namespace headrace::fuse {
 namespace fs = std::filesystem;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/push_plan.h"
+#include "headrace/fuse/push/push_plan.h"
 
 #include <algorithm>
 #include <limits>

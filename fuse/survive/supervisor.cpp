@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/fuse/internal/guard.h"
-#include "headrace/fuse/internal/life_line.h"
-#include "headrace/fuse/internal/mount_table.h"
+#include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/survive/guard.h"
+#include "headrace/fuse/survive/life_line.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 

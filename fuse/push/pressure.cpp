@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/pressure.h"
+#include "headrace/fuse/push/pressure.h"
 
 #include <algorithm>
 #include <array>

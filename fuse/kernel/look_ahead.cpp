@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/look_ahead.h"
+#include "headrace/fuse/kernel/look_ahead.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/own_descriptors.h"
+#include "headrace/fuse/survive/own_descriptors.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/internal/pusher.h"
+#include "headrace/fuse/push/pusher.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "headrace/cache/catalog/chunk.h"
-#include "headrace/fuse/internal/tree.h"
+#include "headrace/fuse/kernel/requests.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
