@@ -48,7 +48,7 @@ class Channel {
   [[nodiscard]] bool can_resend() const;
   // Memory of at least this size, zero at first, that a process which takes over finds as it was left. Valid as long as
   // the channel; ask for the same size each time.
-  [[nodiscard]] Result<std::span<std::byte>> notes(std::size_t bytes);
+  [[nodiscard]] Result<std::span<std::byte>> takeover_memory(std::size_t bytes);
 
  private:
   friend Result<Channel> open_channel(const ChannelOptions& options);
@@ -61,8 +61,8 @@ class Channel {
   std::filesystem::path path_;
   std::string device_;
   Shared* shared_ = nullptr;
-  int notes_fd_ = -1;           // memfd
-  std::span<std::byte> notes_;  // its mapping in this process
+  int takeover_fd_ = -1;           // memfd
+  std::span<std::byte> takeover_;  // its mapping in this process
 };
 
 // Mounts (through fusermount3 where the caller is not root) and takes the INIT request. A dead mount found at the mount

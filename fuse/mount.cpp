@@ -52,7 +52,7 @@ struct Mount::Impl {
   Status place_overlay();
   void raise_read_ahead();
   void follow();
-  void make_pusher(const Notes& notes);
+  void make_pusher(const Takeover& takeover);
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, bool from_start);
   void on_overflow();
@@ -72,7 +72,7 @@ struct Mount::Impl {
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
   std::atomic<bool> blind = false;          // not all opens are seen: READs stand for them
   std::shared_ptr<Session> session;
-  Tree* tree = nullptr;  // the session's
+  Requests* requests = nullptr;  // the session's
   std::unique_ptr<Follower> follower;
   std::unique_ptr<Lister> lister;
 
@@ -106,9 +106,10 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Status stand_in(cache::Store& store, Channel& channel) {
   const bool takes_over = channel.init_answered();
-  if (Result<Notes> notes = open_notes(channel, store.catalog()); !notes) return io::forward_error(std::move(notes));
-  auto tree = std::make_shared<Tree>(store, [](cache::EntryId, bool) {});
-  Result<std::shared_ptr<Session>> session = Session::open(channel, Tree::operations(), std::move(tree));
+  if (Result<Takeover> takeover = open_takeover(channel, store.catalog()); !takeover)
+    return io::forward_error(std::move(takeover));
+  auto requests = std::make_shared<Requests>(store, [](cache::EntryId, bool) {});
+  Result<std::shared_ptr<Session>> session = Session::open(channel, Requests::operations(), std::move(requests));
   if (!session) return io::forward_error(std::move(session));
   if (takes_over && !(*session)->resend())
     return io::system_error(errno, "ask for the requests that were not answered");
@@ -131,15 +132,15 @@ Status Mount::Impl::start(Channel& channel) {
   const bool takes_over = channel.init_answered();
   path = channel.path();
   device = channel.device();
-  Result<Notes> notes = open_notes(channel, store.catalog());
-  if (!notes) return io::forward_error(std::move(notes));
-  if (takes_over) ++notes->head->takeovers;
-  takeovers = notes->head->takeovers;
-  make_pusher(*notes);
+  Result<Takeover> takeover = open_takeover(channel, store.catalog());
+  if (!takeover) return io::forward_error(std::move(takeover));
+  if (takes_over) ++takeover->head->takeovers;
+  takeovers = takeover->head->takeovers;
+  make_pusher(*takeover);
   auto handler =
-      std::make_shared<Tree>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
-  tree = handler.get();
-  Result<std::shared_ptr<Session>> opened = Session::open(channel, Tree::operations(), std::move(handler));
+      std::make_shared<Requests>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
+  requests = handler.get();
+  Result<std::shared_ptr<Session>> opened = Session::open(channel, Requests::operations(), std::move(handler));
   if (!opened) return io::forward_error(std::move(opened));
   session = std::move(*opened);
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
@@ -211,12 +212,12 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   }
 }
 
-void Mount::Impl::make_pusher(const Notes& notes) {
+void Mount::Impl::make_pusher(const Takeover& takeover) {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
                        .order = {.order = options.order, .epoch = options.first_epoch}};
   const bool learn = options.learn_order && !options.order;
   if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
-  pusher = std::make_shared<Pusher>(store, path, notes, std::move(plan));
+  pusher = std::make_shared<Pusher>(store, path, takeover, std::move(plan));
   if (learn) order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
 }
 
@@ -253,13 +254,13 @@ void Mount::Impl::stop() {
   }
   if (!session) return;  // start() failed early
   const auto deadline = steady_clock::now() + kPatience;
-  if (!tree->drain(deadline)) {
+  if (!requests->drain(deadline)) {
     io::log_warning("mount {}: ended while reads were waiting for storage", path.string());
   }
   session->stop();
   // Who opened a file before the mount went may have asked once more, and nobody takes requests any longer. Reads that
   // wait for storage are answered still.
-  if (!tree->drain(deadline)) return;
+  if (!requests->drain(deadline)) return;
   session->hang_up();
   if (own_channel) own_channel->hang_up();
 }
@@ -280,7 +281,7 @@ void Mount::Impl::stop_helpers() {
 void Mount::on_changed(const cache::CatalogChanges& changes) {
   std::vector<cache::EntryId> entries = changes.vanished;
   for (const cache::CatalogChanges::Changed& each : changes.changed) {
-    impl_->tree->set_identity(each.entry, each.identity);
+    impl_->requests->set_identity(each.entry, each.identity);
     entries.push_back(each.entry);
   }
   impl_->pusher->on_changed(entries);
@@ -295,9 +296,9 @@ MountStats Mount::stats() const {
     stats.requests.push_back({opcode_name(opcode), count});
     stats.request_total += count;
   }
-  stats.read_bytes = impl_->tree->read_bytes();
-  stats.read_failures = impl_->tree->read_failures();
-  stats.read_wait_seconds = impl_->tree->read_wait_seconds();
+  stats.read_bytes = impl_->requests->read_bytes();
+  stats.read_failures = impl_->requests->read_failures();
+  stats.read_wait_seconds = impl_->requests->read_wait_seconds();
   {
     MutexLock lock(impl_->budget_mutex);
     stats.ram_bytes = impl_->ram_bytes;

@@ -7,10 +7,10 @@
 //                     }});
 //
 // The supervisor mounts, holds the descriptor of /dev/fuse, and runs the worker in a child process. When that is killed
-// or crashes, the next child takes over the same connection: inode numbers follow from the catalog, the channel's notes
-// say what is in the page cache, and the kernel hands out again what was not answered (Linux 6.9; before that the mount
-// ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and unmounts. If the
-// supervisor itself is killed the worker ends the same way.
+// or crashes, the next child takes over the same connection: inode numbers follow from the catalog, the channel's
+// takeover memory says what is in the page cache, and the kernel hands out again what was not answered (Linux 6.9;
+// before that the mount ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and
+// unmounts. If the supervisor itself is killed the worker ends the same way.
 //
 // A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an
 // answer that only the worker could give, it does not go: the kernel lets nobody out of such a wait. Then a stand-in

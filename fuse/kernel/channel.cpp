@@ -146,8 +146,8 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     path_ = std::move(other.path_);
     device_ = std::move(other.device_);
     shared_ = std::exchange(other.shared_, nullptr);
-    notes_fd_ = std::exchange(other.notes_fd_, -1);
-    notes_ = std::exchange(other.notes_, {});
+    takeover_fd_ = std::exchange(other.takeover_fd_, -1);
+    takeover_ = std::exchange(other.takeover_, {});
   }
   return *this;
 }
@@ -159,30 +159,31 @@ void Channel::hang_up() {
 void Channel::close() {
   hang_up();
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
-  if (!notes_.empty()) ::munmap(notes_.data(), notes_.size());
-  if (notes_fd_ >= 0) ::close(notes_fd_);
-  notes_fd_ = -1;
+  if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
+  if (takeover_fd_ >= 0) ::close(takeover_fd_);
+  takeover_fd_ = -1;
   shared_ = nullptr;
-  notes_ = {};
+  takeover_ = {};
 }
 
 Status Channel::share_memory() {
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
   shared_ = new (memory) Shared;
-  notes_fd_ = ::memfd_create("headrace-notes", MFD_CLOEXEC);
-  if (notes_fd_ < 0) return io::system_error(errno, "memory for the channel");
+  takeover_fd_ = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
+  if (takeover_fd_ < 0) return io::system_error(errno, "memory for the channel");
   return {};
 }
 
-Result<std::span<std::byte>> Channel::notes(std::size_t bytes) {
-  if (!notes_.empty()) ::munmap(notes_.data(), notes_.size());
-  notes_ = {};
-  if (::ftruncate(notes_fd_, static_cast<off_t>(bytes)) != 0) return io::system_error(errno, "memory for the channel");
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, notes_fd_, 0);
+Result<std::span<std::byte>> Channel::takeover_memory(std::size_t bytes) {
+  if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
+  takeover_ = {};
+  if (::ftruncate(takeover_fd_, static_cast<off_t>(bytes)) != 0)
+    return io::system_error(errno, "memory for the channel");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, takeover_fd_, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
-  notes_ = {static_cast<std::byte*>(memory), bytes};
-  return notes_;
+  takeover_ = {static_cast<std::byte*>(memory), bytes};
+  return takeover_;
 }
 
 std::span<const std::byte> Channel::init_request() const {

@@ -32,21 +32,21 @@ constexpr std::uint64_t kBlockBytes = 4096;
 // What one READ asks for at most: more is not wanted at once.
 constexpr std::uint64_t kLookAheadBytesMax = 1 << 20;
 
-Tree& tree_of(fuse_req_t request) {
-  return *static_cast<Tree*>(Session::of(request).handler());
+Requests& requests_of(fuse_req_t request) {
+  return *static_cast<Requests*>(Session::of(request).handler());
 }
 const Catalog& catalog_of(fuse_req_t request) {
-  return tree_of(request).catalog();
+  return requests_of(request).catalog();
 }
 
 bool is_known(const Catalog& catalog, fuse_ino_t inode) {
   return inode >= 1 && inode <= catalog.entry_count();
 }
 
-struct stat attributes_of(const Tree& tree, EntryId entry) {
-  const Catalog& catalog = tree.catalog();
+struct stat attributes_of(const Requests& requests, EntryId entry) {
+  const Catalog& catalog = requests.catalog();
   const cache::AttributeClass& shared = catalog.attributes(entry);
-  const cache::Identity identity = tree.identity(entry);
+  const cache::Identity identity = requests.identity(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
   std::int64_t nanoseconds = identity.mtime_ns % kSecond;
@@ -69,10 +69,10 @@ struct stat attributes_of(const Tree& tree, EntryId entry) {
   return attributes;
 }
 
-fuse_entry_param entry_parameters(const Tree& tree, EntryId entry) {
+fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
   fuse_entry_param parameters = {};
   parameters.ino = inode_of(entry);
-  parameters.attr = attributes_of(tree, entry);
+  parameters.attr = attributes_of(requests, entry);
   parameters.attr_timeout = kForeverSeconds;
   parameters.entry_timeout = kForeverSeconds;
   return parameters;
@@ -99,13 +99,13 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   }
   fuse_entry_param parameters = {};
   parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
-  Tree& tree = tree_of(request);
+  Requests& requests = requests_of(request);
   Session& session = Session::of(request);
   const auto entry = catalog.find(entry_of(parent), name);
-  if (entry) parameters = entry_parameters(tree, *entry);
-  const bool fetch = entry && catalog.is_file(*entry) && tree.expects_read(*entry);
+  if (entry) parameters = entry_parameters(requests, *entry);
+  const bool fetch = entry && catalog.is_file(*entry) && requests.expects_read(*entry);
   fuse_reply_entry(request, &parameters);
-  if (fetch) tree.look_ahead(session, *entry);
+  if (fetch) requests.look_ahead(session, *entry);
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
@@ -114,7 +114,7 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  const struct stat attributes = attributes_of(tree_of(request), entry_of(inode));
+  const struct stat attributes = attributes_of(requests_of(request), entry_of(inode));
   fuse_reply_attr(request, &attributes, kForeverSeconds);
 }
 
@@ -133,13 +133,13 @@ void refuse(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 }
 
 void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t offset, fuse_file_info* file) {
-  Tree& tree = tree_of(request);
-  if (!is_known(tree.catalog(), inode) || !tree.catalog().is_file(entry_of(inode)) || offset < 0) {
+  Requests& requests = requests_of(request);
+  if (!is_known(requests.catalog(), inode) || !requests.catalog().is_file(entry_of(inode)) || offset < 0) {
     fuse_reply_err(request, EINVAL);
     return;
   }
   const bool past_page_cache = (file->flags & O_DIRECT) != 0;
-  tree.read(request, entry_of(inode), {static_cast<std::uint64_t>(offset), length, past_page_cache});
+  requests.read(request, entry_of(inode), {static_cast<std::uint64_t>(offset), length, past_page_cache});
 }
 
 // Offset 0 is ".", 1 is "..", then come the children in the catalog's order; an offset names what comes next.
@@ -158,7 +158,7 @@ DirectoryPosition directory_position(const Catalog& catalog, EntryId directory, 
 // Appends one entry; returns how many bytes it takes: more than `room` when it did not fit.
 std::size_t add_entry(fuse_req_t request, char* to, std::size_t room, const DirectoryPosition& position,
                       std::uint64_t next_offset, bool with_attributes) {
-  fuse_entry_param parameters = entry_parameters(tree_of(request), position.entry);
+  fuse_entry_param parameters = entry_parameters(requests_of(request), position.entry);
   if (!with_attributes) {
     return fuse_add_direntry(request, to, room, position.name.c_str(), &parameters.attr,
                              static_cast<off_t>(next_offset));
@@ -195,12 +195,12 @@ void read_directory_plus(fuse_req_t request, fuse_ino_t inode, std::size_t room,
 }
 
 void file_system_status(fuse_req_t request, fuse_ino_t) {
-  const Tree& tree = tree_of(request);
+  const Requests& requests = requests_of(request);
   struct statvfs status {};
   status.f_bsize = kBlockBytes;
   status.f_frsize = kBlockBytes;
-  status.f_blocks = (tree.file_bytes() + kBlockBytes - 1) / kBlockBytes;
-  status.f_files = tree.catalog().entry_count();
+  status.f_blocks = (requests.file_bytes() + kBlockBytes - 1) / kBlockBytes;
+  status.f_files = requests.catalog().entry_count();
   status.f_namemax = NAME_MAX;
   fuse_reply_statfs(request, &status);
 }
@@ -215,13 +215,13 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 
 }  // namespace
 
-Tree::Tree(cache::Store& store, std::function<void(EntryId, bool from_start)> on_read)
+Requests::Requests(cache::Store& store, std::function<void(EntryId, bool from_start)> on_read)
     : store_(store), catalog_(store.catalog()), on_read_(std::move(on_read)), file_bytes_(sum_of_files(catalog_)) {}
 
 // What is not listed libfuse answers with ENOSYS: most the kernel then never asks again (FLUSH, GETXATTR, LSEEK,
 // ACCESS), the ioctl of CPython's open() it asks every time. Writing never gets here: the mount is read-only in the
 // kernel.
-const fuse_lowlevel_ops& Tree::operations() {
+const fuse_lowlevel_ops& Requests::operations() {
   static const fuse_lowlevel_ops table = [] {
     fuse_lowlevel_ops operations = {};
     operations.init = set_up;
@@ -239,7 +239,7 @@ const fuse_lowlevel_ops& Tree::operations() {
   return table;
 }
 
-cache::Identity Tree::identity(EntryId entry) const {
+cache::Identity Requests::identity(EntryId entry) const {
   if (any_changed_.load(std::memory_order_acquire)) {
     io::MutexLock lock(changed_mutex_);
     if (const auto found = changed_.find(entry); found != changed_.end()) return found->second;
@@ -247,20 +247,20 @@ cache::Identity Tree::identity(EntryId entry) const {
   return catalog_.identity(entry);
 }
 
-void Tree::set_identity(EntryId entry, const cache::Identity& identity) {
+void Requests::set_identity(EntryId entry, const cache::Identity& identity) {
   io::MutexLock lock(changed_mutex_);
   changed_[entry] = identity;
   any_changed_.store(true, std::memory_order_release);
 }
 
-bool Tree::expects_read(EntryId entry) {
+bool Requests::expects_read(EntryId entry) {
   const std::uint64_t size = identity(entry).size_bytes;
   return size > 0 && size <= kLookAheadBytesMax && look_ahead_.on_lookup(entry);
 }
 
 // While the reader takes the answer to its lookup, opens the file and asks, the bytes are on their way. One that is
 // quicker than this thread has them already.
-void Tree::look_ahead(Session& session, EntryId entry) {
+void Requests::look_ahead(Session& session, EntryId entry) {
   if (!look_ahead_.waits(entry)) return;
   auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
     if (view) look_ahead_.keep(entry, std::move(*view));
@@ -269,12 +269,12 @@ void Tree::look_ahead(Session& session, EntryId entry) {
 }
 
 // Once, as it lies in the page cache then; by this thread itself where another stays for requests.
-void Tree::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
+void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
   const Session::Wait wait(session);
   store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
 }
 
-void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
+void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
   const std::uint64_t size = identity(entry).size_bytes;
   if (range.offset >= size) {
     fuse_reply_buf(request, nullptr, 0);
@@ -304,7 +304,7 @@ void Tree::read(fuse_req* request, EntryId entry, ReadRange range) {
 }
 
 // Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.
-void Tree::answer_read(fuse_req* request, std::uint64_t length, const Result<cache::View>& view) {
+void Requests::answer_read(fuse_req* request, std::uint64_t length, const Result<cache::View>& view) {
   if (!view) {
     read_failures_.fetch_add(1, std::memory_order_relaxed);
     fuse_reply_err(request, io::errno_from_error(view.error()));
@@ -321,13 +321,13 @@ void Tree::answer_read(fuse_req* request, std::uint64_t length, const Result<cac
   fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-void Tree::end_read(std::chrono::nanoseconds waited) {
+void Requests::end_read(std::chrono::nanoseconds waited) {
   read_wait_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
   io::MutexLock lock(mutex_);
   if (--reads_in_flight_ == 0) idle_.notify_all();
 }
 
-bool Tree::drain(std::chrono::steady_clock::time_point deadline) {
+bool Requests::drain(std::chrono::steady_clock::time_point deadline) {
   io::MutexLock lock(mutex_);
   while (reads_in_flight_ > 0) {
     if (!idle_.wait_until(lock, deadline)) return reads_in_flight_ == 0;

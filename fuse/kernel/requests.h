@@ -39,13 +39,13 @@ struct ReadRange {
   bool past_page_cache = false;  // O_DIRECT: says nothing about what the page cache holds
 };
 
-class Tree {
+class Requests {
  public:
   // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
-  Tree(cache::Store& store, std::function<void(cache::EntryId, bool from_start)> on_read);
+  Requests(cache::Store& store, std::function<void(cache::EntryId, bool from_start)> on_read);
 
-  // To be registered with a Session whose handler is a Tree.
+  // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One libfuse session over a Channel, with threads of our own that read requests and hand them to its operations.
 //
-//   auto session = Session::open(channel, operations, tree);   // answers INIT, or takes over where it was answered
+//   auto session = Session::open(channel, operations, requests);   // answers INIT, or takes over where it was answered
 //   session->start(4);
 //   session->store(inode, 0, bytes);                           // NOTIFY_STORE
 //   session->stop();

@@ -46,9 +46,9 @@ std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog) {
 
 }  // namespace
 
-PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions options)
+PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options)
     : catalog_(catalog),
-      notes_(notes),
+      takeover_(takeover),
       sizes_(page_cache_sizes(catalog)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
       copies_bytes_(bytes_of_copies()),
@@ -58,10 +58,10 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
       full_budget_bytes_(options.budget_bytes),
       budget_bytes_(options.budget_bytes),
       given_order_(options.order.order) {
-  if (notes_.head->takeovers > 0) {
+  if (takeover_.head->takeovers > 0) {
     adopt_holdings();
-    options.order.epoch = notes_.head->epoch;
-    options.order.position = notes_.head->position;
+    options.order.epoch = takeover_.head->epoch;
+    options.order.position = takeover_.head->position;
   }
   make_plan(options.order);
 }
@@ -69,9 +69,9 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions o
 // What another process pushed lies in the page cache still.
 void PushPlan::adopt_holdings() {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    notes_.holdings[sample].released = false;
-    if (notes_.holdings[sample].held) hold(sample);
-    if (std::exchange(notes_.holdings[sample].read_in, false)) count_read_in(sample);
+    takeover_.pages[sample].released = false;
+    if (takeover_.pages[sample].held) hold(sample);
+    if (std::exchange(takeover_.pages[sample].read_in, false)) count_read_in(sample);
   }
 }
 
@@ -83,7 +83,7 @@ void PushPlan::make_plan(const OrderPosition& order) {
     counters_.strays += state.strays;
   }
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    if (notes_.holdings[sample].held) release(sample);  // until the new plan asks for it
+    if (takeover_.pages[sample].held) release(sample);  // until the new plan asks for it
   }
   ++generation_;
   read_ahead_.reset();
@@ -131,7 +131,7 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
   while (const std::optional<SampleIndex> sample = candidate()) {
     keep(*sample);
     // Let go of earlier, but its room was not needed yet. Split: the kernel may have dropped it since.
-    const bool held = notes_.holdings[*sample].held && !is_split();
+    const bool held = takeover_.pages[*sample].held && !is_split();
     if (!held && can_be_pushed(*sample)) {
       arriving_bytes_ += sizes_[*sample];
       arriving_.insert(*sample);
@@ -158,18 +158,18 @@ std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
   while (must_evict_read_in(bytes)) {
     const SampleIndex oldest = read_in_.front();
     read_in_.pop_front();
-    if (!notes_.holdings[oldest].read_in) continue;  // pushed since
+    if (!takeover_.pages[oldest].read_in) continue;  // pushed since
     forget_read_in(oldest);
-    notes_.holdings[oldest].stale = true;
+    takeover_.pages[oldest].stale = true;
     ++counters_.evicted_samples;
     return oldest;
   }
   while (is_over(bytes) && !released_.empty()) {
     const SampleIndex oldest = released_.front();
     released_.pop_front();
-    if (!notes_.holdings[oldest].held || !notes_.holdings[oldest].released) continue;  // gone, or wanted again since
+    if (!takeover_.pages[oldest].held || !takeover_.pages[oldest].released) continue;  // gone, or wanted again since
     forget(oldest);
-    notes_.holdings[oldest].stale = true;
+    takeover_.pages[oldest].stale = true;
     if (read_ahead_ && read_ahead_->holds(oldest)) read_ahead_->on_lost(oldest);
     ++counters_.evicted_samples;
     return oldest;
@@ -178,15 +178,15 @@ std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
 }
 
 bool PushPlan::place(SampleIndex sample) {
-  if (!notes_.holdings[sample].held && counters_.held_bytes + sizes_[sample] > page_cache_budget()) return false;
+  if (!takeover_.pages[sample].held && counters_.held_bytes + sizes_[sample] > page_cache_budget()) return false;
   arriving_bytes_ -= sizes_[sample];
   forget_read_in(sample);
-  if (!notes_.holdings[sample].held) hold(sample);
+  if (!takeover_.pages[sample].held) hold(sample);
   return true;
 }
 
 bool PushPlan::take_stale(SampleIndex sample) {
-  return std::exchange(notes_.holdings[sample].stale, false);
+  return std::exchange(takeover_.pages[sample].stale, false);
 }
 
 void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing landing) {
@@ -195,7 +195,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   const bool pushed = landing == Landing::kPushed;
   arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace || landing == Landing::kNoRoom) arriving_bytes_ -= sizes_[sample];
-  if (landing == Landing::kFailedAfterPlace && notes_.holdings[sample].held) forget(sample);
+  if (landing == Landing::kFailedAfterPlace && takeover_.pages[sample].held) forget(sample);
   if (pushed) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(sample));
@@ -230,14 +230,14 @@ void PushPlan::on_opens(std::span<const SampleIndex> samples) {
 }
 
 void PushPlan::open_unplanned(SampleIndex sample) {
-  if (!notes_.holdings[sample].held) return;
+  if (!takeover_.pages[sample].held) return;
   ++counters_.hits;
   if (page_cache_budget() < total_bytes_) release(sample);  // not needed again in this epoch
 }
 
 void PushPlan::on_read(SampleIndex sample, bool from_start) {
   if (arriving_.contains(sample)) return;
-  if (notes_.holdings[sample].held) {
+  if (takeover_.pages[sample].held) {
     drops_pages_ = true;
     if (from_start) ++counters_.lost_samples;
     if (!is_retained(sample) && start_retaining(sample)) to_retain_.push_back(sample);
@@ -267,8 +267,8 @@ bool PushPlan::take_losses() {
 void PushPlan::note_position() {
   if (!read_ahead_) return;
   const ReadAhead::State state = read_ahead_->state();
-  notes_.head->epoch = state.epoch;
-  notes_.head->position = state.position;
+  takeover_.head->epoch = state.epoch;
+  takeover_.head->position = state.position;
 }
 
 void PushPlan::set_order(const OrderPosition& order) {
@@ -309,7 +309,7 @@ bool PushPlan::holds_all_twice() const {
 }
 
 void PushPlan::apply_budget() {
-  if (!read_ahead_) return make_plan({.epoch = notes_.head->epoch, .position = notes_.head->position});
+  if (!read_ahead_) return make_plan({.epoch = takeover_.head->epoch, .position = takeover_.head->position});
   read_ahead_->set_budget(usable_budget(), window_bytes());
   take_releases();
 }
@@ -368,26 +368,26 @@ std::uint64_t PushPlan::retained_bytes_of(SampleIndex sample) const {
 }
 
 void PushPlan::hold(SampleIndex sample) {
-  notes_.holdings[sample].held = true;
+  takeover_.pages[sample].held = true;
   counters_.held_bytes += sizes_[sample];
   ++counters_.held_samples;
-  if (notes_.holdings[sample].released) queue_for_eviction(sample);  // its place went while it was under way
+  if (takeover_.pages[sample].released) queue_for_eviction(sample);  // its place went while it was under way
 }
 
 void PushPlan::forget(SampleIndex sample) {
   keep(sample);
-  notes_.holdings[sample].held = false;
+  takeover_.pages[sample].held = false;
   counters_.held_bytes -= sizes_[sample];
   --counters_.held_samples;
 }
 
 void PushPlan::release(SampleIndex sample) {
-  Holding& holding = notes_.holdings[sample];
+  SamplePages& holding = takeover_.pages[sample];
   if (!std::exchange(holding.released, true) && holding.held) queue_for_eviction(sample);
 }
 
 void PushPlan::keep(SampleIndex sample) {
-  Holding& holding = notes_.holdings[sample];
+  SamplePages& holding = takeover_.pages[sample];
   if (std::exchange(holding.released, false) && holding.held) released_bytes_ -= sizes_[sample];
 }
 
@@ -397,13 +397,13 @@ void PushPlan::queue_for_eviction(SampleIndex sample) {
 }
 
 void PushPlan::count_read_in(SampleIndex sample) {
-  if (std::exchange(notes_.holdings[sample].read_in, true)) return;
+  if (std::exchange(takeover_.pages[sample].read_in, true)) return;
   counters_.read_in_bytes += sizes_[sample];
   read_in_.push_back(sample);
 }
 
 void PushPlan::forget_read_in(SampleIndex sample) {
-  if (std::exchange(notes_.holdings[sample].read_in, false)) counters_.read_in_bytes -= sizes_[sample];
+  if (std::exchange(takeover_.pages[sample].read_in, false)) counters_.read_in_bytes -= sizes_[sample];
 }
 
 void PushPlan::add_stats(MountStats& stats) const {

@@ -2,7 +2,7 @@
 // Decides what the pusher pushes and evicts, and keeps the account of what the page cache holds.
 // Pure: no I/O, no threads, no clock.
 //
-//   PushPlan plan(catalog, notes, {.budget_bytes = 8ULL << 30, .order = order});
+//   PushPlan plan(catalog, takeover, {.budget_bytes = 8ULL << 30, .order = order});
 //   while (auto sample = plan.next_fetch()) ...;         // fetch it, then
 //   while (auto victim = plan.next_victim(bytes)) ...;   // evict for it,
 //   if (plan.place(*sample)) ...;                        // push it, and
@@ -25,7 +25,7 @@
 // once per epoch, so that a retained sample makes way only for a smaller one: as many bytes come from the source, but
 // in fewer reads.
 //
-// Thread-safety: none; one owner. Ownership: catalog and the notes' memory outlive it.
+// Thread-safety: none; one owner. Ownership: catalog and the takeover's memory outlive it.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ enum class Landing : std::uint8_t { kPushed, kNoRoom, kFailedBeforePlace, kFaile
 
 class PushPlan {
  public:
-  // Goes on where the notes say that another process was.
-  PushPlan(const cache::Catalog& catalog, Notes notes, PushPlanOptions options);
+  // Goes on where the takeover says that another process was.
+  PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options);
   PushPlan(const PushPlan&) = delete;  // read_ahead_ refers to sizes_
   PushPlan& operator=(const PushPlan&) = delete;
 
@@ -120,7 +120,7 @@ class PushPlan {
   void limit_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
   [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return given_order_; }  // null: unknown
-  [[nodiscard]] std::uint64_t epoch() const { return notes_.head->epoch; }
+  [[nodiscard]] std::uint64_t epoch() const { return takeover_.head->epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
   [[nodiscard]] bool must_retain() const { return !to_retain_.empty(); }
   // More is held than the budget allows, and some of it may go.
@@ -173,7 +173,7 @@ class PushPlan {
   static constexpr std::size_t kReadInLeast = 32;
 
   const cache::Catalog& catalog_;
-  const Notes notes_;
+  const Takeover takeover_;
   const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
   const std::uint64_t total_bytes_;         // their sum
   const std::uint64_t copies_bytes_;        // of what the daemon takes to retain all; UINT64_MAX: it cannot

@@ -37,12 +37,12 @@ PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
 
 }  // namespace
 
-Pusher::Pusher(cache::Store& store, std::filesystem::path root, Notes notes, PushPlanOptions options)
+Pusher::Pusher(cache::Store& store, std::filesystem::path root, Takeover takeover, PushPlanOptions options)
     : store_(store),
       catalog_(store.catalog()),
       root_(std::move(root)),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
-      plan_(catalog_, notes, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
+      plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
 
 void Pusher::start(std::shared_ptr<Session> session) {
   session_ = std::move(session);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the page cache filled with what will be read next: fetches what the plan names, pushes it, evicts.
 //
-//   auto pusher = std::make_shared<Pusher>(store, "/mnt/x", notes, {.budget_bytes = 8ULL << 30, .order = order});
+//   auto pusher = std::make_shared<Pusher>(store, "/mnt/x", takeover, {.budget_bytes = 8ULL << 30, .order = order});
 //   pusher->start(session);
 //   pusher->on_opens(samples);   // the reader took these
 //
@@ -31,8 +31,8 @@ namespace headrace::fuse {
 
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
-  // `root`: where files are reached through the mount itself. `notes`: for the store's catalog; outlive the thread.
-  Pusher(cache::Store& store, std::filesystem::path root, Notes notes, PushPlanOptions options);
+  // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the thread.
+  Pusher(cache::Store& store, std::filesystem::path root, Takeover takeover, PushPlanOptions options);
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 

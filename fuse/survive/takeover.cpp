@@ -30,19 +30,19 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 
 }  // namespace
 
-Result<Notes> open_notes(Channel& channel, const Catalog& catalog) {
+Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();
-  Result<std::span<std::byte>> memory = channel.notes(sizeof(NotesHead) + samples * sizeof(Holding));
+  Result<std::span<std::byte>> memory = channel.takeover_memory(sizeof(TakeoverHead) + samples * sizeof(SamplePages));
   if (!memory) return io::forward_error(std::move(memory));
-  Notes notes{.head = reinterpret_cast<NotesHead*>(memory->data()),
-              .holdings = {reinterpret_cast<Holding*>(memory->data() + sizeof(NotesHead)), samples}};
+  Takeover takeover{.head = reinterpret_cast<TakeoverHead*>(memory->data()),
+                    .pages = {reinterpret_cast<SamplePages*>(memory->data() + sizeof(TakeoverHead)), samples}};
   const std::uint64_t fingerprint = fingerprint_of(catalog);
   if (!channel.init_answered()) {
-    notes.head->catalog_fingerprint = fingerprint;
-  } else if (notes.head->catalog_fingerprint != fingerprint) {
+    takeover.head->catalog_fingerprint = fingerprint;
+  } else if (takeover.head->catalog_fingerprint != fingerprint) {
     return io::make_error(io::ErrorCode::kStale, "the source");
   }
-  return notes;
+  return takeover;
 }
 
 }  // namespace headrace::fuse

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process that serves a mount leaves for one that takes over: which samples it pushed and where the reader was.
 //
-// It lies in the channel's shared memory: a head, then one Holding per sample. A process may die between any two
+// It lies in the channel's shared memory: a head, then one SamplePages per sample. A process may die between any two
 // writes; whatever is found there is safe to act on: a sample that is wrongly taken for pushed costs one READ.
 //
 // Thread-safety: as the owner's (Pusher guards it). Ownership: the channel's memory.
@@ -18,27 +18,27 @@
 namespace headrace::fuse {
 
 // What the page cache holds of a sample, and whether the kernel must be asked to look at the file again first.
-struct Holding {
+struct SamplePages {
   bool held = false;      // pushed and counted
   bool released = false;  // the plan has no place for it any more
   bool stale = false;     // invalidated: the attributes went together with the pages
   bool read_in = false;   // not pushed: its pages came with a READ
 };
 
-struct NotesHead {
+struct TakeoverHead {
   std::uint64_t catalog_fingerprint = 0;
   std::uint64_t takeovers = 0;
   std::uint64_t epoch = 0;  // where the reader is
   std::uint64_t position = 0;
 };
 
-struct Notes {
-  NotesHead* head = nullptr;
-  std::span<Holding> holdings;  // by sample
+struct Takeover {
+  TakeoverHead* head = nullptr;
+  std::span<SamplePages> pages;  // by sample
 };
 
 // Inode numbers follow from the catalog, so a process with another catalog would serve one file's bytes as another's.
 // Errors: kStale (the catalog is not the one that the mount was made with), kSystem.
-[[nodiscard]] Result<Notes> open_notes(Channel& channel, const cache::Catalog& catalog);
+[[nodiscard]] Result<Takeover> open_takeover(Channel& channel, const cache::Catalog& catalog);
 
 }  // namespace headrace::fuse

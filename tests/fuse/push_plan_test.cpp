@@ -19,11 +19,11 @@ using cache::SampleIndex;
 constexpr unsigned kSampleCount = 32;
 constexpr std::size_t kSampleBytes = 4096;
 
-// A plan over samples, of equal size if nothing else is said, and the notes that it keeps.
+// A plan over samples, of equal size if nothing else is said, and the takeover record that it keeps.
 class Planned {
  public:
   explicit Planned(const std::vector<std::size_t>& sizes = std::vector<std::size_t>(kSampleCount, kSampleBytes))
-      : holdings(sizes.size()) {
+      : pages(sizes.size()) {
     for (std::size_t i = 0; i < sizes.size(); ++i)
       dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(sizes[i], 'x'));
     auto scanned = cache::Catalog::scan(dir_.path(), {});
@@ -32,11 +32,11 @@ class Planned {
   }
 
   [[nodiscard]] PushPlan plan(PushPlanOptions options) {
-    return PushPlan(*catalog_, {.head = &head, .holdings = holdings}, std::move(options));
+    return PushPlan(*catalog_, {.head = &head, .pages = pages}, std::move(options));
   }
 
-  NotesHead head;
-  std::vector<Holding> holdings;
+  TakeoverHead head;
+  std::vector<SamplePages> pages;
 
  private:
   headrace::test::TempDir dir_;
@@ -103,7 +103,7 @@ TEST_CASE("what is evicted is looked at again before it is pushed again, once") 
   }
   REQUIRE(stats_of(plan).evicted_samples > 0);
   SampleIndex stale = 0;
-  while (!planned.holdings[stale].stale) ++stale;
+  while (!planned.pages[stale].stale) ++stale;
   CHECK(plan.take_stale(stale));
   CHECK_FALSE(plan.take_stale(stale));
 }
@@ -145,7 +145,7 @@ TEST_CASE("a fetch for an earlier order may arrive under a later one") {
   CHECK(stats_of(plan).held_bytes <= 8 * kSampleBytes);
 }
 
-TEST_CASE("a plan over the notes of another process fetches nothing that is there already") {
+TEST_CASE("a plan over what another process left fetches nothing that is there already") {
   Planned planned;
   std::size_t held = 0;
   {
