@@ -28,7 +28,7 @@ enum class CacheMode : std::uint8_t {
 };
 
 // One read, write, sync or allocation.
-// Ownership: the caller's; must neither move nor die until on_complete has run (exactly once, also after cancel()).
+// Ownership: the caller's; must neither move nor die until on_complete has run (exactly once).
 // The buffer and `path` belong to the operation until then.
 // Thread-safety: the driving thread only (IoThread hands operations over from any thread).
 struct Operation {
@@ -43,11 +43,10 @@ struct Operation {
   std::uint64_t length_bytes = 0;  // reads: at most this many from offset on; writes: buffer bytes written
   Buffer buffer;                   // reads: capacity >= length rounded out to kBufferAlignment at both ends
   std::size_t skip_bytes = 0;      // set by the engine: content starts at buffer.data() + skip_bytes (direct reads)
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 
   // `bytes` is how many bytes of content lie at data(): less than length_bytes only at end of file.
-  // Errors: kNotFound, kPermission, kCancelled, kTimedOut, kNoSpace, kSystem. Runs on the driving thread, may submit
-  // further operations, must not block.
+  // Errors: kNotFound, kPermission, kNoSpace, kSystem; kCancelled: the engine was destroyed. Runs on the driving
+  // thread, may submit further operations, must not block.
   void (*on_complete)(Operation& self, Result<std::uint64_t> bytes) = nullptr;
   void* context = nullptr;  // for on_complete
 
@@ -64,16 +63,14 @@ struct Operation {
   // Engine-private state; callers leave it alone.
   struct Internal {
     enum class Place : std::uint8_t { kIdle, kQueued, kStarted, kFinished };
-    enum class Stop : std::uint8_t { kNone, kCancelled, kTimedOut };
 
     Operation* next = nullptr;
-    Operation* previous = nullptr;
     std::uint64_t progress_bytes = 0;  // transferred, counted from where the (widened) transfer began
     std::int64_t outcome = 0;          // bytes of content or -errno, once kFinished
     std::uint32_t slot = 0;            // io_uring: index of the slot, and of its direct descriptor
     int opened_fd = -1;                // io_uring without chains: the file between open and close
     Place place = Place::kIdle;
-    Stop stop = Stop::kNone;                      // an early end was asked for
+    bool stopped = false;                         // the engine goes down: ends as soon as it can, with kCancelled
     CacheMode cache_mode = CacheMode::kBuffered;  // what is used; kBuffered where the one asked for was refused
     std::uint8_t retry_count = 0;
   } internal = {};
@@ -97,8 +94,6 @@ class Engine {
 
   // Takes the operation; it starts at the next wait() at the latest. Never fails: errors reach on_complete.
   virtual void submit(Operation& operation) = 0;
-  // Asks for an early end: on_complete still runs, with kCancelled or the real result. No effect once it has run.
-  virtual void cancel(Operation& operation) = 0;
   // Starts what was submitted and runs completions (nowhere else): returns after at least one ran, at the deadline, or
   // on wake(), also when wake() came first.
   virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;

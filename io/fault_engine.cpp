@@ -31,7 +31,6 @@ class FaultEngineImpl final : public FaultEngine {
   ~FaultEngineImpl() override;
 
   void submit(Operation& operation) override;
-  void cancel(Operation& operation) override;
   void wait(TimePoint deadline) override;
   void wake() override { inner_->wake(); }
   [[nodiscard]] std::size_t in_flight() const override { return tickets_.size(); }
@@ -161,15 +160,6 @@ Result<std::uint64_t> FaultEngineImpl::spoil(Ticket& ticket, std::uint64_t bytes
     operation.data()[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
   }
   return bytes;
-}
-
-// A held operation ends here; one that the engine inside works on may still succeed.
-void FaultEngineImpl::cancel(Operation& operation) {
-  const auto found = tickets_.find(&operation);
-  if (found == tickets_.end()) return;
-  Ticket* const ticket = found->second.get();
-  if (std::erase(held_, ticket) > 0) return complete(*ticket, system_error(ECANCELED, "fault engine"));
-  if (std::ranges::find(completed_, ticket) == completed_.end()) inner_->cancel(operation);
 }
 
 void FaultEngineImpl::release_held() {

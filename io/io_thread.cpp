@@ -20,9 +20,7 @@ namespace {
 
 // What other threads ask for, in the order in which they asked.
 struct Command {
-  enum class Kind : std::uint8_t { kSubmit, kCancel, kTask };
-  Kind kind;
-  Operation* operation;
+  Operation* operation;  // to submit; nullptr: run the task
   std::function<void()> task;
 };
 
@@ -72,14 +70,12 @@ bool IoThread::Impl::take_commands() {
 void IoThread::Impl::run_commands() {
   while (take_commands()) {
     for (Command& command : taken) {
-      if (command.kind == Command::Kind::kTask) {
+      if (command.operation == nullptr) {
         command.task();
-      } else if (engine == nullptr) {
-        if (command.kind == Command::Kind::kSubmit) end_without_engine(*command.operation);
-      } else if (command.kind == Command::Kind::kSubmit) {
+      } else if (engine != nullptr) {
         engine->submit(*command.operation);
       } else {
-        engine->cancel(*command.operation);
+        end_without_engine(*command.operation);
       }
     }
   }
@@ -147,13 +143,10 @@ IoThread::~IoThread() {
 }
 
 void IoThread::submit(Operation& operation) {
-  impl_->push({Command::Kind::kSubmit, &operation, {}});
-}
-void IoThread::cancel(Operation& operation) {
-  impl_->push({Command::Kind::kCancel, &operation, {}});
+  impl_->push({&operation, {}});
 }
 void IoThread::post(std::function<void()> task) {
-  impl_->push({Command::Kind::kTask, nullptr, std::move(task)});
+  impl_->push({nullptr, std::move(task)});
 }
 void IoThread::register_file(int fd) {
   post([&engine = impl_->engine, fd] {

@@ -5,8 +5,7 @@
 //   (*thread)->submit(operation);   // on_complete runs on that thread
 //
 // Thread-safety: every function from any thread. Destruction cancels what is in flight, runs every on_complete and
-// joins; it must not happen on the thread itself. cancel() may be carried out after the operation has ended: its memory
-// must last until a task that was posted behind the cancel() runs.
+// joins; it must not happen on the thread itself.
 #pragma once
 
 #include <functional>
@@ -33,7 +32,6 @@ class IoThread {
   IoThread& operator=(const IoThread&) = delete;
 
   void submit(Operation& operation);
-  void cancel(Operation& operation);
   // Runs `task` on the thread, after what was submitted before it.
   void post(std::function<void()> task);
   // As those of Engine, in order with what is submitted.

@@ -16,7 +16,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "headrace/io/internal/deadlines.h"
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/operation_queue.h"
 #include "headrace/io/internal/perform.h"
@@ -28,11 +27,9 @@
 namespace headrace::io {
 namespace {
 
-using internal::Deadlines;
 using internal::DepthController;
 using internal::OperationQueue;
 using Place = Operation::Internal::Place;
-using Stop = Operation::Internal::Stop;
 
 // A thread per read in flight. 64: a network share at 10 ms still gives 6 400 reads/s; a local SSD needs fewer, and
 // threads are started only while operations wait for one.
@@ -50,7 +47,6 @@ class PreadEngine final : public Engine {
   [[nodiscard]] Status start_first_thread();
 
   void submit(Operation& operation) override;
-  void cancel(Operation& operation) override;
   void wait(std::chrono::steady_clock::time_point deadline) override;
   void wake() override;
   [[nodiscard]] std::size_t in_flight() const override { return in_flight_; }
@@ -64,9 +60,8 @@ class PreadEngine final : public Engine {
 
  private:
   void work(std::size_t number);
-  void stop(Operation& operation, Stop reason) HEADRACE_REQUIRES(mutex_);
+  void end_queued(Operation& operation) HEADRACE_REQUIRES(mutex_);
   void push_finished(Operation& operation) HEADRACE_REQUIRES(mutex_);
-  void expire() HEADRACE_REQUIRES(mutex_);
   void start_thread() HEADRACE_REQUIRES(mutex_);
   void start_wanted_threads() HEADRACE_REQUIRES(mutex_);
   void run(OperationQueue finished, bool limited);
@@ -77,7 +72,6 @@ class PreadEngine final : public Engine {
   // Driving thread only.
   std::size_t in_flight_ = 0;
   DepthController depth_;
-  Deadlines deadlines_;
 
   std::atomic<unsigned> depth_limit_;  // written by the driving thread
 
@@ -97,12 +91,12 @@ PreadEngine::~PreadEngine() {
   {
     MutexLock lock(mutex_);
     closing_ = true;
-    while (!queued_.empty()) stop(*queued_.first(), Stop::kCancelled);
+    while (!queued_.empty()) end_queued(queued_.pop_front());
     work_changed_.notify_all();
     threads.swap(threads_);
   }
   for (std::thread& thread : threads) thread.join();
-  while (in_flight_ > 0) wait(Deadlines::TimePoint::max());
+  while (in_flight_ > 0) wait(std::chrono::steady_clock::time_point::max());
 }
 
 Status PreadEngine::start_first_thread() {
@@ -133,28 +127,17 @@ void PreadEngine::start_wanted_threads() {
 
 void PreadEngine::submit(Operation& operation) {
   internal::begin(operation);
-  deadlines_.add(operation);
   ++in_flight_;
   MutexLock lock(mutex_);
+  if (closing_) return end_queued(operation);
   operation.internal.place = Place::kQueued;
   queued_.push_back(operation);
-  if (closing_) return stop(operation, Stop::kCancelled);
   start_wanted_threads();
   work_changed_.notify_one();
 }
 
-void PreadEngine::cancel(Operation& operation) {
-  MutexLock lock(mutex_);
-  stop(operation, Stop::kCancelled);
-}
-
-// A queued operation ends here; one that a thread works on ends when its system call returns.
-void PreadEngine::stop(Operation& operation, Stop reason) {
-  const Place place = operation.internal.place;
-  if (place != Place::kQueued && place != Place::kStarted) return;
-  internal::request_stop(operation, reason);
-  if (place != Place::kQueued) return;
-  queued_.remove(operation);
+// The engine goes down: what no thread has begun ends here.
+void PreadEngine::end_queued(Operation& operation) {
   internal::finish(operation, -ECANCELED);
   push_finished(operation);
 }
@@ -164,23 +147,15 @@ void PreadEngine::push_finished(Operation& operation) {
   finished_.push_back(operation);
 }
 
-void PreadEngine::expire() {
-  const auto now = std::chrono::steady_clock::now();
-  while (Operation* const expired = deadlines_.take_expired(now)) stop(*expired, Stop::kTimedOut);
-}
-
 void PreadEngine::wait(std::chrono::steady_clock::time_point deadline) {
   bool limited = false;
   OperationQueue finished;
   {
     MutexLock lock(mutex_);
-    for (;;) {
-      if (deadlines_.any()) expire();
-      if (woken_ || !finished_.empty()) break;
-      const auto until = deadlines_.earliest(deadline);
-      if (until == Deadlines::TimePoint::max()) {
+    while (!woken_ && finished_.empty()) {
+      if (deadline == std::chrono::steady_clock::time_point::max()) {
         finished_changed_.wait(lock);
-      } else if (!finished_changed_.wait_until(lock, until) && until == deadline) {
+      } else if (!finished_changed_.wait_until(lock, deadline)) {
         break;
       }
     }
@@ -195,7 +170,6 @@ void PreadEngine::run(OperationQueue finished, bool limited) {
   const auto now = std::chrono::steady_clock::now();
   while (!finished.empty()) {
     Operation& operation = finished.pop_front();
-    deadlines_.remove(operation);
     --in_flight_;
     internal::count_fallback(operation, buffered_fallbacks_);
     depth_.on_finished(operation.internal.progress_bytes, limited, now);

@@ -32,7 +32,6 @@
 #include <unistd.h>
 
 #include "headrace/io/buffer_arena.h"
-#include "headrace/io/internal/deadlines.h"
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/opens_now.h"
 #include "headrace/io/internal/operation_queue.h"
@@ -45,7 +44,6 @@
 namespace headrace::io {
 namespace {
 
-using internal::Deadlines;
 using internal::DepthController;
 using internal::OpensNow;
 using internal::OperationQueue;
@@ -53,7 +51,6 @@ using internal::Ring;
 using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using Place = Operation::Internal::Place;
-using Stop = Operation::Internal::Stop;
 
 // With the registered files below, the file table stays under the usual limit of 1024 open files, which bounds it.
 constexpr unsigned kDepthMax = 512;
@@ -91,7 +88,6 @@ class UringEngine final : public Engine {
   ~UringEngine() override;
 
   void submit(Operation& operation) override;
-  void cancel(Operation& operation) override;
   void wait(Clock::time_point deadline) override;
   void wake() override;
   [[nodiscard]] std::size_t in_flight() const override { return in_flight_; }
@@ -118,8 +114,8 @@ class UringEngine final : public Engine {
   void release_slot(Operation& operation);
   void push_finished(Operation& operation);
 
-  void stop(Operation& operation, Stop reason);
-  void expire();
+  void end_queued(Operation& operation);
+  void stop_started(Operation& operation);
   void run_finished(bool limited);
   void arm_wake();
 
@@ -138,7 +134,6 @@ class UringEngine final : public Engine {
   std::vector<std::uint32_t> free_slots_;
   OperationQueue queued_;
   OperationQueue finished_;
-  Deadlines deadlines_;
   std::size_t in_flight_ = 0;
   unsigned started_ = 0;
   bool woken_ = false;
@@ -174,9 +169,9 @@ UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const Eng
 
 UringEngine::~UringEngine() {
   closing_ = true;
-  while (!queued_.empty()) stop(*queued_.first(), Stop::kCancelled);
+  while (!queued_.empty()) end_queued(queued_.pop_front());
   for (const Slot& slot : slots_) {
-    if (slot.operation != nullptr) stop(*slot.operation, Stop::kCancelled);
+    if (slot.operation != nullptr) stop_started(*slot.operation);
   }
   while (in_flight_ > 0) wait(Clock::time_point::max());
   wake();  // the kernel must be done with wake_count_ before it goes
@@ -188,27 +183,22 @@ UringEngine::~UringEngine() {
 
 void UringEngine::submit(Operation& operation) {
   internal::begin(operation);
-  deadlines_.add(operation);
   ++in_flight_;
+  if (closing_) return end_queued(operation);
   operation.internal.place = Place::kQueued;
   queued_.push_back(operation);
-  if (closing_) stop(operation, Stop::kCancelled);
 }
 
-void UringEngine::cancel(Operation& operation) {
-  stop(operation, Stop::kCancelled);
+// The engine goes down: what was not started ends here.
+void UringEngine::end_queued(Operation& operation) {
+  internal::finish(operation, -ECANCELED);
+  push_finished(operation);
 }
 
-// A queued operation ends here. One in flight is the kernel's until its completions are in, cancelled or not.
-void UringEngine::stop(Operation& operation, Stop reason) {
-  const Place place = operation.internal.place;
-  if (place != Place::kQueued && place != Place::kStarted) return;
-  internal::request_stop(operation, reason);
-  if (place == Place::kQueued) {
-    queued_.remove(operation);
-    internal::finish(operation, -ECANCELED);
-    return push_finished(operation);
-  }
+// The engine goes down: the kernel is asked to end what it works on. Until its completions are in, the operation and
+// its buffer are the kernel's.
+void UringEngine::stop_started(Operation& operation) {
+  operation.internal.stopped = true;
   const std::uint32_t slot = operation.internal.slot;
   for (const Step step : {Step::kOpen, Step::kTransfer}) {  // whichever runs; never the close
     ring_->reserve(1);
@@ -218,20 +208,12 @@ void UringEngine::stop(Operation& operation, Stop reason) {
   }
 }
 
-void UringEngine::expire() {
-  if (!deadlines_.any()) return;
-  const auto now = Clock::now();
-  while (Operation* const expired = deadlines_.take_expired(now)) stop(*expired, Stop::kTimedOut);
-}
-
 void UringEngine::wait(Clock::time_point deadline) {
   bool in_time = true;
   while (in_time) {
-    expire();
     start_queued();
     const bool ready = woken_ || !finished_.empty();
-    const auto until = ready ? Clock::time_point::min() : deadlines_.earliest(deadline);
-    in_time = ring_->enter(until) || until != deadline;
+    in_time = ring_->enter(ready ? Clock::time_point::min() : deadline);
     ring_->reap([this](std::uint64_t data, std::int32_t result) { on_completion(data, result); });
     if (woken_ || !finished_.empty()) break;
   }
@@ -248,7 +230,6 @@ void UringEngine::run_finished(bool limited) {
   OperationQueue finished = finished_.take();
   while (!finished.empty()) {
     Operation& operation = finished.pop_front();
-    deadlines_.remove(operation);
     --in_flight_;
     internal::count_fallback(operation, buffered_fallbacks_);
     depth_.on_finished(operation.internal.progress_bytes, limited, now);
@@ -425,7 +406,7 @@ void UringEngine::on_completion(std::uint64_t user_data, std::int32_t result) {
 void UringEngine::on_open(Operation& operation, std::int32_t result) {
   if (result < 0) return settle(operation, result);
   operation.internal.opened_fd = result;
-  if (internal::stop_of(operation) != Stop::kNone) return settle(operation, -ECANCELED);
+  if (operation.internal.stopped) return settle(operation, -ECANCELED);
   issue_one(operation);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A first-in first-out queue of operations, linked through the operations themselves: no allocation, O(1) removal.
+// A first-in first-out queue of operations, linked through the operations themselves: it allocates nothing.
 //
 // Thread-safety: none; the engine's lock or its driving thread. Ownership: of nothing; operations are the caller's.
 #pragma once
@@ -14,38 +14,28 @@ class OperationQueue {
  public:
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] Operation* first() const { return first_; }
 
   void push_back(Operation& operation) {
     operation.internal.next = nullptr;
-    operation.internal.previous = last_;
     (last_ != nullptr ? last_->internal.next : first_) = &operation;
     last_ = &operation;
     ++size_;
   }
 
-  // `operation` is in this queue.
-  void remove(Operation& operation) {
-    Operation* const next = operation.internal.next;
-    Operation* const previous = operation.internal.previous;
-    (previous != nullptr ? previous->internal.next : first_) = next;
-    (next != nullptr ? next->internal.previous : last_) = previous;
-    operation.internal.next = operation.internal.previous = nullptr;
-    --size_;
-  }
-
   // The queue is not empty.
   Operation& pop_front() {
     Operation& operation = *first_;
-    remove(operation);
+    first_ = operation.internal.next;
+    if (first_ == nullptr) last_ = nullptr;
+    operation.internal.next = nullptr;
+    --size_;
     return operation;
   }
 
   // All that is queued; leaves this queue empty.
   [[nodiscard]] OperationQueue take() {
     OperationQueue taken = *this;
-    first_ = last_ = nullptr;
-    size_ = 0;
+    *this = {};
     return taken;
   }
 

@@ -2,7 +2,6 @@
 #include "headrace/io/internal/perform.h"
 
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 
 #include <fcntl.h>
@@ -37,18 +36,9 @@ int open_path(const Operation& operation) {
   return open_beneath(operation.fd, operation.path, open_flags(operation) | O_CLOEXEC | O_NONBLOCK);
 }
 
-bool is_late(const Operation& operation) {
-  using Clock = std::chrono::steady_clock;
-  return operation.deadline != Clock::time_point::max() && operation.deadline <= Clock::now();
-}
-
 }  // namespace
 
 void perform(Operation& operation) {
-  if (is_late(operation)) {
-    request_stop(operation, Operation::Internal::Stop::kTimedOut);
-    return finish(operation, -ECANCELED);
-  }
   const bool by_path = operation.kind == Operation::Kind::kReadPath;
   bool finished = false;
   while (!finished) {

@@ -16,7 +16,6 @@ namespace headrace::io::internal {
 namespace {
 
 using Kind = Operation::Kind;
-using Stop = Operation::Internal::Stop;
 
 // EINTR and EAGAIN say nothing about the device. 16 in one operation is no accident any more; then they are reported.
 constexpr int kRetryLimit = 16;
@@ -117,7 +116,7 @@ Transfer next_transfer(const Operation& operation, std::uint64_t limit_bytes) {
 
 bool finished_after(Operation& operation, std::int64_t result) {
   if (result >= 0 && ended_after_bytes(operation, static_cast<std::uint64_t>(result))) return true;
-  if (stop_of(operation) != Stop::kNone) {
+  if (operation.internal.stopped) {
     finish(operation, -ECANCELED);
     return true;
   }
@@ -130,8 +129,7 @@ bool finished_after(Operation& operation, std::int64_t result) {
 }
 
 void finish(Operation& operation, std::int64_t outcome) {
-  const bool timed_out = outcome == -ECANCELED && stop_of(operation) == Stop::kTimedOut;
-  operation.internal.outcome = timed_out ? -ETIME : outcome;
+  operation.internal.outcome = outcome;
 }
 
 void deliver(Operation& operation) {
@@ -157,14 +155,6 @@ void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buff
   if (buffered_fallbacks.fetch_add(1, std::memory_order_relaxed) > 0) return;
   log_warning("{}: its file system refuses {}; the page cache is used, also for others like it", describe(operation),
               operation.cache_mode == CacheMode::kDirect ? "direct reads" : "uncached reads and writes");
-}
-
-void request_stop(Operation& operation, Stop reason) {
-  std::atomic_ref(operation.internal.stop).store(reason, std::memory_order_relaxed);
-}
-
-Stop stop_of(const Operation& operation) {
-  return std::atomic_ref(const_cast<Stop&>(operation.internal.stop)).load(std::memory_order_relaxed);
 }
 
 }  // namespace headrace::io::internal

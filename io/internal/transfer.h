@@ -6,7 +6,7 @@
 //   do result = pread(fd, ..., next_transfer(operation)); while (!finished_after(operation, result));
 //   deliver(operation);
 //
-// Thread-safety: as the operation: one thread at a time, except request_stop() and stop_of().
+// Thread-safety: as the operation: one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -50,9 +50,5 @@ void deliver(Operation& operation);
 
 // Counts an operation whose cache mode was refused and that used the page cache; the first one is logged.
 void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks);
-
-// The reason for an early end crosses threads in the pool: relaxed, because nothing else is published with it.
-void request_stop(Operation& operation, Operation::Internal::Stop reason);
-[[nodiscard]] Operation::Internal::Stop stop_of(const Operation& operation);
 
 }  // namespace headrace::io::internal

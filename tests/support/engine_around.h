@@ -20,7 +20,6 @@ class EngineAround : public io::Engine {
   explicit EngineAround(std::unique_ptr<Engine> inner) : inner_(std::move(inner)) {}
 
   void submit(io::Operation& operation) override { inner_->submit(operation); }
-  void cancel(io::Operation& operation) override { inner_->cancel(operation); }
   void wait(std::chrono::steady_clock::time_point deadline) override { inner_->wait(deadline); }
   void wake() override { inner_->wake(); }
   [[nodiscard]] std::size_t in_flight() const override { return inner_->in_flight(); }
