@@ -54,22 +54,6 @@ Operation Operation::write(int fd, std::uint64_t offset, Buffer buffer) {
   return operation;
 }
 
-Operation Operation::sync(int fd) {
-  Operation operation;
-  operation.kind = Kind::kSync;
-  operation.fd = fd;
-  return operation;
-}
-
-Operation Operation::allocate(int fd, std::uint64_t offset, std::uint64_t length) {
-  Operation operation;
-  operation.kind = Kind::kAllocate;
-  operation.fd = fd;
-  operation.offset_bytes = offset;
-  operation.length_bytes = length;
-  return operation;
-}
-
 Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options) {
   Result<Kind> kind = wanted_kind(options);
   if (!kind) return forward_error(std::move(kind));

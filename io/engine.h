@@ -27,12 +27,12 @@ enum class CacheMode : std::uint8_t {
   kDontCache,  // RWF_DONTCACHE: through the page cache, dropped afterwards
 };
 
-// One read, write, sync or allocation.
+// One read or write.
 // Ownership: the caller's; must neither move nor die until on_complete has run (exactly once).
 // The buffer and `path` belong to the operation until then.
 // Thread-safety: the driving thread only (IoThread hands operations over from any thread).
 struct Operation {
-  enum class Kind : std::uint8_t { kReadPath, kRead, kWrite, kSync, kAllocate };
+  enum class Kind : std::uint8_t { kReadPath, kRead, kWrite };
 
   Kind kind = Kind::kRead;
   CacheMode cache_mode = CacheMode::kBuffered;
@@ -56,9 +56,6 @@ struct Operation {
                                            Buffer buffer);
   [[nodiscard]] static Operation read(int fd, std::uint64_t offset, std::uint64_t length, Buffer buffer);
   [[nodiscard]] static Operation write(int fd, std::uint64_t offset, Buffer buffer);  // writes buffer.size() bytes
-  [[nodiscard]] static Operation sync(int fd);                                        // fdatasync
-  // Reserves blocks for offset..offset+length, so that writes there do not meet a full disk later (fallocate).
-  [[nodiscard]] static Operation allocate(int fd, std::uint64_t offset, std::uint64_t length);
 
   // Engine-private state; callers leave it alone.
   struct Internal {

@@ -96,7 +96,7 @@ Fault FaultEngineImpl::choose_fault(const Operation& operation) {
   if (error) return Fault::kError;
   if (read && short_read) return Fault::kShortRead;
   if (read && bit_flip) return Fault::kBitFlip;
-  if ((write || operation.kind == Kind::kAllocate) && no_space) return Fault::kNoSpace;
+  if (write && no_space) return Fault::kNoSpace;
   if (write && lost_write) return Fault::kLostWrite;
   return Fault::kNone;
 }

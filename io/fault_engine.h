@@ -21,7 +21,7 @@ struct FaultOptions {
   unsigned error_one_in = 0;           // any kind: EIO, nothing read or written
   unsigned short_read_one_in = 0;      // reads: ends early, as if the file did
   unsigned bit_flip_one_in = 0;        // reads: one bit of the content is wrong
-  unsigned no_space_one_in = 0;        // writes, allocations: ENOSPC
+  unsigned no_space_one_in = 0;        // writes: ENOSPC
   unsigned lost_write_one_in = 0;      // writes: reported as done, never made
   unsigned delay_one_in = 0;           // any kind: held back for 1 to 8 calls of wait()
   bool reorder = false;                // completions of one wait() run in random order

@@ -343,14 +343,7 @@ void UringEngine::issue_open(Operation& operation) {
 void UringEngine::issue_one(Operation& operation) {
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
-  if (operation.kind == Kind::kSync) {
-    io_uring_prep_fsync(&sqe, operation.fd, IORING_FSYNC_DATASYNC);
-  } else if (operation.kind == Kind::kAllocate) {
-    io_uring_prep_fallocate(&sqe, operation.fd, 0, static_cast<off_t>(operation.offset_bytes),
-                            static_cast<off_t>(operation.length_bytes));
-  } else {
-    prepare_transfer(operation, sqe);
-  }
+  prepare_transfer(operation, sqe);
   if (operation.kind != Kind::kReadPath) {
     if (const auto file = registered_files_.find(operation.fd); file != registered_files_.end()) {
       sqe.fd = static_cast<std::int32_t>(file->second);

@@ -19,11 +19,6 @@ std::int64_t result_of(ssize_t result) {
 }
 
 std::int64_t transfer_once(const Operation& operation, int fd) {
-  if (operation.kind == Operation::Kind::kSync) return result_of(::fdatasync(fd));
-  const auto offset = static_cast<off_t>(operation.offset_bytes);
-  if (operation.kind == Operation::Kind::kAllocate) {
-    return result_of(::fallocate(fd, 0, offset, static_cast<off_t>(operation.length_bytes)));
-  }
   const Transfer transfer = next_transfer(operation);
   const iovec vector{transfer.data, transfer.length_bytes};
   const auto at = static_cast<off_t>(transfer.offset_bytes);

@@ -27,8 +27,7 @@ constexpr SetupFlag kSetupFlags[] = {
     {IORING_SETUP_SUBMIT_ALL, "no SUBMIT_ALL (Linux 5.18)"},
 };
 
-constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2,     IORING_OP_READ,  IORING_OP_WRITE,
-                                              IORING_OP_FSYNC,       IORING_OP_CLOSE, IORING_OP_FALLOCATE,
+constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READ, IORING_OP_WRITE, IORING_OP_CLOSE,
                                               IORING_OP_ASYNC_CANCEL};
 
 // A signal-free kernel answers at once; 1 ms apart, this outlasts a short lack of memory without spinning.

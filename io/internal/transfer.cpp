@@ -53,10 +53,6 @@ std::uint64_t content_bytes(const Operation& operation) {
 }
 
 bool ended_after_bytes(Operation& operation, std::uint64_t bytes) {
-  if (operation.kind == Kind::kSync || operation.kind == Kind::kAllocate) {
-    finish(operation, 0);
-    return true;
-  }
   operation.internal.progress_bytes += bytes;
   const bool complete = content_bytes(operation) == operation.length_bytes;
   // A direct transfer stops in the middle of a block only where the file ends; reading on would be misaligned.
@@ -80,8 +76,7 @@ bool use_page_cache_after(Operation& operation, std::int64_t error) {
 }
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kVerbs[] = {"read", "read", "write", "sync", "allocate"};
-  const std::string verb = kVerbs[static_cast<std::size_t>(operation.kind)];
+  const std::string verb = operation.kind == Kind::kWrite ? "write" : "read";
   if (operation.kind == Kind::kReadPath) return verb + ' ' + operation.path;
   return verb + " descriptor " + std::to_string(operation.fd) + " at " + std::to_string(operation.offset_bytes);
 }

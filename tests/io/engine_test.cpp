@@ -296,21 +296,17 @@ TEST_CASE("the next read is on its way before a completion runs") {
   CHECK(seen.place == Operation::Internal::Place::kStarted);
 }
 
-TEST_CASE("what is written, allocated and synced can be read back") {
+TEST_CASE("what is written can be read back") {
   const TempDir folder;
   const std::string content = content_of(3 * kBufferAlignment, 11);
   for_each_engine([&](Engine& engine) {
     for (const int flags : {0, O_DIRECT}) {
       const DirFd file(folder.path() / "segment", O_RDWR | O_CREAT | O_TRUNC | flags);
-      Tracked allocate(Operation::allocate(file.get(), 0, 1 << 20));
-      REQUIRE(run(engine, allocate));
       Buffer buffer = buffer_for(0, content.size());
       std::copy(content.begin(), content.end(), reinterpret_cast<char*>(buffer.data()));
       buffer.set_size(content.size());
       Tracked write(Operation::write(file.get(), 4096, std::move(buffer)));
       REQUIRE(run(engine, write) == content.size());
-      Tracked sync(Operation::sync(file.get()));
-      REQUIRE(run(engine, sync) == 0);
       Tracked read(Operation::read(file.get(), 4096, content.size(), buffer_for(0, content.size())));
       read.operation.cache_mode = flags != 0 ? CacheMode::kDirect : CacheMode::kBuffered;
       REQUIRE(run(engine, read) == content.size());

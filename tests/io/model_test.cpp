@@ -87,7 +87,7 @@ class Model {
 
   void start_one() {
     std::unique_ptr<Step> step;
-    switch (below(6)) {
+    switch (below(5)) {
       case 0:
         step = write_block();
         break;
@@ -95,9 +95,6 @@ class Model {
         step = read_block();
         break;
       case 2:
-        step = std::make_unique<Step>(Operation::sync(buffered_->get()));
-        break;
-      case 3:
         step = std::make_unique<Step>(Operation::read_path(dir_.get(), "sub/none", 0, 10, buffer_for(0, 10)));
         step->must_miss = true;
         break;
@@ -160,7 +157,7 @@ class Model {
     if (!result) CHECK((step.must_miss || !clean_));
     if (step.written_block >= 0) return check_block(step);
     if (step.must_miss) CHECK_FALSE(result);
-    if (!result || step.tracked.operation.kind == Operation::Kind::kSync) return;
+    if (!result) return;
     const std::string text = step.tracked.text();
     if (clean_) CHECK(text == step.expected);
     CHECK(text.size() <= step.expected.size());
