@@ -5,7 +5,8 @@
 //   1. iter(loader): base_seed, 2 outputs of the loader's generator or else of the default generator
 //   2. the first batch: without a generator 2 outputs of the default one, whose second seeds a fresh generator for the
 //      permutation; with one, the permutation comes straight from it
-//   3. at the sampler's end, torch >= 1.12: a further permutation, of which num_samples % n elements are used
+//   3. after the whole permutations, torch >= 1.12: a further one, of which num_samples % n elements are used; drawn when
+//      its first element is asked for, or at the sampler's end where none of it is used
 // So with the default generator epoch e's seed is output 4e + 3 where nothing else draws; whatever else does, draws
 // before (offset) or once per epoch (stride).
 #include "headrace/cache/order/families.h"
@@ -16,15 +17,14 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::uint64_t kSeedOutputs = 2;  // one 64-bit draw
+constexpr std::uint64_t kSeedOutputs = 2;        // one 64-bit draw
+constexpr std::uint64_t kReplacementChunk = 32;  // elements that RandomSampler draws together with replacement
 
 struct RandomSampler {
   std::uint64_t n = 0;
   std::uint64_t num_samples = 0;
   bool replacement = false;
   TorchVersion version;
-
-  [[nodiscard]] std::uint64_t permutations() const { return num_samples / n; }  // whole ones
 
   [[nodiscard]] Samples pass(Mt19937& generator, std::uint64_t count) const {
     if (replacement) return with_replacement(generator, count);
@@ -36,11 +36,19 @@ struct RandomSampler {
     return samples;
   }
 
-  // What one pass takes from the generator that it shuffles with.
-  [[nodiscard]] std::uint64_t outputs(bool to_the_end) const {
-    if (replacement) return num_samples * (wide_randint() ? 2 : 1);
-    const bool tail = version.draws_tail_permutation() && to_the_end;
-    return (permutations() + (tail ? 1 : 0)) * randperm_outputs(n, version);
+  // The count of elements asked for when the sampler is driven past its last one.
+  [[nodiscard]] std::uint64_t to_the_end() const { return num_samples + 1; }
+
+  // What one pass that asks for `asked` elements takes from the generator that it shuffles with. A permutation is drawn
+  // when its first element is asked for; a chunk with replacement likewise.
+  [[nodiscard]] std::uint64_t outputs(std::uint64_t asked) const {
+    const std::uint64_t given = std::min(asked, num_samples);
+    if (replacement) {
+      const std::uint64_t drawn = std::min(ceil_div(given, kReplacementChunk) * kReplacementChunk, num_samples);
+      return drawn * (wide_randint() ? 2 : 1);
+    }
+    const bool ended = asked > num_samples && version.draws_tail_permutation();
+    return (ended ? num_samples / n + 1 : ceil_div(given, n)) * randperm_outputs(n, version);
   }
 
  private:
@@ -64,7 +72,7 @@ struct RandomRun {
   bool explicit_generator = false;
   bool loader = true;       // false: the sampler is iterated without a DataLoader
   bool persistent = false;  // persistent_workers: base_seed is drawn on the first pass only
-  bool to_the_end = true;   // the sampler is driven past its last element in each epoch
+  std::uint64_t asked = 0;  // elements that each epoch asks the sampler for
   std::uint64_t offset = 0;
   std::optional<std::uint64_t> stride = std::nullopt;
 
@@ -74,7 +82,7 @@ struct RandomRun {
   [[nodiscard]] std::uint64_t outputs_per_epoch() const {
     if (stride) return *stride;
     return (loader && !persistent ? kSeedOutputs : 0) + (explicit_generator ? 0 : kSeedOutputs) +
-           (shuffles_with_stream() ? sampler.outputs(to_the_end) : 0);
+           (shuffles_with_stream() ? sampler.outputs(asked) : 0);
   }
   // The generator as the pass of `epoch` finds it.
   [[nodiscard]] Result<Mt19937> generator(std::uint64_t epoch) const {
@@ -105,16 +113,18 @@ struct RandomRun {
   return sampler;
 }
 
-// Batches per epoch that the training loop takes; sets whether the sampler is driven to its end.
+// Batches per epoch that the training loop takes; sets how many elements are asked for.
 [[nodiscard]] std::uint64_t read_batches(Parameters& parameters, const WorkerLayout& workers, bool drop_last,
                                          RandomRun& run) {
   const std::uint64_t length = run.sampler.num_samples;
   const std::uint64_t batches = drop_last ? length / workers.batch : ceil_div(length, workers.batch);
+  run.asked = run.sampler.to_the_end();
   const std::optional<std::uint64_t> stop = parameters.optional_integer("stop", {.least = 1});
   if (!stop || *stop >= batches + 1) return batches;
-  const std::uint64_t asked = *stop + std::uint64_t{workers.prefetch_factor} * workers.workers;
+  const std::uint64_t batches_asked = *stop + std::uint64_t{workers.prefetch_factor} * workers.workers;
   const bool last_is_partial = length % workers.batch != 0 && !drop_last;
-  run.to_the_end = asked >= batches + (last_is_partial ? 0 : 1);
+  // A full batch ends with its last element; only a partial one, or one more, finds the end of the sampler.
+  if (batches_asked < batches + (last_is_partial ? 0 : 1)) run.asked = batches_asked * workers.batch;
   return *stop;
 }
 

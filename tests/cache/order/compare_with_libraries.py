@@ -6,6 +6,7 @@
 
 Ends with 77 where torch or numpy is not installed.
 """
+import itertools
 import os
 import random
 import subprocess
@@ -76,6 +77,26 @@ def random_replacement(draw):
     return n, [(epoch, list(sampler)) for epoch in range(3)], spec
 
 
+def random_stopped(draw):
+    """Epochs that are left before their end: what was asked for until then decides how the next one begins."""
+    n, batch, seed, drop_last = draw.randint(1, 300), draw.randint(1, 40), a_seed(draw), draw.random() < 0.5
+    replacement, given = draw.random() < 0.5, draw.random() < 0.7
+    picked = draw.choice([draw.randint(1, 900), n * draw.randint(1, 3)]) if given else n
+    drawn_by = generator(seed) if given else None
+    sampler = RandomSampler(range(n), replacement=replacement, num_samples=picked, generator=drawn_by)
+    workers = 2 if draw.random() < 0.1 else 0  # few: each pass starts processes
+    batches = picked // batch if drop_last else -(-picked // batch)
+    stop = draw.randint(1, max(1, batches))
+    torch.manual_seed(seed)
+    loader = DataLoader(range(n), batch_size=batch, sampler=sampler, drop_last=drop_last, generator=drawn_by,
+                        num_workers=workers)
+    epochs = [(epoch, [int(i) for batch in itertools.islice(loader, stop) for i in batch]) for epoch in range(3)]
+    spec = (f"torch-random:torch={VERSION},generator={'explicit' if given else 'default'},seed={seed},batch={batch},"
+            f"drop_last={int(drop_last)},replacement={int(replacement)},num_samples={picked},stop={stop},"
+            f"workers={workers}")
+    return n, epochs, spec
+
+
 def subset(draw):
     n, step, seed = draw.randint(2, 2000), draw.randint(1, 5), a_seed(draw)
     start = draw.randrange(n)
@@ -130,8 +151,8 @@ def ask(program, n, epoch, spec):
 def main():
     print(f"HEADRACE_TEST_SEED={SEED}, torch {torch.__version__}, numpy {numpy.__version__}")
     draw = random.Random(SEED)
-    kinds = [distributed, random_default, random_explicit, random_replacement, subset, split, numpy_state,
-             numpy_generator, python_shuffle, python_sample]
+    kinds = [distributed, random_default, random_explicit, random_replacement, random_stopped, subset, split,
+             numpy_state, numpy_generator, python_shuffle, python_sample]
     compared = failed = 0
     with subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         for case in (kind(draw) for kind in kinds for _ in range(CASES)):

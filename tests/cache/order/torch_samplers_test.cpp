@@ -188,6 +188,24 @@ void headrace::test::check_infinite_samplers(const json& file) {
   }
 }
 
+// Drawn with torch 1.13: the generator goes on where the elements asked for have left it.
+TEST_CASE("RandomSampler draws a permutation or a chunk when its first element is asked for") {
+  struct Case {
+    const char* options;
+    std::vector<SampleIndex> epoch_1;
+  };
+  const std::string common = "torch-random:seed=42,generator=explicit,batch=10,";
+  for (const Case& drawn :
+       {Case{"num_samples=50,stop=2", {75, 77, 85, 39, 71}}, Case{"num_samples=250,stop=15", {94, 96, 15, 44, 67}},
+        Case{"num_samples=250,stop=25", {72, 18, 41, 92, 24}},
+        Case{"num_samples=90,stop=2,replacement=1", {39, 76, 32, 10, 86}}}) {
+    CAPTURE(drawn.options);
+    std::vector<SampleIndex> samples = epoch_of(common + drawn.options, 100, 1);
+    samples.resize(drawn.epoch_1.size());
+    CHECK(samples == drawn.epoch_1);
+  }
+}
+
 TEST_CASE("Hugging Face Trainer: ranks take whole batches in turn, the last round is filled from the front") {
   const auto list = epoch_of("torch-distributed:seed=42", 50, 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
