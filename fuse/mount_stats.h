@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mount tells about itself: Mount::stats() and Mount::push_until_full() (fuse/mount.h) fill these in.
+//
+// Thread-safety: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headrace::fuse {
+
+struct RequestCount {
+  std::string_view name;  // "LOOKUP", "READ", ...
+  std::uint64_t count = 0;
+};
+
+struct MountStats {
+  std::vector<RequestCount> requests;  // kinds that arrived at least once
+  std::uint64_t request_total = 0;
+  std::uint64_t read_bytes = 0;     // bytes sent in answer to READ
+  std::uint64_t read_failures = 0;  // READs that ended in an error
+  double read_wait_seconds = 0;     // from the arrival of each READ to its answer, summed up: readers stood still
+
+  std::uint64_t ram_bytes = 0;     // what was asked for
+  std::uint64_t budget_bytes = 0;  // the same, or less under memory pressure
+  std::uint64_t held_bytes = 0;    // pushed and not evicted
+  std::uint64_t held_samples = 0;
+  std::uint64_t read_in_bytes = 0;  // not pushed: files that READs brought in, each counted whole
+  // Where the kernel drops pushed pages: how much of the budget is the daemon's own memory, and what lies there.
+  std::uint64_t retained_budget_bytes = 0;
+  std::uint64_t retained_bytes = 0;
+  std::uint64_t retained_samples = 0;
+  std::uint64_t pushed_samples = 0;
+  std::uint64_t pushed_bytes = 0;
+  std::uint64_t evicted_samples = 0;
+  std::uint64_t push_failures = 0;  // samples that could not be read or stored
+  std::uint64_t lost_samples = 0;   // pushed, then dropped by the kernel on its own
+
+  std::uint64_t opens = 0;      // opens of samples seen
+  std::uint64_t hits = 0;       // samples that lay in the page cache when they were opened
+  std::uint64_t late = 0;       // opened while their push was under way
+  std::uint64_t strays = 0;     // opened where the order did not expect it
+  std::uint64_t overflows = 0;  // times that opens went unseen because the inotify queue was full
+  std::uint64_t epoch = 0;      // where the reader is
+  std::uint64_t position = 0;
+  std::uint64_t ahead_samples = 0;      // pushed or under way in front of the reader
+  std::string order_found_by;           // how a learned order was found; empty: given, or unknown
+  double order_confidence_bits = 0;     // log2 of how much better than chance the opens fit a learned order
+  std::uint64_t order_opens = 0;        // of its epoch, that a learned order was found by
+  double order_search_cpu_seconds = 0;  // of all searches for an order
+  std::string order;                    // spec in use; empty: unknown
+  bool learns_order = false;            // it is looked for in the opens while it is unknown and would be of use
+
+  bool listed = false;  // every directory is watched and its files are known to the kernel
+  bool overlay = false;
+  std::uint64_t takeovers = 0;         // times that a process died and another took over
+  std::vector<std::string> fallbacks;  // one line each: what could not be had, and why
+};
+
+struct PushProgress {
+  std::uint64_t held_bytes = 0;
+  std::uint64_t target_bytes = 0;  // the budget, or the data set where that is less
+  std::uint64_t held_samples = 0;
+  std::uint64_t target_samples = 0;  // an estimate until the end where the budget is less than the data set
+};
+
+}  // namespace headrace::fuse
