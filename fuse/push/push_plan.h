@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what the pusher pushes and evicts, and keeps the account of what the page cache holds.
-// Pure: no I/O, no threads, no clock.
+// What comes next: what the pusher fetches, pushes and evicts, and when. Pure: no I/O, no threads, no clock.
 //
 //   PushPlan plan(catalog, takeover, {.budget_bytes = 8ULL << 30, .order = order});
 //   while (auto sample = plan.next_fetch()) ...;         // fetch it, then
@@ -8,40 +7,34 @@
 //   if (plan.place(*sample)) ...;                        // push it, and
 //   plan.on_fetched(*sample, generation, Landing::kPushed);
 //
-// ReadAhead plans along the order. What it releases stays in the page cache until its room is needed, because a file is
-// released when it is opened, which is before it is read. Without an order, samples not seen in this epoch are pushed
-// and those opened released; where nobody tells which were seen, samples in the order of the catalog.
+// The plan divides the budget between its two parts: the page cache (page_cache_account.h) and the copies in the
+// store's memory (retained.h). cache::ReadAhead plans along the order. Without an order, samples that were not seen in
+// this epoch are pushed, and those that were opened are released. Where nobody tells which were seen, samples are pushed
+// in the order of the catalog.
 //
-// Pages that come with a READ are counted as well, and are the first to go: what was just read is used again an epoch
-// later. The last 32 samples read stay, on top of the budget: their readers may be at it still.
+// Some kernels drop pushed pages although nobody is short of memory: proactive reclaim takes what lay idle for a minute.
+// - A sample that lost pages is retained as far as the budget goes beyond all samples. The store answers the next READ
+//   for it. If the budget holds all samples twice, what is pushed from then on is retained, too. Under memory pressure
+//   nothing is retained for this reason.
+// - If the budget does not hold all samples twice, and losses are frequent, the budget is split: most of it goes to the
+//   copies. What is fetched is retained as long as there is room, and pushed shortly before each use.
 //
-// Where the kernel drops pushed pages although nobody is short of memory (proactive reclaim takes what lay idle for a
-// minute), a sample that lost some is retained in the daemon's own memory, as far as the budget goes beyond all
-// samples: a READ for what is lost next is answered from there. Where the budget holds all samples twice, what is
-// pushed from then on is retained, too. Under memory pressure nothing is retained for that.
-//
-// Where the budget does not hold all samples twice and losses are frequent, most of it is moved into the daemon's
-// memory: what is fetched is retained there as long as there is room, and pushed shortly before each use. Each is read
-// once per epoch, so that a retained sample makes way only for a smaller one: as many bytes come from the source, but
-// in fewer reads.
-//
-// Thread-safety: none; one owner. Ownership: catalog and the takeover's memory outlive it.
+// Thread-safety: none; one owner. Ownership: the catalog and the takeover's memory outlive it.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
-#include "headrace/fuse/mount.h"
+#include "headrace/fuse/mount_stats.h"
+#include "headrace/fuse/push/page_cache_account.h"
+#include "headrace/fuse/push/retained.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
@@ -71,8 +64,11 @@ class PushPlan {
  public:
   // Goes on where the takeover says that another process was.
   PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options);
-  PushPlan(const PushPlan&) = delete;  // read_ahead_ refers to sizes_
+  PushPlan(const PushPlan&) = delete;  // read_ahead_ refers to the sizes in pages_
   PushPlan& operator=(const PushPlan&) = delete;
+
+  [[nodiscard]] const PageCacheAccount& pages() const { return pages_; }
+  [[nodiscard]] const Retained& retained() const { return retained_; }
 
   // What to fetch next; nullopt: nothing until something else is called.
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch();
@@ -81,37 +77,35 @@ class PushPlan {
   // Counts a fetched sample as held from now on. False: it does not fit, and is not to be pushed.
   [[nodiscard]] bool place(cache::SampleIndex sample);
   // True once for a sample whose attributes went with an eviction.
-  [[nodiscard]] bool take_stale(cache::SampleIndex sample);
+  [[nodiscard]] bool take_stale(cache::SampleIndex sample) { return pages_.take_stale(sample); }
   // `generation`: of the time when next_fetch() named it.
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for it, and its pages with that. A sample that was held stays held, but may have to be retained, and is
-  // counted as lost if it was from its start, so once at most for each pass over it. One that is on its way is late,
-  // nothing more.
+  // A READ came for the sample, and its pages with that. If it was held, it stays held, but it may have to be retained.
+  // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
+  // way is late, nothing more.
   void on_read(cache::SampleIndex sample, bool from_start);
-  // A lost sample to be fetched into the daemon's memory, and not pushed: the READ brought back what was missing.
-  [[nodiscard]] std::optional<cache::SampleIndex> next_to_retain();
   // Whether the kernel has dropped one in 32 of what was opened since there were last enough opens to tell.
   [[nodiscard]] bool take_losses();
   // An order would change what is pushed: not all samples are held, and there is a budget to hold some.
-  [[nodiscard]] bool wants_order() const { return budget_bytes_ > 0 && counters_.held_samples < pushable_count_; }
+  [[nodiscard]] bool wants_order() const {
+    return budget_bytes_ > 0 && pages_.held_samples() < pages_.pushable_count();
+  }
   // The kernel dropped pages though there is memory: pages are to lie idle for a shorter time. False: it is as short as
   // it gets, or the budget holds all samples twice.
   bool on_pages_dropped();
-  // Whether the daemon is to retain what is fetched of a sample to be pushed. Counts it from then on, until it is
-  // dropped; it may exceed the limit until next_to_drop() has named what makes way for it. O(log n).
+
+  // Whether the store is to keep a copy of a sample that is fetched to be pushed.
   [[nodiscard]] bool retain(cache::SampleIndex sample);
-  [[nodiscard]] bool is_retained(cache::SampleIndex sample) const {
-    return retained_.contains({sizes_[sample], sample});
-  }
-  // What may be retained now: together with what the page cache holds, the budget at most.
+  // A lost sample of which the store is to keep a copy. It is not pushed: the READ brought back what was missing.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_retain() { return retained_.next_to_fetch(); }
+  // What all copies together may take now: with what the page cache holds, the budget at most.
   [[nodiscard]] std::uint64_t retained_limit() const;
-  // A retained sample that has to go, the largest of all, because the limit fell or a smaller one came; already counted
-  // as gone.
-  [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop();
-  // What is retained of it, or about to be, is no longer so.
-  void on_changed(cache::SampleIndex sample) { drop_retained(sample); }
+  // A sample whose copy has to go, because the limit fell or a smaller one came; already counted as gone.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop() { return retained_.next_to_drop(retained_limit()); }
+  // The file has changed: what is retained of it, or about to be, is not counted on.
+  void on_changed(cache::SampleIndex sample) { retained_.drop(sample); }
   void on_overflow() { ++counters_.overflows; }
 
   void set_order(const OrderPosition& order);
@@ -122,82 +116,59 @@ class PushPlan {
   [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return given_order_; }  // null: unknown
   [[nodiscard]] std::uint64_t epoch() const { return takeover_.head->epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
-  [[nodiscard]] bool must_retain() const { return !to_retain_.empty(); }
-  // More is held than the budget allows, and some of it may go.
-  [[nodiscard]] bool must_evict() const { return must_evict_read_in(0) || (is_over(0) && !released_.empty()); }
 
-  [[nodiscard]] std::uint64_t sample_bytes(cache::SampleIndex sample) const {
-    return sizes_[sample];
-  }  // in whole pages
+  // Fills in the fields that are the plan's and its parts'.
   void add_stats(MountStats& stats) const;
   [[nodiscard]] PushProgress progress() const;
 
  private:
-  void adopt_holdings();
+  struct Counters {
+    std::uint64_t opens = 0;
+    std::uint64_t overflows = 0;
+    std::uint64_t lost_samples = 0;
+    std::uint64_t pushed_samples = 0;
+    std::uint64_t pushed_bytes = 0;
+    std::uint64_t push_failures = 0;
+    std::uint64_t hits = 0;  // these three: of plans before the present one, and of what was not planned
+    std::uint64_t late = 0;
+    std::uint64_t strays = 0;
+  };
+
   void make_plan(const OrderPosition& order);
-  [[nodiscard]] bool is_split() const { return page_cache_share_ > 1; }
-  [[nodiscard]] std::uint64_t page_cache_budget() const;
-  [[nodiscard]] std::uint64_t usable_budget() const;
-  [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? usable_budget() : 0; }
-  [[nodiscard]] std::uint64_t bytes_of_copies() const;
-  [[nodiscard]] bool holds_all_twice() const;
-  [[nodiscard]] bool keeps_copies() const;
-  void apply_budget();
-  [[nodiscard]] bool start_retaining(cache::SampleIndex sample);
-  void drop_retained(cache::SampleIndex sample);
-  [[nodiscard]] bool has_larger_retained(cache::SampleIndex sample) const;
-  [[nodiscard]] std::uint64_t retained_bytes_of(cache::SampleIndex sample) const;
-  [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
-  [[nodiscard]] std::uint64_t count_pushable() const;
-  [[nodiscard]] bool has_room_for_unseen() const;
+  void count_plan();
   [[nodiscard]] std::optional<cache::SampleIndex> candidate();
+  [[nodiscard]] bool has_room_for_unseen() const;
   void open_unplanned(cache::SampleIndex sample);
   void note_position();
   void take_releases();
 
-  // The account of the page cache.
-  void hold(cache::SampleIndex sample);
-  void forget(cache::SampleIndex sample);
-  void release(cache::SampleIndex sample);
-  void keep(cache::SampleIndex sample);
-  void queue_for_eviction(cache::SampleIndex sample);
-  [[nodiscard]] bool is_over(std::uint64_t bytes) const { return counters_.held_bytes + bytes > page_cache_budget(); }
-  void count_read_in(cache::SampleIndex sample);
-  void forget_read_in(cache::SampleIndex sample);
-  [[nodiscard]] bool must_evict_read_in(std::uint64_t bytes) const {
-    return read_in_.size() > kReadInLeast && is_over(counters_.read_in_bytes + bytes);
-  }
-
-  // A reader whose file's pages go while it copies them has to ask for them again. 32: twice the readers that a
-  // machine's loaders are expected to have in the middle of a file at one time.
-  static constexpr std::size_t kReadInLeast = 32;
+  // How the budget is divided.
+  [[nodiscard]] bool is_split() const { return page_cache_share_ > 1; }
+  [[nodiscard]] std::uint64_t page_cache_budget() const;
+  [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? pages_.wanted_bytes_max() : 0; }
+  [[nodiscard]] bool holds_all_twice() const;
+  [[nodiscard]] bool keeps_copies() const;
+  void apply_budget();
 
   const cache::Catalog& catalog_;
   const Takeover takeover_;
-  const std::vector<std::uint32_t> sizes_;  // of each sample in the page cache; at most UINT32_MAX
-  const std::uint64_t total_bytes_;         // their sum
-  const std::uint64_t copies_bytes_;        // of what the daemon takes to retain all; UINT64_MAX: it cannot
-  const std::uint64_t pushable_count_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
-
   const bool can_retain_;
+  PageCacheAccount pages_;
+  Retained retained_;
+
   std::uint64_t full_budget_bytes_;
-  std::uint64_t budget_bytes_;          // less under memory pressure
-  std::uint64_t page_cache_share_ = 1;  // one part in so many of the budget is the page cache's
-  std::set<std::pair<std::uint32_t, cache::SampleIndex>> retained_;  // by size; 48 bytes each
-  std::deque<cache::SampleIndex> to_retain_;                         // counted as retained, not fetched yet
-  bool drops_pages_ = false;                                         // the kernel has dropped some
-  std::shared_ptr<const cache::Order> given_order_;                  // null: unknown
-  std::shared_ptr<const cache::Order> order_;                        // what read_ahead_ goes along
-  std::unique_ptr<cache::ReadAhead> read_ahead_;                     // null: unplanned, or nothing to push
+  std::uint64_t budget_bytes_;                       // less under memory pressure
+  std::uint64_t page_cache_share_ = 1;               // one part in so many of the budget is the page cache's
+  bool drops_pages_ = false;                         // the kernel has dropped some
+  std::shared_ptr<const cache::Order> given_order_;  // null: unknown
+  std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
+  std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
   std::uint64_t generation_ = 0;
-  std::deque<cache::SampleIndex> released_;          // oldest first; may name samples that are gone or wanted again
-  std::deque<cache::SampleIndex> read_in_;           // oldest first; may name samples that are gone or pushed since
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
-  std::uint64_t released_bytes_ = 0;                 // held, and to go when room is needed
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet
   std::unordered_set<cache::SampleIndex> arriving_;  // named by next_fetch(), not pushed yet
-  MountStats counters_;
+  Counters counters_;
   std::uint64_t losses_taken_ = 0;  // counters at the last take_losses()
   std::uint64_t opens_taken_ = 0;
 };

@@ -81,7 +81,8 @@ void Pusher::run() {
     std::optional<Fetch> arrived;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && fetched_.empty() && to_forget_.empty() && !can_fetch() && !plan_.must_evict()) work_.wait(lock);
+      while (!stop_ && fetched_.empty() && to_forget_.empty() && !can_fetch() && !plan_.pages().must_evict())
+        work_.wait(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
@@ -303,7 +304,7 @@ bool Pusher::make_room(SampleIndex sample) {
   std::uint64_t bytes = 0;
   {
     MutexLock lock(mutex_);
-    bytes = plan_.sample_bytes(sample);
+    bytes = plan_.pages().bytes_of(sample);
   }
   evict_for(bytes);
   bool stale = false;
@@ -323,7 +324,7 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
     --in_flight_;
     in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
-    is_retained = plan_.is_retained(fetch.sample);  // it may have made way for another while it was fetched
+    is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();
   }
   if (!is_retained) store_.drop(catalog_.sample_entry(fetch.sample));
@@ -343,8 +344,8 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
 void Pusher::on_read(SampleIndex sample, bool from_start) {
   MutexLock lock(mutex_);
   plan_.on_read(sample, from_start);
-  if (plan_.must_retain()) plan_changed();
-  if (plan_.must_evict()) work_.notify_one();
+  if (plan_.retained().must_fetch()) plan_changed();
+  if (plan_.pages().must_evict()) work_.notify_one();
 }
 
 bool Pusher::take_losses() {

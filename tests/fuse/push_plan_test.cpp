@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "support/temp_dir.h"
+#include "sized_catalog.h"
 
 namespace headrace::fuse {
 namespace {
@@ -23,13 +23,7 @@ constexpr std::size_t kSampleBytes = 4096;
 class Planned {
  public:
   explicit Planned(const std::vector<std::size_t>& sizes = std::vector<std::size_t>(kSampleCount, kSampleBytes))
-      : pages(sizes.size()) {
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(sizes[i], 'x'));
-    auto scanned = cache::Catalog::scan(dir_.path(), {});
-    REQUIRE_MESSAGE(scanned.has_value(), scanned.error().message());
-    catalog_.emplace(std::move(*scanned));
-  }
+      : pages(sizes.size()), catalog_(sizes) {}
 
   [[nodiscard]] PushPlan plan(PushPlanOptions options) {
     return PushPlan(*catalog_, {.head = &head, .pages = pages}, std::move(options));
@@ -39,8 +33,7 @@ class Planned {
   std::vector<SamplePages> pages;
 
  private:
-  headrace::test::TempDir dir_;
-  std::optional<cache::Catalog> catalog_;
+  const test::SizedCatalog catalog_;
 };
 
 OrderPosition sequential(std::size_t sample_count = kSampleCount) {
@@ -57,7 +50,7 @@ MountStats stats_of(const PushPlan& plan) {
 std::vector<SampleIndex> push_all(PushPlan& plan) {
   std::vector<SampleIndex> pushed;
   while (const auto sample = plan.next_fetch()) {
-    while (plan.next_victim(plan.sample_bytes(*sample))) continue;
+    while (plan.next_victim(plan.pages().bytes_of(*sample))) continue;
     const bool placed = plan.place(*sample);
     plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kNoRoom);
     if (placed) pushed.push_back(*sample);
@@ -181,7 +174,7 @@ TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
   CHECK(push_all(plan).size() == kSampleCount);
   plan.set_budget(10 * kSampleBytes);
-  CHECK(plan.must_evict());
+  CHECK(plan.pages().must_evict());
   while (plan.next_victim(0)) continue;
   CHECK(stats_of(plan).held_bytes <= 10 * kSampleBytes);
   plan.set_budget(kSampleCount * kSampleBytes);
@@ -210,7 +203,7 @@ void push_and_retain(PushPlan& plan, Memory& memory) {
     memory.found += memory.has[*sample] ? 1 : 0;
     if (plan.retain(*sample)) memory.has[*sample] = true;
     drop_from(memory, plan);
-    while (plan.next_victim(plan.sample_bytes(*sample))) continue;
+    while (plan.next_victim(plan.pages().bytes_of(*sample))) continue;
     REQUIRE(plan.place(*sample));
     plan.on_fetched(*sample, plan.generation(), Landing::kPushed);
     drop_from(memory, plan);
@@ -270,9 +263,9 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
   PushPlan plan = planned.plan({.budget_bytes = 3 * kAll, .order = sequential()});
   push_all(plan);
   CHECK(plan.retained_limit() == 0);
-  CHECK_FALSE(plan.must_retain());
+  CHECK_FALSE(plan.retained().must_fetch());
   plan.on_read(3, false);
-  CHECK(plan.must_retain());
+  CHECK(plan.retained().must_fetch());
   CHECK(plan.next_to_retain() == 3);
   CHECK_FALSE(plan.next_to_retain());
   CHECK(plan.retained_limit() == 2 * kAll);
@@ -520,7 +513,7 @@ TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
 std::vector<SampleIndex> victims(PushPlan& plan) {
   std::vector<SampleIndex> gone;
   while (const auto victim = plan.next_victim(0)) gone.push_back(*victim);
-  CHECK_FALSE(plan.must_evict());
+  CHECK_FALSE(plan.pages().must_evict());
   return gone;
 }
 

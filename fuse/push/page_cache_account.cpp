@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/push/page_cache_account.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace headrace::fuse {
+using cache::SampleIndex;
+
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+// Room for samples that are open but not read yet: released, still in the page cache. What they take, the next epoch
+// lacks; 32 more samples arrive before one that was opened has to go.
+constexpr std::uint64_t kGraceShare = 32;
+constexpr std::uint64_t kGraceBytesMax = 64 << 20;
+constexpr std::uint64_t kGraceSamplesMin = 32;
+constexpr std::uint64_t kGraceShareMost = 4;
+
+std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog, std::uint32_t most) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
+    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(sample));
+    const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages * kPageBytes, most));
+  }
+  return sizes;
+}
+
+std::uint64_t count_pushable(const PageCacheAccount& account) {
+  std::uint64_t count = 0;
+  for (SampleIndex sample = 0; sample < account.sizes().size(); ++sample)
+    count += account.can_be_pushed(sample) ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages)
+    : catalog_(catalog),
+      pages_(pages),
+      sizes_(page_cache_sizes(catalog, kSizeMax)),
+      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      pushable_count_(count_pushable(*this)) {
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    pages_[sample].released = false;
+    if (pages_[sample].held) hold(sample);
+    if (std::exchange(pages_[sample].read_in, false)) on_read_in(sample);
+  }
+}
+
+bool PageCacheAccount::can_be_pushed(SampleIndex sample) const {
+  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < kSizeMax;
+}
+
+std::uint64_t PageCacheAccount::wanted_bytes_max() const {
+  if (budget_bytes_ >= total_bytes_) return budget_bytes_;
+  const std::uint64_t least = total_bytes_ / sizes_.size() * kGraceSamplesMin;
+  return budget_bytes_ -
+         std::min({std::max(budget_bytes_ / kGraceShare, least), budget_bytes_ / kGraceShareMost, kGraceBytesMax});
+}
+
+bool PageCacheAccount::place(SampleIndex sample) {
+  if (!pages_[sample].held && is_over(sizes_[sample])) return false;
+  forget_read_in(sample);
+  if (!pages_[sample].held) hold(sample);
+  return true;
+}
+
+bool PageCacheAccount::take_stale(SampleIndex sample) {
+  return std::exchange(pages_[sample].stale, false);
+}
+
+void PageCacheAccount::hold(SampleIndex sample) {
+  pages_[sample].held = true;
+  held_bytes_ += sizes_[sample];
+  ++held_samples_;
+  if (pages_[sample].released) queue_for_eviction(sample);  // the plan let go of it while it was on its way
+}
+
+void PageCacheAccount::fail(SampleIndex sample) {
+  if (pages_[sample].held) forget(sample);
+}
+
+void PageCacheAccount::forget(SampleIndex sample) {
+  want(sample);
+  pages_[sample].held = false;
+  held_bytes_ -= sizes_[sample];
+  --held_samples_;
+}
+
+void PageCacheAccount::want(SampleIndex sample) {
+  if (std::exchange(pages_[sample].released, false) && pages_[sample].held) released_bytes_ -= sizes_[sample];
+}
+
+void PageCacheAccount::release(SampleIndex sample) {
+  if (!std::exchange(pages_[sample].released, true) && pages_[sample].held) queue_for_eviction(sample);
+}
+
+void PageCacheAccount::release_all() {
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    if (pages_[sample].held) release(sample);
+  }
+}
+
+void PageCacheAccount::queue_for_eviction(SampleIndex sample) {
+  released_.push_back(sample);
+  released_bytes_ += sizes_[sample];
+}
+
+void PageCacheAccount::on_read_in(SampleIndex sample) {
+  if (std::exchange(pages_[sample].read_in, true)) return;
+  read_in_bytes_ += sizes_[sample];
+  read_in_.push_back(sample);
+}
+
+void PageCacheAccount::forget_read_in(SampleIndex sample) {
+  if (std::exchange(pages_[sample].read_in, false)) read_in_bytes_ -= sizes_[sample];
+}
+
+std::optional<SampleIndex> PageCacheAccount::next_victim(std::uint64_t bytes) {
+  if (const std::optional<SampleIndex> read_in = next_read_in_victim(bytes)) return read_in;
+  while (is_over(bytes) && !released_.empty()) {
+    const SampleIndex oldest = released_.front();
+    released_.pop_front();
+    if (!pages_[oldest].held || !pages_[oldest].released) continue;  // gone, or wanted again since
+    forget(oldest);
+    return evict(oldest);
+  }
+  return std::nullopt;
+}
+
+std::optional<SampleIndex> PageCacheAccount::next_read_in_victim(std::uint64_t bytes) {
+  while (must_evict_read_in(bytes)) {
+    const SampleIndex oldest = read_in_.front();
+    read_in_.pop_front();
+    if (!pages_[oldest].read_in) continue;  // pushed since
+    forget_read_in(oldest);
+    return evict(oldest);
+  }
+  return std::nullopt;
+}
+
+SampleIndex PageCacheAccount::evict(SampleIndex sample) {
+  pages_[sample].stale = true;
+  ++evicted_samples_;
+  return sample;
+}
+
+}  // namespace headrace::fuse

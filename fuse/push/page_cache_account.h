@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The account of the page cache: which samples lie there, how they came, and which of them goes next.
+// Pure: no I/O, no threads, no clock.
+//
+//   PageCacheAccount pages(catalog, takeover.pages);
+//   pages.set_budget(8ULL << 30);
+//   while (auto victim = pages.next_victim(pages.bytes_of(sample))) ...;   // have the kernel forget it
+//   if (pages.place(sample)) ...;                                          // push it
+//   pages.release(sample);                                                 // the plan no longer wants it
+//
+// A sample is held from place() on. What is released stays held until its room is needed, because a file is released
+// when it is opened, which is before it is read. The one that was released first is evicted first.
+//
+// Pages that come with a READ count as well, each file whole, and are evicted before anything else. The last 32 of these
+// files stay, on top of the budget: their readers may be at it still.
+//
+// Thread-safety: none; one owner. Ownership: the catalog and the memory of `pages` outlive it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/fuse/survive/takeover.h"
+
+namespace headrace::fuse {
+
+class PageCacheAccount {
+ public:
+  // Goes on with what `pages` says: all that an earlier process left counts as held and not released. Budget: 0.
+  PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages);
+
+  [[nodiscard]] std::uint64_t bytes_of(cache::SampleIndex sample) const { return sizes_[sample]; }  // in whole pages
+  [[nodiscard]] const std::vector<std::uint32_t>& sizes() const { return sizes_; }  // the same, of all samples
+  [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+  // False for symlinks out of the source, whose target is not the mount's, and for files of 4 GiB and more, which
+  // ReadAhead cannot count.
+  [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
+  [[nodiscard]] std::uint64_t pushable_count() const { return pushable_count_; }
+
+  // What may be held. What no longer fits is named by next_victim().
+  void set_budget(std::uint64_t bytes) { budget_bytes_ = bytes; }
+  [[nodiscard]] std::uint64_t budget_bytes() const { return budget_bytes_; }
+  // What may be wanted at one time: the budget without the room for samples that are open but not read yet.
+  [[nodiscard]] std::uint64_t wanted_bytes_max() const;
+
+  // Counts a sample as held from now on. False: it does not fit, and is not to be pushed.
+  [[nodiscard]] bool place(cache::SampleIndex sample);
+  // True once for a sample whose attributes went with an eviction: the kernel has to look at the file again first.
+  [[nodiscard]] bool take_stale(cache::SampleIndex sample);
+  // The push failed: it is not held any more.
+  void fail(cache::SampleIndex sample);
+  // The plan wants it: it is not evicted. It may be named before it is placed.
+  void want(cache::SampleIndex sample);
+  // The plan does not want it any more: it is evicted when its room is needed.
+  void release(cache::SampleIndex sample);
+  void release_all();
+  // A READ brought in pages of a sample that is not held.
+  void on_read_in(cache::SampleIndex sample);
+
+  // To be evicted before `bytes` more are pushed; already counted as gone. nullopt: there is room, or no more to gain.
+  [[nodiscard]] std::optional<cache::SampleIndex> next_victim(std::uint64_t bytes);
+  // More is held than the budget allows, and some of it may go.
+  [[nodiscard]] bool must_evict() const { return must_evict_read_in(0) || (is_over(0) && !released_.empty()); }
+
+  [[nodiscard]] bool is_held(cache::SampleIndex sample) const { return pages_[sample].held; }
+  [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
+  [[nodiscard]] std::uint64_t held_samples() const { return held_samples_; }
+  [[nodiscard]] std::uint64_t wanted_bytes() const { return held_bytes_ - released_bytes_; }  // held and not released
+  [[nodiscard]] std::uint64_t read_in_bytes() const { return read_in_bytes_; }
+  [[nodiscard]] std::uint64_t evicted_samples() const { return evicted_samples_; }
+
+ private:
+  void hold(cache::SampleIndex sample);
+  void forget(cache::SampleIndex sample);
+  void queue_for_eviction(cache::SampleIndex sample);
+  void forget_read_in(cache::SampleIndex sample);
+  [[nodiscard]] bool is_over(std::uint64_t bytes) const { return held_bytes_ + bytes > budget_bytes_; }
+  [[nodiscard]] bool must_evict_read_in(std::uint64_t bytes) const {
+    return read_in_.size() > kReadInLeast && is_over(read_in_bytes_ + bytes);
+  }
+  [[nodiscard]] std::optional<cache::SampleIndex> next_read_in_victim(std::uint64_t bytes);
+  cache::SampleIndex evict(cache::SampleIndex sample);
+
+  // A reader whose file's pages go while it copies them has to ask for them again. 32: twice the readers that a
+  // machine's loaders are expected to have in the middle of a file at one time.
+  static constexpr std::size_t kReadInLeast = 32;
+  static constexpr std::uint32_t kSizeMax = std::numeric_limits<std::uint32_t>::max();
+
+  const cache::Catalog& catalog_;
+  const std::span<SamplePages> pages_;
+  const std::vector<std::uint32_t> sizes_;
+  const std::uint64_t total_bytes_;
+  const std::uint64_t pushable_count_;
+  std::uint64_t budget_bytes_ = 0;
+  std::uint64_t held_bytes_ = 0;
+  std::uint64_t held_samples_ = 0;
+  std::uint64_t released_bytes_ = 0;  // held, and to go when room is needed
+  std::uint64_t read_in_bytes_ = 0;
+  std::uint64_t evicted_samples_ = 0;
+  std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
+  std::deque<cache::SampleIndex> read_in_;   // oldest first; may name samples that are gone or pushed since
+};
+
+}  // namespace headrace::fuse
