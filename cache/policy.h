@@ -2,7 +2,7 @@
 // What a cache keeps: one interface, one source per policy. Bytes are counted, not held: the simulator and the
 // placement on disk tiers run the same code.
 //
-//   auto policy = make_policy(PolicyKind::kSieve, {.capacity_bytes = 1 << 30, .sizes = sizes});
+//   auto policy = make_policy(PolicyKind::kLru, {.capacity_bytes = 1 << 30, .sizes = sizes});
 //   if (!policy->read({.sample = 7, .next_use = 1234, .now = 1000})) ++source_reads;
 //
 // Thread-safety: none; one owner.
@@ -22,18 +22,13 @@ namespace headrace::cache {
 
 enum class PolicyKind : std::uint8_t {
   kLru,         // least recently used goes
-  kFifo,        // first in goes
-  kRandom,      // any goes
-  kSieve,       // FIFO whose hand passes over what was read since (Zhang et al., NSDI 2024)
   kS3Fifo,      // small, main and ghost queues (Yang et al., SOSP 2023)
-  kArc,         // recency and frequency, balanced by ghosts (Megiddo and Modha, FAST 2003)
   kNeverEvict,  // filled once, never changed (MinIO: Mohan et al., VLDB 2021)
   kMin,         // what takes most bytes for longest until its next use goes, or does not come in (Belady, 1966, with
                 // bypass, weighed by size); knows the future, optimal where all sizes are equal
 };
-inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kLru,        PolicyKind::kFifo,   PolicyKind::kRandom,
-                                              PolicyKind::kSieve,      PolicyKind::kS3Fifo, PolicyKind::kArc,
-                                              PolicyKind::kNeverEvict, PolicyKind::kMin};
+inline constexpr PolicyKind kAllPolicies[] = {PolicyKind::kLru, PolicyKind::kS3Fifo, PolicyKind::kNeverEvict,
+                                              PolicyKind::kMin};
 
 [[nodiscard]] std::string_view name_of(PolicyKind kind);  // "lru", "s3-fifo", "never-evict" ...
 [[nodiscard]] std::optional<PolicyKind> policy_from_name(std::string_view name);
@@ -49,7 +44,6 @@ struct Access {
 struct PolicyOptions {
   std::uint64_t capacity_bytes = 0;
   std::span<const std::uint32_t> sizes;            // of every sample; outlives the policy
-  std::uint64_t seed = 1;                          // kRandom
   std::function<void(SampleIndex)> on_evict = {};  // may be empty; must not call the policy
 };
 
@@ -98,11 +92,7 @@ class Policy {
 
 // One each; make_policy() chooses.
 [[nodiscard]] std::unique_ptr<Policy> make_lru(const PolicyOptions& options);
-[[nodiscard]] std::unique_ptr<Policy> make_fifo(const PolicyOptions& options);
-[[nodiscard]] std::unique_ptr<Policy> make_random(const PolicyOptions& options);
-[[nodiscard]] std::unique_ptr<Policy> make_sieve(const PolicyOptions& options);
 [[nodiscard]] std::unique_ptr<Policy> make_s3_fifo(const PolicyOptions& options);
-[[nodiscard]] std::unique_ptr<Policy> make_arc(const PolicyOptions& options);
 [[nodiscard]] std::unique_ptr<Policy> make_never_evict(const PolicyOptions& options);
 [[nodiscard]] std::unique_ptr<Policy> make_min(const PolicyOptions& options);
 

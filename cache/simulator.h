@@ -45,7 +45,6 @@ struct SimulatedTier {
 struct SimulationOptions {
   std::vector<SimulatedTier> tiers;  // fastest first; a tier is offered what those before it missed and did not take in
   std::uint64_t warmup_epochs = 1;   // not counted; all of them counted if the trace has no more
-  std::uint64_t seed = 1;            // PolicyKind::kRandom
 };
 
 struct SimulatedTierResult {

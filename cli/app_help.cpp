@@ -58,8 +58,8 @@ void add_simulate(CLI::App& app, Selected& selected) {
       "Policies:\n"
       "  lru           the least recently read sample goes: what the page cache does\n"
       "  never-evict   what came first stays: what a tier does without knowing better\n"
-      "  min           what is read last of all goes, large before small (Belady)\n"
-      "  fifo, random, sieve, s3-fifo, arc\n\n"
+      "  s3-fifo       what is read only once goes first: what the RAM tier does\n"
+      "  min           what is read last of all goes, large before small (Belady)\n\n"
       "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
 }
 

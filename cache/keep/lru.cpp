@@ -7,21 +7,17 @@ namespace {
 
 constexpr std::uint8_t kQueue = 0;
 
-// LRU and FIFO differ in what a hit does.
-class QueuePolicy final : public Policy {
+class LruPolicy final : public Policy {
  public:
-  QueuePolicy(const PolicyOptions& options, bool hit_moves_to_front)
-      : Policy(options), hit_moves_to_front_(hit_moves_to_front), queue_(options.sizes, 1) {}
+  explicit LruPolicy(const PolicyOptions& options) : Policy(options), queue_(options.sizes, 1) {}
 
   [[nodiscard]] bool holds(SampleIndex sample) const override { return queue_.queue_of(sample) == kQueue; }
 
   bool read(const Access& access) override {
     const SampleIndex sample = access.sample;
     if (holds(sample)) {
-      if (hit_moves_to_front_) {
-        queue_.remove(sample);
-        queue_.push_front(kQueue, sample);
-      }
+      queue_.remove(sample);
+      queue_.push_front(kQueue, sample);
       return true;
     }
     if (!can_ever_fit(sample)) return false;
@@ -38,17 +34,13 @@ class QueuePolicy final : public Policy {
     let_go(oldest);
   }
 
-  const bool hit_moves_to_front_;
   SampleQueues queue_;
 };
 
 }  // namespace
 
 std::unique_ptr<Policy> make_lru(const PolicyOptions& options) {
-  return std::make_unique<QueuePolicy>(options, true);
-}
-std::unique_ptr<Policy> make_fifo(const PolicyOptions& options) {
-  return std::make_unique<QueuePolicy>(options, false);
+  return std::make_unique<LruPolicy>(options);
 }
 
 }  // namespace headrace::cache

@@ -9,16 +9,8 @@ std::string_view name_of(PolicyKind kind) {
   switch (kind) {
     case PolicyKind::kLru:
       return "lru";
-    case PolicyKind::kFifo:
-      return "fifo";
-    case PolicyKind::kRandom:
-      return "random";
-    case PolicyKind::kSieve:
-      return "sieve";
     case PolicyKind::kS3Fifo:
       return "s3-fifo";
-    case PolicyKind::kArc:
-      return "arc";
     case PolicyKind::kNeverEvict:
       return "never-evict";
     case PolicyKind::kMin:
@@ -38,16 +30,8 @@ std::unique_ptr<Policy> make_policy(PolicyKind kind, const PolicyOptions& option
   switch (kind) {
     case PolicyKind::kLru:
       return make_lru(options);
-    case PolicyKind::kFifo:
-      return make_fifo(options);
-    case PolicyKind::kRandom:
-      return make_random(options);
-    case PolicyKind::kSieve:
-      return make_sieve(options);
     case PolicyKind::kS3Fifo:
       return make_s3_fifo(options);
-    case PolicyKind::kArc:
-      return make_arc(options);
     case PolicyKind::kNeverEvict:
       return make_never_evict(options);
     case PolicyKind::kMin:

@@ -30,8 +30,6 @@ class SampleQueues {
   [[nodiscard]] std::uint64_t bytes(std::uint8_t queue) const { return ends_[queue].bytes; }
   [[nodiscard]] bool empty(std::uint8_t queue) const { return ends_[queue].back == kNoSample; }
   [[nodiscard]] SampleIndex back(std::uint8_t queue) const { return ends_[queue].back; }
-  // The next one towards the front; kNoSample at the front.
-  [[nodiscard]] SampleIndex before(SampleIndex sample) const { return links_[sample].before; }
 
   void push_front(std::uint8_t queue, SampleIndex sample) {
     Ends& ends = ends_[queue];

@@ -29,8 +29,7 @@ class Simulation {
   Simulation(const Trace& trace, std::span<const std::uint32_t> sizes, const SimulationOptions& options)
       : trace_(trace), sizes_(sizes), next_use_(next_uses(trace, sizes.size())) {
     for (const SimulatedTier& tier : options.tiers) {
-      policies_.add(
-          make_policy(tier.policy, {.capacity_bytes = tier.capacity_bytes, .sizes = sizes, .seed = options.seed}));
+      policies_.add(make_policy(tier.policy, {.capacity_bytes = tier.capacity_bytes, .sizes = sizes}));
       capacity_bytes_ += tier.capacity_bytes;
     }
     result_.tiers.resize(policies_.size());

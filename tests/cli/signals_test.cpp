@@ -105,7 +105,7 @@ TEST_CASE("simulate, order and diagnose end at once and leave nothing") {
   const Tool tool;
   const DataSet data;
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"simulate", data.source(), "--epochs", "3000000", "--policy", "arc"},
+       {std::vector<std::string>{"simulate", data.source(), "--epochs", "3000000", "--policy", "min"},
         {"diagnose", data.source(), "--seconds", "600"}}) {
     CAPTURE(arguments.front());
     const auto child = tool.start(arguments);
