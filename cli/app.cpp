@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as a whole. Only app*.cpp include CLI11: it takes long to compile.
+// The command line as a whole. Only options/ and commands/*_options.cpp include CLI11: it takes long to compile.
 #include "headrace/cli/app.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "headrace/cli/daemon.h"
-#include "headrace/cli/internal/app_options.h"
-#include "headrace/cli/internal/help_formatter.h"
-#include "headrace/cli/internal/usage_error.h"
-#include "headrace/cli/terminal.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/options/help_formatter.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/options/usage_error.h"
+#include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {

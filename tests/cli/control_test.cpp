@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/control.h"
+#include "headrace/cli/daemon/control.h"
 
 #include <memory>
 #include <random>
@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
-#include "headrace/cli/internal/unix_socket.h"
-#include "headrace/cli/protocol.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/unix_socket.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 

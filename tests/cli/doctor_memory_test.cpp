@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/internal/doctor_memory.h"
-
 #include <doctest/doctest.h>
+
+#include "headrace/cli/doctor/memory.h"
 
 #include "support/temp_dir.h"
 

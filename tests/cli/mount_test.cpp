@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "headrace/cli/control.h"
-#include "headrace/cli/protocol.h"
+#include "headrace/cli/daemon/control.h"
+#include "headrace/cli/daemon/protocol.h"
 
 #include "process.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/progress.h"
+#include "headrace/cli/show/progress.h"
 
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/size.h"
+#include "headrace/cli/setup/size.h"
 
 #include <doctest/doctest.h>
 

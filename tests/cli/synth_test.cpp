@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/synth.h"
+#include "headrace/cli/synth/synth.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cli/synth_jpeg.h"
-#include "headrace/cli/synth_plan.h"
+#include "headrace/cli/synth/jpeg.h"
+#include "headrace/cli/synth/plan.h"
 
 #include "support/temp_dir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/watch.h"
+#include "headrace/cli/show/watch.h"
 
 #include <string>
 

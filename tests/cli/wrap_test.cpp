@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/wrap.h"
+#include "headrace/cli/show/wrap.h"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace diagnose: is the GPU waiting for data, and why?
+#include <csignal>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/doctor/diagnosis.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/watch.h"
+#include "headrace/cli/show/wrap.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+// The user's training, for as long as it is watched, with all processes that it starts: they are a group of their own.
+// Ends with SIGTERM; what does not end by that is killed.
+class Command {
+ public:
+  static io::Result<Command> start(std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    // The signals that this program waits for are blocked here; the command gets them as usual.
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_t actions;  // the standard output is for the diagnosis alone
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    Command command;
+    const int failure = ::posix_spawnp(&command.pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+    if (failure != 0) return io::system_error(failure, "run " + words.front());
+    return command;
+  }
+  ~Command() {
+    if (pid_ <= 0) return;
+    constexpr int kPatienceMs = 5000;  // for a training that writes a checkpoint first
+    ::kill(-pid_, SIGTERM);
+    const io::UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd watched{ended.get(), POLLIN, 0};
+    ::poll(&watched, 1, kPatienceMs);
+    ::kill(-pid_, SIGKILL);  // before it is waited for: until then the group's number is its own
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Command(Command&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Command& operator=(Command&&) = delete;
+
+ private:
+  Command() = default;
+  pid_t pid_ = -1;
+};
+
+io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
+  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
+}
+
+// How fast the loader of a mount reads, and how much of it lay in memory.
+io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
+  StopSignal stop;  // so that a signal ends the command, too
+  std::optional<io::Result<Command>> command;
+  if (!arguments.command.empty()) {
+    command.emplace(Command::start(arguments.command));
+    if (!*command) return tl::unexpected(command->error());
+  }
+  WatchHistory history;
+  for (int i = 0; i < 2; ++i) {
+    io::Result<WatchSample> sample = look(arguments.target);
+    if (!sample) return io::forward_error(std::move(sample));
+    history.add(std::move(*sample));
+    if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
+      return make_error(ErrorCode::kCancelled, "stopped by a signal");
+    }
+  }
+  return LoaderRate{history.rates(&WatchSample::opens).front(), history.hit_ratios().front()};
+}
+
+void print(const Measured& measured, const std::vector<Prospect>& prospects) {
+  fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
+             format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
+  if (measured.tiers.samples_per_second > 0) {
+    fmt::print("tiers     {:>8.0f} samples/s, {}/s, what the disk tiers hold, in shuffled order\n",
+               measured.tiers.samples_per_second,
+               format_size(static_cast<std::uint64_t>(measured.tiers.bytes_per_second)));
+  }
+  if (measured.decode.samples_per_second > 0) {
+    fmt::print("decoding  {:>8.0f} samples/s on the cores that may be used\n", measured.decode.samples_per_second);
+  }
+  if (measured.has_loader) {
+    fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
+               100 * measured.loader.hit_ratio);
+  }
+  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured), {.columns = 78}),
+             measured.tiers.samples_per_second > 0 ? "held on these tiers" : "held in RAM or on an SSD", "samples/s",
+             "bound by");
+  for (const Prospect& prospect : prospects) {
+    std::string change = fmt::format("{:.0f}%, {}", 100 * prospect.cached_fraction, format_size(prospect.cached_bytes));
+    if (prospect.cores_factor > 1) change += fmt::format(", {} times the cores", prospect.cores_factor);
+    fmt::print("{:<36}{:>12.0f}   {}\n", change, prospect.samples_per_second, prospect.bound_by);
+  }
+}
+
+json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
+  json table = json::array();
+  for (const Prospect& prospect : prospects) {
+    table.push_back({{"cached_fraction", prospect.cached_fraction},
+                     {"cached_bytes", prospect.cached_bytes},
+                     {"cores_factor", prospect.cores_factor},
+                     {"samples_per_second", prospect.samples_per_second},
+                     {"bound_by", prospect.bound_by}});
+  }
+  json result = {{"source_samples_per_second", measured.source.samples_per_second},
+                 {"source_bytes_per_second", measured.source.bytes_per_second},
+                 {"tier_samples_per_second", measured.tiers.samples_per_second},
+                 {"tier_bytes_per_second", measured.tiers.bytes_per_second},
+                 {"decode_samples_per_second", measured.decode.samples_per_second},
+                 {"verdict", verdict(measured)},
+                 {"prospects", std::move(table)}};
+  if (measured.has_loader) {
+    result["loader_samples_per_second"] = measured.loader.samples_per_second;
+    result["loader_hit_ratio"] = measured.loader.hit_ratio;
+  }
+  return result;
+}
+
+// The folder behind the target: a mount knows its source. Measured through the mount where it lies over its source.
+std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount) {
+  const io::Result<json> stat = call_daemon(target, "stat", json::object());
+  is_mount = stat.has_value();
+  return is_mount ? std::filesystem::path(stat->value("source", "")) : target;
+}
+
+// The parts of `time` are the same for all that there is to measure.
+io::Status measure_storage(cache::Store& store, milliseconds time, Measured& measured) {
+  const bool has_tiers = store.stats().tiers.size() > 2;  // than RAM and the source
+  const milliseconds share = time / (has_tiers ? 3 : 2);
+  const auto measure = [&](auto how, SampleRate& rate) -> io::Status {
+    io::Result<SampleRate> result = how(store, share);
+    if (!result) return io::forward_error(std::move(result));
+    rate = *result;
+    return {};
+  };
+  if (io::Status done = measure(measure_source, measured.source); !done) return done;
+  if (has_tiers) {  // after the source, of which they have taken what there was room for
+    if (io::Status done = measure(measure_tiers, measured.tiers); !done) return done;
+  }
+  return measure(measure_decode, measured.decode);
+}
+
+}  // namespace
+
+io::Status run_diagnose(const DiagnoseArguments& arguments) {
+  bool is_mount = false;
+  const std::filesystem::path source_path = source_of(arguments.target, is_mount);
+  if (!arguments.command.empty() && !is_mount) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("a command is watched through a mount: headrace mount {0} MOUNTPOINT, then headrace "
+                                  "diagnose MOUNTPOINT -- COMMAND",
+                                  arguments.target.string()));
+  }
+  Measured measured;
+  measured.has_loader = is_mount;
+  if (is_mount) {  // first: what is measured afterwards would disturb it
+    io::Result<LoaderRate> loader = watch_loader(arguments);
+    if (!loader) return io::forward_error(std::move(loader));
+    measured.loader = *loader;
+  }
+  io::Result<Source> source = open_source(source_path);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "256M");
+  if (!options) return io::forward_error(std::move(options));
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
+  if (!store) return io::forward_error(std::move(store));
+  if (io::Status checked = check_not_empty(source_path, (*store)->catalog()); !checked) return checked;
+  if (io::Status done = measure_storage(**store, milliseconds(1000 * arguments.seconds), measured); !done) return done;
+  io::Result<std::unique_ptr<cache::Order>> order = open_order("torch-distributed:seed=0", (*store)->catalog());
+  if (!order) return io::forward_error(std::move(order));
+
+  const std::vector<Prospect> prospects = predict(measured, sample_sizes((*store)->catalog()), **order);
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(measured, prospects)));
+  } else {
+    print(measured, prospects);
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace doctor: what this machine offers and what limits it.
+#include "headrace/cli/doctor/doctor.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/show/terminal.h"
+#include "headrace/cli/show/wrap.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(findings));
+}
+
+// A running mount knows its source and tiers; anything else is a folder.
+std::vector<Finding> examine_target(const std::filesystem::path& target) {
+  const io::Result<json> stat = call_daemon(target, "stat", json::object());
+  if (!stat) return examine_folder("source", target);
+  std::vector<Finding> findings = examine_folder("source", stat->value("source", ""));
+  for (const json& tier : (*stat)["store"]["tiers"]) {
+    const std::string kind = tier.value("kind", "");
+    if (kind == "ssd" || kind == "hdd") append(findings, examine_folder("tier", tier.value("path", "")));
+  }
+  return findings;
+}
+
+void print(const std::vector<Finding>& findings) {
+  const std::size_t columns = terminal_columns(stdout);  // into a pipe one line each, for grep
+  std::size_t width = 0;
+  for (const Finding& finding : findings) width = std::max(width, finding.name.size());
+  for (const Finding& finding : findings) {
+    const std::string text = wrap(finding.text, {.columns = columns, .indent = 8 + width + 2});
+    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), finding.name, width, text);
+    if (!finding.remedy.empty()) fmt::print("{:8}-> {}\n", "", finding.remedy);
+  }
+}
+
+json to_json(const std::vector<Finding>& findings) {
+  json list = json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"name", finding.name},
+                    {"health", name_of(finding.health)},
+                    {"text", finding.text},
+                    {"remedy", finding.remedy}});
+  }
+  return {{"findings", std::move(list)}};
+}
+
+}  // namespace
+
+io::Status run_doctor(const DoctorArguments& arguments) {
+  std::vector<Finding> findings = examine_machine();
+  if (!arguments.target.empty()) append(findings, examine_target(arguments.target));
+  for (const std::filesystem::path& tier : arguments.tiers) append(findings, examine_folder("tier", tier));
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(findings)));
+  } else {
+    print(findings);
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

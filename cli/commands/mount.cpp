@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace mount: opens the data set, mounts it and serves it until it is unmounted or told to stop.
+//
+// The order of starting: everything that can be refused from the command line alone is refused before the fork into the
+// background. There the supervisor mounts and forks the worker: store (scans the source), mount, control socket,
+// metrics. Ending goes the other way round.
+#include "headrace/fuse/mount.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include "headrace/cache/refresher.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/control.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/metrics.h"
+#include "headrace/cli/daemon/mount_service.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/places.h"
+#include "headrace/fuse/supervisor.h"
+#include "headrace/io/log.h"
+#include "headrace/io/memory_limit.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+
+// Pieces of one file that several READs ask for at a time are fetched once and lie here in between.
+// It comes on top of the budget that the user gave, so it is a small part of that: an eighth, within bounds that hold
+// the reads in flight of one disk, and of many. Nor more than an eighth of all memory, but two chunks of a large file.
+std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
+  const std::uint64_t wanted = std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
+  return std::min(wanted, std::max(io::memory_limit_bytes() / 8, std::uint64_t{8} << 20));
+}
+
+// The order that is found out from the reader's opens.
+constexpr std::string_view kLearnedOrder = "auto";
+
+struct MountPlan {
+  Source source;
+  fs::path mount_point;  // canonical
+  bool over_source = false;
+  std::uint64_t ram_bytes = 0;
+  cache::StoreOptions store;
+  std::string order;
+  fs::path order_records;  // what was learned in earlier runs
+};
+
+// What mount(8) and findmnt(8) list as the source. Not the bare path: umount(8) would take "umount SOURCE", meant for a
+// file system mounted at the source, for the name of this mount.
+std::string mounted_name(const Source& source) {
+  return "headrace:" + source.path.string();
+}
+
+io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
+  struct stat parent {};
+  const bool is_mount = ::stat((mount_point / "..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
+  std::error_code failure;
+  if (is_mount || fs::is_empty(mount_point, failure)) return {};  // what is mounted there is found out when mounting
+  if (failure) return io::system_error(failure.value(), "mount point " + mount_point.string());
+  return make_error(ErrorCode::kSystem, fmt::format("mount point {} is not empty; give an empty folder, or the source",
+                                                    mount_point.string()));
+}
+
+// True when the mount is to lie over the source.
+io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& source) {
+  struct stat at_source {};
+  struct stat at_mount {};
+  if (::stat(mount_point.c_str(), &at_mount) != 0) {
+    if (errno == ENOTCONN) return false;  // a mount whose daemon died: it is cleared on the way
+    if (errno == ENOENT) {
+      return make_error(ErrorCode::kNotFound,
+                        fmt::format("mount point {0} does not exist; make it with mkdir -p {0}", mount_point.string()));
+    }
+    return io::system_error(errno, "mount point " + mount_point.string());
+  }
+  if (!S_ISDIR(at_mount.st_mode)) {
+    return make_error(ErrorCode::kNotFound, fmt::format("mount point {} is not a folder", mount_point.string()));
+  }
+  if (::fstat(source.directory.get(), &at_source) != 0) return io::system_error(errno, source.path.string());
+  if (at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino) return true;
+  if (io::Status empty = check_empty(mount_point, at_mount); !empty) return io::forward_error(std::move(empty));
+  return false;
+}
+
+io::Result<MountPlan> make_plan(const MountArguments& arguments) {
+  MountPlan plan;
+  if (arguments.source.empty() || arguments.mount_point.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{} is missing: give it here or in the --config file",
+                                                               arguments.source.empty() ? "SOURCE" : "MOUNTPOINT"));
+  }
+  io::Result<Source> source = open_source(arguments.source);
+  if (!source) return io::forward_error(std::move(source));
+  plan.source = std::move(*source);
+  plan.mount_point = canonical_path(arguments.mount_point);
+  io::Result<bool> over_source = check_mount_point(plan.mount_point, plan.source);
+  if (!over_source) return io::forward_error(std::move(over_source));
+  plan.over_source = *over_source;
+  io::Result<cache::StoreOptions> store = make_store_options(plan.source, arguments.cache, "25%");
+  if (!store) return io::forward_error(std::move(store));
+  plan.store = std::move(*store);
+  plan.store.source_path_covered = plan.over_source;
+  plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
+  plan.order = absolute_order_spec(arguments.order);
+  io::Result<fs::path> cache = cache_directory();
+  if (!cache) return io::forward_error(std::move(cache));
+  plan.order_records = *cache / "orders";
+  return plan;
+}
+
+io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
+                                                     cache::Store& store, fuse::Channel& channel) {
+  fuse::MountOptions options;
+  options.mountpoint = plan.mount_point;
+  options.source_name = mounted_name(plan.source);
+  options.ram_bytes = plan.ram_bytes;
+  options.first_epoch = arguments.first_epoch;
+  options.allow_other = arguments.allow_other;
+  options.over_source = plan.over_source;
+  options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
+  if (plan.order == kLearnedOrder) {
+    options.learn_order = true;
+    options.order_records = plan.order_records;
+  } else if (!plan.order.empty()) {
+    io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog(), ListFiles::kRegular);
+    if (!order) return io::forward_error(std::move(order));
+    options.order = std::move(*order);
+  }
+  return fuse::Mount::start(store, std::move(options), channel);
+}
+
+// Serves until a signal comes or somebody unmounts.
+void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
+  std::thread watcher([&] {
+    ::pthread_setname_np(::pthread_self(), "hr-watch");
+    mount.wait();
+    stop.request();
+  });
+  stop.wait();
+  mount.stop();
+  watcher.join();
+}
+
+// The process that serves; when it dies the supervisor starts another one.
+io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
+                const ReadyCallback& ready) {
+  StopSignal stop;
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(plan.store, stop);
+  if (!store) return io::forward_error(std::move(store));
+  io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
+  if (!mount) return io::forward_error(std::move(mount));
+  cache::Refresher refresher(
+      **store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
+                .on_changed = [&mount](const cache::CatalogChanges& changes) { (*mount)->on_changed(changes); }});
+  MountService service(**store, **mount, refresher, plan.mount_point, plan.source.path);
+  io::Result<fs::path> socket = control_socket_of(plan.mount_point);
+  if (!socket) return io::forward_error(std::move(socket));
+  io::Result<std::unique_ptr<ControlServer>> server =
+      ControlServer::start(*socket, [&](std::string_view line) { return service.answer(line); });
+  if (!server) return io::forward_error(std::move(server));
+  io::Result<std::unique_ptr<MetricsServer>> metrics = start_metrics(arguments.metrics, service);
+  if (!metrics) return io::forward_error(std::move(metrics));
+
+  io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
+               (*store)->catalog().sample_count());
+  ready();
+  serve_until_stopped(**mount, stop);
+  io::log_info("{} unmounted", plan.mount_point.string());
+  return {};
+}
+
+io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
+  fuse::SupervisorOptions options;
+  options.channel.mountpoint = plan.mount_point;
+  options.channel.source_name = mounted_name(plan.source);
+  options.channel.allow_other = arguments.allow_other;
+  options.channel.over_source = plan.over_source;
+  options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
+    return work(arguments, plan, channel, worker_ready);
+  };
+  options.stand_in = [&](fuse::Channel& channel) -> io::Status {
+    cache::StoreOptions store_options = plan.store;
+    store_options.tiers.clear();  // the worker that has died holds them still
+    io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(store_options);
+    if (!store) return io::forward_error(std::move(store));
+    return fuse::stand_in(**store, channel);
+  };
+  options.on_ready = ready;
+  options.on_stop_signal = note_stop_signal;
+  return fuse::supervise(options);
+}
+
+io::Result<io::LogLevel> parse_log_level(const std::string& name) {
+  if (name == "debug") return io::LogLevel::kDebug;
+  if (name == "info") return io::LogLevel::kInfo;
+  if (name == "warning") return io::LogLevel::kWarning;
+  if (name == "error") return io::LogLevel::kError;
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("--log-level '{}' is unknown; debug, info, warning and error are known", name));
+}
+
+}  // namespace
+
+io::Status check_mount(const MountArguments& arguments) {
+  if (io::Result<io::LogLevel> level = parse_log_level(arguments.log_level); !level) {
+    return io::forward_error(std::move(level));
+  }
+  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
+  return make_plan(arguments).map([](const MountPlan&) {});
+}
+
+io::Status run_mount(const MountArguments& arguments) {
+  io::Result<io::LogLevel> level = parse_log_level(arguments.log_level);
+  if (!level) return io::forward_error(std::move(level));
+  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
+  io::Result<MountPlan> plan = make_plan(arguments);
+  if (!plan) return io::forward_error(std::move(plan));
+  io::set_log_level(*level);
+  const std::string log_name = file_name_for(plan->mount_point.filename().native(), plan->mount_point.native(), ".log");
+  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, *plan, ready); };
+  return arguments.foreground ? run_in_foreground(body) : run_detached({.log_name = log_name}, body);
+}
+
+}  // namespace headrace::cli

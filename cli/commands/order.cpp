@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace order: prints who is read when; tells a mount's order, or changes it.
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cache/order_families.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/data_set.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+// Written in pieces: an epoch of ten million paths would take a gigabyte as one string.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+class PieceWriter {
+ public:
+  ~PieceWriter() { flush(); }
+  template <typename Value>
+  void line(const Value& value) {
+    fmt::format_to(std::back_inserter(piece_), "{}\n", value);
+    if (piece_.size() >= kPieceBytes) flush();
+  }
+
+ private:
+  void flush() {
+    std::fwrite(piece_.data(), 1, piece_.size(), stdout);
+    piece_.clear();
+  }
+  fmt::memory_buffer piece_;
+};
+
+void print_families() {
+  for (const cache::OrderFamily& family : cache::order_families()) {
+    fmt::print("{:<18} {}\n  {:<16} {}\n", family.name, family.drawn_by, "for example", family.example);
+    if (!family.parameters.empty()) fmt::print("  {:<16} {}\n", "parameters", fmt::join(family.parameters, ", "));
+  }
+}
+
+}  // namespace
+
+io::Status run_order(const OrderArguments& arguments) {
+  if (arguments.list) {
+    print_families();
+    return {};
+  }
+  if (arguments.source.empty() || arguments.order.empty()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          "order needs SOURCE and --order SPEC; see headrace order --help");
+  }
+  if (arguments.print != "index" && arguments.print != "path") {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          fmt::format("--print '{}' is unknown; write index or path", arguments.print));
+  }
+  io::Result<DataSet> data = open_data_set(arguments.source, arguments.cache, arguments.order);
+  if (!data) return io::forward_error(std::move(data));
+  const io::Result<std::vector<cache::SampleIndex>> samples = data->order->prefix(arguments.epoch, arguments.count);
+  if (!samples) return tl::unexpected(samples.error());
+
+  PieceWriter writer;
+  for (const cache::SampleIndex sample : *samples) {
+    if (arguments.print == "index") {
+      writer.line(sample);
+    } else {
+      writer.line(data->catalog.path(data->catalog.sample_entry(sample)));
+    }
+  }
+  return {};
+}
+
+io::Status run_order_show(const OrderShowArguments& arguments) {
+  const io::Result<json> state = call_daemon(arguments.mount_point, "order", json::object());
+  if (!state) return tl::unexpected(state.error());
+  const std::string order = state->value("order", "");
+  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state->value("epoch", std::uint64_t{0}),
+             state->value("position", std::uint64_t{0}));
+  const std::string found_by = state->value("found_by", "");
+  if (found_by.empty()) return {};
+  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, state->value("confidence_bits", 0.0));
+  return {};
+}
+
+io::Status run_order_set(const OrderSetArguments& arguments) {
+  const json request = {{"spec", absolute_order_spec(arguments.order)}, {"epoch", arguments.epoch}};
+  return call_daemon(arguments.mount_point, "order", request).map([](const json&) {});
+}
+
+}  // namespace headrace::cli

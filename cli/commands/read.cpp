@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace read: runs epochs through the C++ reader and prints what it reached.
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include "headrace/cache/reader.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/stats_json.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/decode/pipeline.h"
+#include "headrace/io/log.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+using std::chrono::steady_clock;
+
+struct EpochFigures {
+  std::uint64_t epoch = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t checksum = 0;  // sum of XXH3 over the samples: the same in every order
+  double seconds = 0;
+};
+
+// One sample, read or decoded.
+struct Taken {
+  io::Status status;
+  std::uint64_t bytes = 0;  // as it lies on storage
+  std::uint64_t checksum = 0;
+  cache::SampleIndex index = 0;
+};
+// Takes the next sample; nullopt at the end of the last epoch and after a cancel.
+using Take = std::function<std::optional<Taken>()>;
+
+std::uint64_t hash(bool wanted, const void* data, std::size_t bytes) {
+  return wanted ? XXH3_64bits(data, bytes) : 0;
+}
+
+Take take_raw(cache::Reader& reader, bool checksum) {
+  return [&reader, checksum]() -> std::optional<Taken> {
+    const std::optional<cache::Sample> sample = reader.next();
+    if (!sample) return std::nullopt;
+    if (!sample->bytes) return Taken{.status = tl::unexpected(sample->bytes.error()), .index = sample->index};
+    const std::span<const std::byte> bytes = sample->bytes->bytes();
+    return Taken{.bytes = bytes.size(), .checksum = hash(checksum, bytes.data(), bytes.size()), .index = sample->index};
+  };
+}
+
+// The checksum is of the pixels here.
+Take take_decoded(decode::Pipeline& pipeline, bool checksum) {
+  return [&pipeline, checksum]() -> std::optional<Taken> {
+    const decode::DecodedSample* sample = pipeline.next();
+    if (sample == nullptr) return std::nullopt;
+    Taken taken{.status = sample->status, .bytes = sample->encoded_bytes, .index = sample->index};
+    if (sample->status) taken.checksum = hash(checksum, sample->image.bytes().data(), sample->image.bytes().size());
+    return taken;
+  };
+}
+
+EpochFigures read_epoch(const Take& take, const cache::Catalog& catalog, std::uint64_t epoch, std::uint64_t length,
+                        steady_clock::time_point started) {
+  EpochFigures figures{.epoch = epoch};
+  for (std::uint64_t position = 0; position < length; ++position) {
+    const std::optional<Taken> taken = take();
+    if (!taken) break;
+    if (!taken->status) {
+      const std::string path = catalog.path(catalog.sample_entry(taken->index));
+      if (figures.failed++ == 0) io::log_error("{}: {}", path, taken->status.error().message());
+      continue;
+    }
+    ++figures.samples;
+    figures.bytes += taken->bytes;
+    figures.checksum += taken->checksum;
+  }
+  figures.seconds = std::chrono::duration<double>(steady_clock::now() - started).count();
+  return figures;
+}
+
+void print_epoch(const EpochFigures& figures, bool checksum) {
+  const double seconds = std::max(figures.seconds, 1e-6);
+  fmt::print("epoch {}: {} samples, {} in {:.2f} s: {:.0f} samples/s, {}/s", figures.epoch, figures.samples,
+             format_size(figures.bytes), figures.seconds, static_cast<double>(figures.samples) / seconds,
+             format_size(static_cast<std::uint64_t>(static_cast<double>(figures.bytes) / seconds)));
+  if (checksum) fmt::print(", xxh3 {:016x}", figures.checksum);
+  if (figures.failed > 0) fmt::print(", {} failed", figures.failed);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void print_tiers(const cache::StoreStats& stats) {
+  for (const cache::TierStats& tier : stats.tiers) {
+    fmt::print("{:<6} {:>8} hits, {:>9} read from here", name_of(tier.kind), format_count(tier.hits),
+               format_size(tier.hit_bytes));
+    if (tier.budget_bytes > 0)
+      fmt::print(", {} of {} used", format_size(tier.used_bytes), format_size(tier.budget_bytes));
+    fmt::print("\n");
+  }
+}
+
+json epochs_json(const std::vector<EpochFigures>& epochs, bool checksum) {
+  json list = json::array();
+  for (const EpochFigures& figures : epochs) {
+    list.push_back({{"epoch", figures.epoch},
+                    {"samples", figures.samples},
+                    {"bytes", figures.bytes},
+                    {"failed", figures.failed},
+                    {"seconds", figures.seconds}});
+    if (checksum) list.back()["xxh3"] = fmt::format("{:016x}", figures.checksum);
+  }
+  return list;
+}
+
+std::uint64_t print(const ReadArguments& arguments, const std::vector<EpochFigures>& epochs,
+                    const cache::StoreStats& stats) {
+  if (arguments.json) {
+    fmt::print("{}\n", to_text({{"epochs", epochs_json(epochs, arguments.checksum)}, {"store", to_json(stats)}}));
+  } else {
+    print_tiers(stats);
+  }
+  return std::accumulate(epochs.begin(), epochs.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const EpochFigures& figures) { return sum + figures.failed; });
+}
+
+io::Status read_epochs(const ReadArguments& arguments, const Take& take, const cache::Order& order,
+                       const cache::Store& store, const OnStop& on_stop, steady_clock::time_point started) {
+  std::vector<EpochFigures> epochs;
+  for (std::uint64_t i = 0; i < arguments.epochs && !on_stop.stopped(); ++i) {
+    const std::uint64_t epoch = arguments.first_epoch + i;
+    epochs.push_back(read_epoch(take, store.catalog(), epoch, order.length(epoch), started));
+    started = steady_clock::now();
+    if (!arguments.json) print_epoch(epochs.back(), arguments.checksum);
+  }
+  const std::uint64_t failed = print(arguments, epochs, store.stats());
+  if (on_stop.stopped()) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
+  if (failed > 0) {
+    return io::make_error(io::ErrorCode::kSystem, fmt::format("{} samples could not be read", failed));
+  }
+  return {};
+}
+
+}  // namespace
+
+io::Status run_read(const ReadArguments& arguments) {
+  io::Result<Source> source = open_source(arguments.source);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "25%");
+  if (!options) return io::forward_error(std::move(options));
+  StopSignal stop;  // before the store's threads, which inherit the blocked signals
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
+  if (!store) return io::forward_error(std::move(store));
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(arguments.order, (*store)->catalog());
+  if (!order) return io::forward_error(std::move(order));
+  const auto started = steady_clock::now();  // the reader fetches from here on
+  io::Result<std::unique_ptr<cache::Reader>> reader =
+      cache::Reader::open(**store, **order, {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs});
+  if (!reader) return io::forward_error(std::move(reader));
+
+  const OnStop on_stop(stop, [&] { (*reader)->cancel(); });
+  if (!arguments.decode) {
+    return read_epochs(arguments, take_raw(**reader, arguments.checksum), **order, **store, on_stop, started);
+  }
+  io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
+      decode::Pipeline::start(decode::read_from(**reader, (*store)->catalog()), {});
+  if (!pipeline) return io::forward_error(std::move(pipeline));
+  io::Status status =
+      read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop, started);
+  // Standard error, so that --json stays one object.
+  if (arguments.profile) fmt::print(stderr, "{}", decode::format((*pipeline)->report()));
+  return status;
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace refresh: has the daemon of a mount compare the source with its catalog, and tells what it found.
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/places.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kPollInterval{50};
+
+std::uint64_t number(const json& object, const char* name) {
+  return object.value(name, std::uint64_t{0});
+}
+
+}  // namespace
+
+io::Status run_refresh(const RefreshArguments& arguments) {
+  const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
+  io::Result<json> state = call_daemon(mount_point, "refresh", json::object());
+  while (state && state->value("running", false)) {
+    std::this_thread::sleep_for(kPollInterval);
+    state = call_daemon(mount_point, "refresh-state", json::object());
+  }
+  if (!state) return io::forward_error(std::move(state));
+  if (const std::string failure = state->value("failure", ""); !failure.empty()) {
+    return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
+  }
+  fmt::print("{} files changed, {} vanished\n", number(*state, "changed"), number(*state, "vanished"));
+  if (const std::uint64_t appeared = number(*state, "appeared"); appeared > 0) {
+    fmt::print("{} names are new: unmount and mount to see them\n", appeared);
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

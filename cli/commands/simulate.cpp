@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace simulate: what a cache of some size would do for an order, under several policies.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cache/revalidate.h"
+#include "headrace/cache/simulator.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/terminal.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+struct Row {
+  std::uint64_t cache_bytes = 0;
+  cache::PolicyKind policy = cache::PolicyKind::kNeverEvict;
+  cache::SimulationResult result;
+};
+
+io::Result<std::vector<cache::PolicyKind>> parse_policies(const std::vector<std::string>& names) {
+  std::vector<cache::PolicyKind> policies;
+  for (const std::string& name : names) {
+    const std::optional<cache::PolicyKind> policy = cache::policy_from_name(name);
+    if (!policy) {
+      std::string known;
+      for (const cache::PolicyKind kind : cache::kAllPolicies) {
+        known += (known.empty() ? "" : ", ") + std::string(name_of(kind));
+      }
+      return make_error(ErrorCode::kInvalidArgument, fmt::format("--policy '{}' is unknown; known: {}", name, known));
+    }
+    policies.push_back(*policy);
+  }
+  return policies;
+}
+
+io::Result<std::vector<std::uint64_t>> parse_caches(const std::vector<std::string>& texts, std::uint64_t data_bytes) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::string& text : texts) {
+    io::Result<std::uint64_t> bytes = parse_size(text, std::max<std::uint64_t>(data_bytes, 1));
+    if (!bytes) return make_error(ErrorCode::kInvalidArgument, "--cache " + bytes.error().context);
+    sizes.push_back(*bytes);
+  }
+  return sizes;
+}
+
+void print(const std::vector<Row>& rows, std::uint64_t data_bytes) {
+  fmt::print("{:>10} {:>6}  {:<12} {:>7} {:>14} {:>10} {:>12}\n", "cache", "", "policy", "hits", "source reads",
+             "at least", "writes/read");
+  for (const Row& row : rows) {
+    const auto epochs = std::max<std::uint64_t>(row.result.epochs, 1);
+    const double part = data_bytes == 0 ? 0 : static_cast<double>(row.cache_bytes) / static_cast<double>(data_bytes);
+    fmt::print("{:>10} {:>5.0f}%  {:<12} {:>6.1f}% {:>14} {:>10} {:>12.3f}\n", format_size(row.cache_bytes), 100 * part,
+               name_of(row.policy), 100 * row.result.hit_ratio(), row.result.source_reads / epochs,
+               row.result.minimum_source_reads / epochs, row.result.writes_per_read());
+  }
+  print_line(stdout,
+             "Reads are per epoch; at least: what no cache of that size goes below; writes: to the cache, per read.");
+}
+
+json to_json(const std::vector<Row>& rows) {
+  json list = json::array();
+  for (const Row& row : rows) {
+    list.push_back({{"cache_bytes", row.cache_bytes},
+                    {"policy", name_of(row.policy)},
+                    {"epochs", row.result.epochs},
+                    {"reads", row.result.reads},
+                    {"hit_ratio", row.result.hit_ratio()},
+                    {"byte_hit_ratio", row.result.byte_hit_ratio()},
+                    {"source_reads", row.result.source_reads},
+                    {"minimum_source_reads", row.result.minimum_source_reads},
+                    {"writes_per_read", row.result.writes_per_read()}});
+  }
+  return {{"rows", std::move(list)}};
+}
+
+}  // namespace
+
+io::Status run_simulate(const SimulateArguments& arguments) {
+  io::Result<DataSet> data = open_data_set(arguments.source, arguments.cache, arguments.order);
+  if (!data) return io::forward_error(std::move(data));
+  io::Result<std::vector<cache::PolicyKind>> policies = parse_policies(arguments.policies);
+  if (!policies) return io::forward_error(std::move(policies));
+  io::Result<std::vector<std::uint64_t>> caches = parse_caches(arguments.caches, data->catalog.sample_bytes());
+  if (!caches) return io::forward_error(std::move(caches));
+  const io::Result<cache::Trace> trace = cache::trace_of(*data->order, {.epochs = arguments.epochs});
+  if (!trace) return tl::unexpected(trace.error());
+
+  const std::vector<std::uint32_t> sizes = sample_sizes(data->catalog);
+  std::vector<Row> rows;
+  for (const std::uint64_t bytes : *caches) {
+    for (const cache::PolicyKind policy : *policies) {
+      rows.push_back({bytes, policy, cache::simulate(*trace, sizes, {.tiers = {{policy, bytes}}})});
+    }
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(rows)));
+  } else {
+    print(rows, data->catalog.sample_bytes());
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace stat --watch: redraws in place on a terminal, writes a line per look elsewhere.
+#include <chrono>
+#include <clocale>
+#include <cstdio>
+#include <string_view>
+
+#include <fmt/core.h>
+#include <langinfo.h>
+#include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/show/watch.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kInterval{1000};
+
+// The terminal's second screen with the cursor hidden, for as long as it lives.
+class Screen {
+ public:
+  Screen() { write("\x1b[?1049h\x1b[?25l"); }
+  ~Screen() { write("\x1b[?25h\x1b[?1049l"); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // The size is asked for each time, so that the picture fits after a resize.
+  static WatchView view() {
+    std::setlocale(LC_CTYPE, "");
+    WatchView view{.unicode = std::string_view(::nl_langinfo(CODESET)) == "UTF-8"};
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+      view.columns = size.ws_col;
+      view.rows = size.ws_row;
+    }
+    return view;
+  }
+
+  // From the top left corner, each line cleared to its end, everything below cleared: no flicker, nothing left over.
+  static void draw(const std::vector<std::string>& lines) {
+    std::string picture = "\x1b[H";
+    for (std::size_t i = 0; i < lines.size(); ++i) picture += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
+    write(picture + "\x1b[J");
+  }
+
+ private:
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+};
+
+io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
+  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
+}
+
+io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
+  const Screen screen;
+  do {
+    Screen::draw(draw_watch(history, Screen::view()));
+    if (stop.wait_for(kInterval)) return {};
+    io::Result<WatchSample> sample = look(mount_point);
+    if (!sample) return io::forward_error(std::move(sample));
+    history.add(std::move(*sample));
+  } while (true);
+}
+
+// Ends when the reader of the pipe does.
+io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
+  while (!stop.wait_for(kInterval)) {
+    io::Result<WatchSample> sample = look(mount_point);
+    if (!sample) return io::forward_error(std::move(sample));
+    history.add(std::move(*sample));
+    fmt::print("{}\n", format_watch_line(history));
+    if (std::fflush(stdout) != 0) return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+io::Status run_watch(const std::filesystem::path& mount_point) {
+  StopSignal stop;
+  WatchHistory history;
+  io::Result<WatchSample> first = look(mount_point);
+  if (!first) return io::forward_error(std::move(first));
+  history.add(std::move(*first));
+  return ::isatty(STDOUT_FILENO) != 0 ? watch_on_terminal(mount_point, history, stop)
+                                      : watch_into_pipe(mount_point, history, stop);
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace synth: makes a data set to try things on.
+#include "headrace/cli/synth/synth.h"
+
+#include <cstdio>
+
+#include <fmt/core.h>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/terminal.h"
+
+namespace headrace::cli {
+
+io::Status run_synth(const SynthArguments& arguments) {
+  StopSignal stop;
+  const OnStop on_stop(stop, [] {});
+  const io::Result<SynthReport> report = synth_data_set({.dir = arguments.directory,
+                                                         .files = arguments.files,
+                                                         .classes = arguments.classes,
+                                                         .seed = arguments.seed,
+                                                         .from_folder = arguments.from_folder,
+                                                         .is_cancelled = [&] { return on_stop.stopped(); }});
+  if (!report) return tl::unexpected(report.error());
+  print_line(stderr, fmt::format("{}: {} files in {} classes, {}", arguments.directory.string(), report->files,
+                                 arguments.classes, format_size(report->bytes)));
+  return {};
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace tier ls|info|rm and headrace verify: disk tiers seen from outside.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cache/tier_tools.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/progress.h"
+#include "headrace/cli/show/terminal.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const cache::TierInfo& info) {
+  json data_sets = json::array();
+  for (const cache::TierInfo::DataSet& set : info.data_sets) {
+    data_sets.push_back({{"source", set.source}, {"records", set.records}, {"bytes", set.bytes}});
+  }
+  return {{"version", info.version},       {"segment_bytes", info.segment_bytes},
+          {"segments", info.segments},     {"segments_without_index", info.segments_without_index},
+          {"disk_bytes", info.disk_bytes}, {"data_sets", std::move(data_sets)}};
+}
+
+}  // namespace
+
+io::Status run_tier_ls(const TierArguments& arguments) {
+  const io::Result<cache::TierInfo> info = cache::describe_tier(arguments.path);
+  if (!info) return tl::unexpected(info.error());
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(*info)["data_sets"]));
+    return {};
+  }
+  for (const cache::TierInfo::DataSet& set : info->data_sets) {
+    fmt::print("{:>9} {:>8} records  {}\n", format_size(set.bytes), format_count(set.records), set.source);
+  }
+  return {};
+}
+
+io::Status run_tier_info(const TierArguments& arguments) {
+  const io::Result<cache::TierInfo> info = cache::describe_tier(arguments.path);
+  if (!info) return tl::unexpected(info.error());
+  if (arguments.json) {
+    fmt::print("{}\n", to_text(to_json(*info)));
+    return {};
+  }
+  print_line(stdout, fmt::format("{}: {} on disk, segments: {} of {}, data sets: {}, format version {}",
+                                 arguments.path.string(), format_size(info->disk_bytes), info->segments,
+                                 format_size(info->segment_bytes), info->data_sets.size(), info->version));
+  if (info->segments_without_index > 0) {
+    print_line(stdout, fmt::format("segments without an index: {}; the next start reads them whole",
+                                   info->segments_without_index));
+  }
+  return {};
+}
+
+io::Status run_tier_rm(const TierArguments& arguments) {
+  return cache::remove_tier(arguments.path);
+}
+
+io::Status run_verify(const VerifyArguments& arguments) {
+  io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
+  if (!rate) return io::make_error(io::ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
+  std::optional<StopSignal> stop;  // from the first record on: until then a signal may end the process, nothing is lost
+  std::unique_ptr<Progress> progress;
+  cache::VerifyOptions options;
+  options.bytes_per_second = *rate;
+  options.on_progress = [&](std::uint64_t bytes_done, std::uint64_t bytes_total) {
+    if (!stop) stop.emplace();
+    if (!progress) progress = std::make_unique<Progress>(stderr, "verifying", Amount{.bytes = bytes_total});
+    progress->update({.bytes = bytes_done});
+    return !stop->wait_for(std::chrono::milliseconds(0));
+  };
+  const io::Result<cache::VerifyReport> report = cache::verify_tier(arguments.path, options);
+  if (!report) return tl::unexpected(report.error());
+  if (progress) progress->finish({.bytes = report->bytes});
+  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report->records,
+                                 format_size(report->bytes), report->damaged));
+  if (!report->complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
+  if (report->damaged > 0) {
+    return io::make_error(io::ErrorCode::kCorrupt, fmt::format("{} damaged records were taken out; they are fetched "
+                                                               "again when they are wanted",
+                                                               report->damaged));
+  }
+  return {};
+}
+
+}  // namespace headrace::cli

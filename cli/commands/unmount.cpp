@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace unmount: ends a mount, whether its daemon lives or not, and waits until the daemon is gone.
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/places.h"
+#include "headrace/fuse/channel.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+// A descriptor that becomes readable when the daemon has ended: its supervisor, which goes last. Empty when none runs.
+io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
+  const io::Result<json> version = call_daemon(mount_point, "version", json::object());
+  if (!version) return {};
+  const pid_t pid = version->value("supervisor_pid", pid_t{0});
+  return io::UniqueFd(pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1);
+}
+
+}  // namespace
+
+io::Status run_unmount(const UnmountArguments& arguments) {
+  constexpr int kPatienceMs = 30'000;  // for what the tiers hold back to reach a slow disk
+  const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
+  const io::UniqueFd daemon = find_daemon(mount_point);
+  if (io::Status unmounted = fuse::unmount(mount_point); !unmounted) return unmounted;
+  if (!daemon.valid()) return {};
+  pollfd ended{daemon.get(), POLLIN, 0};
+  if (::poll(&ended, 1, kPatienceMs) > 0) return {};
+  return io::make_error(io::ErrorCode::kTimedOut,
+                        fmt::format("{} is unmounted, but its daemon goes on: something in it is still open (a shell's "
+                                    "folder counts), or its tiers are being written",
+                                    mount_point.string()));
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace warm: fills tiers ahead of need, here or in the daemon of a mount.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "headrace/cache/tier_tools.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/progress.h"
+#include "headrace/cli/show/terminal.h"
+#include "headrace/cli/warm/warm_plan.h"
+#include "headrace/cli/warm/warmer.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kStep{100};  // how often progress is looked at
+
+// A list on standard input, kept in memory under a path that a daemon of the same user can open, too, for as long as
+// this lives. No file is made that a signal could leave behind.
+class SpooledList {
+ public:
+  [[nodiscard]] io::Result<fs::path> read_standard_input() {
+    fd_ = io::UniqueFd(::memfd_create("standard-input", MFD_CLOEXEC));
+    if (fd_.get() < 0) return io::system_error(errno, "keep the list on standard input");
+    const fs::path path = fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get());
+    std::ofstream file(path, std::ios::binary);
+    std::vector<char> line(kLineBytesMax);
+    std::uint64_t bytes = 0;
+    while (file && std::cin.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
+      const std::streamsize length = std::cin.gcount() - (std::cin.eof() ? 0 : 1);  // of the line end
+      file.write(line.data(), length).put('\n');
+      bytes += static_cast<std::uint64_t>(length) + 1;
+      if (bytes > kListBytesMax)
+        return make_error(ErrorCode::kInvalidArgument, "the list on standard input is endless");
+    }
+    if (!std::cin.eof()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("the list on standard input has a line of more than {} bytes", kLineBytesMax));
+    }
+    if (!file.flush()) return make_error(ErrorCode::kNoSpace, "the list on standard input is too long to be kept");
+    path_ = path;
+    return path;
+  }
+
+  // Messages call it what the user calls it.
+  void rename_in(std::string& message) const {
+    const std::size_t place = path_.empty() ? std::string::npos : message.find(path_.native());
+    if (place != std::string::npos) message.replace(place, path_.native().size(), "on standard input");
+  }
+
+ private:
+  static constexpr std::size_t kLineBytesMax = 8192;                      // paths have 4096 at most
+  static constexpr std::uint64_t kListBytesMax = std::uint64_t{8} << 30;  // 100 million long paths
+
+  io::UniqueFd fd_;
+  fs::path path_;
+};
+
+// --seed is a short way to write seed=N.
+io::Result<std::string> with_seed(const std::string& order, std::uint64_t seed) {
+  if (seed == kAll) return order;
+  if (order.find("seed=") != std::string::npos) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("--order {} has a seed; leave --seed out", order));
+  }
+  const std::string spec = order.empty() ? "torch-distributed" : order;
+  return fmt::format("{}{}seed={}", spec, spec.find(':') == std::string::npos ? ':' : ',', seed);
+}
+
+// --list is a short way to write an order that has one epoch.
+io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& spooled) {
+  if (arguments.list.empty()) {
+    return with_seed(arguments.order, arguments.seed).map([](const std::string& spec) {
+      return absolute_order_spec(spec);
+    });
+  }
+  if (!arguments.order.empty() || arguments.seed != kAll) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--list excludes --order and --seed: it is read as it stands; give one or the other");
+  }
+  if (arguments.list != "-") return absolute_order_spec("file:" + arguments.list);
+  return spooled.read_standard_input().map([](const fs::path& path) { return "file:" + path.string(); });
+}
+
+io::Status check_outcome(const WarmerState& state) {
+  if (state.cancelled) return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
+  if (state.failed > 0) return make_error(ErrorCode::kSystem, fmt::format("{} samples failed", state.failed));
+  return {};
+}
+
+void print_forecast(const std::string& what, const Forecast& forecast) {
+  print_line(stdout, what + ": " + summarise(forecast));
+}
+
+// --check: good when nothing is missing.
+io::Status print_check(const fs::path& target, const Forecast& forecast) {
+  print_line(stdout, fmt::format("{}: {} of {} samples, {} of {} held", target.string(), forecast.held.samples,
+                                 forecast.wanted.samples, format_size(forecast.held.bytes),
+                                 format_size(forecast.wanted.bytes)));
+  const std::uint64_t missing = forecast.wanted.samples - forecast.held.samples;
+  if (missing == 0) return {};
+  return make_error(ErrorCode::kNotFound, fmt::format("{}: {} samples are missing; warm without --check fetches them",
+                                                      target.string(), missing));
+}
+
+// A look at what is there makes no tier and takes nothing out of one: those that are missing are left out, and the
+// others may be as large as they are.
+io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
+  std::erase_if(tiers, [](const cache::TierOptions& tier) { return !fs::exists(tier.path); });
+  for (cache::TierOptions& tier : tiers) {
+    const io::Result<cache::TierInfo> info = cache::describe_tier(tier.path);
+    if (!info) return tl::unexpected(info.error());
+    tier.budget_bytes = std::max(tier.budget_bytes, info->segments * info->segment_bytes);
+  }
+  return {};
+}
+
+io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options, bool check,
+                StopSignal& stop) {
+  std::uint64_t room_bytes = 0;
+  for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
+  if (io::Status opened = open_only_what_exists(options.tiers); !opened) return opened;
+  const io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(options), stop);
+  if (!store) return tl::unexpected(store.error());
+  const io::Result<Wanted> wanted = find_wanted(wanted_options, (*store)->catalog());
+  if (!wanted) return tl::unexpected(wanted.error());
+  const Forecast forecast = forecast_disk(*wanted, **store, room_bytes);
+  if (check) return print_check(source.path, forecast);
+  print_forecast(source.path, forecast);
+  return {};
+}
+
+WantedOptions wanted_options(const WarmArguments& arguments, const std::string& spec) {
+  return {.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
+}
+
+io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
+  if (arguments.cache.ssd.empty() && arguments.cache.hdd.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{} is a source folder: name the tier to fill, --ssd PATH:SIZE or --hdd PATH:SIZE",
+                                  arguments.target.string()));
+  }
+  if (arguments.ram) {
+    return make_error(ErrorCode::kInvalidArgument, "--ram is for a mount; the RAM tier of a folder ends with warm");
+  }
+  io::Result<Source> source = open_source(arguments.target);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "0");
+  if (!options) return io::forward_error(std::move(options));
+  const WantedOptions wanting = wanted_options(arguments, spec);
+  StopSignal stop;
+  if (arguments.dry_run || arguments.check) return look(*source, std::move(*options), wanting, arguments.check, stop);
+  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
+  if (!store) return io::forward_error(std::move(store));
+  io::Result<Wanted> wanted = find_wanted(wanting, (*store)->catalog());
+  if (!wanted) return io::forward_error(std::move(wanted));
+
+  Warmer warmer(**store, std::move(wanted->entries), {.rate_bytes_per_second = rate});
+  Progress progress(stderr, "warming", warmer.state().total);
+  const OnStop on_stop(stop, [&] { warmer.cancel(); });
+  while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
+  const WarmerState end = warmer.state();
+  progress.finish(end.done);
+  print_line(stdout, source->path.string() + ": " + summarise(end, progress.elapsed_seconds()));
+  return check_outcome(end);
+}
+
+json warm_request(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, bool disk) {
+  return {{"ram", arguments.ram || !disk},
+          {"disk", disk},
+          {"order", spec},
+          {"epoch", arguments.epoch},
+          {"epochs", arguments.epochs},
+          {"rate_bytes_per_second", rate}};
+}
+
+bool has_disk_tier(const json& stat) {
+  for (const json& tier : stat["store"]["tiers"]) {
+    if (tier["kind"] == "ssd" || tier["kind"] == "hdd") return true;
+  }
+  return false;
+}
+
+io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
+  if (arguments.check && request["ram"] == true) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--check looks into disk tiers; headrace stat {} shows what the memory holds",
+                                  arguments.target.string()));
+  }
+  const io::Result<json> found = call_daemon(arguments.target, "warm-forecast", request);
+  if (!found) return tl::unexpected(found.error());
+  const std::string target = arguments.target.string();
+  if (arguments.check) return print_check(target, forecast_from_json(found->value("disk", json::object())));
+  if (found->contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json((*found)["disk"]));
+  if (found->contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json((*found)["ram"]));
+  return {};
+}
+
+// Shows the daemon's progress until its job ends; a signal tells it to stop.
+io::Result<json> follow_job(const fs::path& mount_point) {
+  StopSignal stop;
+  std::string phase;
+  std::unique_ptr<Progress> progress;
+  const json none = json::object();
+  while (true) {
+    if (stop.wait_for(kStep)) {
+      (void)call_daemon(mount_point, "warm-stop", none);
+      return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
+    }
+    io::Result<json> state = call_daemon(mount_point, "warm-state", none);
+    if (!state) return state;
+    const Amount done{.samples = state->value("samples", 0ULL), .bytes = state->value("bytes", 0ULL)};
+    if (const std::string now = state->value("phase", ""); now != phase) {
+      phase = now;
+      const Amount total{.samples = state->value("samples_total", 0ULL), .bytes = state->value("bytes_total", 0ULL)};
+      progress = std::make_unique<Progress>(stderr, "warming " + phase, total);
+    }
+    if (state->value("finished", true)) {
+      if (progress) progress->finish(done);
+      return state;
+    }
+    if (progress) progress->update(done);
+  }
+}
+
+io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
+  if (!arguments.cache.ssd.empty() || !arguments.cache.hdd.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{} is a mount and has the tiers that it was mounted with; leave --ssd and --hdd out",
+                                  arguments.target.string()));
+  }
+  const io::Result<json> stat = call_daemon(arguments.target, "stat", json::object());
+  if (!stat) return tl::unexpected(stat.error());
+  const json request = warm_request(arguments, spec, rate, has_disk_tier(*stat));
+  if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
+  io::Result<json> started = call_daemon(arguments.target, "warm", request);
+  if (!started) return io::forward_error(std::move(started));
+  io::Result<json> end = follow_job(arguments.target);
+  if (!end) return io::forward_error(std::move(end));
+  for (const json& line : end->value("summary", json::array())) {
+    print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
+  }
+  const std::string error = end->value("error", "");
+  if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
+  return {};
+}
+
+}  // namespace
+
+io::Status run_warm(const WarmArguments& arguments) {
+  SpooledList spooled;
+  io::Result<std::string> spec = order_spec(arguments, spooled);
+  if (!spec) return io::forward_error(std::move(spec));
+  io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
+  if (!rate) return make_error(ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
+  const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
+  io::Status done = is_mount ? warm_mount(arguments, *spec, *rate) : warm_source(arguments, *spec, *rate);
+  if (!done) spooled.rename_in(done.error().context);
+  return done;
+}
+
+}  // namespace headrace::cli

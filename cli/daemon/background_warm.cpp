@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/background_warm.h"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+
+#include "headrace/cli/setup/size.h"
+
+namespace headrace::cli {
+namespace {
+
+using std::chrono::steady_clock;
+
+double seconds_since(steady_clock::time_point start) {
+  return std::chrono::duration<double>(steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+WarmJob::WarmJob(cache::Store& store, fuse::Mount& mount, WarmJobOptions options)
+    : store_(store), mount_(mount), thread_([this, options = std::move(options)]() mutable {
+        ::pthread_setname_np(::pthread_self(), "hr-warm-job");
+        run(std::move(options));
+      }) {}
+
+WarmJob::~WarmJob() {
+  cancel();
+  thread_.join();
+}
+
+void WarmJob::run(WarmJobOptions options) {
+  if (!options.disk_entries.empty()) warm_disk(options);
+  if (options.ram && !cancelled_) fill_ram();
+  finished_ = true;
+}
+
+void WarmJob::warm_disk(WarmJobOptions& options) {
+  constexpr std::chrono::milliseconds kStep{100};  // how soon progress shows and a cancel is seen
+  const auto started = steady_clock::now();
+  Warmer warmer(store_, std::move(options.disk_entries), options.warmer);
+  bool finished = false;
+  while (!finished) {
+    finished = warmer.wait_for(kStep);
+    if (cancelled_) warmer.cancel();
+    const WarmerState now = warmer.state();
+    io::MutexLock lock(mutex_);
+    state_.phase = "disk";
+    state_.done = now.done;
+    state_.total = now.total;
+  }
+  io::MutexLock lock(mutex_);
+  state_.summary.push_back("disk tiers: " + summarise(warmer.state(), seconds_since(started)));
+}
+
+void WarmJob::fill_ram() {
+  const auto started = steady_clock::now();
+  const io::Status status = mount_.push_until_full([this](const fuse::PushProgress& now) {
+    io::MutexLock lock(mutex_);
+    state_.phase = "ram";
+    state_.done = {.samples = now.held_samples, .bytes = now.held_bytes};
+    state_.total = {.samples = now.target_samples, .bytes = now.target_bytes};
+    return !cancelled_;
+  });
+  io::MutexLock lock(mutex_);
+  if (!status) {
+    state_.error = status.error().message();
+    return;
+  }
+  state_.summary.push_back(fmt::format("RAM tier: {} samples, {} held after {}", state_.done.samples,
+                                       format_size(state_.done.bytes), format_duration(seconds_since(started))));
+}
+
+nlohmann::json WarmJob::state() const {
+  const bool finished = finished_;  // before the rest: what is seen then is final
+  io::MutexLock lock(mutex_);
+  return {{"finished", finished},
+          {"phase", state_.phase},
+          {"samples", state_.done.samples},
+          {"bytes", state_.done.bytes},
+          {"samples_total", state_.total.samples},
+          {"bytes_total", state_.total.bytes},
+          {"error", state_.error},
+          {"summary", state_.summary}};
+}
+
+}  // namespace headrace::cli

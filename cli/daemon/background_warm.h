@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the tiers of a running mount in the background: disk tiers first, then the RAM tier.
+//
+// Thread-safety: every function from any thread. Ownership: store and mount outlive it; destruction cancels and joins.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "headrace/cache/store.h"
+#include "headrace/cli/warm/warmer.h"
+#include "headrace/fuse/mount.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cli {
+
+struct WarmJobOptions {
+  std::vector<cache::EntryId> disk_entries;  // empty: disk tiers are left alone
+  bool ram = false;
+  WarmerOptions warmer;
+};
+
+class WarmJob {
+ public:
+  WarmJob(cache::Store& store, fuse::Mount& mount, WarmJobOptions options);
+  ~WarmJob();
+  WarmJob(const WarmJob&) = delete;
+  WarmJob& operator=(const WarmJob&) = delete;
+
+  void cancel() { cancelled_ = true; }
+  [[nodiscard]] bool finished() const { return finished_; }
+  // {"finished", "phase": "disk" or "ram", "samples", "bytes", "samples_total", "bytes_total", "error", "summary"}
+  [[nodiscard]] nlohmann::json state() const;
+
+ private:
+  struct State {
+    std::string phase;
+    Amount done;
+    Amount total;
+    std::string error;                 // the job failed
+    std::vector<std::string> summary;  // one line for each phase that ended
+  };
+  void run(WarmJobOptions options);
+  void warm_disk(WarmJobOptions& options);
+  void fill_ram();
+
+  cache::Store& store_;
+  fuse::Mount& mount_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> finished_{false};
+  mutable io::Mutex mutex_;
+  State state_ HEADRACE_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: uses all of the above
+};
+
+}  // namespace headrace::cli

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread, one poll loop, connections that never block it. A connection reads until it has a line, then writes its
+// answer, and so on; it has `patience` for each of both, so that a stuck peer costs a slot for a bounded time only.
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "headrace/cli/daemon/control.h"
+#include "headrace/cli/daemon/unix_socket.h"
+#include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::system_error;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+struct Connection {
+  io::UniqueFd fd;
+  std::string input;
+  std::string output;  // not empty: the answer is being written, nothing is read meanwhile
+  steady_clock::time_point deadline;
+};
+
+bool peer_is_owner(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
+enum class Progress { kGoesOn, kEnds };
+
+// Reads what is there. kEnds: the peer hung up or broke the bounds.
+Progress receive(Connection& connection) {
+  char chunk[4096];
+  while (true) {
+    const ssize_t count = ::recv(connection.fd.get(), chunk, sizeof chunk, 0);
+    if (count == 0) return Progress::kEnds;
+    if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::kGoesOn : Progress::kEnds;
+    connection.input.append(chunk, static_cast<std::size_t>(count));
+    if (connection.input.size() > kRequestBytesMax) {
+      io::log_warning("control socket: a request of more than {} bytes was refused", kRequestBytesMax);
+      return Progress::kEnds;
+    }
+    if (connection.input.find('\n') != std::string::npos) return Progress::kGoesOn;
+  }
+}
+
+Progress transmit(Connection& connection) {
+  while (!connection.output.empty()) {
+    const ssize_t count = ::send(connection.fd.get(), connection.output.data(), connection.output.size(), MSG_NOSIGNAL);
+    if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::kGoesOn : Progress::kEnds;
+    connection.output.erase(0, static_cast<std::size_t>(count));
+  }
+  return Progress::kGoesOn;
+}
+
+std::optional<std::string> take_line(std::string& input) {
+  const std::size_t end = input.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = input.substr(0, end);
+  input.erase(0, end + 1);
+  return line;
+}
+
+// A socket file that nobody answers on was left by a process that died.
+io::Status clear_stale(const fs::path& socket) {
+  if (ControlClient::connect(socket)) {
+    return io::make_error(io::ErrorCode::kBusy, "control socket " + socket.string() + ": another daemon answers");
+  }
+  if (::unlink(socket.c_str()) != 0 && errno != ENOENT) return system_error(errno, "remove " + socket.string());
+  return {};
+}
+
+io::Result<io::UniqueFd> listen_at(const fs::path& socket) {
+  io::Result<sockaddr_un> address = unix_address(socket);
+  if (!address) return io::forward_error(std::move(address));
+  if (io::Status cleared = clear_stale(socket); !cleared) return io::forward_error(std::move(cleared));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // fchmod before bind sets the mode that the socket file is made with: never open to others, not even for a moment.
+  constexpr int kBacklog = 16;
+  if (fd.get() < 0 || ::fchmod(fd.get(), 0600) != 0 ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return system_error(errno, "control socket " + socket.string());
+  }
+  return fd;
+}
+
+}  // namespace
+
+struct ControlServer::Impl {
+  fs::path socket;
+  Answer answer;
+  Limits limits;
+  io::UniqueFd listener;
+  io::UniqueFd stop;
+  std::vector<Connection> connections;  // the server thread's
+  std::thread thread;
+
+  void run();
+  void accept_one();
+  [[nodiscard]] Progress serve(Connection& connection, short events);
+  [[nodiscard]] int poll_timeout_ms() const;
+};
+
+void ControlServer::Impl::accept_one() {
+  io::UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd.get() < 0) {
+    // Out of descriptors: the connection stays in the queue and would wake poll() at once, again and again.
+    if (errno == EMFILE || errno == ENFILE) ::poll(nullptr, 0, 100);
+    return;
+  }
+  if (!peer_is_owner(fd.get())) return;
+  if (connections.size() >= limits.connections_max) {
+    io::log_warning("control socket: more than {} connections, one was refused", limits.connections_max);
+    return;
+  }
+  connections.push_back({std::move(fd), {}, {}, steady_clock::now() + limits.patience});
+}
+
+Progress ControlServer::Impl::serve(Connection& connection, short events) {
+  if ((events & POLLIN) != 0 && receive(connection) == Progress::kEnds) return Progress::kEnds;
+  if ((events & POLLOUT) != 0 && transmit(connection) == Progress::kEnds) return Progress::kEnds;
+  while (connection.output.empty()) {
+    std::optional<std::string> line = take_line(connection.input);
+    if (!line) break;
+    connection.output = answer(*line) + "\n";
+    connection.deadline = steady_clock::now() + limits.patience;
+    if (transmit(connection) == Progress::kEnds) return Progress::kEnds;
+  }
+  const bool hung_up = (events & (POLLERR | POLLHUP)) != 0 && (events & POLLIN) == 0;
+  return hung_up || steady_clock::now() >= connection.deadline ? Progress::kEnds : Progress::kGoesOn;
+}
+
+int ControlServer::Impl::poll_timeout_ms() const {
+  if (connections.empty()) return -1;
+  const auto earliest = std::min_element(connections.begin(), connections.end(),
+                                         [](const auto& a, const auto& b) { return a.deadline < b.deadline; });
+  const auto left = std::chrono::ceil<milliseconds>(earliest->deadline - steady_clock::now());
+  return static_cast<int>(std::max<milliseconds::rep>(0, left.count()));
+}
+
+void ControlServer::Impl::run() {
+  ::pthread_setname_np(::pthread_self(), "hr-control");
+  std::vector<pollfd> watched;
+  while (true) {
+    watched.assign({{stop.get(), POLLIN, 0}, {listener.get(), POLLIN, 0}});
+    for (const Connection& connection : connections) {
+      const short wanted = connection.output.empty() ? POLLIN : POLLOUT;
+      watched.push_back({connection.fd.get(), wanted, 0});
+    }
+    if (::poll(watched.data(), watched.size(), poll_timeout_ms()) < 0 && errno != EINTR) return;
+    if (watched[0].revents != 0) return;
+    for (std::size_t i = connections.size(); i-- > 0;) {
+      if (serve(connections[i], watched[i + 2].revents) == Progress::kEnds) {
+        connections.erase(connections.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    if (watched[1].revents != 0) accept_one();
+  }
+}
+
+ControlServer::ControlServer() : impl_(std::make_unique<Impl>()) {}
+
+ControlServer::~ControlServer() {
+  const std::uint64_t one = 1;
+  if (impl_->thread.joinable()) {
+    [[maybe_unused]] const ssize_t written = ::write(impl_->stop.get(), &one, sizeof one);
+    impl_->thread.join();
+    ::unlink(impl_->socket.c_str());
+  }
+}
+
+io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& socket, Answer answer, Limits limits) {
+  io::Result<io::UniqueFd> listener = listen_at(socket);
+  if (!listener) return io::forward_error(std::move(listener));
+  auto server = std::unique_ptr<ControlServer>(new ControlServer());
+  Impl& impl = *server->impl_;
+  impl.socket = socket;
+  impl.answer = std::move(answer);
+  impl.limits = limits;
+  impl.listener = std::move(*listener);
+  impl.stop = io::UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  if (impl.stop.get() < 0) return system_error(errno, "eventfd");
+  impl.thread = std::thread([&impl] { impl.run(); });
+  return server;
+}
+
+}  // namespace headrace::cli

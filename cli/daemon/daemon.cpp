@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/daemon.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "headrace/cli/daemon/unix_socket.h"
+#include "headrace/cli/setup/places.h"
+#include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using io::system_error;
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+std::atomic<int> last_signal{0};
+
+void take_signals(int signal_fd) {
+  signalfd_siginfo taken{};
+  while (::read(signal_fd, &taken, sizeof taken) > 0) last_signal = static_cast<int>(taken.ssi_signo);
+}
+
+// As the signal does where nobody waits for it.
+void end_by(int signal) {
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, signal);
+  ::signal(signal, SIG_DFL);
+  ::pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
+  ::raise(signal);
+}
+
+// Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
+// entries with this identifier. Empty where there is no journal.
+io::UniqueFd open_journal() {
+  io::Result<sockaddr_un> address = unix_address("/run/systemd/journal/stdout");
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    return {};
+  }
+  // identifier, unit, priority (6: info) of lines without one, "<N>" prefixes, forward to syslog, kmsg and console
+  constexpr std::string_view kHeader = "headrace\n\n6\n1\n0\n0\n0\n";
+  if (::send(fd.get(), kHeader.data(), kHeader.size(), MSG_NOSIGNAL) < 0) return {};
+  return fd;
+}
+
+io::Result<io::UniqueFd> open_log_file(const std::string& name) {
+  io::Result<std::filesystem::path> directory = log_directory();
+  if (!directory) return io::forward_error(std::move(directory));
+  const std::filesystem::path file = *directory / name;
+  io::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd.get() < 0) return system_error(errno, "open log " + file.string());
+  return fd;
+}
+
+// Input from and output to nowhere, errors to the log: the terminal is given back to whoever started us.
+io::Status leave_terminal(const std::string& log_name) {
+  io::Result<io::UniqueFd> log = open_journal();
+  const bool to_journal = log->get() >= 0;
+  if (!to_journal) log = open_log_file(log_name);
+  if (!log) return io::forward_error(std::move(log));
+  io::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (nowhere.get() < 0) return system_error(errno, "open /dev/null");
+  ::setsid();
+  if (::chdir("/") != 0) return system_error(errno, "chdir /");  // never keeps a file system from being unmounted
+  ::dup2(nowhere.get(), STDIN_FILENO);
+  ::dup2(nowhere.get(), STDOUT_FILENO);
+  ::dup2(log->get(), STDERR_FILENO);
+  if (to_journal) io::set_log_to_journal();
+  return {};
+}
+
+// What the child tells its parent through the pipe: one byte, then for an error its errno and context.
+constexpr char kReady = 'R';
+constexpr char kFailed = 'F';
+
+void send_outcome(int fd, const io::Status& status) {
+  std::string message(1, status ? kReady : kFailed);
+  if (!status) {
+    message += static_cast<char>(status.error().code);
+    message += std::to_string(status.error().os_errno) + "\n" + status.error().context;
+  }
+  [[maybe_unused]] const ssize_t written = ::write(fd, message.data(), message.size());  // one pipe write, < PIPE_BUF
+}
+
+io::Status parse_outcome(const std::string& message) {
+  if (message.empty() && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
+  if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while starting; its log may say why");
+  if (message.front() == kReady) return {};
+  const std::size_t line_end = message.find('\n');
+  if (message.size() < 3 || line_end == std::string::npos) return make_error(ErrorCode::kSystem, "the daemon failed");
+  return make_error(static_cast<ErrorCode>(message[1]), message.substr(line_end + 1),
+                    std::atoi(message.substr(2, line_end - 2).c_str()));
+}
+
+[[noreturn]] void run_child(const DaemonOptions& options, const DaemonBody& body, io::UniqueFd outcome) {
+  bool ready_sent = false;
+  io::Status status = leave_terminal(options.log_name);
+  if (status) {
+    status = body([&] {
+      send_outcome(outcome.get(), {});
+      outcome.reset();
+      ready_sent = true;
+    });
+  }
+  if (!status && ready_sent) io::log_error("{}", status.error().message());
+  if (!ready_sent) send_outcome(outcome.get(), status);
+  std::exit(status ? 0 : 1);
+}
+
+// Reads what the child says until it is ready or gone; a signal to stop is passed on to it once.
+std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
+  std::string message;
+  int signals = stop.descriptor();
+  while (true) {
+    pollfd watched[] = {{pipe, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (::poll(watched, 2, -1) < 0 && errno != EINTR) return message;
+    if (watched[1].revents != 0) {
+      ::kill(child, SIGTERM);
+      signals = -1;  // which poll() passes over
+    }
+    if (watched[0].revents == 0) continue;
+    char chunk[4096];
+    const ssize_t count = ::read(pipe, chunk, sizeof chunk);
+    if (count <= 0) return message;
+    message.append(chunk, static_cast<std::size_t>(count));
+    if (message.front() == kReady) return message;
+  }
+}
+
+// $JOURNAL_STREAM names the journal's end of what systemd made stderr (systemd.exec(5)).
+bool stderr_is_journal() {
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat file = {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &file) != 0) return false;
+  return stream == fmt::format("{}:{}", file.st_dev, file.st_ino);
+}
+
+void notify_systemd() {
+  const char* socket = std::getenv("NOTIFY_SOCKET");
+  if (socket == nullptr || *socket == '\0') return;
+  io::Result<sockaddr_un> address = unix_address(socket);
+  if (!address) return;
+  if (address->sun_path[0] == '@') address->sun_path[0] = '\0';  // abstract name
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(socket));
+  io::UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr std::string_view kMessage = "READY=1";
+  ::sendto(fd.get(), kMessage.data(), kMessage.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&*address),
+           length);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, &signals_before_);
+  signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  request_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
+}
+
+StopSignal::~StopSignal() {
+  take_signals(signal_fd_);
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  ::close(signal_fd_);
+  ::close(request_fd_);
+}
+
+void StopSignal::wait() {
+  while (!wait_for(std::chrono::hours(1))) {
+  }
+}
+
+bool StopSignal::wait_for(std::chrono::milliseconds time) {
+  pollfd watched[] = {{signal_fd_, POLLIN, 0}, {request_fd_, POLLIN, 0}};
+  return ::poll(watched, 2, static_cast<int>(time.count())) > 0;
+}
+
+void StopSignal::request() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
+}
+
+void StopSignal::withdraw_request() {
+  std::uint64_t requests = 0;
+  [[maybe_unused]] const ssize_t count = ::read(request_fd_, &requests, sizeof requests);
+}
+
+OnStop::OnStop(StopSignal& stop, std::function<void()> action)
+    : stop_(stop), thread_([this, action = std::move(action)] {
+        ::pthread_setname_np(::pthread_self(), "hr-stop");
+        stop_.wait();
+        if (ended_) return;
+        stopped_ = true;
+        action();
+      }) {}
+
+OnStop::~OnStop() {
+  ended_ = true;
+  stop_.request();
+  thread_.join();
+  stop_.withdraw_request();
+}
+
+EndOnStop::EndOnStop(StopSignal& stop)
+    : on_stop_(stop, [&stop] {
+        take_signals(stop.descriptor());
+        end_by(last_stop_signal());
+      }) {}
+
+int last_stop_signal() {
+  return last_signal.load();
+}
+
+void note_stop_signal(int signal) {
+  last_signal = signal;
+}
+
+io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");
+  io::UniqueFd read_end(ends[0]);
+  io::UniqueFd write_end(ends[1]);
+  std::optional<StopSignal> stop(std::in_place);  // before the fork: a signal in between would leave the child alone
+  const pid_t child = ::fork();
+  if (child < 0) return system_error(errno, "fork");
+  if (child == 0) {
+    stop.reset();
+    read_end.reset();
+    run_child(options, body, std::move(write_end));
+  }
+  write_end.reset();
+  const std::string message = await_outcome(read_end.get(), child, *stop);
+  if (message.empty() || message.front() != kReady) ::waitpid(child, nullptr, 0);
+  stop.reset();
+  return parse_outcome(message);
+}
+
+io::Status run_in_foreground(const DaemonBody& body) {
+  if (stderr_is_journal()) io::set_log_to_journal();
+  return body(notify_systemd);
+}
+
+}  // namespace headrace::cli

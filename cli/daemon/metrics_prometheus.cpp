@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <prometheus/client_metric.h>
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/metric_type.h>
+
+#include "headrace/cli/daemon/metrics.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+struct Definition {
+  const char* member;  // of the object that it is read from
+  const char* name;
+  const char* help;
+  MetricType type;
+};
+
+constexpr MetricType kCounter = MetricType::Counter;
+constexpr MetricType kGauge = MetricType::Gauge;
+
+constexpr Definition kMountMetrics[] = {
+    {"opens", "headrace_opens_total", "Samples opened by the loader", kCounter},
+    {"hits", "headrace_hits_total", "Samples that lay in the page cache when they were opened", kCounter},
+    {"late", "headrace_late_total", "Samples opened while their push was under way", kCounter},
+    {"strays", "headrace_strays_total", "Opens where the order did not expect them", kCounter},
+    {"request_total", "headrace_requests_total", "Requests that reached the daemon", kCounter},
+    {"read_bytes", "headrace_read_bytes_total", "Bytes sent in answer to READ", kCounter},
+    {"read_failures", "headrace_read_failures_total", "READs that ended in an error", kCounter},
+    {"read_wait_seconds", "headrace_read_wait_seconds_total", "Time that readers waited for READs", kCounter},
+    {"push_failures", "headrace_push_failures_total", "Samples that could not be pushed", kCounter},
+    {"pushed_samples", "headrace_pushed_samples_total", "Samples pushed into the page cache", kCounter},
+    {"pushed_bytes", "headrace_pushed_bytes_total", "Bytes pushed into the page cache", kCounter},
+    {"evicted_samples", "headrace_evicted_samples_total", "Samples taken out of the page cache", kCounter},
+    {"lost_samples", "headrace_lost_samples_total", "Pushed samples that the kernel dropped on its own", kCounter},
+    {"overflows", "headrace_inotify_overflows_total", "Times that opens went unseen", kCounter},
+    {"takeovers", "headrace_takeovers_total", "Times that a worker died and another took over", kCounter},
+    {"held_bytes", "headrace_page_cache_bytes", "Bytes pushed and held", kGauge},
+    {"read_in_bytes", "headrace_read_in_bytes", "Bytes in the page cache that READs brought in", kGauge},
+    {"budget_bytes", "headrace_page_cache_budget_bytes", "Bytes that may be held", kGauge},
+    {"retained_bytes", "headrace_retained_bytes", "Bytes kept by the daemon as the kernel drops pushed pages", kGauge},
+    {"epoch", "headrace_epoch", "Epoch of the reader", kGauge},
+    {"position", "headrace_position", "Position of the reader in its epoch", kGauge},
+    {"ahead_samples", "headrace_ahead_samples", "Samples pushed or under way in front of the reader", kGauge},
+};
+
+constexpr Definition kTierMetrics[] = {
+    {"used_bytes", "headrace_tier_used_bytes", "Bytes held by a tier", kGauge},
+    {"budget_bytes", "headrace_tier_budget_bytes", "Bytes that a tier may hold", kGauge},
+    {"samples", "headrace_tier_samples", "Samples held by a tier", kGauge},
+    {"hits", "headrace_tier_hits_total", "Reads served by a tier", kCounter},
+    {"hit_bytes", "headrace_tier_hit_bytes_total", "Bytes served by a tier", kCounter},
+    {"write_bytes", "headrace_tier_write_bytes_total", "Bytes admitted to a tier", kCounter},
+    {"evictions", "headrace_tier_evictions_total", "Records evicted from a tier", kCounter},
+    {"errors", "headrace_tier_errors_total", "I/O errors of a tier", kCounter},
+    {"corrupt", "headrace_tier_corrupt_total", "Records dropped because a checksum failed", kCounter},
+};
+
+ClientMetric make_metric(MetricType type, double value, Labels labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  (type == kCounter ? metric.counter.value : metric.gauge.value) = value;
+  return metric;
+}
+
+MetricFamily make_family(const Definition& definition) {
+  MetricFamily family;
+  family.name = definition.name;
+  family.help = definition.help;
+  family.type = definition.type;
+  return family;
+}
+
+class Collector : public prometheus::Collectable {
+ public:
+  explicit Collector(const MountService& service) : service_(service) {}
+
+  [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+    const json stat = service_.stat();
+    const std::string mount_point = stat["mount_point"];
+    std::vector<MetricFamily> families;
+    for (const Definition& definition : kMountMetrics) {
+      families.push_back(make_family(definition));
+      const double value = stat["mount"].value(definition.member, 0.0);
+      families.back().metric.push_back(make_metric(definition.type, value, {{"mount", mount_point}}));
+    }
+    for (const Definition& definition : kTierMetrics) {
+      families.push_back(make_family(definition));
+      for (const json& tier : stat["store"]["tiers"]) {
+        const Labels labels = {{"mount", mount_point}, {"tier", tier["kind"]}, {"path", tier["path"]}};
+        const double value = tier.value(definition.member, 0.0);
+        families.back().metric.push_back(make_metric(definition.type, value, labels));
+      }
+    }
+    return families;
+  }
+
+ private:
+  const MountService& service_;
+};
+
+class PrometheusServer : public MetricsServer {
+ public:
+  PrometheusServer(const std::string& address, const MountService& service)
+      : collector_(std::make_shared<Collector>(service)), exposer_(address, 1) {
+    exposer_.RegisterCollectable(collector_);
+  }
+
+ private:
+  std::shared_ptr<Collector> collector_;
+  prometheus::Exposer exposer_;  // last: its threads use the collector
+};
+
+// "127.0.0.1:9750" from "9750"; nothing from what is no address.
+std::optional<std::string> complete_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string_view port_text = colon == std::string_view::npos ? text : text.substr(colon + 1);
+  std::uint16_t port = 0;
+  const auto [end, failure] = std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (failure != std::errc{} || end != port_text.data() + port_text.size() || port == 0 || colon == 0) {
+    return std::nullopt;
+  }
+  return colon == std::string_view::npos ? fmt::format("127.0.0.1:{}", port) : std::string(text);
+}
+
+}  // namespace
+
+io::Status check_metrics_address(const std::string& address) {
+  if (address.empty() || complete_address(address)) return {};
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--metrics '{}' is no address; write PORT or ADDRESS:PORT, for instance 9750", address));
+}
+
+io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& address, const MountService& service) {
+  if (address.empty()) return nullptr;
+  if (io::Status checked = check_metrics_address(address); !checked) return io::forward_error(std::move(checked));
+  try {
+    return std::make_unique<PrometheusServer>(*complete_address(address), service);
+  } catch (const std::exception&) {  // what civetweb says is no help: the usual reason is that the port is taken
+    return make_error(ErrorCode::kBusy,
+                      fmt::format("--metrics {}: nothing can listen there; is the port in use?", address));
+  }
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/mount_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/stats_json.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/version.h"
+#include "headrace/cli/warm/warm_plan.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+// Members of a request, with a default where they are missing or of another type: requests come from outside.
+bool flag(const json& arguments, const char* name) {
+  const auto found = arguments.find(name);
+  return found != arguments.end() && found->is_boolean() && found->get<bool>();
+}
+
+std::uint64_t number(const json& arguments, const char* name) {
+  const auto found = arguments.find(name);
+  return found != arguments.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+std::string text(const json& arguments, const char* name) {
+  const auto found = arguments.find(name);
+  return found != arguments.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+WantedOptions wanted_options(const json& arguments) {
+  return {.order = text(arguments, "order"),
+          .first_epoch = number(arguments, "epoch"),
+          .epochs = std::max<std::uint64_t>(1, number(arguments, "epochs")),
+          .lists = ListFiles::kRegular};
+}
+
+}  // namespace
+
+MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher,
+                           std::filesystem::path mount_point, std::filesystem::path source)
+    : store_(store),
+      mount_(mount),
+      refresher_(refresher),
+      mount_point_(std::move(mount_point)),
+      source_(std::move(source)) {}
+
+std::string MountService::answer(std::string_view request) {
+  return answer_request(
+      request, [this](const std::string& command, const json& arguments) { return handle(command, arguments); });
+}
+
+io::Result<json> MountService::handle(const std::string& command, const json& arguments) {
+  if (command == "version") {
+    return json{
+        {"version", kVersion}, {"protocol", kProtocolVersion}, {"pid", ::getpid()}, {"supervisor_pid", ::getppid()}};
+  }
+  if (command == "stat") return stat();
+  if (command == "warm") return warm(arguments);
+  if (command == "warm-forecast") return warm_forecast(arguments);
+  if (command == "warm-state") return job_ ? job_->state() : json{{"finished", true}};
+  if (command == "warm-stop") {
+    if (job_) job_->cancel();
+    return json::object();
+  }
+  if (command == "refresh") {
+    refresher_.request();
+    return refresh_state();
+  }
+  if (command == "refresh-state") return refresh_state();
+  if (command == "order") return order(arguments);
+  return make_error(ErrorCode::kInvalidArgument, "unknown command '" + command + "'");
+}
+
+json MountService::refresh_state() const {
+  const cache::Refresher::State state = refresher_.state();
+  return {{"running", state.running},   {"rounds", state.rounds},     {"changed", state.changed},
+          {"vanished", state.vanished}, {"appeared", state.appeared}, {"failure", state.failure}};
+}
+
+json MountService::stat() const {
+  const cache::Catalog& catalog = store_.catalog();
+  return {{"version", kVersion},
+          {"pid", ::getpid()},
+          {"supervisor_pid", ::getppid()},
+          {"mount_point", mount_point_.string()},
+          {"source", source_.string()},
+          {"uptime_seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count()},
+          {"data_set",
+           {{"entries", catalog.entry_count()},
+            {"samples", catalog.sample_count()},
+            {"bytes", catalog.sample_bytes()},
+            {"classes", catalog.class_count()},
+            {"skipped", catalog.skipped()}}},
+          {"refresh", refresh_state()},
+          {"mount", to_json(mount_.stats())},
+          {"store", to_json(store_.stats())}};
+}
+
+io::Result<json> MountService::warm(const json& arguments) {
+  if (job_ && !job_->finished()) {
+    return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait for it to end");
+  }
+  WarmJobOptions options;
+  options.ram = flag(arguments, "ram");
+  options.warmer.rate_bytes_per_second = number(arguments, "rate_bytes_per_second");
+  if (flag(arguments, "disk")) {
+    io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
+    if (!wanted) return io::forward_error(std::move(wanted));
+    options.disk_entries = std::move(wanted->entries);
+  }
+  job_ = std::make_unique<WarmJob>(store_, mount_, std::move(options));
+  return json::object();
+}
+
+io::Result<json> MountService::warm_forecast(const json& arguments) const {
+  json result = json::object();
+  if (flag(arguments, "disk")) {
+    const io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
+    if (!wanted) return tl::unexpected(wanted.error());
+    std::uint64_t room_bytes = 0;
+    for (const cache::TierStats& tier : store_.stats().tiers) {
+      const bool disk = tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd;
+      if (disk) room_bytes += tier.budget_bytes;
+    }
+    result["disk"] = to_json(forecast_disk(*wanted, store_, room_bytes));
+  }
+  if (flag(arguments, "ram")) {
+    const cache::Catalog& catalog = store_.catalog();
+    const fuse::MountStats stats = mount_.stats();
+    result["ram"] =
+        to_json(forecast_ram({.samples = catalog.sample_count(), .bytes = catalog.sample_bytes()},
+                             {.samples = stats.held_samples, .bytes = stats.held_bytes}, stats.budget_bytes));
+  }
+  return result;
+}
+
+io::Result<json> MountService::order(const json& arguments) {
+  const std::string spec = text(arguments, "spec");
+  if (!spec.empty()) {
+    io::Result<std::unique_ptr<cache::Order>> order = open_order(spec, store_.catalog(), ListFiles::kRegular);
+    if (!order) return io::forward_error(std::move(order));
+    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(*order)), number(arguments, "epoch"));
+  }
+  const fuse::MountStats stats = mount_.stats();
+  return json{{"order", stats.order},
+              {"found_by", stats.order_found_by},
+              {"confidence_bits", stats.order_confidence_bits},
+              {"epoch", stats.epoch},
+              {"position", stats.position}};
+}
+
+}  // namespace headrace::cli

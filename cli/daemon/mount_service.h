@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the daemon of a mount answers on its control socket.
+//
+//   version                                        {"version", "protocol", "pid", "supervisor_pid"}
+//   stat                                           see README.md
+//   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
+//   warm-forecast                                  as warm, fetches nothing: {"ram", "disk"}, see warm_plan.h
+//   warm-state                                     see warm_job.h
+//   warm-stop
+//   refresh                                        begins a comparison with the source
+//   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
+//   order {"spec", "epoch"}                        without spec: tells it
+//
+// Thread-safety: answer() by one thread (the control server's), stat() from any. Ownership: what it is given outlives
+// it.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "headrace/cache/refresher.h"
+#include "headrace/cache/store.h"
+#include "headrace/cli/daemon/background_warm.h"
+#include "headrace/fuse/mount.h"
+
+namespace headrace::cli {
+
+class MountService {
+ public:
+  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, std::filesystem::path mount_point,
+               std::filesystem::path source);
+  [[nodiscard]] std::string answer(std::string_view request);
+  [[nodiscard]] nlohmann::json stat() const;
+
+ private:
+  [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json refresh_state() const;
+  [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
+  [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
+
+  cache::Store& store_;
+  fuse::Mount& mount_;
+  cache::Refresher& refresher_;
+  const std::filesystem::path mount_point_;
+  const std::filesystem::path source_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::unique_ptr<WarmJob> job_;  // the last one, kept so that its end can be asked for
+};
+
+}  // namespace headrace::cli

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/protocol.h"
+
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cli/daemon/control.h"
+#include "headrace/cli/setup/places.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+constexpr const char* kVersionKey = "headrace";
+
+std::string to_line(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// A member if it is there and a string; "" otherwise. Never throws, whatever `object` is.
+std::string text_member(const json& object, const char* key) {
+  if (!object.is_object()) return {};
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+bool has_version(const json& object) {
+  if (!object.is_object()) return false;
+  const auto found = object.find(kVersionKey);
+  return found != object.end() && found->is_number_integer() && found->get<std::int64_t>() == kProtocolVersion;
+}
+
+ErrorCode code_named(std::string_view name) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kBusy); ++code) {
+    if (io::name_of(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
+  }
+  return ErrorCode::kSystem;
+}
+
+}  // namespace
+
+std::string format_request(std::string_view command, const json& arguments) {
+  return to_line({{kVersionKey, kProtocolVersion}, {"command", command}, {"arguments", arguments}});
+}
+
+std::string format_reply(const io::Result<json>& result) {
+  if (result) return to_line({{kVersionKey, kProtocolVersion}, {"ok", true}, {"result", *result}});
+  return to_line({{kVersionKey, kProtocolVersion},
+                  {"ok", false},
+                  {"code", io::name_of(result.error().code)},
+                  {"errno", result.error().os_errno},
+                  {"error", result.error().context}});
+}
+
+io::Result<json> parse_reply(std::string_view line) {
+  const json reply = json::parse(line, nullptr, false);
+  if (!has_version(reply) || !reply.contains("ok") || !reply["ok"].is_boolean()) {
+    return make_error(ErrorCode::kCorrupt, "the daemon's answer is not understood; is it of another version?");
+  }
+  if (reply["ok"].get<bool>()) return reply.contains("result") ? reply["result"] : json::object();
+  const bool has_errno = reply.contains("errno") && reply["errno"].is_number_integer();
+  return make_error(code_named(text_member(reply, "code")), text_member(reply, "error"),
+                    has_errno ? reply["errno"].get<int>() : 0);
+}
+
+std::string answer_request(std::string_view line, const HandleCommand& handle) {
+  const json request = json::parse(line, nullptr, false);
+  if (!request.is_object()) {
+    return format_reply(make_error(ErrorCode::kInvalidArgument, "a request is one JSON object on one line"));
+  }
+  if (!has_version(request)) {
+    return format_reply(
+        make_error(ErrorCode::kUnsupported, fmt::format("this daemon speaks protocol version {}", kProtocolVersion)));
+  }
+  const auto arguments = request.find("arguments");
+  const bool usable = arguments != request.end() && arguments->is_object();
+  return format_reply(handle(text_member(request, "command"), usable ? *arguments : json::object()));
+}
+
+io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
+                             const json& arguments) {
+  io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
+  if (!socket) return io::forward_error(std::move(socket));
+  io::Result<ControlClient> client = ControlClient::connect(*socket);
+  if (!client && client.error().code == ErrorCode::kNotFound) {
+    return make_error(ErrorCode::kNotFound,
+                      fmt::format("{} is no running headrace mount of yours; start one with headrace mount SOURCE {}",
+                                  mount_point.string(), mount_point.string()));
+  }
+  if (!client) return io::forward_error(std::move(client));
+  io::Result<std::string> reply = client->ask(format_request(command, arguments));
+  if (!reply) return io::forward_error(std::move(reply));
+  return parse_reply(*reply);
+}
+
+std::string to_text(const json& value) {
+  return value.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace headrace::cli

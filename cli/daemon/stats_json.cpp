@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/stats_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace headrace::cli {
+
+using nlohmann::json;
+
+const char* name_of(cache::TierKind kind) {
+  switch (kind) {
+    case cache::TierKind::kRam:
+      return "ram";
+    case cache::TierKind::kSsd:
+      return "ssd";
+    case cache::TierKind::kHdd:
+      return "hdd";
+    case cache::TierKind::kSource:
+      break;
+  }
+  return "source";
+}
+
+json to_json(const cache::StoreStats& stats) {
+  json tiers = json::array();
+  for (const cache::TierStats& tier : stats.tiers) {
+    tiers.push_back({{"kind", name_of(tier.kind)},
+                     {"path", tier.path},
+                     {"budget_bytes", tier.budget_bytes},
+                     {"used_bytes", tier.used_bytes},
+                     {"samples", tier.samples},
+                     {"hits", tier.hits},
+                     {"hit_bytes", tier.hit_bytes},
+                     {"writes", tier.writes},
+                     {"write_bytes", tier.write_bytes},
+                     {"moved_bytes", tier.moved_bytes},
+                     {"evictions", tier.evictions},
+                     {"errors", tier.errors},
+                     {"corrupt", tier.corrupt},
+                     {"placement", tier.placement},
+                     {"state", tier.state}});
+  }
+  json all = {{"tiers", std::move(tiers)},
+              {"reads", stats.reads},
+              {"shared_fetches", stats.shared_fetches},
+              {"failures", stats.failures},
+              {"engine",
+               {{"name", stats.engine.name},
+                {"fallback_reason", stats.engine.fallback_reason},
+                {"queue_depth", stats.engine.queue_depth},
+                {"queue_depth_max", stats.engine.queue_depth_max}}}};
+  if (stats.epoch_reads) {
+    all["epoch_reads"] = {{"epoch", stats.epoch_reads->epoch},
+                          {"source_reads", stats.epoch_reads->source_reads},
+                          {"minimum_source_reads", stats.epoch_reads->minimum_source_reads}};
+  }
+  return all;
+}
+
+json to_json(const fuse::MountStats& stats) {
+  json requests = json::object();
+  for (const fuse::RequestCount& request : stats.requests) requests[std::string(request.name)] = request.count;
+  return {{"requests", std::move(requests)},
+          {"request_total", stats.request_total},
+          {"read_bytes", stats.read_bytes},
+          {"read_failures", stats.read_failures},
+          {"read_wait_seconds", stats.read_wait_seconds},
+          {"ram_bytes", stats.ram_bytes},
+          {"budget_bytes", stats.budget_bytes},
+          {"held_bytes", stats.held_bytes},
+          {"held_samples", stats.held_samples},
+          {"read_in_bytes", stats.read_in_bytes},
+          {"retained_budget_bytes", stats.retained_budget_bytes},
+          {"retained_bytes", stats.retained_bytes},
+          {"retained_samples", stats.retained_samples},
+          {"pushed_samples", stats.pushed_samples},
+          {"pushed_bytes", stats.pushed_bytes},
+          {"evicted_samples", stats.evicted_samples},
+          {"push_failures", stats.push_failures},
+          {"lost_samples", stats.lost_samples},
+          {"opens", stats.opens},
+          {"hits", stats.hits},
+          {"late", stats.late},
+          {"strays", stats.strays},
+          {"overflows", stats.overflows},
+          {"epoch", stats.epoch},
+          {"position", stats.position},
+          {"ahead_samples", stats.ahead_samples},
+          {"order", stats.order},
+          {"order_found_by", stats.order_found_by},
+          {"order_confidence_bits", stats.order_confidence_bits},
+          {"order_opens", stats.order_opens},
+          {"order_search_cpu_seconds", stats.order_search_cpu_seconds},
+          {"learns_order", stats.learns_order},
+          {"takeovers", stats.takeovers},
+          {"overlay", stats.overlay},
+          {"fallbacks", stats.fallbacks}};
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/doctor/memory.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "headrace/cli/doctor/small_file.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/io/memory_limit.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A module parameter of boolean type reads "Y" or "N".
+bool is_on(const fs::path& parameter) {
+  return read_line(parameter) == "Y";
+}
+
+// The file that says "on" for a monitor that somebody has started by hand; empty: there is none.
+// Documentation/admin-guide/mm/damon/usage.rst: kdamonds/<N>/state.
+fs::path running_monitor(const fs::path& sys) {
+  std::error_code failure;
+  for (const auto& monitor : fs::directory_iterator(sys / "kernel/mm/damon/admin/kdamonds", failure)) {
+    if (read_line(monitor.path() / "state") == "on") return monitor.path() / "state";
+  }
+  return {};
+}
+
+}  // namespace
+
+Finding examine_memory() {
+  const std::uint64_t machine =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t limit = io::memory_limit_bytes();
+  Finding finding{.name = "memory", .health = Health::kGood, .text = format_size(machine)};
+  if (limit < machine) {
+    finding.health = Health::kLimit;
+    finding.text = fmt::format("{} of {}, limited by the control group; pushed samples count", format_size(limit),
+                               format_size(machine));
+    finding.remedy =
+        "docker run --memory, Slurm --mem, Kubernetes resources.limits.memory, systemd MemoryMax=: raise it";
+  }
+  return finding;
+}
+
+Finding examine_huge_pages(const fs::path& sys) {
+  const std::string setting = read_line(sys / "kernel/mm/transparent_hugepage/enabled");
+  Finding finding{.name = "huge pages", .health = Health::kGood, .text = "for whoever asks"};
+  if (setting.empty()) finding.text = "not offered";
+  if (setting.find("[never]") != std::string::npos) {
+    finding.health = Health::kInfo;
+    finding.text = "switched off";
+    finding.remedy = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)";
+  }
+  return finding;
+}
+
+Finding examine_idle_reclaim(const fs::path& sys) {
+  Finding finding{.name = "idle reclaim", .health = Health::kGood, .text = "off: samples stay until they are read"};
+  const fs::path switch_file = sys / "module/damon_reclaim/parameters/enabled";
+  if (is_on(switch_file)) {
+    finding.health = Health::kLimit;
+    finding.text = "DAMON takes page cache that lies idle; samples pushed long before they are read are lost";
+    finding.remedy = fmt::format("echo N > {} (as root)", switch_file.string());
+  } else if (const fs::path monitor = running_monitor(sys); !monitor.empty()) {
+    finding.health = Health::kInfo;
+    finding.text = "a DAMON monitor runs; if its scheme pages out, samples that lie idle are lost";
+    finding.remedy = fmt::format("echo off > {} (as root)", monitor.string());
+  }
+  return finding;
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from a TOML file and from the environment: what the command line says counts most, then the environment,
+// then the file.
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/core.h>
+
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+namespace {
+
+std::string to_lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// How an option is called in a file: "allow-other" for --allow-other, "source" for the argument SOURCE.
+std::string name_in_file(const CLI::Option& option) {
+  return option.get_positional() ? to_lower(option.get_name(true, false)) : option.get_lnames().front();
+}
+
+bool is_setting(const CLI::Option& option) {
+  const bool named = option.get_positional() || !option.get_lnames().empty();
+  return named && name_in_file(option) != "help" && name_in_file(option) != "config";
+}
+
+std::string known_names(const CLI::App& command) {
+  std::string names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (is_setting(*option)) names += (names.empty() ? "" : ", ") + name_in_file(*option);
+  }
+  return names;
+}
+
+CLI::Option* find_option(CLI::App& command, const std::string& name) {
+  for (CLI::Option* option : command.get_options()) {
+    if (is_setting(*option) && name_in_file(*option) == name) return option;
+  }
+  return nullptr;
+}
+
+void apply_item(CLI::App& command, const std::string& file, const CLI::ConfigItem& item, const CLI::Config& format) {
+  CLI::Option* option = item.parents.empty() ? find_option(command, item.name) : nullptr;
+  if (option == nullptr) {
+    throw CLI::ValidationError(
+        file, fmt::format("no option '{}'; write one of {} = value", item.fullname(), known_names(command)));
+  }
+  if (option->count() > 0) return;  // the command line or the environment has it
+  try {
+    if (option->get_expected_min() == 0) {
+      option->add_result(option->get_flag_value(item.name, format.to_flag(item)));
+    } else {
+      option->add_result(item.inputs);
+    }
+    option->run_callback();
+  } catch (const CLI::ParseError& failure) {
+    throw CLI::ValidationError(file, fmt::format("{}: {}", item.name, failure.what()));
+  }
+}
+
+}  // namespace
+
+void apply_config_file(CLI::App& command, const std::string& file) {
+  CLI::ConfigTOML format;
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = format.from_file(file);
+  } catch (const CLI::ParseError&) {
+    throw CLI::ValidationError(file, "this config file cannot be read; give the path of a TOML file");
+  }
+  for (const CLI::ConfigItem& item : items) {
+    const bool section_mark = item.name == "++" || item.name == "--";
+    if (!section_mark) apply_item(command, file, item, format);
+  }
+}
+
+void add_environment_names(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_positional() || option->get_lnames().empty()) continue;
+    std::string name = option->get_lnames().front();
+    if (name == "help" || name == "engine") continue;  // HEADRACE_ENGINE is read by the engine itself
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    option->envname("HEADRACE_" + name);
+  }
+}
+
+namespace {
+
+struct ConfigCheckArguments {
+  std::string file;
+};
+
+io::Status run_config_check(const ConfigCheckArguments& arguments) {
+  CLI::App scratch;
+  MountArguments mount;
+  add_mount_options(scratch, mount);
+  try {
+    apply_config_file(scratch, arguments.file);
+  } catch (const CLI::ParseError& failure) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, failure.what());
+  }
+  io::Status checked = check_mount(mount);
+  if (checked) {
+    fmt::print("{}: good, mounts {} at {}\n", arguments.file, mount.source.string(), mount.mount_point.string());
+    return {};
+  }
+  checked.error().context.insert(0, arguments.file + ": ");
+  return checked;
+}
+
+}  // namespace
+
+void add_config_command(CLI::App& app, Selected& selected) {
+  CLI::App* config = app.add_subcommand("config", "Check a config file of mount")->group(kHelpCommands);
+  config->require_subcommand(1);
+  std::shared_ptr<ConfigCheckArguments> arguments;
+  CLI::App& check = add_command(*config, selected, {"Commands", "check", "Say whether mount would take a config file"},
+                                run_config_check, arguments);
+  check.add_option("FILE", arguments->file, "The config file")->required();
+  check.footer("Example:\n  headrace config check /etc/headrace/train.toml");
+  config->footer(
+      "A config file is TOML, the options of mount without their dashes:\n"
+      "  source = \"/data/train\"\n"
+      "  mountpoint = \"/mnt/train\"\n"
+      "  ram = \"16G\"\n"
+      "  ssd = [\"/nvme/headrace:200G\"]\n"
+      "  order = \"torch-distributed:seed=0\"");
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+
+void add_listing_options(CLI::App& command, CacheArguments& cache) {
+  constexpr const char* kGroup = "Which files are samples";
+  command.add_option("--listing", cache.listing, "How samples are listed and numbered")
+      ->type_name("imagefolder|timm|dali|keras|sorted")
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--samples", cache.sample_list, "The samples are the files this one names, one path per line")
+      ->type_name("FILE")
+      ->group(kGroup);
+}
+
+void add_tier_options(CLI::App& command, CacheArguments& cache) {
+  command.add_option("--ssd", cache.ssd, "A tier on an SSD; more than one may be given, fastest first")
+      ->type_name("PATH:SIZE")
+      ->allow_extra_args(false)
+      ->group(kTierGroup);
+  command.add_option("--hdd", cache.hdd, "A tier on a hard disk or a network share")
+      ->type_name("PATH:SIZE")
+      ->allow_extra_args(false)
+      ->group(kTierGroup);
+}
+
+void add_ram_size(CLI::App& command, CacheArguments& cache) {
+  command.add_option("--ram", cache.ram, "Memory for samples, or a part of the machine's such as 40%; default 25%")
+      ->type_name("SIZE")
+      ->group(kTierGroup);
+}
+
+void add_engine_option(CLI::App& command, CacheArguments& cache) {
+  command.add_option("--engine", cache.engine, "How files are read")
+      ->type_name("auto|uring|pread")
+      ->capture_default_str()
+      ->group(kSpecialGroup);
+}
+
+CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description) {
+  return *command.add_option("--order", order, description)->type_name("SPEC")->group(kOrderGroup);
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// How commands are added to the command line, and the options that several of them share.
+#pragma once
+
+#include <charconv>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include <CLI/CLI.hpp>
+
+#include "headrace/cli/commands/commands.h"
+
+namespace headrace::cli {
+
+// What the chosen command will do; set by its callback once everything is parsed.
+using Selected = std::function<io::Status()>;
+
+struct CommandText {
+  const char* group;
+  const char* name;
+  const char* description;
+};
+
+// Adds a subcommand whose arguments live as long as the app.
+template <typename Arguments>
+CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text, io::Status (*run)(const Arguments&),
+                      std::shared_ptr<Arguments>& arguments) {
+  arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(text.name, text.description);
+  command->group(text.group);
+  command->footer("");  // not the one of the whole, which a command would inherit
+  command->callback([&selected, command, run, arguments] {
+    if (!command->get_subcommands().empty()) return;  // a command below this one was chosen
+    selected = [run, arguments] { return run(*arguments); };
+  });
+  return *command;
+}
+
+// Headings of the list of commands.
+inline constexpr const char* kMountCommands = "Mounts";
+inline constexpr const char* kDataCommands = "Data sets";
+inline constexpr const char* kHelpCommands = "Finding out";
+
+// Headings of lists of options.
+inline constexpr const char* kTierGroup = "Tiers (sizes: 512M, 16G, 1.5T)";
+inline constexpr const char* kOrderGroup = "Order";
+inline constexpr const char* kSpecialGroup = "Special needs";
+
+// A whole number, 0 or more; CLI11 alone takes "-1" for 2^64 - 1 and "010" for 8.
+template <typename Number>
+CLI::Option* add_number(CLI::App& command, const char* name, Number& number, const char* description) {
+  static_assert(std::is_unsigned_v<Number>);
+  const auto check = [](const std::string& text) {
+    Number parsed = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    const bool good = failure == std::errc{} && end == text.data() + text.size() && (text[0] != '0' || parsed == 0);
+    return good ? std::string() : "'" + text + "' is not a whole number from 0 on";
+  };
+  return command.add_option(name, number, description)->check(check);
+}
+
+void add_listing_options(CLI::App& command, CacheArguments& cache);
+void add_tier_options(CLI::App& command, CacheArguments& cache);
+void add_ram_size(CLI::App& command, CacheArguments& cache);
+void add_engine_option(CLI::App& command, CacheArguments& cache);
+CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description);
+
+// Every setting of mount, without --config.
+void add_mount_options(CLI::App& command, MountArguments& arguments);
+// Options of `command` that have no value yet get that of a TOML file. Throws CLI::ParseError, whose text names the
+// file, the option and the remedy.
+void apply_config_file(CLI::App& command, const std::string& file);
+// --some-option can be given as HEADRACE_SOME_OPTION.
+void add_environment_names(CLI::App& command);
+
+void add_tier_commands(CLI::App& app, Selected& selected);       // tier, verify
+void add_reference_commands(CLI::App& app, Selected& selected);  // completion, manual
+void add_config_command(CLI::App& app, Selected& selected);
+void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm
+void add_data_commands(CLI::App& app, Selected& selected);   // read, order, synth
+void add_help_commands(CLI::App& app, Selected& selected);   // doctor
+
+}  // namespace headrace::cli

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/setup/data_set.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/statvfs.h>
+
+#include "headrace/cache/revalidate.h"
+#include "headrace/cache/tier_tools.h"
+#include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/size.h"
+#include "headrace/io/memory_limit.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+
+tl::unexpected<io::Error> option_error(std::string_view option, const std::string& sentence) {
+  return make_error(ErrorCode::kInvalidArgument, fmt::format("{} {}", option, sentence));
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+io::Result<std::uint64_t> parse_ram(std::string_view text) {
+  const std::uint64_t limit = io::memory_limit_bytes();
+  io::Result<std::uint64_t> bytes = parse_size(text, limit);
+  if (!bytes) return option_error("--ram", bytes.error().context);
+  if (*bytes > limit) {
+    return option_error("--ram", fmt::format("{}: this machine (or container) has {} of memory; take less, or a share "
+                                             "such as 50%",
+                                             text, format_size(limit)));
+  }
+  return bytes;
+}
+
+// The size of the file system that `path` is or will be on; 0 when that cannot be known.
+std::uint64_t file_system_bytes(fs::path path) {
+  struct statvfs status {};
+  while (::statvfs(path.c_str(), &status) != 0) {
+    if (!path.has_relative_path()) return 0;
+    path = path.parent_path();
+  }
+  return std::uint64_t{status.f_blocks} * status.f_frsize;
+}
+
+io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKind kind, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return option_error(option, fmt::format("'{}': write PATH:SIZE, for instance /nvme/headrace:200G", text));
+  }
+  io::Result<std::uint64_t> bytes = parse_size(std::string_view(text).substr(colon + 1));
+  if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
+  if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of no size holds nothing; leave it out", text));
+  if (io::Status checked = cache::check_links(text.substr(0, colon)); !checked) {
+    return io::forward_error(std::move(checked));
+  }
+  const fs::path path = canonical_path(text.substr(0, colon));
+  const std::uint64_t room = file_system_bytes(path);
+  if (room > 0 && *bytes > room) {
+    return option_error(option,
+                        fmt::format("{}: the whole file system there has {}; take less", text, format_size(room)));
+  }
+  return cache::TierOptions{.kind = kind, .path = path, .budget_bytes = *bytes};
+}
+
+io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::vector<std::string>& texts,
+                     const fs::path& source, std::vector<cache::TierOptions>& tiers) {
+  for (const std::string& text : texts) {
+    io::Result<cache::TierOptions> tier = parse_tier(option, kind, text);
+    if (!tier) return io::forward_error(std::move(tier));
+    if (is_inside(tier->path, source)) {
+      return option_error(option, fmt::format("{}: lies inside the source, which is never written to; choose a folder "
+                                              "elsewhere",
+                                              tier->path.string()));
+    }
+    if (is_inside(source, tier->path)) {
+      return option_error(
+          option, fmt::format("{}: contains the source; choose a folder of its own for the tier", tier->path.string()));
+    }
+    const bool twice = std::any_of(tiers.begin(), tiers.end(), [&](const auto& t) { return t.path == tier->path; });
+    if (twice) return option_error(option, fmt::format("{}: is a tier already", tier->path.string()));
+    tiers.push_back(std::move(*tier));
+  }
+  return {};
+}
+
+io::Result<cache::ListingRule> parse_listing(const std::string& name) {
+  using cache::ListingRule;
+  constexpr std::pair<std::string_view, ListingRule> kRules[] = {{"imagefolder", ListingRule::kImageFolder},
+                                                                 {"timm", ListingRule::kTimm},
+                                                                 {"dali", ListingRule::kDali},
+                                                                 {"keras", ListingRule::kKeras},
+                                                                 {"sorted", ListingRule::kSorted}};
+  for (const auto& [rule_name, rule] : kRules) {
+    if (rule_name == name) return rule;
+  }
+  return option_error("--listing",
+                      fmt::format("'{}' is unknown; imagefolder, timm, dali, keras and sorted are known", name));
+}
+
+io::Result<io::EngineOptions> parse_engine(const std::string& name) {
+  using Kind = io::EngineOptions::Kind;
+  constexpr std::pair<std::string_view, Kind> kKinds[] = {
+      {"auto", Kind::kAutomatic}, {"uring", Kind::kUring}, {"pread", Kind::kPread}};
+  for (const auto& [kind_name, kind] : kKinds) {
+    if (kind_name == name) return io::EngineOptions{.kind = kind};
+  }
+  return option_error("--engine", fmt::format("'{}' is unknown; auto, uring and pread are known", name));
+}
+
+// A data set listed in two ways has two catalogs.
+io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
+  const fs::path list = arguments.sample_list.empty() ? fs::path() : canonical_path(arguments.sample_list);
+  const std::string identity = fmt::format("{}\n{}\n{}", source.string(), arguments.listing, list.string());
+  return cache_directory().map([&](const fs::path& directory) {
+    return directory / file_name_for(source.filename().native(), identity, ".catalog");
+  });
+}
+
+}  // namespace
+
+io::Result<Source> open_source(const fs::path& path) {
+  Source source{canonical_path(path), io::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
+  if (source.directory.get() >= 0) return source;
+  if (errno == ENOTDIR) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("source {} is not a folder; name the folder that holds the samples", path.string()));
+  }
+  return io::system_error(errno, "source " + path.string());
+}
+
+io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments) {
+  io::Result<cache::ListingRule> rule = parse_listing(arguments.listing);
+  if (!rule) return io::forward_error(std::move(rule));
+  cache::CatalogOptions options;
+  options.listing = *rule;
+  if (!arguments.sample_list.empty()) options.sample_list = canonical_path(arguments.sample_list);
+  return options;
+}
+
+io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
+                                                   std::string_view ram_default) {
+  io::Result<cache::CatalogOptions> catalog = make_catalog_options(arguments);
+  if (!catalog) return io::forward_error(std::move(catalog));
+  io::Result<io::EngineOptions> engine = parse_engine(arguments.engine);
+  if (!engine) return io::forward_error(std::move(engine));
+  io::Result<std::uint64_t> ram = parse_ram(arguments.ram.empty() ? ram_default : arguments.ram);
+  if (!ram) return io::forward_error(std::move(ram));
+
+  cache::StoreOptions options;
+  options.source = source.path;
+  options.source_fd = source.directory.get();
+  options.catalog = std::move(*catalog);
+  options.ram_bytes = *ram;
+  options.engine = *engine;
+  using cache::TierKind;
+  if (io::Status s = add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers); !s) {
+    return io::forward_error(std::move(s));
+  }
+  if (io::Status s = add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers); !s) {
+    return io::forward_error(std::move(s));
+  }
+  io::Result<fs::path> catalog_file = catalog_file_of(source.path, arguments);
+  if (!catalog_file) return io::forward_error(std::move(catalog_file));
+  options.catalog_file = std::move(*catalog_file);
+  return options;
+}
+
+io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog) {
+  if (catalog.sample_count() > 0) return {};
+  return make_error(ErrorCode::kNotFound,
+                    fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
+}
+
+io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop) {
+  const EndOnStop end_on_stop(stop);
+  const fs::path source = options.source;
+  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(options));
+  if (!store) return store;
+  if (io::Status checked = check_not_empty(source, (*store)->catalog()); !checked) {
+    return io::forward_error(std::move(checked));
+  }
+  return store;
+}
+
+std::string absolute_order_spec(const std::string& spec) {
+  constexpr std::string_view kFile = "file:";
+  if (spec.rfind(kFile, 0) != 0) return spec;
+  return std::string(kFile) + fs::absolute(spec.substr(kFile.size())).string();
+}
+
+io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
+                                                     ListFiles lists) {
+  cache::OrderInput input;
+  input.sample_count = catalog.sample_count();
+  input.regular_files_only = lists == ListFiles::kRegular;
+  input.find_sample = [&catalog](std::string_view path) -> std::optional<cache::SampleIndex> {
+    const std::optional<cache::EntryId> entry = catalog.find(path);
+    return entry ? catalog.sample_of(*entry) : std::nullopt;
+  };
+  return cache::make_order(spec, input);
+}
+
+io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArguments& arguments,
+                                  std::string_view order_spec) {
+  io::Result<Source> source = open_source(source_path);
+  if (!source) return io::forward_error(std::move(source));
+  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments, "0");
+  if (!options) return io::forward_error(std::move(options));
+  io::Result<cache::Catalog> catalog =
+      cache::open_catalog(source->directory.get(), options->catalog, options->catalog_file);
+  if (!catalog) return io::forward_error(std::move(catalog));
+  if (io::Status checked = check_not_empty(source->path, *catalog); !checked) {
+    return io::forward_error(std::move(checked));
+  }
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(order_spec, *catalog);
+  if (!order) return io::forward_error(std::move(order));
+  return DataSet{std::move(*source), std::move(*catalog), std::move(*order)};
+}
+
+std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (cache::SampleIndex i = 0; i < sizes.size(); ++i) {
+    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(i));
+    sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  }
+  return sizes;
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the command line's words to an open data set: source folder, tiers, order.
+//
+//   auto source = open_source("/data/imagenet");
+//   auto options = make_store_options(*source, arguments.cache, "25%");
+//   auto store = cache::Store::open(std::move(*options));
+//   auto order = open_order(arguments.order, (*store)->catalog());
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/store.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/daemon.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+
+// The source, held open: it stays reachable when a mount is laid over its path.
+struct Source {
+  std::filesystem::path path;  // canonical
+  io::UniqueFd directory;
+};
+// Errors: kNotFound, kPermission, kInvalidArgument (not a folder), each naming the path.
+[[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);
+
+[[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
+
+// `ram_default` counts where --ram was not given. The Source must outlive the Store made of the options.
+// Errors: kInvalidArgument (sizes, a tier inside the source, one folder named twice), kNotFound (sample list).
+[[nodiscard]] io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
+                                                                 std::string_view ram_default);
+
+// kNotFound for a data set without samples: most likely another folder was meant, or a share is not mounted.
+[[nodiscard]] io::Status check_not_empty(const std::filesystem::path& source, const cache::Catalog& catalog);
+
+// A signal meanwhile ends the process: looking through a large data set takes long, and nothing is lost. `stop` comes
+// first, as the store's threads inherit what it blocks.
+// Errors: those of Store::open, check_not_empty().
+[[nodiscard]] io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop);
+
+// "file:list.txt" with its path made absolute, for a daemon that leaves this folder; other specs as they are.
+[[nodiscard]] std::string absolute_order_spec(const std::string& spec);
+enum class ListFiles : std::uint8_t {
+  kAny,      // pipes too: whoever typed the command can end it
+  kRegular,  // for a daemon, which must not wait for what never comes
+};
+[[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
+                                                                   ListFiles lists = ListFiles::kAny);
+
+// A data set that is listed and ordered, not read. It has samples.
+struct DataSet {
+  Source source;
+  cache::Catalog catalog;
+  std::unique_ptr<cache::Order> order;
+};
+[[nodiscard]] io::Result<DataSet> open_data_set(const std::filesystem::path& source, const CacheArguments& arguments,
+                                                std::string_view order_spec);
+
+[[nodiscard]] std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog);
+
+}  // namespace headrace::cli

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/setup/places.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+namespace headrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+using io::system_error;
+
+constexpr int kSymlinksMax = 40;  // as the kernel
+
+fs::path from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value != '/' ? fs::path() : fs::path(value);
+}
+
+// The first of: `own`, for root `root_default`, below `xdg`, the fallback.
+fs::path choose_directory(const char* own, const char* root_default, const char* xdg, const fs::path& fallback) {
+  if (fs::path path = from_environment(own); !path.empty()) return path;
+  if (::geteuid() == 0) return root_default;
+  if (fs::path path = from_environment(xdg); !path.empty()) return path / "headrace";
+  return fallback;
+}
+
+// Sockets and logs of ours in a folder that somebody else controls could be replaced under us.
+io::Status check_private(const fs::path& directory) {
+  struct stat status {};
+  if (::lstat(directory.c_str(), &status) != 0) return system_error(errno, directory.string());
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 0077) != 0) {
+    return make_error(ErrorCode::kPermission,
+                      fmt::format("{} must be a folder of yours with mode 0700; mend it with chmod 700, or set "
+                                  "HEADRACE_RUNTIME_DIR, HEADRACE_CACHE_DIR or HEADRACE_LOG_DIR",
+                                  directory.string()));
+  }
+  return {};
+}
+
+io::Result<fs::path> make_private(const fs::path& directory) {
+  std::error_code failure;
+  fs::create_directories(directory.parent_path(), failure);
+  if (failure) return system_error(failure.value(), "make folder " + directory.parent_path().string());
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return system_error(errno, "make folder " + directory.string());
+  }
+  if (io::Status checked = check_private(directory); !checked) return io::forward_error(std::move(checked));
+  return directory;
+}
+
+fs::path home() {
+  fs::path path = from_environment("HOME");
+  return path.empty() ? fs::path("/tmp") / fmt::format("headrace-{}", ::geteuid()) : path;
+}
+
+fs::path cache_directory_path() {
+  return choose_directory("HEADRACE_CACHE_DIR", "/var/cache/headrace", "XDG_CACHE_HOME",
+                          home() / ".cache" / "headrace");
+}
+
+}  // namespace
+
+fs::path canonical_path(const fs::path& path) {
+  std::error_code failure;
+  fs::path current = fs::absolute(path, failure).lexically_normal();
+  if (!current.has_filename()) current = current.parent_path();  // a trailing slash
+  for (int depth = 0; depth < kSymlinksMax; ++depth) {
+    const fs::path parent = fs::weakly_canonical(current.parent_path(), failure);
+    current = (failure ? current.parent_path() : parent) / current.filename();
+    const fs::path target = fs::read_symlink(current, failure);
+    if (failure) break;
+    current = (current.parent_path() / target).lexically_normal();
+    if (!current.has_filename()) current = current.parent_path();
+  }
+  return current;
+}
+
+io::Result<fs::path> runtime_directory() {
+  return make_private(choose_directory("HEADRACE_RUNTIME_DIR", "/run/headrace", "XDG_RUNTIME_DIR",
+                                       fmt::format("/tmp/headrace-{}", ::geteuid())));
+}
+
+io::Result<fs::path> cache_directory() {
+  return make_private(cache_directory_path());
+}
+
+io::Result<fs::path> log_directory() {
+  return make_private(
+      choose_directory("HEADRACE_LOG_DIR", "/var/log/headrace", "XDG_STATE_HOME", cache_directory_path()));
+}
+
+std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending) {
+  constexpr std::size_t kReadablePart = 32;  // socket paths may have 107 characters in all
+  std::string name(readable.substr(0, kReadablePart));
+  for (char& letter : name) {
+    const bool plain = (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
+                       (letter >= 'A' && letter <= 'Z') || letter == '-' || letter == '_';
+    if (!plain) letter = '_';
+  }
+  return fmt::format("{}-{:016x}{}", name, XXH3_64bits(identity.data(), identity.size()), ending);
+}
+
+io::Result<fs::path> control_socket_of(const fs::path& mount_point) {
+  const fs::path path = canonical_path(mount_point);
+  return runtime_directory().map([&](const fs::path& directory) {
+    return directory / file_name_for(path.filename().native(), path.native(), ".sock");
+  });
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/setup/size.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/core.h>
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+
+constexpr std::string_view kUnits = "KMGTP";
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// How many bytes one of "", "B", "K", "KB", "KiB", ... stands for; 0: no unit of ours.
+double unit_bytes(std::string_view unit) {
+  if (unit.empty() || unit == "B" || unit == "b") return 1;
+  const std::size_t power = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit.front()))));
+  const std::string_view rest = unit.substr(1);
+  const bool known_ending = rest.empty() || rest == "B" || rest == "b" || rest == "iB" || rest == "ib";
+  if (power == std::string_view::npos || !known_ending) return 0;
+  return std::pow(1024.0, static_cast<double>(power + 1));
+}
+
+}  // namespace
+
+io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percent_of_bytes) {
+  const std::string_view trimmed = trim(text);
+  double number = 0;
+  const auto [end, failure] =
+      std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number, std::chars_format::fixed);
+  if (failure != std::errc{} || !std::isfinite(number)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("'{}' is not a size; write a number with K, M, G or T, for instance 16G", text));
+  }
+  if (number < 0) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("'{}' is negative; a size is 0 or more", text));
+  }
+  const std::string_view unit = trim({end, static_cast<std::size_t>(trimmed.data() + trimmed.size() - end)});
+  if (unit == "%") {
+    if (percent_of_bytes == 0) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("'{}': a percentage makes no sense here; write a size such as 200G", text));
+    }
+    if (number > 100) {
+      return make_error(ErrorCode::kInvalidArgument, fmt::format("'{}' is more than 100%", text));
+    }
+    return static_cast<std::uint64_t>(number / 100 * static_cast<double>(percent_of_bytes));
+  }
+  const double scale = unit_bytes(unit);
+  if (scale == 0) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("'{}': unknown unit '{}'; K, M, G, T and % are known", text, unit));
+  }
+  // 2^63 leaves room for sums of a few sizes without overflow.
+  if (number * scale >= std::ldexp(1.0, 63)) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("'{}' is too large", text));
+  }
+  return static_cast<std::uint64_t>(number * scale);
+}
+
+std::string format_size(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (value /= 1024; value >= 1023.5 && unit + 1 < kUnits.size(); value /= 1024) ++unit;
+  return fmt::format("{:.{}f} {}iB", value, value < 99.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string format_count(std::uint64_t count) {
+  if (count < 10'000) return std::to_string(count);
+  constexpr std::string_view kSuffixes = "kMGTPE";
+  double value = static_cast<double>(count) / 1000;
+  std::size_t suffix = 0;
+  for (; value >= 999.5; value /= 1000) ++suffix;
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", value, decimals, kSuffixes[suffix]);
+}
+
+std::string format_duration(double seconds) {
+  constexpr double kLongest = 359'999;  // 99:59:59
+  const auto whole = static_cast<unsigned>(std::clamp(std::round(seconds), 0.0, kLongest));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+}  // namespace headrace::cli

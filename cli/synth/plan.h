@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides what each file of a synthetic data set is: how many bytes, how large, how encoded. Pure.
+//
+// Shares and sizes are stratified, not drawn independently: any number of files has the statistics, within rounding.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "headrace/cli/synth/splitmix.h"
+
+namespace headrace::cli {
+
+enum class Subsampling : std::uint8_t { k444, k420, k422 };
+
+struct ImagePlan {
+  std::uint32_t target_bytes = 0;  // the encoder gets within a few per cent
+  std::uint32_t width = 0;
+  std::uint32_t height = 0;
+  Subsampling subsampling = Subsampling::k444;
+  bool grayscale = false;
+  bool progressive = false;
+  bool restart_markers = false;
+};
+
+[[nodiscard]] std::vector<ImagePlan> plan_images(std::uint32_t files, std::uint64_t seed);
+
+}  // namespace headrace::cli

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/warm/warm_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+Wanted whole_catalog(const cache::Catalog& catalog) {
+  Wanted wanted;
+  for (cache::SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
+    wanted.entries.push_back(catalog.sample_entry(sample));
+  }
+  wanted.reads.assign(wanted.entries.size(), 1);
+  return wanted;
+}
+
+// Counts reads by sample first: an order may repeat samples within an epoch and across epochs.
+io::Result<Wanted> draw(const cache::Order& order, const WantedOptions& options, const cache::Catalog& catalog) {
+  std::vector<std::uint32_t> reads_of(catalog.sample_count());
+  std::vector<cache::SampleIndex> first_reads;
+  for (std::uint64_t epoch = options.first_epoch; epoch < options.first_epoch + options.epochs; ++epoch) {
+    const io::Result<std::vector<cache::SampleIndex>> samples = order.epoch(epoch);
+    if (!samples) return tl::unexpected(samples.error());
+    for (const cache::SampleIndex sample : *samples) {
+      if (reads_of[sample]++ == 0) first_reads.push_back(sample);
+    }
+  }
+  Wanted wanted;
+  for (const cache::SampleIndex sample : first_reads) {
+    wanted.entries.push_back(catalog.sample_entry(sample));
+    wanted.reads.push_back(reads_of[sample]);
+  }
+  return wanted;
+}
+
+std::uint64_t used_disk_bytes(const cache::Store& store) {
+  std::uint64_t bytes = 0;
+  for (const cache::TierStats& tier : store.stats().tiers) {
+    if (tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd) bytes += tier.used_bytes;
+  }
+  return bytes;
+}
+
+void add(Amount& amount, std::uint64_t bytes) {
+  ++amount.samples;
+  amount.bytes += bytes;
+}
+
+json to_json(const Amount& amount) {
+  return {{"samples", amount.samples}, {"bytes", amount.bytes}};
+}
+
+Amount amount_from_json(const json& object, const char* name) {
+  const json amount = object.value(name, json::object());
+  return {.samples = amount.value("samples", std::uint64_t{0}), .bytes = amount.value("bytes", std::uint64_t{0})};
+}
+
+}  // namespace
+
+io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalog& catalog) {
+  if (options.epochs == 0 || options.epochs > kWarmEpochsMax) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--epochs {}: choose 1 to {}", options.epochs, kWarmEpochsMax));
+  }
+  if (options.order.empty()) return whole_catalog(catalog);
+  io::Result<std::unique_ptr<cache::Order>> order = open_order(options.order, catalog, options.lists);
+  if (!order) return io::forward_error(std::move(order));
+  return draw(**order, options, catalog);
+}
+
+Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes) {
+  const std::uint64_t used_bytes = used_disk_bytes(store);
+  const std::uint64_t free_bytes = room_bytes - std::min(room_bytes, used_bytes);
+  Forecast forecast{};
+  forecast.room_bytes = room_bytes;
+  std::uint64_t reads = 0;
+  std::uint64_t hits = 0;
+  for (std::size_t i = 0; i < wanted.entries.size(); ++i) {
+    const std::uint64_t bytes = store.catalog().size_bytes(wanted.entries[i]);
+    const bool held = store.is_on_disk(wanted.entries[i]);
+    const bool fits = forecast.to_fetch.bytes + bytes <= free_bytes;
+    add(forecast.wanted, bytes);
+    if (held) add(forecast.held, bytes);
+    if (!held && fits) add(forecast.to_fetch, bytes);
+    reads += wanted.reads[i];
+    if (held || fits) hits += wanted.reads[i];
+  }
+  forecast.hit_ratio = reads == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(reads);
+  return forecast;
+}
+
+Forecast forecast_ram(const Amount& data_set, const Amount& held, std::uint64_t budget_bytes) {
+  const std::uint64_t holds_bytes = std::min(data_set.bytes, budget_bytes);
+  const double part = data_set.bytes == 0 ? 1 : static_cast<double>(holds_bytes) / static_cast<double>(data_set.bytes);
+  const auto holds_samples = static_cast<std::uint64_t>(part * static_cast<double>(data_set.samples));
+  return {.wanted = data_set,
+          .held = held,
+          .to_fetch = {.samples = holds_samples - std::min(holds_samples, held.samples),
+                       .bytes = holds_bytes - std::min(holds_bytes, held.bytes)},
+          .room_bytes = budget_bytes,
+          .hit_ratio = part};
+}
+
+json to_json(const Forecast& forecast) {
+  return {{"wanted", to_json(forecast.wanted)},
+          {"held", to_json(forecast.held)},
+          {"to_fetch", to_json(forecast.to_fetch)},
+          {"room_bytes", forecast.room_bytes},
+          {"hit_ratio", forecast.hit_ratio}};
+}
+
+Forecast forecast_from_json(const json& object) {
+  return {.wanted = amount_from_json(object, "wanted"),
+          .held = amount_from_json(object, "held"),
+          .to_fetch = amount_from_json(object, "to_fetch"),
+          .room_bytes = object.value("room_bytes", std::uint64_t{0}),
+          .hit_ratio = object.value("hit_ratio", 0.0)};
+}
+
+std::string summarise(const Forecast& forecast) {
+  return fmt::format("{} samples, {} wanted; {} ({}) held; room for {}; {} ({}) to fetch; predicted hit ratio {:.2f}",
+                     forecast.wanted.samples, format_size(forecast.wanted.bytes), forecast.held.samples,
+                     format_size(forecast.held.bytes), format_size(forecast.room_bytes), forecast.to_fetch.samples,
+                     format_size(forecast.to_fetch.bytes), forecast.hit_ratio);
+}
+
+}  // namespace headrace::cli

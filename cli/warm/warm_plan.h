@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warm is asked to bring, and what that will be worth.
+//
+//   auto wanted = find_wanted({.order = "torch-distributed:seed=0,replicas=8", .epochs = 3}, store.catalog());
+//   const Forecast forecast = forecast_disk(*wanted, store, 200ULL << 30);
+//   print(forecast.to_fetch, forecast.hit_ratio);
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "headrace/cache/store.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/show/progress.h"
+
+namespace headrace::cli {
+
+// More would keep a daemon busy with drawing orders; a job warms what its next few epochs read.
+inline constexpr std::uint64_t kWarmEpochsMax = 100;
+
+struct WantedOptions {
+  std::string order;  // empty: every sample, in catalog order
+  std::uint64_t first_epoch = 0;
+  std::uint64_t epochs = 1;  // of the order, at most kWarmEpochsMax
+  ListFiles lists = ListFiles::kAny;
+};
+
+struct Wanted {
+  std::vector<cache::EntryId> entries;  // in the order in which the epochs first read them, each once
+  std::vector<std::uint32_t> reads;     // how often the epochs read each of them
+};
+
+// Errors: kInvalidArgument (a spec that makes no sense, no or too many epochs, an epoch that the order does not have),
+// kNotFound (an order file, or a path in it).
+[[nodiscard]] io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalog& catalog);
+
+struct Forecast {
+  Amount wanted;
+  Amount held;               // of these, before the warming
+  Amount to_fetch;           // what there is room for
+  std::uint64_t room_bytes;  // what the tiers may hold in all
+  double hit_ratio;          // part of the epochs' reads that these tiers will serve
+};
+
+// Of all disk tiers together, which are never given up once held. `room_bytes`: their budgets.
+[[nodiscard]] Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes);
+// Of a page cache that holds `held` of a data set, each sample of which is read once per epoch.
+[[nodiscard]] Forecast forecast_ram(const Amount& data_set, const Amount& held, std::uint64_t budget_bytes);
+
+[[nodiscard]] nlohmann::json to_json(const Forecast& forecast);
+// Of what to_json() made; members that are missing count as 0.
+[[nodiscard]] Forecast forecast_from_json(const nlohmann::json& object);
+// "40 samples, 380 KiB wanted; 10, 95 KiB held; room for 64 MiB; 30, 285 KiB to fetch; predicted hit ratio 1.00"
+[[nodiscard]] std::string summarise(const Forecast& forecast);
+
+}  // namespace headrace::cli
