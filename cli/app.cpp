@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as a whole. Only options/ and commands/*_options.cpp include CLI11: it takes long to compile.
 #include "headrace/cli/app.h"
 
 #include <algorithm>
@@ -11,9 +10,23 @@
 
 #include <CLI/CLI.hpp>
 
+#include "headrace/cli/commands/config.h"
+#include "headrace/cli/commands/diagnose.h"
+#include "headrace/cli/commands/doctor.h"
+#include "headrace/cli/commands/mount.h"
+#include "headrace/cli/commands/order.h"
+#include "headrace/cli/commands/read.h"
+#include "headrace/cli/commands/reference.h"
+#include "headrace/cli/commands/refresh.h"
+#include "headrace/cli/commands/simulate.h"
+#include "headrace/cli/commands/stat.h"
+#include "headrace/cli/commands/synth.h"
+#include "headrace/cli/commands/tier.h"
+#include "headrace/cli/commands/unmount.h"
+#include "headrace/cli/commands/warm.h"
 #include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
-#include "headrace/cli/options/options.h"
 #include "headrace/cli/options/usage_error.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
@@ -29,10 +42,22 @@ void add_commands(CLI::App& app, Selected& selected) {
   app.footer(
       "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
       "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.");
-  add_mount_commands(app, selected);
-  add_data_commands(app, selected);
-  add_tier_commands(app, selected);
-  add_help_commands(app, selected);
+  add_mount_command(app, selected);
+  add_unmount_command(app, selected);
+  add_refresh_command(app, selected);
+  add_stat_command(app, selected);
+  add_warm_command(app, selected);
+  add_read_command(app, selected);
+  add_order_command(app, selected);
+  add_synth_command(app, selected);
+  add_tier_command(app, selected);
+  add_verify_command(app, selected);
+  add_doctor_command(app, selected);
+  add_diagnose_command(app, selected);
+  add_simulate_command(app, selected);
+  add_config_command(app, selected);
+  add_completion_command(app, selected);
+  add_manual_command(app, selected);
 }
 
 int report_parse_result(const CLI::App& app, const CLI::ParseError& result) {

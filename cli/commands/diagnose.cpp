@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace diagnose: is the GPU waiting for data, and why?
+#include "headrace/cli/commands/diagnose.h"
+
 #include <csignal>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"

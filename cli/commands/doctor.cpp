@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace doctor: what this machine offers and what limits it.
-#include "headrace/cli/doctor/doctor.h"
+#include "headrace/cli/commands/doctor.h"
 
 #include <algorithm>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/wrap.h"
 

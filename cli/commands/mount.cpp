@@ -4,7 +4,7 @@
 // The order of starting: everything that can be refused from the command line alone is refused before the fork into the
 // background. There the supervisor mounts and forks the worker: store (scans the source), mount, control socket,
 // metrics. Ending goes the other way round.
-#include "headrace/fuse/mount.h"
+#include "headrace/cli/commands/mount.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,13 +16,13 @@
 #include <sys/stat.h>
 
 #include "headrace/cache/refresher.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
 #include "headrace/io/memory_limit.h"

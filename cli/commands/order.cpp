@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace order: prints who is read when; tells a mount's order, or changes it.
+#include "headrace/cli/commands/order.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -8,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/order_families.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 

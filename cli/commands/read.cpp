@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace read: runs epochs through the C++ reader and prints what it reached.
+#include "headrace/cli/commands/read.h"
+
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -13,7 +14,6 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace completion and headrace manual: from the options themselves to the reference that they are written from.
 #include <sstream>
 
 #include <fmt/core.h>
 
+#include "headrace/cli/commands/reference.h"
 #include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/reference/reference.h"
@@ -43,7 +43,7 @@ CommandReference describe(const CLI::App& command, const std::string& name) {
 
 }  // namespace
 
-void add_reference_commands(CLI::App& app, Selected& selected) {
+void add_completion_command(CLI::App& app, Selected& selected) {
   CLI::App* completion =
       app.add_subcommand("completion", "Print the completion script of a shell")->group(kHelpCommands);
   const auto shell = std::make_shared<std::string>();
@@ -56,6 +56,9 @@ void add_reference_commands(CLI::App& app, Selected& selected) {
       return {};
     };
   });
+}
+
+void add_manual_command(CLI::App& app, Selected& selected) {
   CLI::App* manual = app.add_subcommand("manual", "Print the manual page")->group(kHelpCommands);
   manual->footer("Example:\n  headrace manual | man -l -");
   manual->callback([&app, &selected] {

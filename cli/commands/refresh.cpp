@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace refresh: has the daemon of a mount compare the source with its catalog, and tells what it found.
+#include "headrace/cli/commands/refresh.h"
+
 #include <chrono>
 #include <string>
 #include <thread>
@@ -8,7 +9,6 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/places.h"
 

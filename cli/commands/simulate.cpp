@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace simulate: what a cache of some size would do for an order, under several policies.
+#include "headrace/cli/commands/simulate.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -9,7 +10,6 @@
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/simulator.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"

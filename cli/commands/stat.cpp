@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace stat: what a mount holds, has served and is doing.
+#include "headrace/cli/commands/stat.h"
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -7,7 +8,6 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/terminal.h"

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/commands/stat.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/show/watch.h"

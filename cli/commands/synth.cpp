@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace synth: makes a data set to try things on.
-#include "headrace/cli/synth/synth.h"
+#include "headrace/cli/commands/synth.h"
 
 #include <cstdio>
 
 #include <fmt/core.h>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/terminal.h"
+#include "headrace/cli/synth/synth.h"
 
 namespace headrace::cli {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace tier ls|info|rm and headrace verify: disk tiers seen from outside.
+#include "headrace/cli/commands/tier.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/size.h"

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the commands around disk tiers.
+#include "headrace/cli/commands/tier.h"
 #include "headrace/cli/options/options.h"
 
 namespace headrace::cli {
 namespace {
 
-constexpr const char* kTierCommands = "Tiers";
-
-void add_tier_command(CLI::App& tier, Selected& selected, const CommandText& text,
-                      io::Status (*run)(const TierArguments&), bool offers_json) {
+void add_subcommand(CLI::App& tier, Selected& selected, const CommandText& text,
+                    io::Status (*run)(const TierArguments&), bool offers_json) {
   std::shared_ptr<TierArguments> arguments;
   CLI::App& command = add_command(tier, selected, text, run, arguments);
   command.add_option("PATH", arguments->path, "The folder of the tier")->required();
@@ -18,15 +16,17 @@ void add_tier_command(CLI::App& tier, Selected& selected, const CommandText& tex
 
 }  // namespace
 
-void add_tier_commands(CLI::App& app, Selected& selected) {
+void add_tier_command(CLI::App& app, Selected& selected) {
   CLI::App* tier = app.add_subcommand("tier", "Look into a disk tier, or remove it")->group(kTierCommands);
   tier->require_subcommand(1);
   tier->footer("headrace tier COMMAND --help tells more about a command.");
-  add_tier_command(*tier, selected, {"Commands", "ls", "The data sets in it"}, run_tier_ls, true);
-  add_tier_command(*tier, selected, {"Commands", "info", "What it takes on disk"}, run_tier_info, true);
-  add_tier_command(*tier, selected, {"Commands", "rm", "Remove it; everything in it can be fetched again"}, run_tier_rm,
-                   false);
+  add_subcommand(*tier, selected, {"Commands", "ls", "The data sets in it"}, run_tier_ls, true);
+  add_subcommand(*tier, selected, {"Commands", "info", "What it takes on disk"}, run_tier_info, true);
+  add_subcommand(*tier, selected, {"Commands", "rm", "Remove it; everything in it can be fetched again"}, run_tier_rm,
+                 false);
+}
 
+void add_verify_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<VerifyArguments> arguments;
   CLI::App& verify = add_command(app, selected, {kTierCommands, "verify", "Read a disk tier whole and check it"},
                                  run_verify, arguments);

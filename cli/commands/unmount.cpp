@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace unmount: ends a mount, whether its daemon lives or not, and waits until the daemon is gone.
+#include "headrace/cli/commands/unmount.h"
+
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -10,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/fuse/channel.h"

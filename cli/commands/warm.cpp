@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace warm: fills tiers ahead of need, here or in the daemon of a mount.
+#include "headrace/cli/commands/warm.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
@@ -77,7 +77,7 @@ class SpooledList {
 
 // --seed is a short way to write seed=N.
 io::Result<std::string> with_seed(const std::string& order, std::uint64_t seed) {
-  if (seed == kAll) return order;
+  if (seed == kNoSeed) return order;
   if (order.find("seed=") != std::string::npos) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("--order {} has a seed; leave --seed out", order));
   }
@@ -92,7 +92,7 @@ io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& 
       return absolute_order_spec(spec);
     });
   }
-  if (!arguments.order.empty() || arguments.seed != kAll) {
+  if (!arguments.order.empty() || arguments.seed != kNoSeed) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--list excludes --order and --seed: it is read as it stands; give one or the other");
   }

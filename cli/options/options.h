@@ -3,19 +3,16 @@
 #pragma once
 
 #include <charconv>
-#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
 
 #include <CLI/CLI.hpp>
 
-#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/options/command.h"
+#include "headrace/cli/setup/cache_arguments.h"
 
 namespace headrace::cli {
-
-// What the chosen command will do; set by its callback once everything is parsed.
-using Selected = std::function<io::Status()>;
 
 struct CommandText {
   const char* group;
@@ -41,6 +38,7 @@ CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text
 // Headings of the list of commands.
 inline constexpr const char* kMountCommands = "Mounts";
 inline constexpr const char* kDataCommands = "Data sets";
+inline constexpr const char* kTierCommands = "Tiers";
 inline constexpr const char* kHelpCommands = "Finding out";
 
 // Headings of lists of options.
@@ -66,20 +64,5 @@ void add_tier_options(CLI::App& command, CacheArguments& cache);
 void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
 CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description);
-
-// Every setting of mount, without --config.
-void add_mount_options(CLI::App& command, MountArguments& arguments);
-// Options of `command` that have no value yet get that of a TOML file. Throws CLI::ParseError, whose text names the
-// file, the option and the remedy.
-void apply_config_file(CLI::App& command, const std::string& file);
-// --some-option can be given as HEADRACE_SOME_OPTION.
-void add_environment_names(CLI::App& command);
-
-void add_tier_commands(CLI::App& app, Selected& selected);       // tier, verify
-void add_reference_commands(CLI::App& app, Selected& selected);  // completion, manual
-void add_config_command(CLI::App& app, Selected& selected);
-void add_mount_commands(CLI::App& app, Selected& selected);  // mount, unmount, stat, warm
-void add_data_commands(CLI::App& app, Selected& selected);   // read, order, synth
-void add_help_commands(CLI::App& app, Selected& selected);   // doctor
 
 }  // namespace headrace::cli

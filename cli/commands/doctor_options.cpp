@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/commands/doctor.h"
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+
+void add_doctor_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<DoctorArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kHelpCommands, "doctor", "What this machine offers, and what limits it"}, run_doctor, arguments);
+  command.add_option("TARGET", arguments->target, "A source folder or a mount: looks at its file systems too");
+  command.add_option("--tier", arguments->tiers, "A folder that is to become a tier")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.footer("Example:\n  headrace doctor /data/train --tier /nvme");
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace mount: opens the data set, mounts it and serves it until it is unmounted or told to stop.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "headrace/cli/options/command.h"
+#include "headrace/cli/setup/cache_arguments.h"
+
+namespace headrace::cli {
+
+struct MountArguments {
+  std::filesystem::path source;
+  std::filesystem::path mount_point;
+  CacheArguments cache;
+  std::string order = "auto";  // auto: found out from the opens
+  std::uint64_t first_epoch = 0;
+  bool foreground = false;
+  bool allow_other = false;
+  bool overlay = false;
+  std::uint64_t revalidate_seconds = 0;  // how often the source is compared with the catalog; 0: at the start only
+  std::string log_level = "info";
+  std::string metrics;  // ADDRESS:PORT or PORT of the Prometheus page; empty: none
+};
+[[nodiscard]] io::Status run_mount(const MountArguments& arguments);
+// Everything that mount refuses before it touches anything, and nothing more.
+[[nodiscard]] io::Status check_mount(const MountArguments& arguments);
+
+void add_mount_command(CLI::App& app, Selected& selected);
+// Every setting of mount, without --config: `headrace config check` reads the same ones.
+void add_mount_options(CLI::App& command, MountArguments& arguments);
+
+}  // namespace headrace::cli

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace order: prints the samples of an epoch; headrace order show and set ask a mount for its order and change it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+#include "headrace/cli/options/command.h"
+#include "headrace/cli/setup/cache_arguments.h"
+
+namespace headrace::cli {
+
+inline constexpr std::uint64_t kWholeEpoch = std::numeric_limits<std::uint64_t>::max();
+
+struct OrderArguments {
+  std::filesystem::path source;
+  CacheArguments cache;  // only how it is listed
+  std::string order;
+  std::uint64_t epoch = 0;
+  std::uint64_t count = kWholeEpoch;
+  std::string print = "path";  // or "index"
+  bool list = false;           // the kinds of orders instead
+};
+[[nodiscard]] io::Status run_order(const OrderArguments& arguments);
+
+struct OrderShowArguments {
+  std::filesystem::path mount_point;
+};
+[[nodiscard]] io::Status run_order_show(const OrderShowArguments& arguments);
+
+struct OrderSetArguments {
+  std::filesystem::path mount_point;
+  std::string order;
+  std::uint64_t epoch = 0;
+};
+[[nodiscard]] io::Status run_order_set(const OrderSetArguments& arguments);
+
+void add_order_command(CLI::App& app, Selected& selected);
+
+}  // namespace headrace::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/commands/refresh.h"
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+
+void add_refresh_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<RefreshArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.footer("Example:\n  headrace refresh /mnt/train");
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/commands/unmount.h"
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+
+void add_unmount_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<UnmountArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "unmount", "End a mount, also one whose daemon died; good if there is none"},
+      run_unmount, arguments);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  command.alias("umount");
+  command.footer("Example:\n  headrace unmount /mnt/train");
+}
+
+}  // namespace headrace::cli

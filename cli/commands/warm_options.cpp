@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/commands/warm.h"
+#include "headrace/cli/options/options.h"
+
+namespace headrace::cli {
+
+void add_warm_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<WarmArguments> arguments;
+  CLI::App& command = add_command(app, selected, {kMountCommands, "warm", "Fill the tiers before a training starts"},
+                                  run_warm, arguments);
+  command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source folder")->required();
+  command.add_flag("--ram", arguments->ram, "A mount: also push samples until its memory budget is full")
+      ->group(kTierGroup);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
+  add_number(command, "--seed", arguments->seed, "Short for seed=N in the order; torch-distributed if there is none")
+      ->type_name("N")
+      ->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->epoch, "The epoch of that order that comes first")
+      ->type_name("E")
+      ->group(kOrderGroup);
+  CLI::Option* epochs = add_number(command, "--epochs", arguments->epochs, "How many epochs are to be served")
+                            ->type_name("N")
+                            ->capture_default_str()
+                            ->group(kOrderGroup);
+  command
+      .add_option("--list", arguments->list, "Warm what this file names (a path or index per line); -: standard input")
+      ->type_name("FILE")
+      ->excludes(epochs)
+      ->group(kOrderGroup);
+  CLI::Option* dry_run = command.add_flag("--dry-run", arguments->dry_run,
+                                          "Only say what would be fetched, and the hit ratio that it predicts");
+  command
+      .add_flag("--check", arguments->check,
+                "Only say whether the disk tiers hold all of it; exit status 1 if something is missing")
+      ->excludes(dry_run);
+  command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
+      ->type_name("SIZE")
+      ->group(kSpecialGroup);
+  add_listing_options(command, arguments->cache);
+  add_engine_option(command, arguments->cache);
+  command.footer(
+      "Examples:\n"
+      "  headrace warm /data/train --ssd /nvme/headrace:200G\n"
+      "  headrace warm /mnt/train --ram\n"
+      "  headrace warm /mnt/train --order torch-distributed:replicas=8 --seed 0 \\\n"
+      "      --epochs 3 --dry-run\n"
+      "  grep /cat/ samples.txt | headrace warm /mnt/train --list -\n\n"
+      "What is held already is not fetched again: stop it, call it again, it goes on.");
+}
+
+}  // namespace headrace::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from a TOML file and from the environment. The command line counts most, then the environment, then the
+// file.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace headrace::cli {
+
+// Options of `command` that have no value yet get that of a TOML file. Throws CLI::ParseError, whose text names the
+// file, the option and the remedy.
+void apply_config_file(CLI::App& command, const std::string& file);
+// --some-option can be given as HEADRACE_SOME_OPTION.
+void add_environment_names(CLI::App& command);
+
+}  // namespace headrace::cli

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a data set is listed and cached: the options that several commands share.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace headrace::cli {
+
+struct CacheArguments {
+  std::string ram;               // a size or a percentage of the machine's memory; empty: the command's default
+  std::vector<std::string> ssd;  // PATH:SIZE, fastest first
+  std::vector<std::string> hdd;
+  std::string listing = "imagefolder";
+  std::filesystem::path sample_list;  // file of relative paths; empty: the listing rule chooses
+  std::string engine = "auto";        // auto, uring or pread
+};
+
+}  // namespace headrace::cli
