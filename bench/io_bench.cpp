@@ -4,7 +4,7 @@
 // system_calls their system calls per sample.
 //
 //   io/read_files/<way>/cache:<cold|warm>      one file per sample
-//     chain_{fixed_direct,direct,buffered,dontcache}    io_uring: open, read, close in one linked submission;
+//     chain_{fixed_direct,direct,buffered}    io_uring: open, read, close in one linked submission;
 //                                 fixed: into registered memory
 //     two_phase_direct            io_uring without linked opens
 //     pool_{direct,buffered}      the pread engine
@@ -325,7 +325,6 @@ const Way kWays[] = {
     {"read_files/chain_fixed_direct", CacheMode::kDirect, true, {}, false, Memory::kRegistered},
     {"read_files/chain_direct", CacheMode::kDirect, true, {}, false, Memory::kPlain},
     {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false, Memory::kPlain},
-    {"read_files/chain_dontcache", CacheMode::kDontCache, true, {}, false, Memory::kPlain},
     {"read_files/two_phase_direct", CacheMode::kDirect, true, kNoChains, false, Memory::kPlain},
     {"read_files/pool_direct", CacheMode::kDirect, false, {}, false, Memory::kPlain},
     {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false, Memory::kPlain},

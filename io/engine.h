@@ -22,9 +22,8 @@ namespace headrace::io {
 
 // How the kernel's page cache takes part in a read.
 enum class CacheMode : std::uint8_t {
-  kBuffered,   // through the page cache, and left there
-  kDirect,     // O_DIRECT; the engine widens offset and length to the file's alignment and trims the result
-  kDontCache,  // RWF_DONTCACHE: through the page cache, dropped afterwards
+  kBuffered,  // through the page cache, and left there
+  kDirect,    // O_DIRECT; the engine widens offset and length to the file's alignment and trims the result
 };
 
 // One read or write.

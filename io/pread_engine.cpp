@@ -13,7 +13,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "headrace/io/internal/depth_controller.h"

@@ -366,7 +366,6 @@ void UringEngine::prepare_transfer(Operation& operation, io_uring_sqe& sqe) {
                                                   : (fixed ? IORING_OP_READ_FIXED : IORING_OP_READ);
   io_uring_prep_rw(code, &sqe, fd, transfer.data, transfer.length_bytes, transfer.offset_bytes);
   if (fixed) sqe.buf_index = static_cast<std::uint16_t>(buffer_index);
-  sqe.rw_flags = transfer.flags;
   if (chained) sqe.flags |= IOSQE_FIXED_FILE;
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "headrace/io/internal/transfer.h"
@@ -20,10 +19,10 @@ std::int64_t result_of(ssize_t result) {
 
 std::int64_t transfer_once(const Operation& operation, int fd) {
   const Transfer transfer = next_transfer(operation);
-  const iovec vector{transfer.data, transfer.length_bytes};
   const auto at = static_cast<off_t>(transfer.offset_bytes);
-  if (operation.kind == Operation::Kind::kWrite) return result_of(::pwritev2(fd, &vector, 1, at, transfer.flags));
-  return result_of(::preadv2(fd, &vector, 1, at, transfer.flags));
+  if (operation.kind == Operation::Kind::kWrite)
+    return result_of(::pwrite(fd, transfer.data, transfer.length_bytes, at));
+  return result_of(::pread(fd, transfer.data, transfer.length_bytes, at));
 }
 
 // O_NONBLOCK: a FIFO put in the file's place must not hold the thread; regular files ignore it.

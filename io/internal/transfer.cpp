@@ -66,10 +66,8 @@ bool ended_after_bytes(Operation& operation, std::uint64_t bytes) {
 }
 
 bool use_page_cache_after(Operation& operation, std::int64_t error) {
-  const CacheMode mode = operation.internal.cache_mode;
-  const bool direct_refused = mode == CacheMode::kDirect && operation.kind == Kind::kReadPath && error == -EINVAL;
-  const bool dont_cache_refused = mode == CacheMode::kDontCache && (error == -EOPNOTSUPP || error == -EINVAL);
-  if (!direct_refused && !dont_cache_refused) return false;
+  const bool direct = operation.internal.cache_mode == CacheMode::kDirect;
+  if (!direct || operation.kind != Kind::kReadPath || error != -EINVAL) return false;
   operation.internal.cache_mode = CacheMode::kBuffered;
   operation.internal.progress_bytes = 0;
   return true;
@@ -105,7 +103,6 @@ Transfer next_transfer(const Operation& operation, std::uint64_t limit_bytes) {
   transfer.data = const_cast<std::byte*>(operation.buffer.data()) + progress;
   transfer.offset_bytes = extent.offset_bytes + progress;
   transfer.length_bytes = static_cast<std::uint32_t>(left);
-  transfer.flags = operation.internal.cache_mode == CacheMode::kDontCache ? kRwfDontCache : 0;
   return transfer;
 }
 
@@ -148,8 +145,8 @@ int open_flags(const Operation& operation) {
 void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks) {
   if (operation.internal.cache_mode == operation.cache_mode) return;
   if (buffered_fallbacks.fetch_add(1, std::memory_order_relaxed) > 0) return;
-  log_warning("{}: its file system refuses {}; the page cache is used, also for others like it", describe(operation),
-              operation.cache_mode == CacheMode::kDirect ? "direct reads" : "uncached reads and writes");
+  log_warning("{}: its file system refuses direct reads; the page cache is used, also for others like it",
+              describe(operation));
 }
 
 }  // namespace headrace::io::internal

@@ -19,14 +19,11 @@ namespace headrace::io::internal {
 
 // The kernel moves at most this much per call (MAX_RW_COUNT, 2 GiB less a page).
 inline constexpr std::uint64_t kTransferBytesMax = 0x7ffff000;
-// RWF_DONTCACHE (Linux 6.14), missing in older headers.
-inline constexpr int kRwfDontCache = 0x80;
 
 struct Transfer {
   std::byte* data = nullptr;
   std::uint64_t offset_bytes = 0;
   std::uint32_t length_bytes = 0;
-  int flags = 0;  // RWF_*
 };
 
 // Resets the engine-private state; asserts what the caller owes (a callback, room in the buffer).
