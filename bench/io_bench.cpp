@@ -4,14 +4,13 @@
 // system_calls their system calls per sample.
 //
 //   io/read_files/<way>/cache:<cold|warm>      one file per sample
-//     chain_{fixed_direct,direct,buffered}    io_uring: open, read, close in one linked submission;
-//                                 fixed: into registered memory
+//     chain_{direct,buffered}     io_uring: open, read, close in one linked submission
 //     two_phase_direct            io_uring without linked opens
 //     pool_{direct,buffered}      the pread engine
 //     page_cache (warm only)      PageCacheReader
 //     baseline_{pread,threads,mmap}                     open+fstat+pread+close on 1 and on 16 threads, open+fstat+mmap
 //   io/read_packed/<way>/cache:<cold|warm>     all samples in one file, each at a multiple of 4 KiB
-//     {fixed_direct,direct,pool_direct}                 as above; the file is registered
+//     {direct,pool_direct}                              as above; the file is registered
 //     baseline_pread              pread on one thread
 //
 //   HEADRACE_BENCH_DIR=/mnt/xfs io_bench --benchmark_filter=read_files
@@ -50,7 +49,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "headrace/io/buffer_arena.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/page_cache_reader.h"
@@ -188,12 +186,11 @@ DataSet& data_set() {
 // Reads all samples through an engine, each buffer taking the next sample when its last one has come.
 class EngineRun {
  public:
-  EngineRun(Engine& engine, CacheMode mode, bool packed, BufferArena* arena)
-      : engine_(engine), mode_(mode), packed_(packed) {
+  EngineRun(Engine& engine, CacheMode mode, bool packed) : engine_(engine), mode_(mode), packed_(packed) {
     const DataSet& data = data_set();
     for (unsigned i = 0; i < engine.info().queue_depth_max; ++i) {
       const std::size_t capacity = round_up(data.largest()) + kBufferAlignment;
-      auto buffer = arena != nullptr ? arena->allocate(capacity) : Buffer::allocate(capacity);
+      auto buffer = Buffer::allocate(capacity);
       if (!buffer) break;
       lanes_.push_back(std::make_unique<Lane>());
       lanes_.back()->run = this;
@@ -308,41 +305,31 @@ void measure(benchmark::State& state, bool cold, const ReadAll& read_all) {
   if (system_calls().works()) state.counters["system_calls"] = calls / samples;
 }
 
-enum class Memory { kPlain, kRegistered };
-
 struct Way {
   const char* name;
   CacheMode mode;
   bool uring;
   UringMask mask;
   bool packed;
-  Memory memory;
 };
 
 constexpr UringMask kNoChains = {.hidden_features = IORING_FEAT_LINKED_FILE};
 
 const Way kWays[] = {
-    {"read_files/chain_fixed_direct", CacheMode::kDirect, true, {}, false, Memory::kRegistered},
-    {"read_files/chain_direct", CacheMode::kDirect, true, {}, false, Memory::kPlain},
-    {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false, Memory::kPlain},
-    {"read_files/two_phase_direct", CacheMode::kDirect, true, kNoChains, false, Memory::kPlain},
-    {"read_files/pool_direct", CacheMode::kDirect, false, {}, false, Memory::kPlain},
-    {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false, Memory::kPlain},
-    {"read_packed/fixed_direct", CacheMode::kDirect, true, {}, true, Memory::kRegistered},
-    {"read_packed/direct", CacheMode::kDirect, true, {}, true, Memory::kPlain},
-    {"read_packed/pool_direct", CacheMode::kDirect, false, {}, true, Memory::kPlain},
+    {"read_files/chain_direct", CacheMode::kDirect, true, {}, false},
+    {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false},
+    {"read_files/two_phase_direct", CacheMode::kDirect, true, kNoChains, false},
+    {"read_files/pool_direct", CacheMode::kDirect, false, {}, false},
+    {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false},
+    {"read_packed/direct", CacheMode::kDirect, true, {}, true},
+    {"read_packed/pool_direct", CacheMode::kDirect, false, {}, true},
 };
 
 void measure_way(benchmark::State& state, const Way& way, bool cold) {
-  EngineOptions options;
-  std::shared_ptr<BufferArena> arena;
-  if (way.memory == Memory::kRegistered) {
-    options.arena = arena = std::move(*BufferArena::create({.bytes = 256 << 20}));
-  }
-  auto engine = way.uring ? open_uring_engine(options, way.mask) : open_pread_engine(options, "");
+  auto engine = way.uring ? open_uring_engine({}, way.mask) : open_pread_engine({}, "");
   if (!engine) return state.SkipWithError(engine.error().message().c_str());
   if (way.packed) (*engine)->register_file(data_set().pack_direct());
-  EngineRun run(**engine, way.mode, way.packed, arena.get());
+  EngineRun run(**engine, way.mode, way.packed);
   run.read_all();  // brings in the buffers' memory and lets the depth settle
   measure(state, cold, [&run] { return run.read_all(); });
   state.counters["depth"] = (*engine)->info().queue_depth;

@@ -21,7 +21,6 @@ WAYS = {  # io_bench's name: what it is
     "read_files/baseline_pread": "1 thread: open, fstat, pread, close",
     "read_files/baseline_threads": "16 threads: the same",
     "read_files/baseline_mmap": "1 thread: open, fstat, mmap, copy",
-    "read_packed/fixed_direct": "packed, READ_FIXED, direct",
     "read_packed/direct": "packed, io_uring, direct",
     "read_packed/pool_direct": "packed, pread pool, direct",
     "read_packed/baseline_pread": "packed, 1 thread: pread",

@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "headrace/io/buffer_arena.h"
+#include "headrace/io/internal/buffer_arena.h"
 
 namespace headrace::io {
 namespace {
@@ -26,8 +26,7 @@ BufferArena* common_arena() {
 #else
   static const auto* const arena = new Result<std::shared_ptr<BufferArena> >(BufferArena::create(
       {.bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)),
-       .huge_bytes = kHugeBytes,
-       .give_back = true}));
+       .huge_bytes = kHugeBytes}));
   return *arena ? (*arena)->get() : nullptr;
 #endif
 }

@@ -4,7 +4,7 @@
 //   auto buffer = Buffer::allocate(108'000);   // capacity rounded up to 4096, address aligned to 4096
 //   operation.buffer = std::move(*buffer);     // belongs to the operation until its completion
 //
-// Memory comes from huge pages where they can be had (io/buffer_arena.h says why).
+// Memory comes from huge pages where they can be had (io/internal/buffer_arena.h says why).
 // Thread-safety: as a plain value. Ownership: move-only; the memory goes with it.
 #pragma once
 
@@ -62,5 +62,9 @@ class Buffer {
   std::size_t size_ = 0;
   BufferArena* arena_ = nullptr;  // nullptr: from the heap
 };
+
+// Takes memory for the next `bytes` of buffers from the system now rather than when they are first written (Linux 5.14;
+// no effect before). No error: what the system does not have is missed when it is used. Thread-safety: any thread.
+void provide_buffers(std::size_t bytes);
 
 }  // namespace headrace::io

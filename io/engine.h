@@ -77,7 +77,6 @@ struct EngineInfo {
   std::string fallback_reason;           // why not io_uring; empty when it is, or when pread was asked for
   unsigned queue_depth = 0;              // operations the device is given at once, now
   unsigned queue_depth_max = 0;          // its bound
-  std::uint64_t registered_bytes = 0;    // of the arena that buffers come from; reads into it pin no pages
   std::vector<std::string> limits;       // what this kernel or container lacks, one line each
   std::uint64_t buffered_fallbacks = 0;  // operations whose cache mode was refused and that went through the page cache
 };
@@ -109,7 +108,6 @@ struct EngineOptions {
   Kind kind = Kind::kAutomatic;    // kAutomatic obeys HEADRACE_ENGINE=uring|pread, then tries io_uring
   unsigned queue_depth_max = 128;  // more in flight costs memory (a buffer each) and rarely adds throughput
   bool rotational = false;         // few in flight at first: a head seeks to one place at a time
-  std::shared_ptr<BufferArena> arena = nullptr;  // registered with the kernel if possible; kept while the engine lives
 };
 
 // Errors: kInvalidArgument for a bad HEADRACE_ENGINE; kUnsupported when kUring is forced and refused.

@@ -31,7 +31,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "headrace/io/buffer_arena.h"
 #include "headrace/io/internal/depth_controller.h"
 #include "headrace/io/internal/opens_now.h"
 #include "headrace/io/internal/operation_queue.h"
@@ -120,7 +119,6 @@ class UringEngine final : public Engine {
   void arm_wake();
 
   // Constant after construction.
-  const std::shared_ptr<BufferArena> arena_;
   const std::unique_ptr<Ring> ring_;
   const UniqueFd wake_fd_;
   const std::uint64_t transfer_bytes_max_;
@@ -149,8 +147,7 @@ class UringEngine final : public Engine {
 
 UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const EngineOptions& options,
                          const UringMask& mask)
-    : arena_(options.arena),
-      ring_(std::move(ring)),
+    : ring_(std::move(ring)),
       wake_fd_(std::move(wake_fd)),
       transfer_bytes_max_(mask.transfer_bytes_max),
       depth_(internal::depth_options(options, kDepthMax)),
@@ -257,7 +254,6 @@ EngineInfo UringEngine::info() const {
   info.name = "io_uring";
   info.queue_depth = depth_shown_.load(std::memory_order_relaxed);
   info.queue_depth_max = depth_.depth_max();
-  info.registered_bytes = ring_->registered_bytes();
   info.limits = ring_->limits();
   info.buffered_fallbacks = buffered_fallbacks_.load(std::memory_order_relaxed);
   return info;
@@ -360,12 +356,8 @@ void UringEngine::prepare_transfer(Operation& operation, io_uring_sqe& sqe) {
   const bool chained = operation.kind == Kind::kReadPath && operation.internal.opened_fd < 0;
   int fd = operation.kind == Kind::kReadPath ? operation.internal.opened_fd : operation.fd;
   if (chained) fd = static_cast<int>(operation.internal.slot);
-  const int buffer_index = ring_->registered_index(transfer.data, transfer.length_bytes);
-  const bool fixed = buffer_index >= 0;
-  const int code = operation.kind == Kind::kWrite ? (fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE)
-                                                  : (fixed ? IORING_OP_READ_FIXED : IORING_OP_READ);
+  const int code = operation.kind == Kind::kWrite ? IORING_OP_WRITE : IORING_OP_READ;
   io_uring_prep_rw(code, &sqe, fd, transfer.data, transfer.length_bytes, transfer.offset_bytes);
-  if (fixed) sqe.buf_index = static_cast<std::uint16_t>(buffer_index);
   if (chained) sqe.flags |= IOSQE_FIXED_FILE;
 }
 
@@ -438,7 +430,6 @@ Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, 
                           .worker_count_max = depth.max,
                           .mask = mask});
   if (!ring) return forward_error(std::move(ring));
-  if (options.arena) (*ring)->register_memory({options.arena->data(), options.arena->size()});
   UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd.valid()) return system_error(errno, "eventfd");
   for (const std::string& limit : (*ring)->limits()) log_info("io_uring: {}", limit);

@@ -16,7 +16,7 @@
 #include "headrace/cache/store/part_read.h"
 #include "headrace/cache/store/store_impl.h"
 #include "headrace/cache/store/warm_job.h"
-#include "headrace/io/buffer_arena.h"
+#include "headrace/io/buffer.h"
 
 namespace headrace::cache {
 namespace {

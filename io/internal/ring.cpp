@@ -7,8 +7,6 @@
 #include <system_error>
 #include <thread>
 
-#include <fmt/core.h>
-
 namespace headrace::io::internal {
 namespace {
 
@@ -32,19 +30,6 @@ constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READ,
 
 // A signal-free kernel answers at once; 1 ms apart, this outlasts a short lack of memory without spinning.
 constexpr auto kSubmitRetryPause = std::chrono::milliseconds(1);
-
-// One registered buffer holds at most 1 GiB (io_uring_register(2)); more memory becomes several.
-constexpr std::size_t kRegisteredPieceBytes = 1 << 30;
-// Less is not worth an entry: one large sample.
-constexpr std::size_t kRegisteredBytesMin = 1 << 20;
-
-std::vector<iovec> pieces_of(std::span<std::byte> memory) {
-  std::vector<iovec> pieces;
-  for (std::size_t offset = 0; offset < memory.size(); offset += kRegisteredPieceBytes) {
-    pieces.push_back({memory.data() + offset, std::min(kRegisteredPieceBytes, memory.size() - offset)});
-  }
-  return pieces;
-}
 
 __kernel_timespec timespec_from(Clock::duration duration) {
   const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
@@ -117,30 +102,6 @@ void Ring::set_up_file_table(const RingOptions& options) {
   if (has_file_table_) return;
   chains_ = false;
   limits_.emplace_back(system_error(-error, "no table of direct descriptors").value().message());
-}
-
-void Ring::register_memory(std::span<std::byte> memory) {
-  std::size_t bytes = memory.size();
-  int error = -ENOMEM;
-  for (; bytes >= kRegisteredBytesMin; bytes /= 2) {
-    const std::vector<iovec> pieces = pieces_of(memory.first(bytes));
-    error = io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
-    if (error != -ENOMEM) break;
-  }
-  if (error == 0) registered_ = memory.first(bytes);
-  if (registered_.size() == memory.size()) return;
-  limits_.push_back(
-      fmt::format("{} of {} MiB of buffers registered: {}", registered_.size() >> 20, memory.size() >> 20,
-                  error == 0 ? "RLIMIT_MEMLOCK (ulimit -l) allows no more" : std::generic_category().message(-error)));
-}
-
-int Ring::registered_index(const std::byte* data, std::size_t bytes) const {
-  if (registered_.empty() || data < registered_.data() || bytes == 0) return -1;
-  const auto begin = static_cast<std::size_t>(data - registered_.data());
-  const std::size_t end = begin + bytes;
-  if (end > registered_.size()) return -1;
-  const std::size_t piece = begin / kRegisteredPieceBytes;
-  return (end - 1) / kRegisteredPieceBytes == piece ? static_cast<int>(piece) : -1;
 }
 
 void Ring::reserve(unsigned count) {

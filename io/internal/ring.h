@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -43,11 +42,6 @@ class Ring {
   // Submits and, unless `deadline` has passed, waits for a completion. False: the deadline passed first.
   bool enter(std::chrono::steady_clock::time_point deadline);
   void submit();
-  // Registers the first part of `memory`, as much as the limit on locked memory allows.
-  void register_memory(std::span<std::byte> memory);
-  [[nodiscard]] std::size_t registered_bytes() const { return registered_.size(); }
-  // The number of the registered buffer that holds all of `memory`; -1: none does.
-  [[nodiscard]] int registered_index(const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Status set_file(unsigned slot, int fd);  // -1 empties the slot
 
   template <typename Handler>
@@ -72,7 +66,6 @@ class Ring {
   bool open_ = false;
   bool chains_ = false;
   bool has_file_table_ = false;
-  std::span<std::byte> registered_;
   std::vector<std::string> limits_;
 };
 

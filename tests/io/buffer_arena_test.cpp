@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/io/buffer_arena.h"
+#include "headrace/io/internal/buffer_arena.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,21 +8,18 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 
-#include "io/engines.h"
 #include "support/resident.h"
-#include "support/temp_dir.h"
 
 using namespace headrace::io;
-using namespace headrace::test;
+using headrace::test::resident_bytes;
 
 namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 
-std::shared_ptr<BufferArena> make_arena(std::size_t bytes, bool give_back = false) {
-  auto arena = BufferArena::create({.bytes = bytes, .give_back = give_back});
+std::shared_ptr<BufferArena> make_arena(std::size_t bytes) {
+  auto arena = BufferArena::create({.bytes = bytes});
   REQUIRE(arena);
   return *arena;
 }
@@ -55,14 +52,13 @@ TEST_CASE("buffers of an arena lie apart and return their parts in any order") {
   CHECK(is_from(*arena, *arena->allocate(8 * kMiB)));  // one piece again
 }
 
-TEST_CASE("a full arena hands out buffers from the heap, and counts them") {
+TEST_CASE("a full arena hands out buffers from the heap") {
   auto arena = make_arena(2 * kMiB);
   const Buffer all = std::move(*arena->allocate(2 * kMiB));
   const Buffer more = std::move(*arena->allocate(5000));
   CHECK(is_from(*arena, all));
   CHECK_FALSE(is_from(*arena, more));
   CHECK(more.capacity() == 8192);
-  CHECK(arena->heap_allocations() == 1);
 }
 
 TEST_CASE("what an arena is to provide it has at once, before any buffer, and no more") {
@@ -78,7 +74,7 @@ TEST_CASE("what an arena is to provide it has at once, before any buffer, and no
 }
 
 TEST_CASE("an arena gives memory back once much of it is free") {
-  auto arena = make_arena(200 * kMiB, true);
+  auto arena = make_arena(200 * kMiB);
   Buffer buffer = std::move(*arena->allocate(100 * kMiB));
   std::fill_n(buffer.data(), buffer.capacity(), std::byte{1});
   CHECK(resident_bytes(arena->data(), 100 * kMiB) == 100 * kMiB);
@@ -88,32 +84,4 @@ TEST_CASE("an arena gives memory back once much of it is free") {
 
 TEST_CASE("an arena of no bytes is refused") {
   CHECK_FALSE(BufferArena::create({.bytes = 0}));
-}
-
-TEST_CASE("reads and writes work in registered memory and beside it") {
-  const TempDir folder;
-  const std::string content(as_text(pattern_bytes(600'000, 4)));
-  folder.write("f", content);
-  const DirFd dir(folder.path());
-  auto arena = make_arena(8 * kMiB);
-  for_each_engine({.arena = arena}, [&](Engine& engine) {
-    std::vector<std::unique_ptr<Tracked>> reads;
-    for (int i = 0; i < 20; ++i) {  // 12 MB: more than the arena holds
-      Buffer buffer = std::move(*arena->allocate(content.size()));
-      reads.push_back(
-          std::make_unique<Tracked>(Operation::read_path(dir.get(), "f", 0, content.size(), std::move(buffer))));
-      reads.back()->operation.cache_mode = i % 2 == 0 ? CacheMode::kDirect : CacheMode::kBuffered;
-      engine.submit(reads.back()->operation);
-    }
-    drain(engine);
-    for (auto& read : reads) CHECK(read->text() == content);
-
-    const DirFd file(folder.path() / "out", O_RDWR | O_CREAT | O_DIRECT);
-    Tracked write(Operation::write(file.get(), 0, std::move(reads[0]->operation.buffer)));
-    write.operation.length_bytes = 4096;
-    REQUIRE(run(engine, write) == 4096);
-    Tracked back(Operation::read(file.get(), 0, 4096, std::move(*arena->allocate(4096))));
-    REQUIRE(run(engine, back) == 4096);
-    CHECK(back.text() == content.substr(0, 4096));
-  });
 }

@@ -3,19 +3,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/io/buffer_arena.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
@@ -75,36 +70,5 @@ TEST_CASE("where openat2 is refused paths still cannot leave their directory") {
     return open_beneath(dir.get(), "in/none", O_RDONLY) == -ENOENT ? 0 : 5;
   });
   if (status == kCannotRefuse) skip("no seccomp filters here");
-  CHECK(status == 0);
-}
-
-TEST_CASE("as much of an arena is registered as the limit on locked memory allows, and the rest works unregistered") {
-  need_uring();
-  if (::geteuid() != 0) skip("needs root, to drop its exemption from the limit");
-  constexpr std::size_t kMiB = 1 << 20;
-  const TempDir folder;
-  const std::string content(as_text(pattern_bytes(600'000, 4)));
-  const DirFd file(folder.write("f", content), O_RDONLY);
-  const int status = in_child([&] {
-    const rlimit limit = {3 * kMiB, 3 * kMiB};
-    if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 1;
-    auto arena = BufferArena::create({.bytes = 8 * kMiB});
-    auto engine = open_engine({.kind = EngineOptions::Kind::kUring, .arena = *arena});
-    if (!engine) return 2;
-    const EngineInfo info = (*engine)->info();
-    if (info.registered_bytes != 2 * kMiB) return 3;
-    if (info.limits.empty() || info.limits.back().find("2 of 8 MiB") != 0) return 4;
-    std::vector<std::unique_ptr<Tracked>> reads;
-    for (int i = 0; i < 12; ++i) {  // from registered memory, from the rest of the arena
-      Buffer buffer = std::move(*(*arena)->allocate(content.size()));
-      reads.push_back(std::make_unique<Tracked>(Operation::read(file.get(), 0, content.size(), std::move(buffer))));
-      (*engine)->submit(reads.back()->operation);
-    }
-    while ((*engine)->in_flight() > 0) (*engine)->wait(std::chrono::steady_clock::time_point::max());
-    for (auto& read : reads) {
-      if (!*read->result || read->text() != content) return 5;
-    }
-    return 0;
-  });
   CHECK(status == 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/io/buffer_arena.h"
+#include "headrace/io/internal/buffer_arena.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,16 +21,13 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-std::byte* map_anonymous(std::size_t bytes, int flags) {
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
-}
-
 // Pages that the kernel assembles by itself (transparent huge pages) need memory that starts at a multiple of their
-// size: maps one page more and gives back what sticks out.
+// size: maps one page more and gives back what sticks out. nullptr, with errno: no address space left.
 std::byte* map_aligned(std::size_t bytes) {
-  std::byte* const memory = map_anonymous(bytes + kHugePageBytes, MAP_NORESERVE);
-  if (memory == nullptr) return nullptr;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const mapped = ::mmap(nullptr, bytes + kHugePageBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const memory = static_cast<std::byte*>(mapped);
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const std::size_t head = round_up(address, kHugePageBytes) - address;
   if (head > 0) ::munmap(memory, head);
@@ -44,21 +41,14 @@ Result<std::shared_ptr<BufferArena>> BufferArena::create(const BufferArenaOption
   if (options.bytes == 0) return make_error(ErrorCode::kInvalidArgument, "buffer arena of 0 bytes");
   if (options.bytes > SIZE_MAX / 2) return system_error(ENOMEM, "buffer arena");
   const std::size_t bytes = round_up(options.bytes, kHugePageBytes);
-  // The administrator's reserve of huge pages, if any, is for memory that stays. Not with MAP_NORESERVE: the map would
-  // succeed without the pages, and their first use would end in SIGBUS.
-  std::byte* data = options.give_back ? nullptr : map_anonymous(bytes, MAP_HUGETLB);
-  bool on_huge_pages = data != nullptr;
-  if (data == nullptr) {
-    data = map_aligned(bytes);
-    if (data == nullptr) return system_error(errno, "buffer arena");
-    const std::size_t huge_bytes = std::min(bytes, options.huge_bytes / kHugePageBytes * kHugePageBytes);
-    on_huge_pages = huge_bytes > 0 && ::madvise(data, huge_bytes, MADV_HUGEPAGE) == 0;
-  }
-  return std::shared_ptr<BufferArena>(new BufferArena(data, bytes, on_huge_pages, options.give_back));
+  std::byte* const data = map_aligned(bytes);
+  if (data == nullptr) return system_error(errno, "buffer arena");
+  const std::size_t huge_bytes = std::min(bytes, options.huge_bytes / kHugePageBytes * kHugePageBytes);
+  if (huge_bytes > 0) ::madvise(data, huge_bytes, MADV_HUGEPAGE);  // refused: pages of 4 KiB, which only cost more
+  return std::shared_ptr<BufferArena>(new BufferArena(data, bytes));
 }
 
-BufferArena::BufferArena(std::byte* data, std::size_t size, bool on_huge_pages, bool give_back)
-    : data_(data), size_(size), on_huge_pages_(on_huge_pages), give_back_(give_back) {
+BufferArena::BufferArena(std::byte* data, std::size_t size) : data_(data), size_(size) {
   MutexLock lock(mutex_);
   insert_free(0, size);
 }
@@ -75,7 +65,6 @@ Result<Buffer> BufferArena::allocate(std::size_t capacity_bytes) {
   MutexLock lock(mutex_);
   const auto found = free_by_size_.lower_bound({bytes, 0});
   if (found == free_by_size_.end()) {
-    ++heap_allocations_;
     lock.unlock();
     return Buffer::allocate_from_heap(capacity_bytes);
   }
@@ -110,7 +99,7 @@ void BufferArena::release(std::byte* data, std::size_t bytes) {
   }
   insert_free(offset, bytes);
   const std::size_t in_use = size_ - free_bytes_;
-  if (give_back_ && used_and_free_bytes_ > std::max(kGiveBackBytesMin, in_use / kGiveBackShare)) give_back_free();
+  if (used_and_free_bytes_ > std::max(kGiveBackBytesMin, in_use / kGiveBackShare)) give_back_free();
 }
 
 void BufferArena::give_back_free() {
@@ -137,11 +126,6 @@ void BufferArena::erase_free(std::size_t offset, std::size_t bytes) {
 std::size_t BufferArena::free_bytes() const {
   MutexLock lock(mutex_);
   return free_bytes_;
-}
-
-std::uint64_t BufferArena::heap_allocations() const {
-  MutexLock lock(mutex_);
-  return heap_allocations_;
 }
 
 }  // namespace headrace::io
