@@ -37,33 +37,12 @@ std::optional<double> tighter(std::optional<double> a, std::optional<double> b) 
   return std::min(*a, *b);
 }
 
-// A limit of any folder on the way up holds. Inside a container the path may not exist below the root that is mounted
-// there; the root itself then is the container's own group.
-template <typename QuotaOf>
-std::optional<double> tightest(const fs::path& root, const std::string& group, QuotaOf quota_of) {
-  std::optional<double> quota = quota_of(root);
-  fs::path folder = root;
-  for (const fs::path& part : fs::path(group).relative_path()) {
-    folder /= part;
-    quota = tighter(quota, quota_of(folder));
-  }
-  return quota;
-}
-
 }  // namespace
 
-std::optional<double> cgroup_cpu_quota(const fs::path& cgroup_root, const fs::path& self_cgroup) {
+std::optional<double> cgroup_cpu_quota(const io::ControlGroupPaths& paths) {
   std::optional<double> quota;
-  std::ifstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {  // "ID:controllers:path"; version 2: "0::path"
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") quota = tighter(quota, tightest(cgroup_root, group, quota_of_v2));
-    if (controllers.find(",cpu,") == std::string::npos) continue;
-    quota = tighter(quota, tightest(cgroup_root / "cpu", group, quota_of_v1));
+  for (const io::ControlGroup& group : io::control_groups("cpu", paths)) {
+    quota = tighter(quota, group.version == 2 ? quota_of_v2(group.folder) : quota_of_v1(group.folder));
   }
   return quota;
 }

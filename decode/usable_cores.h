@@ -4,9 +4,10 @@
 //   unsigned threads = usable_cores();   // 2 in a container limited to 2.5 CPUs on a 64-core machine
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <vector>
+
+#include "headrace/io/control_group.h"
 
 namespace headrace::decode {
 
@@ -15,8 +16,7 @@ namespace headrace::decode {
 // The CPUs that the process may run on, in ascending order.
 [[nodiscard]] std::vector<int> allowed_cpus();
 // CPUs' worth of time that the cgroups of the calling process grant, versions 1 and 2; the tightest of the whole path.
-// nullopt: no quota. The folders are parameters for tests.
-[[nodiscard]] std::optional<double> cgroup_cpu_quota(const std::filesystem::path& cgroup_root = "/sys/fs/cgroup",
-                                                     const std::filesystem::path& self_cgroup = "/proc/self/cgroup");
+// nullopt: no quota.
+[[nodiscard]] std::optional<double> cgroup_cpu_quota(const io::ControlGroupPaths& paths = {});
 
 }  // namespace headrace::decode
