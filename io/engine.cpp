@@ -55,14 +55,13 @@ Operation Operation::write(int fd, std::uint64_t offset, Buffer buffer) {
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options) {
-  Result<Kind> kind = wanted_kind(options);
-  if (!kind) return forward_error(std::move(kind));
-  if (*kind == Kind::kPread) return open_pread_engine(options, "");
+  HEADRACE_TRY(kind, wanted_kind(options));
+  if (kind == Kind::kPread) return open_pread_engine(options, "");
 
   Result<std::unique_ptr<Engine>> uring = open_uring_engine(options);
   if (uring) return uring;
   const std::string reason = uring.error().message();
-  if (*kind == Kind::kUring) return make_error(ErrorCode::kUnsupported, reason);
+  if (kind == Kind::kUring) return make_error(ErrorCode::kUnsupported, reason);
   log_warning("{}; reading with a thread pool instead", reason);
   return open_pread_engine(options, reason);
 }

@@ -127,7 +127,7 @@ Result<std::unique_ptr<IoThread>> IoThread::start(const std::string& name,
   } catch (const std::system_error& error) {
     return system_error(error.code().value(), "start thread " + name);
   }
-  if (Status status = opened.get(); !status) return forward_error(std::move(status));
+  HEADRACE_TRY_DO(opened.get());
   return made;
 }
 

@@ -222,7 +222,7 @@ void PreadEngine::work(std::size_t number) {
 
 Result<std::unique_ptr<Engine>> open_pread_engine(const EngineOptions& options, std::string fallback_reason) {
   auto engine = std::make_unique<PreadEngine>(options, std::move(fallback_reason));
-  if (Status started = engine->start_first_thread(); !started) return forward_error(std::move(started));
+  HEADRACE_TRY_DO(engine->start_first_thread());
   return engine;
 }
 

@@ -425,15 +425,14 @@ void UringEngine::release_slot(Operation& operation) {
 
 Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, const UringMask& mask) {
   const internal::DepthOptions depth = internal::depth_options(options, kDepthMax);
-  auto ring = Ring::open({.entries = depth.max * kEntriesPerOperation,
-                          .file_slots = depth.max + kRegisteredFilesMax,
-                          .worker_count_max = depth.max,
-                          .mask = mask});
-  if (!ring) return forward_error(std::move(ring));
+  HEADRACE_TRY(ring, Ring::open({.entries = depth.max * kEntriesPerOperation,
+                                 .file_slots = depth.max + kRegisteredFilesMax,
+                                 .worker_count_max = depth.max,
+                                 .mask = mask}));
   UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd.valid()) return system_error(errno, "eventfd");
-  for (const std::string& limit : (*ring)->limits()) log_info("io_uring: {}", limit);
-  return std::make_unique<UringEngine>(std::move(*ring), std::move(wake_fd), options, mask);
+  for (const std::string& limit : ring->limits()) log_info("io_uring: {}", limit);
+  return std::make_unique<UringEngine>(std::move(ring), std::move(wake_fd), options, mask);
 }
 
 }  // namespace headrace::io

@@ -45,8 +45,8 @@ int queue_init(io_uring& ring, unsigned entries, io_uring_params& params, const 
 
 Result<std::unique_ptr<Ring>> Ring::open(const RingOptions& options) {
   std::unique_ptr<Ring> ring(new Ring);
-  if (Status status = ring->set_up(options); !status) return forward_error(std::move(status));
-  if (Status status = ring->check_operations(); !status) return forward_error(std::move(status));
+  HEADRACE_TRY_DO(ring->set_up(options));
+  HEADRACE_TRY_DO(ring->check_operations());
   ring->set_up_file_table(options);
   unsigned workers[2] = {options.worker_count_max, options.worker_count_max};
   if (io_uring_register_iowq_max_workers(&ring->ring_, workers) < 0) {
