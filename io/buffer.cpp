@@ -13,13 +13,13 @@
 namespace headrace::io {
 namespace {
 
-// What is in flight or read ahead fits in here and is used again and again. What is kept for long lies behind it and is
-// read into once: reading 435 MB into a RAM tier of huge pages took 1.0 s of processor time on a virtual machine, 0.4 s
-// without them (headrace read, Linux 6.18, 2026-11-20).
+// Buffers in flight and read ahead fit in here and are used again and again. What is kept for long lies behind them and
+// is written once: to read 435 MB into a RAM tier took 1.0 s of processor time with huge pages on a virtual machine,
+// and 0.4 s without them (headrace read, Linux 6.18, 2026-11-20).
 constexpr std::size_t kHugeBytes = 128 << 20;
 
-// Address space as large as the machine's memory, which is taken as it is used and given back when it is not. Never
-// destroyed: buffers in static storage may outlive everything else. nullptr where it cannot be had.
+// Has as much address space as the machine has memory. It is never destroyed, because buffers in static storage may
+// outlive everything else. nullptr where the address space cannot be had.
 BufferArena* common_arena() {
 #if defined(__SANITIZE_ADDRESS__)
   return nullptr;  // the sanitizer watches the heap only

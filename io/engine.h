@@ -22,21 +22,21 @@ namespace headrace::io {
 
 // How the kernel's page cache takes part in a read.
 enum class CacheMode : std::uint8_t {
-  kBuffered,  // through the page cache, and left there
+  kBuffered,  // through the page cache; what was read stays there
   kDirect,    // O_DIRECT; the engine widens offset and length to the file's alignment and trims the result
 };
 
 // One read or write.
 // Ownership: the caller's; must neither move nor die until on_complete has run (exactly once).
 // The buffer and `path` belong to the operation until then.
-// Thread-safety: the driving thread only (IoThread hands operations over from any thread).
+// Thread-safety: the driving thread only. IoThread takes operations from any thread and hands them to that one.
 struct Operation {
   enum class Kind : std::uint8_t { kReadPath, kRead, kWrite };
 
   Kind kind = Kind::kRead;
   CacheMode cache_mode = CacheMode::kBuffered;
   int fd = -1;                 // kReadPath: the directory that `path` starts from; else the file
-  bool opens_wait = false;     // kReadPath: opening may wait for a server (FileSystemTraits::opens_wait)
+  bool opens_wait = false;     // kReadPath: an open may wait for a server (FileSystemTraits::opens_wait)
   const char* path = nullptr;  // kReadPath: relative; never leaves the directory (RESOLVE_BENEATH | NO_SYMLINKS)
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;  // reads: at most this many from offset on; writes: buffer bytes written
@@ -75,22 +75,22 @@ struct Operation {
 struct EngineInfo {
   std::string name;                      // "io_uring", "pread", "fault(io_uring)"
   std::string fallback_reason;           // why not io_uring; empty when it is, or when pread was asked for
-  unsigned queue_depth = 0;              // operations the device is given at once, now
+  unsigned queue_depth = 0;              // operations that the device is given at once, at present
   unsigned queue_depth_max = 0;          // its bound
-  std::vector<std::string> limits;       // what this kernel or container lacks, one line each
+  std::vector<std::string> limits;       // what this kernel or container lacks: one line for each thing
   std::uint64_t buffered_fallbacks = 0;  // operations whose cache mode was refused and that went through the page cache
 };
 
 // Thread-safety: one driving thread, which is also the one that opened the engine; wake() and info() from any thread.
 class Engine {
  public:
-  // Cancels what is in flight and waits for it; every on_complete has run afterwards. What those submit is cancelled.
+  // Cancels what is in flight and waits until every on_complete has run. What these submit meanwhile is cancelled too.
   virtual ~Engine() = default;
 
-  // Takes the operation; it starts at the next wait() at the latest. Never fails: errors reach on_complete.
+  // Takes the operation, which starts at the next wait() at the latest. Never fails: errors reach on_complete.
   virtual void submit(Operation& operation) = 0;
-  // Starts what was submitted and runs completions (nowhere else): returns after at least one ran, at the deadline, or
-  // on wake(), also when wake() came first.
+  // Starts what was submitted and runs completions; nothing else runs them. Returns when at least one has run, when the
+  // deadline has passed, or after wake(), also when wake() was called before.
   virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;
   virtual void wake() = 0;
   [[nodiscard]] virtual std::size_t in_flight() const = 0;
@@ -99,7 +99,7 @@ class Engine {
   // `fd` stays open until unregister_file(fd).
   virtual void register_file(int fd) = 0;
   virtual void unregister_file(int fd) = 0;
-  // What lies behind the files has turned out to seek, or not to: a seeking device gets few operations at once.
+  // Tells the engine whether the device has turned out to seek. A seeking device gets few operations at once.
   virtual void set_rotational(bool rotational) = 0;
 };
 
@@ -113,8 +113,8 @@ struct EngineOptions {
 // Errors: kInvalidArgument for a bad HEADRACE_ENGINE; kUnsupported when kUring is forced and refused.
 [[nodiscard]] Result<std::unique_ptr<Engine>> open_engine(const EngineOptions& options);
 
-// Without an engine: the calling thread opens and reads, and waits for it. on_complete has run when this returns, with
-// the same outcome as from an engine. Any thread.
+// Carries out one operation without an engine: the calling thread opens and reads, and waits for the device.
+// on_complete has run when this returns, with the outcome that an engine would have given. Any thread.
 void run_here(Operation& operation);
 
 }  // namespace headrace::io

@@ -15,7 +15,7 @@ namespace {
 using Kind = Operation::Kind;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// Long enough to overtake a held operation several times, short enough that a drained engine releases it soon.
+// Long enough that others overtake a held operation several times; short enough that it does not outlast a test.
 constexpr unsigned kDelayRoundsMax = 8;
 
 enum class Fault : std::uint8_t { kNone, kError, kShortRead, kBitFlip, kNoSpace, kLostWrite };
@@ -83,7 +83,8 @@ bool FaultEngineImpl::happens(unsigned one_in) {
   return one_in != 0 && random_() % one_in == 0;
 }
 
-// Draws for every kind of fault whether or not it can happen, so that the sequence depends on the seed alone.
+// Draws a number for every kind of fault, also for those that cannot happen, so that the sequence depends on the seed
+// alone.
 Fault FaultEngineImpl::choose_fault(const Operation& operation) {
   const bool read = is_read(operation);
   const bool write = operation.kind == Kind::kWrite;
@@ -172,7 +173,7 @@ void FaultEngineImpl::release_held() {
   }
 }
 
-// Rounds that hold something back do not sleep: the passing of calls, not of time, releases it.
+// Calls of wait() release what is held back, not time. So this does not sleep while something is held.
 void FaultEngineImpl::wait(TimePoint deadline) {
   release_held();
   inner_->wait(held_.empty() && completed_.empty() ? deadline : TimePoint::min());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that goes wrong on purpose, around any other engine. Everything it does follows from its seed.
+// An engine that makes faults on purpose, around any other engine. Everything it does follows from its seed.
 //
 //   auto engine = open_fault_engine(std::move(*open_engine({})), {.seed = 7, .error_one_in = 20, .reorder = true});
-//   ... on failure print faults->seed; the same seed and the same calls give the same faults.
+//   ... when a test fails, print the seed: the same seed and the same calls give the same faults
 //
 // Thread-safety: as Engine. Ownership: owns the engine inside.
 #pragma once
@@ -40,7 +40,7 @@ struct FaultCounts {
 class FaultEngine : public Engine {
  public:
   [[nodiscard]] virtual const FaultCounts& counts() const = 0;
-  // From now on.
+  // For the operations submitted from now on.
   virtual void set_options(const FaultOptions& options) = 0;
 };
 

@@ -52,8 +52,9 @@ std::uint64_t magic_of(int fd) {
   return ::fstatfs(fd, &about) == 0 ? static_cast<std::uint32_t>(about.f_type) : 0;
 }
 
-// What the kernel says about this very file (Linux 6.1); directories and older kernels say nothing, then it is believed
-// to be fine: an engine whose direct open is refused uses the page cache and counts it.
+// Whether the kernel says that direct reads of this file work at our alignment (Linux 6.1). Where it says nothing, as
+// for folders and on older kernels, they are believed to work: an engine whose direct open is refused uses the page
+// cache and counts it.
 bool alignment_fits(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx about = {};
@@ -96,7 +97,7 @@ CacheMode choose_cache_mode(int fd) {
   return cache_mode_for(fd, find_known(magic_of(fd)));
 }
 
-// A partition has no queue of its own; its disk's is one level up.
+// A partition has no queue of its own. The queue of its disk is one level up.
 bool is_rotational(int fd) {
   struct stat about = {};
   if (::fstat(fd, &about) != 0 || major(about.st_dev) == 0) return false;

@@ -5,7 +5,7 @@
 //   operation.cache_mode = traits.cache_mode;
 //   engine_options.rotational = traits.rotational;
 //
-// Thread-safety: any thread. Nothing here fails: what cannot be found out gets the value that always works.
+// Thread-safety: any thread. Nothing here fails: where the kernel does not say, the result is what works everywhere.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace headrace::io {
 struct FileSystemTraits {
   std::string name;                             // "ext4", "xfs", "tmpfs"; "0x6969" style when not known here
   CacheMode cache_mode = CacheMode::kBuffered;  // for data that headrace keeps a copy of itself
-  bool in_memory = false;                       // tmpfs, ramfs: reads never wait, and caching them gains nothing
+  bool in_memory = false;                       // tmpfs, ramfs: reads never wait, and a copy gains nothing
   bool opens_wait = true;                       // an open may ask a server: network, FUSE and unknown file systems
   bool rotational = false;                      // a hard disk, as far as the kernel knows
 };

@@ -52,7 +52,8 @@ struct IoThread::Impl {
 void IoThread::Impl::push(Command command) {
   MutexLock lock(mutex);
   commands.push_back(std::move(command));
-  // The thread itself looks here before it sleeps again; others need one wake() however many commands follow.
+  // The thread itself looks at the commands before it sleeps again. Other threads wake it once, however many commands
+  // follow.
   if (!asleep || std::this_thread::get_id() == thread.get_id()) return;
   asleep = false;
   engine->wake();
@@ -81,7 +82,7 @@ void IoThread::Impl::run_commands() {
   }
 }
 
-// What completions submit while the engine goes down ends as cancelled.
+// Ends what completions submit after the engine is gone.
 void IoThread::Impl::end_without_engine(Operation& operation) {
   internal::begin(operation);
   internal::finish(operation, -ECANCELED);

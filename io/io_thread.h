@@ -24,7 +24,8 @@ struct IoThreadOptions {
 class IoThread {
  public:
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(const IoThreadOptions& options);
-  // For tests: drives an engine made by the caller (on the new thread, as io_uring's SINGLE_ISSUER wants).
+  // For tests: drives the engine that `make_engine` makes. It runs on the new thread, because io_uring's SINGLE_ISSUER
+  // ties a ring to the thread that opened it.
   [[nodiscard]] static Result<std::unique_ptr<IoThread>> start(
       const std::string& name, std::function<Result<std::unique_ptr<Engine>>()> make_engine);
   ~IoThread();
@@ -34,7 +35,7 @@ class IoThread {
   void submit(Operation& operation);
   // Runs `task` on the thread, after what was submitted before it.
   void post(std::function<void()> task);
-  // As those of Engine, in order with what is submitted.
+  // As those of Engine. They keep their order with what is submitted.
   void register_file(int fd);
   void unregister_file(int fd);
   void set_rotational(bool rotational);

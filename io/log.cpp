@@ -25,7 +25,7 @@ std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
   return made;
 }
 
-// Replaced whole by set_log_file(), before the threads that log are started.
+// set_log_file() replaces it as a whole, before the threads that log are started.
 std::shared_ptr<spdlog::logger>& logger() {
   static std::shared_ptr<spdlog::logger> instance = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>());
   return instance;
@@ -76,7 +76,7 @@ void tell_left_out(LogLimit& limit, LogLimit::Clock::time_point now) {
   }
 }
 
-// Tells the rest when the program ends.
+// Tells what was left out, and not told yet, when the program ends.
 class LimitOfProcess {
  public:
   LimitOfProcess() { static_cast<void>(logger()); }  // so that it outlives this

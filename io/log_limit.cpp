@@ -9,7 +9,7 @@ namespace headrace::io {
 bool LogLimit::admit(std::string_view kind, Clock::time_point now) {
   const MutexLock lock(mutex_);
   Window& window = windows_.try_emplace(kind.data(), Window{.kind = kind, .ends = now + options_.period}).first->second;
-  // A period that left lines out ends when they are told.
+  // A period that left lines out ends when take_left_out() tells them.
   if (now >= window.ends && window.left_out == 0) window = {.kind = kind, .ends = now + options_.period};
   if (window.written < options_.lines) {
     ++window.written;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 // Version 1 writes the largest multiple of the page size below 2^63 for "no limit".
 constexpr std::uint64_t kNoLimitBytes = std::uint64_t{1} << 62;
-// The kernel reclaims when the limit is met; a sixteenth is more than it sets free at a time.
+// The kernel sets pages free when the limit is met. At a time it frees less than a sixteenth.
 constexpr std::uint64_t kNearShare = 16;
 
 // A limit file holds a number, or "max" (version 2). `missing`: what stands for a file that says nothing.

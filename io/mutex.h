@@ -37,7 +37,7 @@ class HEADRACE_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a Mutex for its own lifetime; unlock() and lock() let go of it in between.
+// Holds a Mutex while it lives; unlock() and lock() let go of it in between.
 class HEADRACE_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) HEADRACE_ACQUIRE(mutex) : lock_(mutex.mutex_) {}

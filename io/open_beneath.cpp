@@ -16,7 +16,8 @@ static_assert(kResolveBeneath == (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLV
 
 namespace {
 
-// openat2 answers EAGAIN when a rename ran at the same time and it cannot tell whether the path stayed inside.
+// openat2 answers EAGAIN when a rename ran at the same time, so that it cannot tell whether the path stayed inside. 16
+// such answers in a row are no accident; then the error is reported.
 constexpr int kRenameRetryLimit = 16;
 
 int open_with_openat2(int dir_fd, const char* path, int flags) {

@@ -18,8 +18,8 @@
 namespace headrace::io {
 namespace {
 
-// A miss costs about 3 us (openat2, cachestat, close). After 64 in a row the data set is cold; every 16th call looks
-// whether that has changed.
+// A miss costs about 3 us (openat2, cachestat, close). After 64 misses in a row the data set counts as cold; from then
+// on every 16th call looks whether that has changed.
 constexpr std::uint32_t kMissesBeforeSampling = 64;
 constexpr std::uint32_t kSampledCalls = 16;
 

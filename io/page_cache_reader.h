@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads small files that the kernel's page cache holds already, at once and on the caller's thread.
+// Reads small files that the kernel's page cache has already, at once and on the caller's thread.
 //
 //   PageCacheReader reader(dir_fd);
 //   if (reader.try_read("a/b.jpg", buffer_bytes)) return;   // else through an Engine
 //
 // A copy from the page cache takes less time than handing the read to another thread and back, whatever the engine.
-// The cache is asked with cachestat(2) (Linux 6.5), not probed with RWF_NOWAIT: a refused RWF_NOWAIT read has started
-// read-ahead, so the probe of a cold file would fetch it a second time beside a direct read (512 KiB of read-ahead for
-// a probe of 110 kB, seen on Linux 6.18, ext4). Older kernels: never a hit.
+// cachestat(2) (Linux 6.5) tells whether the cache has the file. A read with RWF_NOWAIT would tell it too, but when it
+// is refused it has started read-ahead, so that a cold file is fetched a second time beside the direct read (512 KiB of
+// read-ahead for a probe of 110 kB, Linux 6.18, ext4). On older kernels nothing is ever a hit.
 //
 // Thread-safety: any thread. Ownership: the directory descriptor stays the caller's and outlives the reader.
 #pragma once

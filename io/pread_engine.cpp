@@ -112,14 +112,14 @@ void PreadEngine::start_thread() {
   threads_.emplace_back([this, number = threads_.size()] { work(number); });
 }
 
-// A thread for each operation that waits, up to the depth. One that was woken or started counts as idle until it runs:
-// of many operations that are submitted at once, each needs its own.
+// Starts a thread for each operation that waits, up to the depth. A thread that was woken or started counts as idle
+// until it runs. So when many operations are submitted at once, each gets a thread.
 void PreadEngine::start_wanted_threads() {
   const std::size_t limit = depth_limit_.load(std::memory_order_relaxed);
   try {
     while (threads_.size() < limit && queued_.size() > threads_.size() - busy_) start_thread();
   } catch (const std::system_error& error) {
-    // At its limit of threads the process keeps those it has; what waits waits for one of them.
+    // The process may have no more threads. Operations wait for one of those that it has.
     log_debug("no further reading thread: {}", error.what());
   }
 }

@@ -2,7 +2,8 @@
 // Errors as values: Result<T> is a T or an Error; Status is success or an Error.
 //
 //   Result<Buffer> buffer = Buffer::allocate(size);
-//   if (!buffer) return tl::unexpected(std::move(buffer.error()));
+//   if (!buffer) return forward_error(std::move(buffer));
+//   HEADRACE_TRY(more, Buffer::allocate(size));   // the same in one line; `more` is a Buffer
 //
 // Expected outcomes (missing file, short read, full disk) are values. Programmer errors are HEADRACE_ASSERT.
 #pragma once
@@ -26,7 +27,7 @@ enum class ErrorCode : std::uint8_t {
   kCorrupt,          // content fails its checksum or makes no sense
   kStale,            // the source file is no longer the one in the catalog
   kCancelled,        // cancelled by the caller or by shutdown
-  kTimedOut,         // a deadline passed
+  kTimedOut,         // the time given was over
   kUnsupported,      // this kernel, file system or build does not offer it
   kBusy,             // owned by somebody else (lock file, mount point in use)
 };
@@ -36,7 +37,7 @@ struct Error {
   int os_errno = 0;     // 0 when no system call was involved
   std::string context;  // names the thing: "open /data/a.jpg"
 
-  // One line for people: the context, then the reason.
+  // One line for people to read: the context, then the reason.
   [[nodiscard]] std::string message() const;
 };
 

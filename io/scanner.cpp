@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a cold tree is read fast: a folder is listed whole with getdents64, its entries are sorted by inode number and
-// their attributes are read in that order, in batches shared by all threads. Neighbouring inodes lie in the same block
-// of the inode table (ext4, xfs), so that one device read serves many files, and the threads keep several reads in
-// flight. Directory entries of the hashed order that readdir returns would read the same blocks again and again.
+// How a cold tree is read fast: a folder is listed as a whole with getdents64, its entries are sorted by inode number,
+// and their attributes are read in that order, in batches that all threads share. Neighbouring inodes lie in the same
+// block of the inode table (ext4, xfs), so one read of the device serves many files, and the threads keep several reads
+// in flight. In the order that getdents64 returns, which is hashed, the same blocks would be read again and again.
 //
-// Batches go before folders: at most one folder per thread is open beyond those whose batches are being worked on,
+// Batches go before folders. So beside the folders whose batches are being read at most one folder per thread is open,
 // whatever the shape of the tree.
 #include "headrace/io/scanner.h"
 
@@ -49,7 +49,7 @@ struct LinuxDirent64 {
   char d_name[];
 };
 
-// Saturates beyond the years 1677 to 2262: such times are legal in some file systems, and always a mistake.
+// Saturates outside of the years 1677 to 2262. Some file systems allow such times, and they are always a mistake.
 std::int64_t nanoseconds(const statx_timestamp& time) {
   std::int64_t sum = 0;
   if (__builtin_mul_overflow(time.tv_sec, std::int64_t{1'000'000'000}, &sum) ||
@@ -89,7 +89,7 @@ UniqueFd open_beneath(int root_fd, const std::string& path) {
   return UniqueFd(::openat(root_fd, path.c_str(), flags));  // a seccomp filter that does not know openat2
 }
 
-// A folder whose entries are being read. The descriptor closes with the last batch.
+// A folder whose entries are being read. Its descriptor is closed after the last batch.
 struct OpenFolder {
   UniqueFd fd;
   std::uint32_t number = 0;
@@ -249,7 +249,7 @@ bool TreeScanner::list_entries(OpenFolder& folder) {
   return true;
 }
 
-// Until the entry is read, its mode holds the type that the listing gave, or 0 where it gave none.
+// Until the attributes of an entry are read, its mode is the type that the listing gave, or 0 where it gave none.
 void TreeScanner::add_listed(OpenFolder& folder, const LinuxDirent64& listed) {
   const std::string_view name = listed.d_name;
   if (name == "." || name == "..") return;
@@ -396,9 +396,10 @@ void TreeScanner::skip_errno(const std::string& path, int os_errno) {
 }  // namespace
 
 unsigned scan_threads(const ScanOptions& options) {
-  constexpr unsigned kMost = 256;  // more wait for one another, not for the device
+  constexpr unsigned kMost = 256;  // more threads would wait for one another, not for the device
   if (options.threads != 0) return std::min(options.threads, kMost);
-  // Between 8 (a network share answers in parallel even where there are few cores) and 32 (disks gain nothing more).
+  // At least 8: a network share answers in parallel even where there are few cores. At most 32: disks gain nothing
+  // more.
   return std::clamp(4 * std::thread::hardware_concurrency(), 8U, 32U);
 }
 
@@ -410,7 +411,7 @@ Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& p
 }
 
 Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
-  // Opened anew: the caller's descriptor may be O_PATH, and has a reading position of its own.
+  // Opened anew, because the caller's descriptor may be O_PATH and has a reading position of its own.
   UniqueFd root(::openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return system_error(errno, "open the source folder");
   struct statx status = {};

@@ -6,8 +6,8 @@
 //     for (const ScannedEntry& entry : directory.entries) use(directory.name(entry), entry.size_bytes);
 //
 // Symlinks are kept with their targets and never followed, so that a loop is impossible. Everything is reached from the
-// open directory, not from its path: a mount may lie over the path meanwhile. Mount points below it are entered, as
-// cp and find do; except FUSE mounts, which may be a mount of this very tree, or dead.
+// open directory and not from its path, because a mount may have covered the path meanwhile. Mount points below it are
+// entered, as cp and find do, except FUSE mounts: one may be a mount of this very tree, or dead.
 //
 // Thread-safety: scan_tree() blocks its caller and joins its threads before it returns; the result is a plain value.
 #pragma once
@@ -37,7 +37,7 @@ struct ScannedAttributes {
   gid_t gid = 0;
 };
 
-// A file, symlink or directory, in the order in which the device stores the inodes.
+// A file, symlink or directory. The entries of a directory are in the order in which the device stores the inodes.
 struct ScannedEntry {
   ScannedAttributes attributes;            // of a directory: empty here, see ScannedDirectory::attributes
   std::uint32_t directory = kNoDirectory;  // a directory: its place in ScannedTree::directories
@@ -72,14 +72,14 @@ struct ScannedTree {
 
 struct ScanOptions {
   unsigned threads = 0;  // 0: chosen from the cores; the threads wait for the device most of the time
-  const std::atomic<bool>* stop = nullptr;  // set by somebody else: the scan ends with kCancelled
+  const std::atomic<bool>* stop = nullptr;  // another thread sets it: the scan ends with kCancelled
 };
 [[nodiscard]] unsigned scan_threads(const ScanOptions& options);
 
 // Of one file, symlink or folder. Errors: kNotFound, kPermission, kSystem.
 [[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
-// Each thing skipped is logged as a warning (the first few by name). What vanishes meanwhile is left out silently.
+// Each thing skipped is logged as a warning, the first few by name. What vanishes during the scan is left out silently.
 // Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read; kCancelled.
 [[nodiscard]] Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that runs short tasks later: retries, deadlines, periodic work.
+// A thread that runs short tasks at a later time: retries, deadlines, periodic work.
 //
 //   TimerThread timers("hr-timer");
 //   timers.after(std::chrono::milliseconds(20), [] { ... });
 //
-// Thread-safety: after() from any thread, tasks included.
+// Thread-safety: after() from any thread, also from a task. stop() from one thread, which is not this one.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,8 @@ class TimerThread {
   TimerThread& operator=(const TimerThread&) = delete;
 
   void after(Clock::duration delay, std::function<void()> task);
-  // Runs what is left at once, on the thread, and joins it. From then on after() runs its task on the caller, at once.
+  // Runs all tasks that are left at once, on the thread, and joins it. Later calls of after() run their task at once,
+  // on the caller's thread.
   void stop();
 
  private:

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An open file descriptor that closes itself.
 //
+//   const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+//   if (!file.valid()) return system_error(errno, path);
+//
 // Thread-safety: as a plain value. Ownership: move-only.
 #pragma once
 
@@ -27,7 +30,7 @@ class UniqueFd {
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
   // Gives up ownership without closing.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-  // Closes what is held (close() errors say nothing that a reader could act on) and holds `fd` from now on.
+  // Closes the descriptor held, and holds `fd` from now on. An error of close() is ignored: a reader cannot act on it.
   void reset(int fd = -1) {
     const int old = std::exchange(fd_, fd);
     if (old >= 0) ::close(old);

@@ -9,15 +9,15 @@
 
 namespace headrace::io {
 
-// Makes this kernel look older or stricter, so that every fall-back can be tested. The defaults hide nothing.
+// Makes this kernel look older or stricter, so that tests reach every fall-back. The defaults hide nothing.
 struct UringMask {
   std::uint32_t refused_setup_flags = 0;          // IORING_SETUP_* answered with EINVAL
   std::uint32_t hidden_features = 0;              // IORING_FEAT_* treated as missing
   std::uint64_t transfer_bytes_max = UINT64_MAX;  // larger transfers come back short, as the kernel may do
 };
 
-// Must be called on the thread that will drive the engine.
-// Errors: kUnsupported, kPermission or kSystem: io_uring cannot be had here (the context says which part).
+// To be called on the thread that will drive the engine.
+// Errors: kUnsupported, kPermission or kSystem: io_uring cannot be had here. The context says which part of it.
 [[nodiscard]] Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options,
                                                                 const UringMask& mask = {});
 

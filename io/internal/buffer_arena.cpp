@@ -12,8 +12,8 @@ namespace headrace::io {
 namespace {
 
 constexpr std::size_t kHugePageBytes = 2 << 20;
-// Giving back and faulting in again costs about as much as reading; it must be rare, so it takes this much, and more
-// when more is in use.
+// To give memory back and fault it in again costs about as much as to read it. So it happens only when this much, and a
+// share of what is in use, was freed.
 constexpr std::size_t kGiveBackBytesMin = 64 << 20;
 constexpr std::size_t kGiveBackShare = 4;  // a quarter of what is in use
 

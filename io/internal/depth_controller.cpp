@@ -6,23 +6,22 @@
 namespace headrace::io::internal {
 namespace {
 
-// One head: few in flight at first. 32 is what a disk can queue and sort by itself (NCQ); virtual disks call themselves
-// rotational whatever they are, so it is throughput that decides.
+// A disk with one head gets few operations at first. 32 is what a disk can queue and sort by itself (NCQ). Virtual
+// disks call themselves rotational whatever they are, so throughput decides how far to go.
 constexpr unsigned kRotationalInitialDepth = 4;
 constexpr unsigned kRotationalDepthMax = 32;
-// Where an SSD is busy; a slow network share is found out in two windows. From 32, records of a tier on a virtual disk
-// came at 0.83 of its rate, from 64 at 0.91, from 128 at 0.89 (median of 24 rounds, 2026-11-22): what a doubling gains
-// there is less than a window can tell for sure.
+// Enough to keep an SSD busy; two windows show that a network share needs more. Started at 32, records of a tier on a
+// virtual disk came at 0.83 of the disk's rate, at 64 at 0.91, at 128 at 0.89 (median of 24 rounds, 2026-11-22). A
+// doubling gains less there than a window can tell for sure.
 constexpr unsigned kInitialDepth = 64;
-// Short windows, for a share with 20 ms per read must not take seconds to open up. Sizes vary by 70 %, so 64 samples
-// give the mean to 9 %. That a flat curve then passes for a rising one now and then does no harm: too deep costs
-// little.
+// Windows are short, so that a share with 20 ms per read reaches its depth within a second. Sizes vary by 70 %, so 64
+// samples give the mean to 9 %. Now and then noise looks like a gain; that costs little, because too deep does.
 constexpr unsigned kWindowOperationsMin = 64;
-constexpr unsigned kWindowRoundsMin = 2;  // a window sees each place used more than once
+constexpr unsigned kWindowRoundsMin = 2;  // in a window each place in the queue is used twice or more
 constexpr double kGainWorthDoubling = 1.05;
-// After 64 windows without growth the load or the device may be another.
+// After 64 windows without growth the load may have changed, so growing is tried again.
 constexpr unsigned kHoldWindows = 64;
-// What one operation costs a device besides its bytes, in bytes; it levels windows of small and of large files.
+// What one operation costs a device besides its bytes, in bytes. With it, windows of small and of large files compare.
 constexpr std::uint64_t kOperationWork = 32'768;
 
 }  // namespace
@@ -52,13 +51,13 @@ void DepthController::on_finished(std::uint64_t bytes, bool limited, TimePoint n
 void DepthController::set_rotational(bool rotational) {
   limit_ = rotational ? std::min(options_.max, kRotationalDepthMax) : options_.max;
   depth_ = std::min(depth_, limit_);
-  best_rate_ = 0;  // another device, as far as is known: what was measured does not bind it
+  best_rate_ = 0;  // what was measured belongs to what the device was believed to be
   hold_windows_ = 0;
 }
 
 void DepthController::on_window(double rate) {
   if (hold_windows_ > 0) {
-    if (--hold_windows_ == 0) best_rate_ = 0;  // the next window is the new yardstick
+    if (--hold_windows_ == 0) best_rate_ = 0;  // the next window is what later ones are compared with
     return;
   }
   if (best_rate_ == 0 || rate > best_rate_ * kGainWorthDoubling) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many operations to give the device at once: doubled while that raises throughput, then held and tried again
-// later.
+// How many operations to give the device at once. The number is doubled while that raises throughput, then kept, and
+// tried again later.
 //
 //   DepthController depth({.initial = 16, .max = 128});
 //   ... for each operation that ended: depth.on_finished(bytes, more_are_waiting, now);
@@ -33,9 +33,9 @@ class DepthController {
   [[nodiscard]] unsigned depth() const { return depth_; }
   [[nodiscard]] unsigned depth_max() const { return options_.max; }
 
-  // `limited`: operations were waiting for their turn. Without that, throughput says nothing about the depth.
+  // `limited`: operations were waiting for their turn. Where none waits, throughput says nothing about the depth.
   void on_finished(std::uint64_t bytes, bool limited, TimePoint now);
-  // Bounds the depth as depth_options() would for a device that seeks, or takes that bound away again.
+  // Bounds the depth as depth_options() does for a device that seeks, or removes that bound.
   void set_rotational(bool rotational);
 
  private:

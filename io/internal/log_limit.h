@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps an event that repeats a million times from filling the log: of each kind of line a few are written per period,
-// the rest is counted, and the counts are told once the period is over.
+// Keeps an event that repeats a million times from filling the log. A few lines of each kind are written in a period,
+// the others are counted, and the counts are told when the period is over.
 //
 //   LogLimit limit({.lines = 20, .period = 10s});
 //   const bool write = limit.admit(format, now);
 //   for (const LogLimit::LeftOut& left_out : limit.take_left_out(now)) ...
 //
-// Pure: neither a clock nor a log of its own. Memory: as many kinds as there are places in the program that log.
+// It has neither a clock nor a log of its own. It remembers as many kinds as there are places in the program that log.
 // Thread-safety: any thread.
 #pragma once
 
@@ -37,7 +37,7 @@ class LogLimit {
   // Whether a line of this kind may be written now; if not it is counted. `kind` is a format string, which lives as
   // long as the program; its address tells kinds apart.
   [[nodiscard]] bool admit(std::string_view kind, Clock::time_point now);
-  // What was left out in periods that are over by `now`; each line is told once.
+  // How many lines were left out in the periods that are over by `now`. Each line is counted once.
   [[nodiscard]] std::vector<LeftOut> take_left_out(Clock::time_point now);
 
  private:

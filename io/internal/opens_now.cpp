@@ -7,10 +7,10 @@ namespace headrace::io::internal {
 
 namespace {
 
-// With more in flight the device is busy whoever opens, and the workers open side by side.
+// With more in flight the device is busy anyway, and the workers open several files side by side.
 constexpr unsigned kStartedMax = 2;
-// An open without I/O takes 10 us, one that reads an inode from an SSD 100 to 200. A hard disk's 10 ms then happen once
-// in 256 opens.
+// An open without I/O takes 10 us, one that reads an inode from an SSD 100 to 200 us, from a hard disk 10 ms. With this
+// pause at most one open in 256 waits that long.
 constexpr std::chrono::microseconds kWaited{500};
 constexpr unsigned kPauseAfterWait = 256;
 

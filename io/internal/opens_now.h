@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to open a file on the thread that drives the engine rather than hand it to the kernel's workers.
+// Decides whether the thread that drives the engine opens a file itself or leaves that to the kernel's workers.
 //
 //   if (opens_now.allowed(started)) { fd = open(...); opens_now.on_opened(taken); }
 //
-// A worker costs two thread switches for each file whose name is not in the kernel's cache, as long as the open itself
-// takes where its folder is. But an open that waits for the device holds up what else is in flight: so only while that
-// is little, and not for a while after one that waited.
+// A worker costs two thread switches for each file whose name is not in the kernel's cache. Where the folder is in the
+// cache, that is as long as the open itself takes. But an open that waits for the device holds up everything else in
+// flight. So the thread opens files only while little is in flight, and not for a while after an open that waited.
 //
 // Thread-safety: none; the driving thread. No clock of its own.
 #pragma once
@@ -16,7 +16,7 @@ namespace headrace::io::internal {
 
 class OpensNow {
  public:
-  // `started`: operations in flight, with the one to be opened.
+  // `started`: operations in flight, the one to be opened included.
   [[nodiscard]] bool allowed(unsigned started);
   void on_opened(std::chrono::nanoseconds taken);
 

@@ -17,7 +17,8 @@ struct SetupFlag {
   const char* missing;  // what to tell people when the kernel does not know it
 };
 
-// Each saves interrupts or locks, none is needed. In the order in which they are given up: the newest first.
+// Each saves interrupts or locks; none is needed. A kernel that knows not all of them gets them without the newest,
+// then without the two newest, and so on.
 constexpr SetupFlag kSetupFlags[] = {
     {IORING_SETUP_DEFER_TASKRUN, "no DEFER_TASKRUN (Linux 6.1): completions interrupt the thread"},
     {IORING_SETUP_SINGLE_ISSUER, "no SINGLE_ISSUER (Linux 6.0)"},
@@ -28,7 +29,7 @@ constexpr SetupFlag kSetupFlags[] = {
 constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READ, IORING_OP_WRITE, IORING_OP_CLOSE,
                                               IORING_OP_ASYNC_CANCEL};
 
-// A signal-free kernel answers at once; 1 ms apart, this outlasts a short lack of memory without spinning.
+// The kernel lacks memory for a moment: tries 1 ms apart outlast that and do not spin.
 constexpr auto kSubmitRetryPause = std::chrono::milliseconds(1);
 
 __kernel_timespec timespec_from(Clock::duration duration) {

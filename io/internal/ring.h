@@ -36,7 +36,7 @@ class Ring {
   [[nodiscard]] bool has_file_table() const { return has_file_table_; }
   [[nodiscard]] const std::vector<std::string>& limits() const { return limits_; }
 
-  // `count` entries that go to the kernel together, so that a chain is never cut; get them with next_sqe().
+  // Makes room for `count` entries, which go to the kernel together; next_sqe() gives them out.
   void reserve(unsigned count);
   [[nodiscard]] io_uring_sqe& next_sqe();
   // Submits and, unless `deadline` has passed, waits for a completion. False: the deadline passed first.

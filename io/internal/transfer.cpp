@@ -17,7 +17,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// EINTR and EAGAIN say nothing about the device. 16 in one operation is no accident any more; then they are reported.
+// EINTR and EAGAIN say nothing about the device. 16 of them in one operation are no accident; then they are reported.
 constexpr int kRetryLimit = 16;
 
 bool is_read(const Operation& operation) {
@@ -29,7 +29,7 @@ bool is_direct_read(const Operation& operation) {
 }
 
 // Where the whole transfer lies in the file: for direct reads widened to the alignment at both ends.
-// Widening is always to 4096: a device reads no less anyway, and 512-byte devices accept it.
+// It is always widened to 4096: a device reads no less anyway, and devices with blocks of 512 bytes accept it.
 struct Extent {
   std::uint64_t offset_bytes;
   std::uint64_t length_bytes;
@@ -59,7 +59,7 @@ bool ended_after_bytes(Operation& operation, std::uint64_t bytes) {
   const bool at_end =
       bytes == 0 || (is_direct_read(operation) && operation.internal.progress_bytes % kBufferAlignment != 0);
   if (!complete && !at_end) return false;
-  // A write that moves nothing and reports no error would repeat for ever.
+  // A write that moves nothing and reports no error would be repeated for ever.
   const bool stuck_write = !complete && operation.kind == Kind::kWrite;
   finish(operation, stuck_write ? -EIO : static_cast<std::int64_t>(content_bytes(operation)));
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every engine does alike with an operation: which bytes to move next, what a system call's result means, when to
-// try again, and how the end is reported. Engines only differ in who makes the system call.
+// What every engine does alike with an operation: which bytes to move next, what the result of a system call means,
+// when to try again, and how the end is reported. Engines differ only in who makes the system call.
 //
 //   begin(operation);
 //   do result = pread(fd, ..., next_transfer(operation)); while (!finished_after(operation, result));
@@ -26,10 +26,10 @@ struct Transfer {
   std::uint32_t length_bytes = 0;
 };
 
-// Resets the engine-private state; asserts what the caller owes (a callback, room in the buffer).
+// Resets the engine-private state. Asserts that the caller gave a callback and a buffer that is large enough.
 void begin(Operation& operation);
 
-// The next piece of a read or write. `limit_bytes` bounds it (tests use small pieces to see them joined).
+// The next piece of a read or write, at most `limit_bytes`: tests use small pieces to see that they are joined.
 [[nodiscard]] Transfer next_transfer(const Operation& operation, std::uint64_t limit_bytes = kTransferBytesMax);
 
 // Takes in the result of one system call (bytes or -errno). True: the operation has ended and its outcome is set.
