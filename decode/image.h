@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -47,7 +48,8 @@ struct Box {
 class Image {
  public:
   static constexpr std::uint32_t kChannels = 3;  // RGB
-  // Readable bytes behind the last pixel, so that kernels may load whole vectors.
+  // Readable bytes behind the last pixel, so that kernels may load whole vectors. They are zero: what kernels load there
+  // does not count, but a checker of memory cannot know that.
   static constexpr std::size_t kSlackBytes = 64;
 
   // Makes room for `size`; memory grows, never shrinks. Throws std::bad_alloc.
@@ -64,6 +66,7 @@ class Image {
       data_ = std::make_unique_for_overwrite<std::uint8_t[]>(bytes);
       capacity_ = bytes;
     }
+    std::memset(data_.get() + bytes - kSlackBytes, 0, kSlackBytes);
     size_ = size;
     line_bytes_ = std::size_t{line_width} * kChannels;
     first_byte_ = std::size_t{first_column} * kChannels;

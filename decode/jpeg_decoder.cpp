@@ -106,10 +106,53 @@ void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, std::size_t pixels
   }
 }
 
-// "Fancy" chroma upsampling looks one column to each side. Decoding that too makes the box equal to the same part of
-// the whole image. (Rows need nothing: jpeg_skip_scanlines keeps the rows that upsampling looks at.)
-std::uint32_t margin_columns(const jpeg_decompress_struct& info) {
-  return info.max_h_samp_factor > 1 ? 1 : 0;
+// The side of a component's blocks after the inverse DCT, and the smallest one of all components.
+#if JPEG_LIB_VERSION >= 70
+int block_side(const jpeg_component_info& component) {
+  return component.DCT_h_scaled_size;
+}
+int smallest_block_side(const jpeg_decompress_struct& info) {
+  return info.min_DCT_h_scaled_size;
+}
+#else
+int block_side(const jpeg_component_info& component) {
+  return component.DCT_scaled_size;
+}
+int smallest_block_side(const jpeg_decompress_struct& info) {
+  return info.min_DCT_scaled_size;
+}
+#endif
+
+// jpeg_crop_scanline() counts a component's columns as if its blocks had the smallest side. In a reduced image chroma
+// may have larger blocks. Where such a component is upsampled as well (4:1:0, for instance), upsampling would leave out
+// columns, and libjpeg-turbo would hand out memory that it never wrote.
+bool can_crop_lines(const jpeg_decompress_struct& info) {
+  const int smallest = smallest_block_side(info);
+  for (int i = 0; i < info.num_components; ++i) {
+    const jpeg_component_info& component = info.comp_info[i];
+    const int side = block_side(component);
+    const bool upsampled = component.h_samp_factor * side != info.max_h_samp_factor * smallest ||
+                           component.v_samp_factor * side != info.max_v_samp_factor * smallest;
+    if (side != smallest && upsampled) return false;
+  }
+  return true;
+}
+
+struct Columns {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+// The columns to decode for a box, so that it equals the same part of the whole image. "Fancy" chroma upsampling looks
+// one column to each side. It is replaced by a simple one where a component has less than 3 columns, so there are at
+// least 3 of each. (Rows need nothing: jpeg_skip_scanlines keeps the rows that upsampling looks at.)
+Columns columns_for(const Box& box, const jpeg_decompress_struct& info) {
+  const auto sampling = static_cast<std::uint32_t>(info.max_h_samp_factor);
+  const std::uint32_t margin = sampling > 1 ? 1 : 0;
+  const std::uint32_t least = 2 * sampling + 1;
+  const std::uint32_t begin = box.x - std::min(box.x, margin);
+  const std::uint32_t end = std::min(std::max(box.x + box.width + margin, begin + least), info.output_width);
+  return {std::min(begin, end - std::min(end, least)), end};
 }
 
 }  // namespace
@@ -178,12 +221,12 @@ void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
   info.scale_num = 1;
   info.scale_denom = reduce;
   jpeg_start_decompress(&info);
-  if (box.width == info.output_width) return;
+  first_column = box.x;
+  if (box.width == info.output_width || !can_crop_lines(info)) return;
 
-  const std::uint32_t margin = margin_columns(info);
-  const std::uint32_t left = box.x - std::min(box.x, margin);
-  JDIMENSION x = left;
-  JDIMENSION width = std::min(box.x + box.width + margin, info.output_width) - left;
+  const Columns columns = columns_for(box, info);
+  JDIMENSION x = columns.begin;
+  JDIMENSION width = columns.end - columns.begin;
   jpeg_crop_scanline(&info, &x, &width);  // moves x left to where a block begins
   first_column = box.x - x;
 }

@@ -46,12 +46,11 @@ void configure(jpeg_compress_struct& info, const JpegSpec& spec) {
   jpeg_set_defaults(&info);
   jpeg_set_colorspace(&info, file_space(spec.color));
   jpeg_set_quality(&info, spec.quality, TRUE);
-  info.comp_info[0].h_samp_factor = spec.horizontal_sampling;
-  info.comp_info[0].v_samp_factor = spec.vertical_sampling;
-  for (int c = 1; c < info.num_components; ++c) {
-    // YCCK: black has the resolution of Y.
-    info.comp_info[c].h_samp_factor = c == 3 ? spec.horizontal_sampling : 1;
-    info.comp_info[c].v_samp_factor = c == 3 ? spec.vertical_sampling : 1;
+  const Sampling first = {spec.horizontal_sampling, spec.vertical_sampling};
+  const std::array<Sampling, 4> sampling = {first, spec.chroma[0], spec.chroma[1], first};
+  for (int c = 0; c < info.num_components; ++c) {
+    info.comp_info[c].h_samp_factor = sampling[static_cast<std::size_t>(c)].horizontal;
+    info.comp_info[c].v_samp_factor = sampling[static_cast<std::size_t>(c)].vertical;
   }
   info.arith_code = spec.arithmetic ? TRUE : FALSE;
   info.restart_interval = spec.restart_interval;
@@ -131,6 +130,16 @@ std::vector<JpegSpec> jpeg_kinds() {
                                  {.horizontal_sampling = 2},
                                  {.vertical_sampling = 2},
                                  {.horizontal_sampling = 4},
+                                 {.horizontal_sampling = 4, .vertical_sampling = 2},
+                                 {.horizontal_sampling = 4, .vertical_sampling = 2, .progressive = true},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 4},
+                                 {.vertical_sampling = 4},
+                                 {.horizontal_sampling = 3},
+                                 {.vertical_sampling = 3},
+                                 {.horizontal_sampling = 4, .chroma = {{{2, 1}, {1, 1}}}},
+                                 {.horizontal_sampling = 2, .vertical_sampling = 2, .chroma = {{{2, 1}, {1, 2}}}},
+                                 {.chroma = {{{2, 2}, {2, 2}}}},
+                                 {.chroma = {{{4, 1}, {2, 2}}}},
                                  {.horizontal_sampling = 2, .vertical_sampling = 2, .progressive = true},
                                  {.horizontal_sampling = 2, .vertical_sampling = 2, .arithmetic = true},
                                  {.progressive = true, .arithmetic = true},
@@ -147,7 +156,9 @@ std::vector<JpegSpec> jpeg_kinds() {
 std::string describe(const JpegSpec& spec) {
   static const char* const kColors[] = {"grey", "ycc", "rgb", "cmyk", "ycck"};
   std::string text = kColors[static_cast<int>(spec.color)];
-  text += " " + std::to_string(spec.horizontal_sampling) + "x" + std::to_string(spec.vertical_sampling);
+  const auto add = [&](int h, int v) { text += " " + std::to_string(h) + "x" + std::to_string(v); };
+  add(spec.horizontal_sampling, spec.vertical_sampling);
+  for (const Sampling& chroma : spec.chroma) add(chroma.horizontal, chroma.vertical);
   if (spec.progressive) text += " progressive";
   if (spec.arithmetic) text += " arithmetic";
   if (spec.restart_interval > 0) text += " restarts";

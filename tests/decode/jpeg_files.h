@@ -2,6 +2,7 @@
 // JPEG files made in memory, and the plain libjpeg loop that is the oracle for decoding them.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +16,18 @@ namespace headrace::test {
 
 enum class JpegColor : std::uint8_t { kGrey, kYcc, kRgb, kCmyk, kYcck };
 
+// How many blocks of a component lie in one MCU, each way.
+struct Sampling {
+  int horizontal = 1;
+  int vertical = 1;
+};
+
 struct JpegSpec {
   decode::Size size = {97, 61};
   JpegColor color = JpegColor::kYcc;
-  int horizontal_sampling = 1;  // of the first component; the others have 1
+  int horizontal_sampling = 1;  // of the first component, and of black
   int vertical_sampling = 1;
+  std::array<Sampling, 2> chroma = {};  // of the second and the third component
   bool progressive = false;
   bool arithmetic = false;
   unsigned restart_interval = 0;  // MCUs
