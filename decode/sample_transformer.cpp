@@ -67,7 +67,8 @@ Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byt
 }
 
 Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
-  if (plan_.target.pixels() == 0) return {};  // a crop of nothing but border
+  const Size output = output_size(transform_.geometry);
+  HEADRACE_ASSERT(contains(output, {plan_.target_x, plan_.target_y, plan_.target.width, plan_.target.height}));
   region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1);
   return decoder.decode_region(region_.box, region_.reduce, decoded_);
 }
@@ -84,11 +85,9 @@ void SampleTransformer::place_on_canvas() {
 }
 
 void SampleTransformer::write(std::byte* out) {
-  if (plan_.target.pixels() > 0) {
-    const ResizeSpec spec = {
-        .part = region_.part, .target = plan_.target, .antialias = transform_.antialias, .mirror = plan_.mirror};
-    resizer_.resize(decoded_, spec, resized_);
-  }
+  const ResizeSpec spec = {
+      .part = region_.part, .target = plan_.target, .antialias = transform_.antialias, .mirror = plan_.mirror};
+  resizer_.resize(decoded_, spec, resized_);
   place_on_canvas();
   if (transform_.jitter) apply_jitter(*transform_.jitter, random_, canvas_);
   writer_.write(canvas_, out);

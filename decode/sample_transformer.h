@@ -36,7 +36,8 @@ class SampleTransformer {
 
   // Errors: as ImageDecoder. Throws std::bad_alloc.
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key);
-  // The same with a crop that was planned elsewhere; colour jitter then draws what sample 0 of epoch 0 draws.
+  // The same with a crop that was planned elsewhere, whose target lies within the output; colour jitter then draws what
+  // sample 0 of epoch 0 draws.
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
   // Resizes, jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
   void write(std::byte* out);

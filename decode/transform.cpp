@@ -70,10 +70,13 @@ Middle middle_of(std::uint32_t resized, std::uint32_t wanted) {
 }
 
 CropPlan plan(const ResizeCenterCrop& crop, Size image, Random&) {
-  const std::uint64_t side = crop.shorter_side;
+  const auto in_proportion = [&](std::uint32_t longer, std::uint32_t shorter) {
+    const std::uint64_t side = std::uint64_t{crop.shorter_side} * longer / shorter;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(side, UINT32_MAX));  // an image of 1 x 10^8 is possible
+  };
   Size resized = {crop.shorter_side, crop.shorter_side};
-  if (image.width < image.height) resized.height = static_cast<std::uint32_t>(side * image.height / image.width);
-  if (image.width > image.height) resized.width = static_cast<std::uint32_t>(side * image.width / image.height);
+  if (image.width < image.height) resized.height = in_proportion(image.height, image.width);
+  if (image.width > image.height) resized.width = in_proportion(image.width, image.height);
   const Middle x = middle_of(resized.width, crop.size.width);
   const Middle y = middle_of(resized.height, crop.size.height);
   const double scale_x = static_cast<double>(image.width) / resized.width;
@@ -138,6 +141,11 @@ Status check(const Transform& transform) {
   const auto* resize = std::get_if<ResizeCenterCrop>(&transform.geometry);
   if (resize != nullptr && resize->shorter_side == 0) {
     return make_error(ErrorCode::kInvalidArgument, "shorter side must not be 0");
+  }
+  const auto* padded = std::get_if<PadCrop>(&transform.geometry);
+  if (padded != nullptr && padded->padding >= std::min(padded->size.width, padded->size.height)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "padding must be smaller than the crop, or a crop may miss the image");
   }
   if (!transform.jitter) return {};
   const ColorJitter& jitter = *transform.jitter;

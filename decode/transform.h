@@ -44,7 +44,7 @@ struct Resize {
 // A random `size` out of the image with a border around it (CIFAR). The border is `fill`.
 struct PadCrop {
   Size size = {32, 32};
-  std::uint32_t padding = 4;
+  std::uint32_t padding = 4;  // on each side; less than the crop, so that every crop shows a part of the image
   std::uint8_t fill = 0;
 };
 
@@ -70,7 +70,8 @@ struct Transform {
 
 // The size of what comes out.
 [[nodiscard]] Size output_size(const Geometry& geometry);
-// Errors: kInvalidArgument: a size of zero, a range upside down, a probability outside of [0, 1].
+// Errors: kInvalidArgument: a size of zero, a range upside down, a probability outside of [0, 1], a padding that is not
+// smaller than the crop.
 [[nodiscard]] Status check(const Transform& transform);
 
 // Where the output's pixels come from.

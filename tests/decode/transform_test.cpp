@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/decode/transform.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -79,6 +80,34 @@ TEST_CASE("a crop out of the padded image shows the border and, unchanged, the i
       }
     }
     CHECK(same);
+  }
+}
+
+TEST_CASE("a padding that a crop may lie within is refused; the largest smaller one always shows a part of the image") {
+  const auto crop = [](Size size, std::uint32_t padding) {
+    return Transform{.geometry = PadCrop{.size = size, .padding = padding}, .flip_probability = 0.5};
+  };
+  CHECK_FALSE(check(crop({32, 32}, 32)));
+  CHECK_FALSE(check(crop({32, 16}, 16)));
+  CHECK_FALSE(check(crop({16, 32}, UINT32_MAX)));
+  for (const Size size : {Size{32, 32}, Size{7, 20}, Size{1, 1}}) {
+    const Transform transform = crop(size, std::min(size.width, size.height) - 1);
+    REQUIRE(check(transform));
+    for (const Size image : {Size{1, 1}, Size{32, 32}, Size{3, 50}}) {
+      for (std::uint32_t i = 0; i < 500; ++i) {
+        Random random({.sample = i});
+        const CropPlan plan = plan_crop(transform, image, random);
+        REQUIRE(contains(size, {plan.target_x, plan.target_y, plan.target.width, plan.target.height}));
+      }
+    }
+  }
+}
+
+TEST_CASE("a centre crop of an endless line of pixels lies within the output") {
+  const Transform transform = {.geometry = ResizeCenterCrop{.shorter_side = 256, .size = {224, 224}}};
+  Random random({});
+  for (const Size image : {Size{1, 1U << 24}, Size{1U << 24, 1}, Size{1, 100'000'000}}) {
+    CHECK(plan_crop(transform, image, random).target == Size{224, 224});
   }
 }
 
