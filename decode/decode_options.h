@@ -19,6 +19,9 @@ enum class Damage : std::uint8_t {
 struct DecodeOptions {
   Damage damage = Damage::kRepair;
   bool apply_orientation = true;  // EXIF orientation of a JPEG; PIL's Image.open() leaves it alone
+  // Takes a file of 3 073 or 3 074 bytes that is nothing else for a record of CIFAR's binary version. Only its size tells
+  // such a record, so a web page or a text of that size passes for one, too.
+  bool cifar_records = false;
   // 100 M: three times the largest photographs of today; 300 MB decoded. Checked before anything is allocated.
   std::uint64_t pixels_max = 100'000'000;
   // 100: encoders write about 10 scans; each one costs a pass over the whole image, however few bytes it has.

@@ -39,6 +39,9 @@ const Codec* codec_of(ImageFormat format) {
 Result<Size> ImageDecoder::open(std::span<const std::byte> bytes) {
   bytes_ = bytes;
   format_ = detect_format(bytes);
+  if (format_ == ImageFormat::kUnknown && options_.cifar_records && has_size_of_cifar_record(bytes)) {
+    format_ = ImageFormat::kCifar;
+  }
   orientation_ = Orientation::kUpright;
   Result<Size> size = format_ == ImageFormat::kJpeg ? open_jpeg() : open_whole();
   if (size) size_ = *size;

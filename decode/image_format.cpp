@@ -24,8 +24,11 @@ ImageFormat detect_format(std::span<const std::byte> bytes) {
   if (has(bytes, 0, "RIFF") && has(bytes, 8, "WEBP")) return ImageFormat::kWebp;
   if (has(bytes, 0, "\x93NUMPY")) return ImageFormat::kNumpy;
   if (has(bytes, 0, "BM")) return ImageFormat::kBmp;
-  if (bytes.size() == kCifar10Bytes || bytes.size() == kCifar100Bytes) return ImageFormat::kCifar;
   return ImageFormat::kUnknown;
+}
+
+bool has_size_of_cifar_record(std::span<const std::byte> bytes) {
+  return bytes.size() == kCifar10Bytes || bytes.size() == kCifar100Bytes;
 }
 
 std::string_view name_of(ImageFormat format) {

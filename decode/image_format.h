@@ -20,10 +20,12 @@ enum class ImageFormat : std::uint8_t {
   kBmp,    // uncompressed
   kWebp,   // not animated
   kNumpy,  // .npy of unsigned bytes: (height, width), (height, width, 1) or (height, width, 3)
-  kCifar,  // one record of CIFAR's binary version: 1 or 2 label bytes and 3 x 32 x 32; known by its size alone
+  kCifar,  // one record of CIFAR's binary version: 1 or 2 label bytes and 3 x 32 x 32; DecodeOptions::cifar_records
 };
 
+// Never kCifar, which has no mark of its own.
 [[nodiscard]] ImageFormat detect_format(std::span<const std::byte> bytes);
+[[nodiscard]] bool has_size_of_cifar_record(std::span<const std::byte> bytes);
 [[nodiscard]] std::string_view name_of(ImageFormat format);
 
 }  // namespace headrace::decode

@@ -74,15 +74,17 @@ TEST_CASE("grey arrays and bitmaps with a palette decode to equal channels") {
   check_decodes_to(make_bmp(static_cast<std::int32_t>(kSize.height), 8, palette, rows), rgb);
 }
 
-TEST_CASE("CIFAR records are known by their size") {
+TEST_CASE("CIFAR records are known by their size, where they are asked for") {
   for (std::size_t labels : {1U, 2U}) {
     Bytes record(labels + 3072);
     for (std::size_t i = 0; i < 3072; ++i) record[labels + i] = static_cast<std::byte>(i / 1024 * 70 + i % 64);
-    ImageDecoder decoder({});
+    ImageDecoder decoder({.cifar_records = true});
     Image image;
     REQUIRE(decoder.decode(record, image));
     CHECK(image.size() == Size{32, 32});
     CHECK(image.row(1)[3 * 5 + 2] == 140 + 37);
+    ImageDecoder by_default({});
+    CHECK(by_default.decode(record, image).error().code == io::ErrorCode::kUnsupported);
   }
 }
 
