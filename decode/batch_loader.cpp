@@ -203,7 +203,8 @@ void BatchLoader::Impl::run(Worker& worker, std::uint32_t part) noexcept {
 Status BatchLoader::Impl::transform_row(Worker& worker, BatchRow& row, std::byte* out) try {
   if (!row.raw.bytes) return tl::unexpected(row.raw.bytes.error());
   if (!worker.transformer) worker.transformer.emplace(options.transform, writer);
-  const RandomKey key = {.seed = options.seed, .epoch = row.raw.epoch, .sample = row.raw.index};
+  const RandomKey key = {
+      .seed = options.seed, .epoch = row.raw.epoch, .position = row.raw.position, .sample = row.raw.index};
   {
     const StageCounters::Timer timer(counters.decode_ns);
     if (Status decoded = worker.transformer->decode(worker.decoder, *row.raw.bytes, key); !decoded) return decoded;

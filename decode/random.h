@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: what a sample draws depends on (seed, epoch, sample index) and on nothing else, so that
-// a run repeats whatever the number of threads and wherever it was resumed.
+// Counter-based random numbers: what a sample draws depends on (seed, epoch, position, sample index) and on nothing
+// else. So a run repeats whatever the number of threads and wherever it was resumed, and a sample that an epoch has
+// twice draws anew the second time.
 //
-//   Random random({.seed = 1, .epoch = 3, .sample = 17});
+//   Random random({.seed = 1, .epoch = 3, .position = 5, .sample = 17});
 //   double scale = random.uniform(0.08, 1.0);
 //
 // Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Key: the seed. Counter:
-// number of the block, sample, epoch.
+// number of the block, sample, epoch, position. Of epoch and position the lower 32 bits count: no training has more
+// epochs, and of the places that a sample has in one epoch no two are apart by a multiple of 2^32.
 //
 // Thread-safety: none; make one where it is needed, it costs nothing.
 #pragma once
@@ -19,6 +21,7 @@ namespace headrace::decode {
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // within the epoch
   std::uint32_t sample = 0;
 };
 
@@ -40,7 +43,7 @@ class Random {
  public:
   explicit Random(const RandomKey& key)
       : key_{static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)},
-        counter_{0, key.sample, static_cast<std::uint32_t>(key.epoch), static_cast<std::uint32_t>(key.epoch >> 32)} {}
+        counter_{0, key.sample, static_cast<std::uint32_t>(key.epoch), static_cast<std::uint32_t>(key.position)} {}
 
   [[nodiscard]] std::uint32_t bits() {
     if (used_ == block_.size()) {

@@ -2,7 +2,7 @@
 // One encoded sample to one tensor, decoding only what the transform looks at.
 //
 //   SampleTransformer transformer(transform, writer);
-//   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .sample = 17});
+//   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .position = 5, .sample = 17});
 //   if (status) transformer.write(destination);
 //
 // Thread-safety: none; one per thread, reused.

@@ -2,7 +2,7 @@
 // What becomes of a decoded image: torchvision's transforms with their parameters and distributions.
 //
 //   Transform transform = {.geometry = RandomResizedCrop{.size = {224, 224}}, .flip_probability = 0.5};
-//   Random random({.seed = 1, .epoch = 0, .sample = 17});
+//   Random random({.seed = 1, .epoch = 0, .position = 5, .sample = 17});
 //   CropPlan plan = plan_crop(transform, {500, 375}, random);   // which pixels; no image needed yet
 //
 // Thread-safety: plain values and pure functions.

@@ -86,6 +86,20 @@ TEST_CASE("batches are the same bytes with one thread and with eight") {
   CHECK(one[0].data != one[8].data);  // another epoch draws other crops
 }
 
+TEST_CASE("a sample that an order repeats is cropped anew each time") {
+  const Files files = make_files(6);
+  constexpr std::uint64_t kRepeats = 4;  // a batch is one sample, four times
+  auto loader = BatchLoader::start(std::make_unique<MemorySource>(files, 1, 0, kRepeats), small_options());
+  REQUIRE(loader);
+  for (const Seen& batch : all_batches(**loader)) {
+    CHECK(batch.indices == std::vector<SampleIndex>(kRepeats, batch.indices[0]));
+    const std::size_t row = batch.data.size() / kRepeats;
+    std::set<std::vector<std::byte>> different;
+    for (std::size_t i = 0; i < kRepeats; ++i) different.insert({&batch.data[i * row], &batch.data[i * row] + row});
+    CHECK(different.size() == kRepeats);
+  }
+}
+
 TEST_CASE("an epoch ends with a short batch, or without it") {
   const Files files = make_files(6);
   BatchOptions options = small_options();

@@ -24,13 +24,14 @@ TEST_CASE("Philox gives the published numbers") {
         PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("what is drawn depends on seed, epoch and sample, on each of them") {
+TEST_CASE("what is drawn depends on seed, epoch, position and sample, on each of them") {
   const auto first = [](const RandomKey& key) { return Random(key).uniform(); };
   const double base = first({.seed = 1, .epoch = 2, .sample = 3});
   CHECK(base == first({.seed = 1, .epoch = 2, .sample = 3}));
   CHECK(base != first({.seed = 2, .epoch = 2, .sample = 3}));
   CHECK(base != first({.seed = 1, .epoch = 3, .sample = 3}));
   CHECK(base != first({.seed = 1, .epoch = 2, .sample = 4}));
+  CHECK(base != first({.seed = 1, .epoch = 2, .position = 1, .sample = 3}));
   CHECK(base != first({.seed = 1 + (std::uint64_t{1} << 40), .epoch = 2, .sample = 3}));
 }
 
