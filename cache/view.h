@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content pinned in memory: what a read hands out.
+// Content pinned in memory: what a read hands out. And how soon a read is needed.
 //
 // Ownership: move-only; unpins on destruction, which must come before the Store's.
 // Thread-safety: as a plain value; the bytes may be read from any thread while the view lives.
@@ -38,7 +38,6 @@ class View {
 
  private:
   friend struct Holding;
-  friend class WarmJob;
   void swap(View& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(served_from_, other.served_from_);
@@ -48,6 +47,15 @@ class View {
   std::span<const std::byte> bytes_;
   TierKind served_from_ = TierKind::kSource;
   Holding* holding_ = nullptr;  // carries one pin; null: nothing to unpin
+};
+
+// How soon a read is needed, and what becomes of its content in RAM.
+enum class ReadHint : std::uint8_t {
+  kNow,
+  kOnce,      // now, by one who keeps a copy: goes with the last view, unless somebody else has asked for it too
+  kOnceHere,  // as kOnce, and the caller may wait: where the source is a local disk that does not seek, it reads itself
+  kAhead,
+  kAheadAndKeep,  // stays until drop() or release(), as far as the budget permits
 };
 
 using ReadCallback = std::function<void(io::Result<View>)>;

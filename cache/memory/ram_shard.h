@@ -38,6 +38,7 @@ struct Holding {
 
   // A view of content that is ready; takes over one pin.
   [[nodiscard]] View view(TierKind from, std::uint64_t offset, std::uint64_t length);
+  [[nodiscard]] static Holding* of(const View& view) { return view.holding_; }  // null: of a view of nothing
   [[nodiscard]] std::span<const std::byte> content() const { return {data, size}; }
 
   // Constant once ready (the fetch writes them before).

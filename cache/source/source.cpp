@@ -28,7 +28,7 @@ constexpr std::array<std::chrono::milliseconds, 2> kRetryDelays{std::chrono::mil
 // Paths remembered so that each is logged once; beyond these, stale files are only counted.
 constexpr std::size_t kStalePathsMax = 1024;
 
-// Looking costs an open and a stat of a directory, which a dead server may keep waiting.
+// A look costs an open and a stat of a directory, and a dead server may keep both waiting.
 constexpr std::chrono::seconds kLookInterval{1};
 
 bool may_pass(const Error& error) {
@@ -37,25 +37,24 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> Source::open(const StoreOptions& options, std::shared_ptr<SourceRoot> root,
+Result<std::unique_ptr<Source>> Source::open(const SourceOptions& options, std::shared_ptr<SourceRoot> root,
                                              io::TimerThread& timers) {
   std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
   io::EngineOptions engine = options.engine;
-  engine.rotational = options.source_rotational.value_or(false);  // what the kernel says has to prove true first
-  auto thread = options.make_source_engine ? io::IoThread::start("hr-source", options.make_source_engine)
-                                           : io::IoThread::start({.name = "hr-source", .engine = engine});
-  if (!thread) return io::forward_error(std::move(thread));
-  source->thread_ = std::move(*thread);
-  if (options.source_rotational.value_or(source->root()->file_system().rotational)) {
-    source->start_sweep(options.source_rotational.has_value());
+  engine.rotational = options.rotational.value_or(false);  // what the kernel says has to prove true first
+  HEADRACE_TRY(thread, options.make_engine ? io::IoThread::start("hr-source", options.make_engine)
+                                           : io::IoThread::start({.name = "hr-source", .engine = engine}));
+  source->thread_ = std::move(thread);
+  if (options.rotational.value_or(source->root()->file_system().rotational)) {
+    source->start_sweep(options.rotational.has_value());
   }
   return source;
 }
 
-Source::Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
-    : name_(options.source.string()),
-      remount_path_(options.source_path_covered ? std::filesystem::path() : options.source),
-      engine_only_(options.make_source_engine != nullptr),
+Source::Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
+    : name_(options.name),
+      remount_path_(options.remount_path),
+      engine_only_(options.make_engine != nullptr),
       timers_(timers),
       root_(std::move(root)) {}
 
@@ -81,10 +80,11 @@ void Source::count_success(std::uint64_t bytes) {
 }
 
 void Source::start_sweep(bool seeks_at_first) {
-  sweep_ = std::make_unique<Sweep>(Sweep::Options{.place_of = [this](const SourceRead& read) { return place_of(read); },
-                                                  .issue = [this](SourceRead& read) { submit(read); },
-                                                  .on_verdict = [this](bool seeks) { limit_depth(seeks); },
-                                                  .seeks_at_first = seeks_at_first});
+  sweep_ = std::make_unique<Sweep>(
+      Sweep::Options{.disk_offset_of = [this](const SourceRead& read) { return disk_offset_of(read); },
+                     .issue = [this](SourceRead& read) { submit(read); },
+                     .on_verdict = [this](bool seeks) { limit_depth(seeks); },
+                     .seeks_at_first = seeks_at_first});
 }
 
 // Reads for now do not pass through the sweep, so that its bound has to be the engine's as well.
@@ -92,7 +92,7 @@ void Source::limit_depth(bool seeks) {
   if (!stopping_.load()) thread_->set_rotational(seeks);
 }
 
-std::optional<std::uint64_t> Source::place_of(const SourceRead& read) const {
+std::optional<std::uint64_t> Source::disk_offset_of(const SourceRead& read) const {
   const io::UniqueFd file(io::open_beneath(root()->fd(), read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
   return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
@@ -119,8 +119,8 @@ void Source::submit(SourceRead& read) {
   reads_here(read) ? io::run_here(read.operation) : thread_->submit(read.operation);
 }
 
-// A local disk that does not seek has a whole file sooner than two threads have woken each other. What fails is tried
-// again by the engine: those who wait here do so once.
+// A local disk that does not seek delivers a whole file before two threads have woken each other. A read that failed
+// here is tried again by the engine: the caller waits only once.
 bool Source::reads_here(const SourceRead& read) const {
   return read.here && read.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
          !read.root->file_system().opens_wait;
@@ -162,8 +162,8 @@ bool Source::retry_later(SourceRead& read, const Error& error) {
   return true;
 }
 
-// The folder that a mount lay on, or one that was removed, has no files. Nor has a file that is simply gone: what it
-// costs to tell them apart is spent once a second at most.
+// The folder that a mount lay on has no files, and a file that was removed is not found either. Telling these apart
+// costs a look, which is spent once a second at most.
 bool Source::may_be_unmounted(const Error& error) const {
   return error.code == ErrorCode::kNotFound && is_look_due();
 }

@@ -4,14 +4,14 @@
 //   SourceRead read{.path = path.c_str(), .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
 //   source->read(read);
 //
-// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again; one that finds
-// less than the catalog says is kStale. Both are logged once, not once per read.
+// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again. A read that
+// finds less than the catalog says is kStale. Both are logged once, not once per read.
 //
-// A source that was unmounted and mounted anew is another directory at the same path, while ours fails for good. So
-// before a read is tried again the path is looked at, at most once a second; what is there is used from then on if it
-// has the very file that is being read, as it was catalogued.
+// A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails. So
+// the path is looked at before a read is tried again, at most once a second. Another directory there is used from then
+// on if it has the very file that is being read, as it was catalogued.
 //
-// Of a hard disk, reads ahead are sorted by where the files lie (internal/sweep.h).
+// Reads ahead of a hard disk are sorted by where the files lie (source/sweep.h).
 //
 // Thread-safety: every function from any thread.
 #pragma once
@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,7 @@
 #include "headrace/cache/catalog/chunk.h"
 #include "headrace/cache/source/source_root.h"
 #include "headrace/cache/source/sweep.h"
-#include "headrace/cache/store.h"
+#include "headrace/cache/tier.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
@@ -44,8 +45,8 @@ struct SourceRead {
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
   bool here = false;           // the calling thread may wait for it
-  // Runs on the source's I/O thread, or on the one that waits; must not block. On success data holds range.length
-  // bytes.
+  // Runs on the source's I/O thread, or on the thread that waits, and must not block. On success `data` has
+  // range.length bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
   void* context = nullptr;
   std::byte* data = nullptr;
@@ -57,21 +58,29 @@ struct SourceRead {
   io::Operation operation = {};
 };
 
+struct SourceOptions {
+  std::string name;                    // for people
+  std::filesystem::path remount_path;  // where the source is looked for when it was unmounted; empty: nowhere
+  io::EngineOptions engine = {};
+  std::optional<bool> rotational;                                    // as StoreOptions::source_rotational
+  std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests: instead of `engine`
+};
+
 class Source {
  public:
   // Errors: those of open_engine().
-  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const StoreOptions& options,
+  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const SourceOptions& options,
                                                             std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
   void read(SourceRead& read);
-  // Fills the buffer on the calling thread where that takes no longer than handing the read over: the page cache has
-  // the file. True: done, on_done does not run.
+  // Fills the buffer on the calling thread where the page cache has the file: that takes no longer than handing the read
+  // over. True: done, on_done does not run.
   [[nodiscard]] bool read_now(SourceRead& read);
   // Runs a task on the I/O thread.
   void post(std::function<void()> task) { thread_->post(std::move(task)); }
-  // Nothing is tried again from now on. To be followed by TimerThread::stop(), then join().
+  // Nothing is tried again from now on. TimerThread::stop() follows, then join().
   void stop_retrying() { stopping_.store(true); }
   // Waits until the I/O thread has finished the completion that it is in.
   void settle();
@@ -83,11 +92,11 @@ class Source {
   [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
 
  private:
-  Source(const StoreOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
+  Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
 
   void start_sweep(bool seeks_at_first);
   void limit_depth(bool seeks);
-  [[nodiscard]] std::optional<std::uint64_t> place_of(const SourceRead& read) const;
+  [[nodiscard]] std::optional<std::uint64_t> disk_offset_of(const SourceRead& read) const;
   void submit(SourceRead& read);
   [[nodiscard]] bool reads_here(const SourceRead& read) const;
   void finish(SourceRead& read, Result<std::uint64_t> bytes);

@@ -35,12 +35,12 @@ Identity identity_of(const struct stat& info) {
 }
 
 // Without a saved catalog there is nothing to compare with: the scan that follows says what is there.
-Status check_same_data_set(const SourceRoot& root, const StoreOptions& options) {
+Status check_same_data_set(const SourceRoot& root, const SourceRootOptions& options) {
   if (options.catalog_file.empty()) return {};
   const Result<Catalog> saved = Catalog::load(options.catalog_file);
   if (!saved || root.is_root_of(*saved)) return {};
   return io::make_error(ErrorCode::kStale,
-                        fmt::format("source {}: unmounted; another folder is at its path", options.source.string()));
+                        fmt::format("source {}: unmounted; another folder is at its path", options.path.string()));
 }
 
 }  // namespace
@@ -72,22 +72,22 @@ bool SourceRoot::is_root_of(const Catalog& catalog) const {
   return inode_ == catalog.identity(kRootEntry).inode;
 }
 
-Result<std::shared_ptr<SourceRoot>> open_source_root(const StoreOptions& options) {
-  const bool given = options.source_fd >= 0;
-  if (given && (options.source_path_covered || is_alive(options.source_fd))) {
-    UniqueFd copy(::fcntl(options.source_fd, F_DUPFD_CLOEXEC, 0));
-    if (!copy.valid()) return io::system_error(errno, "open " + options.source.string());
+Result<std::shared_ptr<SourceRoot>> open_source_root(const SourceRootOptions& options) {
+  const bool given = options.directory_fd >= 0;
+  if (given && (options.path_covered || is_alive(options.directory_fd))) {
+    UniqueFd copy(::fcntl(options.directory_fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid()) return io::system_error(errno, "open " + options.path.string());
     return std::make_shared<SourceRoot>(std::move(copy));
   }
-  UniqueFd fd = open_directory(options.source);
+  UniqueFd fd = open_directory(options.path);
   if (!fd.valid() && errno == ENOTDIR) {
-    return io::make_error(ErrorCode::kInvalidArgument, options.source.string(), ENOTDIR);
+    return io::make_error(ErrorCode::kInvalidArgument, options.path.string(), ENOTDIR);
   }
-  if (!fd.valid()) return io::system_error(errno, options.source.string());
+  if (!fd.valid()) return io::system_error(errno, options.path.string());
   auto root = std::make_shared<SourceRoot>(std::move(fd));
   if (!given) return root;
-  if (auto same = check_same_data_set(*root, options); !same) return io::forward_error(std::move(same));
-  io::log_info("source {}: was unmounted and is used as it is mounted now", options.source.string());
+  HEADRACE_TRY_DO(check_same_data_set(*root, options));
+  io::log_info("source {}: was unmounted and is used as it is mounted now", options.path.string());
   return root;
 }
 

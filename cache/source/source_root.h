@@ -2,8 +2,8 @@
 // The source's directory, held open, and what its file system is good at. After the source was unmounted and mounted
 // anew the descriptor belongs to a mount that is gone: then the path leads to another root.
 //
-//   auto root = open_source_root(options);                     // the descriptor given, or the path where that is dead
-//   auto anew = (*root)->find_remount(options.source);         // nullptr: the path leads nowhere else
+//   auto root = open_source_root({.path = "/data"});
+//   auto anew = (*root)->find_remount("/data");                // nullptr: the path leads nowhere else
 //   if (anew && anew->has_file("a/b.jpg", identity)) use(anew);
 //
 // Thread-safety: every function from any thread. Ownership: shared by the Source and by its reads in flight.
@@ -14,7 +14,6 @@
 #include <memory>
 
 #include "headrace/cache/catalog.h"
-#include "headrace/cache/store.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/page_cache_reader.h"
 #include "headrace/io/unique_fd.h"
@@ -30,7 +29,7 @@ class SourceRoot {
   [[nodiscard]] const io::FileSystemTraits& file_system() const { return file_system_; }
   [[nodiscard]] io::PageCacheReader& page_cache() { return page_cache_; }
 
-  // What the path leads to now, where that is another directory than this one.
+  // What the path leads to now; nullptr where that is this same directory, or nothing.
   [[nodiscard]] std::shared_ptr<SourceRoot> find_remount(const std::filesystem::path& path) const;
   // Whether it has this very file, reached without leaving the directory or following a link.
   [[nodiscard]] bool has_file(const char* path, const Identity& identity) const;
@@ -45,8 +44,16 @@ class SourceRoot {
   io::PageCacheReader page_cache_;
 };
 
-// The directory that the options name; the path's where the descriptor given leads to a mount that is gone and the path
-// may be used. Errors: as opening a directory; kStale: what lies at the path now is not what `catalog_file` lists.
-[[nodiscard]] Result<std::shared_ptr<SourceRoot>> open_source_root(const StoreOptions& options);
+struct SourceRootOptions {
+  std::filesystem::path path;
+  int directory_fd = -1;               // an open directory to use instead of the path; stays the caller's
+  bool path_covered = false;           // the path leads elsewhere: a mount lies over it
+  std::filesystem::path catalog_file;  // tells whether another directory at the path is the same data set; may be empty
+};
+
+// The directory that the options name. Where the descriptor given leads to a mount that is gone, the path is opened
+// instead, unless it is covered. Errors: as opening a directory; kStale: what lies at the path now is not what
+// `catalog_file` lists.
+[[nodiscard]] Result<std::shared_ptr<SourceRoot>> open_source_root(const SourceRootOptions& options);
 
 }  // namespace headrace::cache

@@ -84,7 +84,7 @@ void Sweep::run() {
     }
     Batch batch = take_oldest(kSweepBatch);
     lock.unlock();
-    sort_by_place(batch);
+    sort_by_disk_offset(batch);
     issue_when_there_is_room(batch);
     lock.lock();
   }
@@ -100,13 +100,13 @@ Sweep::Batch Sweep::take_oldest(std::size_t count) {
   return batch;
 }
 
-// Looking places up is no seek more: it brings in the inodes, which the reads need anyway. Meanwhile the disk is busy
+// Looking offsets up costs no extra seek: it brings in the inodes, which the reads need anyway. Meanwhile the disk is busy
 // with what is left of the last batch.
-void Sweep::sort_by_place(Batch& batch) const {
+void Sweep::sort_by_disk_offset(Batch& batch) const {
   if (batch.size() == 1) return;
   std::vector<std::pair<std::uint64_t, SourceRead*>> placed;
   placed.reserve(batch.size());
-  for (SourceRead* const read : batch) placed.emplace_back(options_.place_of(*read).value_or(0), read);
+  for (SourceRead* const read : batch) placed.emplace_back(options_.disk_offset_of(*read).value_or(0), read);
   std::ranges::stable_sort(placed, {}, &std::pair<std::uint64_t, SourceRead*>::first);
   std::ranges::transform(placed, batch.begin(), &std::pair<std::uint64_t, SourceRead*>::second);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads ahead of a hard disk in the order in which the files lie on it, so that its head sweeps instead of jumping.
 //
-//   Sweep sweep({.place_of = [](const SourceRead& read) { ... }, .issue = [](SourceRead& read) { ... }});
+//   Sweep sweep({.disk_offset_of = [](const SourceRead& read) { ... }, .issue = [](SourceRead& read) { ... }});
 //   sweep.add(read);    // issued now or later
 //   sweep.on_done();    // a read that was issued has ended
 //
 // While kSweepInFlight reads are under way, others wait. Then the oldest of them, at most kSweepBatch, are issued by
-// rising place. A batch is closed: what comes later, and is needed later, cannot push ahead of what is in it.
+// rising offset on the disk. A batch is closed: what comes later, and is needed later, cannot push ahead of it.
 //
-// Virtual disks often say that they rotate. One that answers faster than any head can move gets its reads at once, in
-// the order in which they come (SeekMeter). So does one of which nothing is known yet, for the first reads.
+// Virtual disks often say that they rotate. A disk that answers faster than any head can move gets its reads at once, in
+// the order in which they come (SeekMeter). So does a disk of which nothing is known yet, for the first reads.
 //
 // Thread-safety: every function from any thread.
 #pragma once
@@ -30,14 +30,14 @@ namespace headrace::cache {
 
 struct SourceRead;
 
-// What a disk can queue and sort by itself (NCQ). Bounds how long a read for now finds others before it.
+// What a disk can queue and sort by itself (NCQ). It also bounds how many others a read for now finds before it.
 inline constexpr std::size_t kSweepInFlight = 32;
-// The way of the head per read falls with the size of a batch, most of it before 64; a larger one would let a read
-// wait longer for others that are needed after it.
+// The head moves less per read where a batch is larger, and most of that is gained before 64. In a larger batch a read
+// would wait longer for others that are needed after it.
 inline constexpr std::size_t kSweepBatch = 64;
 
-// Whether a device behaves as if it had to seek: told from how fast reads end while it has several to do. How fast they
-// end while it has few tells of who asks: a reader with all it needs held looks like a slow disk otherwise.
+// Whether a device behaves as if it had to seek. How fast reads end tells so, but only while the device has several to
+// do. With few to do it tells how often somebody asks: a reader whose samples are all held would look like a slow disk.
 // Thread-safety: none; one owner. No clock of its own.
 class SeekMeter {
  public:
@@ -59,12 +59,12 @@ class SeekMeter {
 class Sweep {
  public:
   struct Options {
-    // Where a read begins on the device; nullopt: not known, it goes before the others. May block.
-    std::function<std::optional<std::uint64_t>(const SourceRead& read)> place_of;
+    // Where a read begins on the device. nullopt: not known, so that it goes before the others. May block.
+    std::function<std::optional<std::uint64_t>(const SourceRead& read)> disk_offset_of;
     std::function<void(SourceRead& read)> issue;  // from any thread; on_done() may be called within
-    // The device has turned out to seek, or not to. From the thread of on_done(), under no lock.
+    // The device has turned out to seek, or not to. Runs on the thread of on_done(), under no lock.
     std::function<void(bool seeks)> on_verdict;
-    bool seeks_at_first = false;  // sorts from the first read on, before it has seen a slow one
+    bool seeks_at_first = false;  // true: sorts from the first read on, before a read was slow
   };
 
   explicit Sweep(Options options);
@@ -74,7 +74,7 @@ class Sweep {
 
   void add(SourceRead& read);
   void on_done();
-  // Issues what waits and joins the thread. Nothing may be added any more; on_done() may still come.
+  // Issues what waits and joins the thread. Nothing may be added any more. on_done() may still come.
   void close();
   // False: the device is too fast for sorting to gain anything.
   [[nodiscard]] bool sorts() const { return sorts_.load(std::memory_order_relaxed); }
@@ -84,7 +84,7 @@ class Sweep {
 
   void run();
   [[nodiscard]] Batch take_oldest(std::size_t count) HEADRACE_REQUIRES(mutex_);
-  void sort_by_place(Batch& batch) const;
+  void sort_by_disk_offset(Batch& batch) const;
   void issue_when_there_is_room(const Batch& batch);
 
   const Options options_;

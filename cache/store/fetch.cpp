@@ -1,29 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store/fetch.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 
 namespace headrace::cache {
+namespace {
 
 using io::Buffer;
 using io::Error;
 
-Fetch::Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const ChunkRequest& request)
-    : MemoryRequest(footprint_bytes(chunk_range(identity.size_bytes, holding.key.chunk).length),
-                    is_ahead(request.hint)),
-      store_(store),
-      holding_(holding),
-      identity_(identity),
-      for_warm_job_(request.for_warm_job),
-      waits_here_(request.hint == ReadHint::kOnceHere ? std::this_thread::get_id() : std::thread::id()),
-      range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
+// 64 MiB waiting to be written, or a quarter of the RAM budget: this rides out a disk's pauses without holding the
+// memory that reads need.
+constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
+
+void answer(Waiter* waiters, Holding& holding, TierKind from) {
+  while (waiters != nullptr) {
+    const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
+    waiter->done(holding.view(from, waiter->offset, waiter->length));
+  }
+}
+
+// One chunk on its way into memory: a part of the budget, then the fastest tier that holds it, then the source.
+// Ownership: its own; deletes itself once the waiters are answered.
+// Thread-safety: one step at a time, each on the thread where the step before completed.
+class Fetch final : public MemoryRequest {
+ public:
+  // `holding` is claimed, with the fetch's pin.
+  Fetch(StoreParts& store, Holding& holding, const Identity& identity, const ChunkRequest& request)
+      : MemoryRequest(footprint_bytes(chunk_range(identity.size_bytes, holding.key.chunk).length),
+                      is_ahead(request.hint)),
+        store_(store),
+        holding_(holding),
+        identity_(identity),
+        for_disk_fill_(request.for_disk_fill),
+        waits_here_(request.hint == ReadHint::kOnceHere ? std::this_thread::get_id() : std::thread::id()),
+        range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
+  void start() { store_.memory.request(*this); }
+
+  void granted() override;
+  void denied(Error error) override { fail(error); }
+
+ private:
+  void read_next_tier();
+  void on_tier_read(Status status);
+  void read_source();
+  void finish(Buffer buffer, std::byte* data, TierKind from);
+  void copy_to_tier();
+  void fail(const Error& error);
+
+  StoreParts& store_;
+  Holding& holding_;
+  const Identity identity_;
+  const bool for_disk_fill_;
+  const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
+  const ChunkRange range_;
+  std::string path_;
+  RecordId record_;
+  std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
+  DiskRead disk_read_;
+  SourceRead source_read_;
+};
 
 void Fetch::granted() {
   holding_.cost_bytes = bytes();
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return fail(buffer.error());
-  path_ = store_.catalog_.path(holding_.key.entry);
-  if (!store_.tiers_.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
+  path_ = store_.catalog.path(holding_.key.entry);
+  if (!store_.tiers.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
   disk_read_.buffer = std::move(*buffer);
   read_next_tier();
 }
@@ -34,8 +83,8 @@ void Fetch::read_next_tier() {
   disk_read_.on_done = [](DiskRead& read, Status status) {
     static_cast<Fetch*>(read.context)->on_tier_read(std::move(status));
   };
-  while (next_tier_ < store_.tiers_.size()) {
-    if (store_.tiers_[next_tier_++]->read(disk_read_)) return;
+  while (next_tier_ < store_.tiers.size()) {
+    if (store_.tiers[next_tier_++]->read(disk_read_)) return;
   }
   next_tier_ = SIZE_MAX;
   read_source();
@@ -44,9 +93,9 @@ void Fetch::read_next_tier() {
 void Fetch::on_tier_read(Status status) {
   if (status) {
     next_tier_ -= 1;  // this one needs no copy
-    return finish(std::move(disk_read_.buffer), disk_read_.data, store_.tiers_[next_tier_]->kind());
+    return finish(std::move(disk_read_.buffer), disk_read_.data, store_.tiers[next_tier_]->kind());
   }
-  if (store_.closing_.load()) return fail(status.error());
+  if (store_.closing.load()) return fail(status.error());
   read_next_tier();
 }
 
@@ -54,10 +103,10 @@ void Fetch::read_source() {
   source_read_.path = path_.c_str();
   source_read_.range = range_;
   source_read_.ahead = ahead();
-  source_read_.here = std::this_thread::get_id() == waits_here_;  // not where memory or a tier had to be waited for
+  source_read_.here = std::this_thread::get_id() == waits_here_;  // false once memory or a tier had to be waited for
   source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
-  if (store_.source_->read_now(source_read_)) {
+  if (store_.source->read_now(source_read_)) {
     return finish(std::move(source_read_.buffer), source_read_.data, TierKind::kSource);
   }
   source_read_.context = this;
@@ -66,7 +115,7 @@ void Fetch::read_source() {
     if (!status) return self.fail(status.error());
     self.finish(std::move(read.buffer), read.data, TierKind::kSource);
   };
-  store_.source_->read(source_read_);
+  store_.source->read(source_read_);
 }
 
 void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
@@ -74,20 +123,103 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   holding_.data = data;
   holding_.size = range_.length;
   holding_.fetched_from = from;
-  Waiter* waiters = store_.ram_.publish(holding_);
-  if (!for_warm_job_) store_.copy_to_tier(holding_, record_, next_tier_);
-  store_.ram_.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
-  store_.answer(waiters, holding_, from);
+  Waiter* waiters = store_.ram.publish(holding_);
+  if (!for_disk_fill_) copy_to_tier();
+  store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
+  answer(waiters, holding_, from);
   delete this;
+}
+
+// Has the first tier that takes the chunk write a copy, of those that are faster than where it came from. Where too much
+// waits to be written already, the next epoch brings the chunk again.
+void Fetch::copy_to_tier() {
+  if (store_.closing.load()) return;
+  const std::uint64_t budget = store_.ram.budget_bytes();
+  const std::uint64_t pending_max = budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
+  const EntryId entry = holding_.key.entry;
+  for (std::size_t i = 0; i < std::min(next_tier_, store_.tiers.size()); ++i) {
+    DiskTier& tier = *store_.tiers[i];
+    if (!tier.admits(holding_.size) || !store_.follower->wants(i, entry)) continue;
+    if (tier.contains(record_)) return;
+    if (tier.pending_bytes() + holding_.cost_bytes > pending_max) return;
+    if (!store_.ram.pin_for_write(holding_)) return;
+    return tier.write(holding_, record_,
+                      [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
+                        if (!written) return;
+                        if (from < store.tiers.size()) store.tiers[from]->forget(record);      // promoted
+                        if (!store.follower->wants(i, entry)) store.tiers[i]->forget(record);  // evicted meanwhile
+                      });
+  }
 }
 
 void Fetch::fail(const Error& error) {
   source_read_.buffer.reset();  // freed before its bytes are given back
   disk_read_.buffer.reset();
-  Waiter* waiters = store_.ram_.abandon(holding_);
-  store_.ram_.unpin(holding_);
-  store_.answer_error(waiters, error);
+  Waiter* waiters = store_.ram.abandon(holding_);
+  store_.ram.unpin(holding_);
+  while (waiters != nullptr) {
+    const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
+    store_.failures.fetch_add(1, std::memory_order_relaxed);
+    waiter->done(tl::unexpected<Error>(error));
+  }
   delete this;
+}
+
+// The identity is looked up now that the holding can be found: a change that comes later finds and forgets it.
+void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& request) {
+  const Result<Identity> identity = store.identities.of_file(request.key.entry);
+  auto* fetch = new Fetch(store, holding, identity.value_or(Identity{}), request);
+  if (!identity) return fetch->denied(identity.error());
+  if (store.follower->watches() && request.key.chunk == 0 && !request.for_disk_fill) {
+    store.follower->note_use(request.key.entry);
+  }
+  fetch->start();
+}
+
+// A read that needs no fetch. With a RAM budget the chunk was mostly fetched ahead, and that fetch was counted. Without
+// one, memory has a chunk only while others read or write it. With a slow disk this happens often, and a use that is not
+// counted would look as if it were still to come.
+void note_use_in_memory(StoreParts& store, const ChunkRequest& request) {
+  const bool is_use = request.key.chunk == 0 && !is_ahead(request.hint) && !request.for_disk_fill;
+  if (is_use && store.ram.budget_bytes() == 0 && store.follower->watches()) {
+    store.follower->note_use(request.key.entry);
+  }
+}
+
+}  // namespace
+
+std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& request) {
+  Holding* const held = store.ram.pin(request.key, request.hint == ReadHint::kAheadAndKeep);
+  if (held == nullptr) return std::nullopt;
+  note_use_in_memory(store, request);
+  return held->view(TierKind::kRam, request.offset, request.length);
+}
+
+void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
+  if (auto held = read_from_memory(store, request)) return done(std::move(*held));
+  auto fresh = std::make_unique<Holding>(store.ram, request.key);
+  fresh->keep = request.hint == ReadHint::kAheadAndKeep;
+  fresh->once = request.hint == ReadHint::kOnce || request.hint == ReadHint::kOnceHere;
+  fresh->ranged = request.ranged;
+  auto waiter = std::make_unique<Waiter>();
+  waiter->offset = request.offset;
+  waiter->length = request.length;
+  waiter->done = std::move(done);
+
+  const RamTier::Claim claim = store.ram.claim(std::move(fresh), *waiter);
+  switch (claim.outcome) {
+    case RamTier::Claim::Outcome::kReady:
+      note_use_in_memory(store, request);
+      return waiter->done(claim.holding->view(TierKind::kRam, request.offset, request.length));
+    case RamTier::Claim::Outcome::kWaiting:
+      static_cast<void>(waiter.release());  // the fetch answers it
+      store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
+      note_use_in_memory(store, request);
+      return;
+    case RamTier::Claim::Outcome::kOwner:
+      static_cast<void>(waiter.release());
+      return start_fetch(store, *claim.holding, request);
+  }
 }
 
 }  // namespace headrace::cache

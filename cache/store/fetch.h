@@ -1,47 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// One chunk on its way into memory: a part of the budget, then the fastest tier that has it, then the source.
+// Reads one chunk, or a part of it: from memory, else by a fetch. However many want a chunk, one fetch brings it.
 //
-// Ownership: its own; deletes itself once the waiters are answered.
-// Thread-safety: one step at a time, each on the thread where the step before completed.
+//   read_chunk(store, {.key = {entry, chunk}, .offset = 100, .length = 50}, [](Result<View> view) { ... });
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <string>
-#include <thread>
+#include <optional>
 
-#include "headrace/cache/disk/disk_tier.h"
-#include "headrace/cache/store/store_impl.h"
+#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/store/store_parts.h"
+#include "headrace/cache/view.h"
 
 namespace headrace::cache {
 
-class Fetch final : public MemoryRequest {
- public:
-  // `holding` is claimed, with the fetch's pin.
-  Fetch(StoreImpl& store, Holding& holding, const Identity& identity, const ChunkRequest& request);
-  void start() { store_.memory_.request(*this); }
+[[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
+  return hint == ReadHint::kAhead || hint == ReadHint::kAheadAndKeep;
+}
 
-  void granted() override;
-  void denied(io::Error error) override { fail(error); }
-
- private:
-  void read_next_tier();
-  void on_tier_read(Status status);
-  void read_source();
-  void finish(io::Buffer buffer, std::byte* data, TierKind from);
-  void fail(const io::Error& error);
-
-  StoreImpl& store_;
-  Holding& holding_;
-  const Identity identity_;
-  const bool for_warm_job_;           // which copies to a tier itself, to hear of the outcome
-  const std::thread::id waits_here_;  // who may wait for the source; none: nobody
-  const ChunkRange range_;
-  std::string path_;
-  RecordId record_;
-  std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
-  DiskRead disk_read_;
-  SourceRead source_read_;
+// A part of one chunk, and how it is wanted.
+struct ChunkRequest {
+  ChunkKey key;
+  std::uint64_t offset = 0;  // within the chunk
+  std::uint64_t length = UINT64_MAX;
+  ReadHint hint = ReadHint::kNow;
+  bool ranged = false;         // the reader works through the file by ranges
+  bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file
 };
+
+// nullopt: RAM does not hold the chunk.
+[[nodiscard]] std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& request);
+// `done` runs at once where memory has the chunk, else on the thread on which the fetch ends.
+// Errors: kNotFound, kStale, kBusy, kNoSpace, kCancelled, else what the source said.
+void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done);
 
 }  // namespace headrace::cache

@@ -2,6 +2,7 @@
 #include "headrace/cache/store/gathered_read.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -15,30 +16,51 @@ using io::Buffer;
 using io::Error;
 using io::ErrorCode;
 
-constexpr std::uint32_t kSideBySide = 4;  // 16 MiB in flight: enough for any one device, little beside the target
+constexpr std::uint32_t kSideBySide = 4;  // 16 MiB on their way: enough for any one device, little beside the target
 
-}  // namespace
+// Ownership: its own; deletes itself once answered.
+class GatheredRead final : public MemoryRequest {
+ public:
+  GatheredRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
+      : MemoryRequest(footprint_bytes(request.span.length), is_ahead(request.hint)),
+        store_(store),
+        request_(request),
+        done_(std::move(done)),
+        next_chunk_(chunk_at(request.file_bytes, request.span.offset)),
+        last_chunk_(chunk_at(request.file_bytes, request.span.offset + request.span.length - 1)) {}
+  void start();
 
-GatheredRead::GatheredRead(StoreImpl& store, EntryId entry, std::uint64_t file_bytes, ChunkRange span, ReadHint hint,
-                           bool ranged, ReadCallback done)
-    : MemoryRequest(footprint_bytes(span.length), is_ahead(hint)),
-      store_(store),
-      entry_(entry),
-      file_bytes_(file_bytes),
-      span_(span),
-      hint_(hint),
-      ranged_(ranged),
-      done_(std::move(done)),
-      next_chunk_(chunk_at(file_bytes, span.offset)),
-      last_chunk_(chunk_at(file_bytes, span.offset + span.length - 1)) {}
+  void granted() override;
+  void denied(Error error) override;
+
+ private:
+  void start_chunk();
+  void on_chunk(ChunkRange part, Result<View> view);
+  void on_event();
+  void finish();
+
+  StoreParts& store_;
+  const SpanRequest request_;
+  const ReadCallback done_;
+  Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
+
+  // Chunks that ended and are not dealt with yet. Whoever raises it from 0 deals with all of them, alone.
+  std::atomic<std::uint32_t> events_ = 0;
+  std::uint32_t running_ = 0;     // fetches whose event is not dealt with
+  std::uint32_t next_chunk_ = 0;  // the first not started
+  std::uint32_t last_chunk_ = 0;
+  std::atomic<bool> failed_ = false;
+  Error error_;  // written once, by whoever raised failed_
+  std::atomic<TierKind> slowest_ = TierKind::kRam;
+};
 
 void GatheredRead::start() {
-  const std::uint64_t budget = store_.ram_.budget_bytes();
+  const std::uint64_t budget = store_.ram.budget_bytes();
   const std::uint64_t needed = bytes() + footprint_bytes(kChunkBytes);  // the target, and one chunk to copy from
-  if (budget == 0 || needed <= budget) return store_.memory_.request(*this);
-  denied(
-      {ErrorCode::kNoSpace, 0,
-       fmt::format("read {}: needs {} bytes in RAM, the budget is {}", store_.catalog_.path(entry_), needed, budget)});
+  if (budget == 0 || needed <= budget) return store_.memory.request(*this);
+  denied({ErrorCode::kNoSpace, 0,
+          fmt::format("read {}: needs {} bytes in RAM, the budget is {}", store_.catalog.path(request_.entry), needed,
+                      budget)});
 }
 
 void GatheredRead::denied(Error error) {
@@ -47,14 +69,14 @@ void GatheredRead::denied(Error error) {
 }
 
 void GatheredRead::granted() {
-  target_ = new Holding(store_.ram_, {entry_, UINT32_MAX});
+  target_ = new Holding(store_.ram, {request_.entry, UINT32_MAX});
   target_->pins = 1;
   target_->cost_bytes = bytes();
   auto buffer = Buffer::allocate(bytes());
   if (buffer) {
     target_->buffer = std::move(*buffer);
     target_->data = target_->buffer.data();
-    target_->size = span_.length;
+    target_->size = request_.span.length;
   } else {
     error_ = std::move(buffer.error());
     failed_.store(true);
@@ -77,18 +99,23 @@ void GatheredRead::on_event() {
 void GatheredRead::start_chunk() {
   const std::uint32_t chunk = next_chunk_++;
   running_ += 1;
-  const ChunkRange range = chunk_range(file_bytes_, chunk);
-  const std::uint64_t first = std::max(range.offset, span_.offset);
-  const std::uint64_t end = std::min(range.offset + range.length, span_.offset + span_.length);
-  const ChunkRange part{first - span_.offset, end - first};
-  store_.read_chunk(
-      {.key = {entry_, chunk}, .offset = first - range.offset, .length = part.length, .hint = hint_, .ranged = ranged_},
-      [this, part](Result<View> view) { on_chunk(part, std::move(view)); });
+  const ChunkRange range = chunk_range(request_.file_bytes, chunk);
+  const std::uint64_t first = std::max(range.offset, request_.span.offset);
+  const std::uint64_t end = std::min(range.offset + range.length, request_.span.offset + request_.span.length);
+  const ChunkRange part{first - request_.span.offset, end - first};
+  read_chunk(store_,
+             {.key = {request_.entry, chunk},
+              .offset = first - range.offset,
+              .length = part.length,
+              .hint = request_.hint,
+              .ranged = request_.ranged},
+             [this, part](Result<View> view) { on_chunk(part, std::move(view)); });
 }
 
 void GatheredRead::on_chunk(ChunkRange part, Result<View> view) {
   if (view && view->bytes().size() != part.length) {
-    view = io::make_error(ErrorCode::kStale, fmt::format("read {}: changed meanwhile", store_.catalog_.path(entry_)));
+    view = io::make_error(ErrorCode::kStale,
+                          fmt::format("read {}: changed meanwhile", store_.catalog.path(request_.entry)));
   }
   if (view) {
     std::memcpy(target_->data + part.offset, view->bytes().data(), part.length);
@@ -104,12 +131,18 @@ void GatheredRead::on_chunk(ChunkRange part, Result<View> view) {
 
 void GatheredRead::finish() {
   if (failed_.load()) {
-    store_.ram_.unpin(*target_);
+    store_.ram.unpin(*target_);
     done_(tl::unexpected<Error>(std::move(error_)));
   } else {
-    done_(target_->view(slowest_.load(), 0, span_.length));
+    done_(target_->view(slowest_.load(), 0, request_.span.length));
   }
   delete this;
+}
+
+}  // namespace
+
+void read_gathered(StoreParts& store, const SpanRequest& request, ReadCallback done) {
+  (new GatheredRead(store, request, std::move(done)))->start();
 }
 
 }  // namespace headrace::cache

@@ -1,21 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store/part_read.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace headrace::cache {
+namespace {
 
 using io::Buffer;
 using io::Error;
 
-PartRead::PartRead(StoreImpl& store, const ChunkRequest& request, const RecordId& record, ReadCallback done)
-    : MemoryRequest(part_buffer_bytes({request.offset, request.length}), false),
-      store_(store),
-      request_(request),
-      done_(std::move(done)) {
-  part_.record = record;
-  part_.range = {request.offset, request.length};
-}
+// Ownership: its own; deletes itself once answered.
+// Thread-safety: one step at a time, each on the thread where the step before completed.
+class PartRead final : public MemoryRequest {
+ public:
+  PartRead(StoreParts& store, const ChunkRequest& request, const RecordId& record, ReadCallback done)
+      : MemoryRequest(part_buffer_bytes({request.offset, request.length}), false),
+        store_(store),
+        request_(request),
+        done_(std::move(done)) {
+    part_.record = record;
+    part_.range = {request.offset, request.length};
+  }
+  void start() { store_.memory.request(*this); }
+
+  void granted() override;
+  void denied(Error error) override;
+
+ private:
+  void read_next_tier();
+  void on_tier_read(const Status& status);
+  void finish();
+  void read_chunk_instead();
+
+  StoreParts& store_;
+  const ChunkRequest request_;
+  ReadCallback done_;
+  Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
+  std::size_t next_tier_ = 0;
+  DiskPart part_;
+};
 
 void PartRead::denied(Error error) {
   done_(tl::unexpected<Error>(std::move(error)));
@@ -23,7 +47,7 @@ void PartRead::denied(Error error) {
 }
 
 void PartRead::granted() {
-  target_ = new Holding(store_.ram_, {request_.key.entry, UINT32_MAX});
+  target_ = new Holding(store_.ram, {request_.key.entry, UINT32_MAX});
   target_->pins = 1;
   target_->cost_bytes = bytes();
   auto buffer = Buffer::allocate(bytes());
@@ -37,17 +61,17 @@ void PartRead::granted() {
 }
 
 void PartRead::read_next_tier() {
-  while (next_tier_ < store_.tiers_.size()) {
-    if (store_.tiers_[next_tier_++]->read_part(part_)) return;
+  while (next_tier_ < store_.tiers.size()) {
+    if (store_.tiers[next_tier_++]->read_part(part_)) return;
   }
   read_chunk_instead();
 }
 
 void PartRead::on_tier_read(const Status& status) {
   if (status) return finish();
-  if (!store_.closing_.load()) return read_next_tier();
+  if (!store_.closing.load()) return read_next_tier();
   part_.buffer.reset();
-  store_.ram_.unpin(*target_);
+  store_.ram.unpin(*target_);
   denied(status.error());
 }
 
@@ -55,15 +79,40 @@ void PartRead::finish() {
   target_->buffer = std::move(part_.buffer);
   target_->data = part_.data;
   target_->size = request_.length;
-  done_(target_->view(store_.tiers_[next_tier_ - 1]->kind(), 0, request_.length));
+  done_(target_->view(store_.tiers[next_tier_ - 1]->kind(), 0, request_.length));
   delete this;
 }
 
 void PartRead::read_chunk_instead() {
   part_.buffer.reset();  // freed before its bytes are given back
-  store_.ram_.unpin(*target_);
-  store_.read_chunk(request_, std::move(done_));
+  store_.ram.unpin(*target_);
+  read_chunk(store_, request_, std::move(done_));
   delete this;
+}
+
+}  // namespace
+
+bool RangeBorders::is_alone(const ChunkRequest& request) {
+  const auto hash_of_border = [&](std::uint64_t offset) {
+    return hash_of(request.key) ^ (offset + 1) * 0x9e3779b97f4a7c15U;
+  };
+  const auto known = [&](std::uint64_t hash) -> std::atomic<std::uint64_t>& {
+    return hashes_[(hash >> 32) % hashes_.size()];
+  };
+  const std::uint64_t begin = hash_of_border(request.offset);
+  const std::uint64_t end = hash_of_border(request.offset + request.length);
+  const bool seen = known(begin).exchange(begin, std::memory_order_relaxed) == begin;
+  known(end).store(end, std::memory_order_relaxed);
+  return !seen;
+}
+
+void read_part(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
+  const auto& [entry, chunk] = request.key;
+  const Result<Identity> identity = store.identities.of_file(entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  const RecordId record{hash_name(store.catalog.path(entry), chunk), chunk, *identity};
+  if (!store.held_on_disk(record)) return read_chunk(store, request, std::move(done));
+  (new PartRead(store, request, record, std::move(done)))->start();
 }
 
 }  // namespace headrace::cache

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Reader holds the views of the samples that it has fetched ahead (the window) until next() hands them out; what the
-// plan calls resident stays in the store's RAM tier, which was asked to keep it, and is found there in the next epoch.
+// A Reader holds the views of the samples that it has fetched ahead (the window) until next() hands them out. What the
+// plan calls resident is held by the store's RAM tier, which was asked to keep it, and is found there in the next epoch.
 #include "headrace/cache/reader.h"
 
 #include <algorithm>
@@ -23,19 +23,19 @@ using io::CondVar;
 using io::ErrorCode;
 using io::MutexLock;
 
-// What the window takes, the samples that stay lack, in every epoch: a small part of the budget, but enough to keep a
-// source busy.
+// In every epoch the resident samples lack the room that the window takes. So the window is a small part of the budget,
+// but large enough to keep a source busy.
 constexpr std::uint64_t kWindowShare = 32;
 constexpr std::uint64_t kWindowSamplesMin = 256;
 constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;  // of which 256 samples may be less
-// One part in eight of the RAM budget is not planned with: views that the consumer holds on to live there.
+// The plan leaves one part in eight of the RAM budget alone: views that the consumer holds on to live there.
 constexpr std::uint64_t kConsumerShare = 8;
 
-// A sample that is fetched, or on its way.
-struct Slot {
-  std::optional<Result<View>> result;  // empty while in flight
-  bool planned = false;                // the plan is told how it ends
-  bool awaited = false;                // a consumer sleeps until it has ended
+// A sample that is on its way, or waits for next() to hand it out.
+struct ComingSample {
+  std::optional<Result<View>> result;  // empty while it is on its way
+  bool planned = false;                // the plan is told how the fetch ends
+  bool awaited = false;                // a consumer sleeps until then
 };
 
 std::vector<std::uint32_t> sample_footprints(const Catalog& catalog) {
@@ -92,17 +92,17 @@ class ReaderImpl final : public Reader {
   const Order& order_;
   const std::uint64_t last_epoch_;  // exclusive
   const std::vector<std::uint32_t> sizes_;
-  // Calls of fetch_ahead() not dealt with. Whoever raises it from 0 deals with all of them: a fetch that ends at once,
-  // inside start(), does not become a nested call.
+  // Calls of fetch_ahead() that are not dealt with. Whoever raises it from 0 deals with all of them, so that a fetch that
+  // ends at once, inside start(), does not become a nested call.
   std::atomic<std::uint32_t> fetch_requests_ = 0;
 
   mutable io::Mutex mutex_;
-  CondVar changed_;  // an awaited slot got its result, nothing is in flight any more, or cancelled
+  CondVar changed_;  // an awaited sample came, nothing is on its way any more, or cancelled
   std::uint64_t epoch_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t position_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<SampleIndex> samples_ HEADRACE_GUARDED_BY(mutex_);  // of epoch_
   ReadAhead plan_ HEADRACE_GUARDED_BY(mutex_);
-  std::unordered_map<SampleIndex, Slot> slots_ HEADRACE_GUARDED_BY(mutex_);
+  std::unordered_map<SampleIndex, ComingSample> coming_ HEADRACE_GUARDED_BY(mutex_);
   std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool cancelled_ HEADRACE_GUARDED_BY(mutex_) = false;
 
@@ -129,9 +129,9 @@ ReaderImpl::~ReaderImpl() {
   cancel();
   MutexLock lock(mutex_);
   while (in_flight_ > 0) changed_.wait(lock);
-  slots_.clear();
+  coming_.clear();
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    if (plan_.holds(sample)) store_.unkeep(store_.catalog().sample_entry(sample));
+    if (plan_.holds(sample)) store_.release(store_.catalog().sample_entry(sample));
   }
 }
 
@@ -201,10 +201,10 @@ std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
   bool demanded = false;
   MutexLock lock(mutex_);
   while (!cancelled_) {
-    auto found = slots_.find(sample);
-    if (found == slots_.end()) {
-      demanded = true;  // resident in RAM, or not foreseen
-      slots_.emplace(sample, Slot{});
+    auto found = coming_.find(sample);
+    if (found == coming_.end()) {
+      demanded = true;  // it is resident in RAM, or nobody foresaw it
+      coming_.emplace(sample, ComingSample{});
       in_flight_ += 1;
       lock.unlock();
       start(sample, ReadHint::kNow);
@@ -214,7 +214,7 @@ std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
       changed_.wait(lock);
     } else {
       Result<View> result = std::move(*found->second.result);
-      slots_.erase(found);
+      coming_.erase(found);
       const bool in_ram = result && result->served_from() == TierKind::kRam;
       if (demanded && !in_ram && plan_.holds(sample)) plan_.on_lost(sample);
       return result;
@@ -247,14 +247,14 @@ std::optional<SampleIndex> ReaderImpl::take_planned() {
   while (!cancelled_) {
     const auto sample = plan_.next_fetch();
     if (!sample) return std::nullopt;
-    auto [slot, is_new] = slots_.try_emplace(*sample);
-    slot->second.planned = true;
+    auto [found, is_new] = coming_.try_emplace(*sample);
+    found->second.planned = true;
     if (is_new) {
       in_flight_ += 1;
       return sample;
     }
     // A consumer was faster: the plan hears of it when it ends, or now if it has.
-    if (slot->second.result) plan_.on_fetched(*sample, slot->second.result->has_value());
+    if (found->second.result) plan_.on_fetched(*sample, found->second.result->has_value());
   }
   return std::nullopt;
 }
@@ -270,12 +270,12 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
   bool planned = false;
   {
     MutexLock lock(mutex_);
-    Slot& slot = slots_[sample];
-    slot.result = std::move(result);
-    planned = slot.planned;
+    ComingSample& coming = coming_[sample];
+    coming.result = std::move(result);
+    planned = coming.planned;
     if (planned) plan_.on_fetched(sample, good);
     // Most samples come before their turn. Waking a consumer for each costs as much as submitting its read.
-    if (slot.awaited) changed_.notify_all();
+    if (coming.awaited) changed_.notify_all();
   }
   if (planned) fetch_ahead();
   MutexLock lock(mutex_);
@@ -287,13 +287,12 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
 
 Result<std::unique_ptr<Reader>> Reader::open(Store& store, const Order& order, ReaderOptions options) {
   if (options.epochs == 0) return io::make_error(ErrorCode::kInvalidArgument, "reader: no epochs to read");
-  auto first = order.epoch(options.first_epoch);
-  if (!first) return io::forward_error(std::move(first));
-  if (options.first_position > first->size()) {
+  HEADRACE_TRY(first, order.epoch(options.first_epoch));
+  if (options.first_position > first.size()) {
     return io::make_error(ErrorCode::kInvalidArgument,
-                          fmt::format("reader: position {} of an epoch of {}", options.first_position, first->size()));
+                          fmt::format("reader: position {} of an epoch of {}", options.first_position, first.size()));
   }
-  auto reader = std::make_unique<ReaderImpl>(store, order, options, std::move(*first));
+  auto reader = std::make_unique<ReaderImpl>(store, order, options, std::move(first));
   reader->fetch_ahead();
   return reader;
 }

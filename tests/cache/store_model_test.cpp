@@ -32,6 +32,7 @@ using headrace::cache::Following;
 using headrace::cache::Identity;
 using headrace::cache::make_order;
 using headrace::cache::Order;
+using headrace::cache::ReadHint;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
@@ -157,9 +158,10 @@ class Model {
       case 0:
         return store_->drop(entry);
       case 1:
-        return store_->unkeep(entry);
+        return store_->release(entry);
       case 2:
-        return store_->prefetch(entry, random() % 2 == 0, [](const Status&) {});
+        return store_->read_async(
+            entry, [](const Result<View>&) {}, random() % 2 == 0 ? ReadHint::kAheadAndKeep : ReadHint::kAhead);
       case 3:
         return store_->warm(entry, [](const Status&) {});
       case 4:

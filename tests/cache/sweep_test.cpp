@@ -33,8 +33,8 @@ using headrace::cache::SeekMeter;
 using headrace::cache::SourceRead;
 using headrace::cache::Store;
 using headrace::cache::Sweep;
+using headrace::cache::View;
 using headrace::io::Engine;
-using headrace::io::Status;
 using headrace::test::EngineAround;
 using headrace::test::TempDir;
 using namespace std::chrono_literals;
@@ -64,7 +64,7 @@ class Disk {
     return read.range.offset == kNowhere ? std::nullopt : std::optional(read.range.offset);
   }
   Sweep::Options options() {
-    return {.place_of = [this](const SourceRead& read) { return place_of(read); },
+    return {.disk_offset_of = [this](const SourceRead& read) { return place_of(read); },
             .issue = [this](SourceRead& read) { issue(read); },
             .on_verdict = [this](bool seeks) { verdicts.push_back(seeks); },
             .seeks_at_first = true};
@@ -272,15 +272,16 @@ TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and c
   std::unique_ptr<Store> store = std::move(*opened);
   CHECK(store->stats().tiers.back().placement.find("hard disk") != std::string::npos);
 
-  std::vector<std::future<Status>> ends;
-  const auto prefetch = [&](SampleIndex sample) {
-    auto end = std::make_shared<std::promise<Status>>();
+  std::vector<std::future<bool>> ends;
+  const auto read_ahead = [&](SampleIndex sample) {
+    auto end = std::make_shared<std::promise<bool>>();
     ends.push_back(end->get_future());
-    store->prefetch(store->catalog().sample_entry(sample), true,
-                    [end](const Status& status) { end->set_value(status); });
+    store->read_async(
+        store->catalog().sample_entry(sample), [end](const Result<View>& view) { end->set_value(view.has_value()); },
+        ReadHint::kAheadAndKeep);
   };
-  for (SampleIndex i = 0; i < kFiles / 2; ++i) prefetch(i);
-  for (auto& end : ends) CHECK(end.get().has_value());
+  for (SampleIndex i = 0; i < kFiles / 2; ++i) read_ahead(i);
+  for (auto& end : ends) CHECK(end.get());
   for (SampleIndex i = 0; i < kFiles / 2; ++i) {
     const auto entry = store->catalog().sample_entry(i);
     const auto view = store->read(entry);
@@ -289,7 +290,7 @@ TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and c
     CHECK(std::all_of(view->bytes().begin(), view->bytes().end(), [&](std::byte b) { return char(b) == letter; }));
   }
   ends.clear();
-  for (SampleIndex i = kFiles / 2; i < kFiles; ++i) prefetch(i);
+  for (SampleIndex i = kFiles / 2; i < kFiles; ++i) read_ahead(i);
   store.reset();
   for (auto& end : ends) static_cast<void>(end.get());  // each has ended, one way or the other
 }

@@ -62,16 +62,14 @@ class HangingStore final : public cache::Store {
   }
 
   const cache::Catalog& catalog() const override { return inner_.catalog(); }
+  Result<cache::Identity> identity(EntryId entry) const override { return inner_.identity(entry); }
   std::shared_ptr<const io::UniqueFd> source_directory() const override { return inner_.source_directory(); }
   Result<cache::View> read(EntryId entry) override { return inner_.read(entry); }
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override {
     inner_.read_range_async(entry, offset, length, std::move(done));
   }
-  void prefetch(EntryId entry, bool keep, std::function<void(Status)> done) override {
-    inner_.prefetch(entry, keep, std::move(done));
-  }
   void drop(EntryId entry) override { inner_.drop(entry); }
-  void unkeep(EntryId entry) override { inner_.unkeep(entry); }
+  void release(EntryId entry) override { inner_.release(entry); }
   void set_ram_bytes(std::uint64_t bytes) override { inner_.set_ram_bytes(bytes); }
   void set_identity(EntryId entry, const cache::Identity& identity) override { inner_.set_identity(entry, identity); }
   void set_vanished(EntryId entry) override { inner_.set_vanished(entry); }

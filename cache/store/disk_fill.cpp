@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/disk_fill.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "headrace/cache/store/fetch.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::ErrorCode;
+
+// How soon to look again for a record that somebody else is writing just now; a write takes about as long.
+constexpr std::chrono::milliseconds kLookAgain{5};
+
+// Ownership: its own; deletes itself once done.
+class DiskFill {
+ public:
+  DiskFill(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done)
+      : store_(store), entry_(entry), identity_(identity), path_(store.catalog.path(entry)), done_(std::move(done)) {}
+  // Deals with the next chunk that no tier holds; any thread, one at a time.
+  void run();
+
+ private:
+  [[nodiscard]] DiskTier* tier_for(std::uint64_t payload_bytes) const;
+  void on_read(Result<View> view);
+  void end(Status status);
+
+  StoreParts& store_;
+  const EntryId entry_;
+  const Identity identity_;
+  const std::string path_;
+  const std::function<void(Status)> done_;
+  std::uint32_t chunk_ = 0;
+  RecordId record_;
+};
+
+void DiskFill::run() {
+  if (identity_.size_bytes == 0) return end({});
+  for (; chunk_ < chunk_count(identity_.size_bytes); ++chunk_) {
+    record_ = {hash_name(path_, chunk_), chunk_, identity_};
+    if (!store_.held_on_disk(record_)) break;
+  }
+  if (chunk_ == chunk_count(identity_.size_bytes)) return end({});
+  if (tier_for(chunk_range(identity_.size_bytes, chunk_).length) == nullptr) {
+    return end(io::make_error(ErrorCode::kNoSpace, "warm " + path_ + ": no disk tier takes it"));
+  }
+  read_chunk(store_, {.key = {entry_, chunk_}, .hint = ReadHint::kAhead, .for_disk_fill = true},
+             [this](Result<View> view) { on_read(std::move(view)); });
+}
+
+void DiskFill::on_read(Result<View> view) {
+  if (!view) return end(io::forward_error(std::move(view)));
+  if (store_.closing.load()) return end(io::make_error(ErrorCode::kCancelled, "warm " + path_));
+  Holding& holding = *Holding::of(*view);
+  DiskTier* tier = tier_for(holding.size);
+  if (tier == nullptr || store_.held_on_disk(record_)) return run();
+  if (!store_.ram.pin_for_write(holding)) {
+    view->reset();
+    return store_.timers.after(kLookAgain, [this] { run(); });
+  }
+  tier->write(holding, record_, [this](Status written) {
+    if (!written) return end(std::move(written));
+    run();
+  });
+}
+
+DiskTier* DiskFill::tier_for(std::uint64_t payload_bytes) const {
+  for (std::size_t i = 0; i < store_.tiers.size(); ++i) {
+    if (store_.tiers[i]->admits(payload_bytes) && store_.follower->wants(i, entry_)) return store_.tiers[i].get();
+  }
+  return nullptr;
+}
+
+void DiskFill::end(Status status) {
+  done_(std::move(status));
+  delete this;
+}
+
+}  // namespace
+
+void fill_disk_tiers(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done) {
+  (new DiskFill(store, entry, identity, std::move(done)))->run();
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/following.h"
+
+#include <utility>
+
+#include "headrace/cache/simulator.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::MutexLock;
+
+std::vector<TierRoom> rooms_of(const DiskTiers& tiers) {
+  std::vector<TierRoom> rooms;
+  for (const auto& tier : tiers) rooms.push_back({tier->stats().budget_bytes, tier->evicting_bytes()});
+  return rooms;
+}
+
+}  // namespace
+
+class TierFollower::Handle final : public Following {
+ public:
+  Handle(TierFollower& follower, Placement::JobId job, const Order& order, std::uint64_t held_bytes)
+      : follower_(follower), job_(job), order_(order), held_bytes_(held_bytes) {}
+  ~Handle() override {
+    follower_.carry_out(follower_.placement_.unfollow(job_));
+    follower_.set_epoch({});
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  void enter(std::uint64_t epoch) override {
+    follower_.evict(follower_.placement_.enter(job_, epoch));
+    begin(epoch);
+  }
+  void begin(std::uint64_t epoch) {
+    follower_.set_epoch({.order = &order_,
+                         .options = {.epoch = epoch, .held_bytes = held_bytes_},
+                         .source_reads_before = follower_.parts_.source.stats().hits});
+  }
+
+ private:
+  TierFollower& follower_;
+  const Placement::JobId job_;
+  const Order& order_;
+  const std::uint64_t held_bytes_;
+};
+
+TierFollower::TierFollower(const Parts& parts)
+    : parts_(parts), placement_(parts.catalog, rooms_of(parts.tiers), [this](std::size_t tier, SampleIndex sample) {
+        return has_record(tier, sample);
+      }) {}
+
+std::unique_ptr<Following> TierFollower::follow(const Order& order, const FollowOptions& options) {
+  const Placement::Followed followed = placement_.follow(order, options.epoch);
+  carry_out(followed.evictions);
+  auto handle = std::make_unique<Handle>(*this, followed.job, order, options.held_bytes);
+  handle->begin(options.epoch);
+  return handle;
+}
+
+void TierFollower::set_epoch(const FollowedEpoch& epoch) {
+  MutexLock lock(epoch_mutex_);
+  epoch_ = epoch;
+}
+
+std::optional<EpochReads> TierFollower::epoch_reads() const {
+  MutexLock lock(epoch_mutex_);
+  if (epoch_.order == nullptr) return std::nullopt;
+  if (!epoch_.minimum_source_reads) {
+    const Result<std::vector<SampleIndex>> samples = epoch_.order->epoch(epoch_.options.epoch);
+    if (!samples) return std::nullopt;
+    std::uint64_t capacity = epoch_.options.held_bytes + parts_.ram.budget_bytes();
+    for (const auto& tier : parts_.tiers) capacity += tier->stats().budget_bytes;
+    epoch_.minimum_source_reads = minimum_source_reads(*samples, record_footprints(parts_.catalog), capacity);
+  }
+  return EpochReads{epoch_.options.epoch, parts_.source.stats().hits - epoch_.source_reads_before,
+                    *epoch_.minimum_source_reads};
+}
+
+void TierFollower::note_use(EntryId entry) {
+  if (const auto sample = parts_.catalog.sample_of(entry)) carry_out(placement_.on_read(*sample));
+}
+
+void TierFollower::offer(EntryId entry) {
+  if (!placement_.evicts()) return;
+  if (const auto sample = parts_.catalog.sample_of(entry)) evict(placement_.on_offer(*sample));
+}
+
+bool TierFollower::wants(std::size_t tier, EntryId entry) const {
+  return !placement_.evicts() || placement_.wants(tier, parts_.catalog.sample_of(entry));
+}
+
+bool TierFollower::has_record(std::size_t tier, SampleIndex sample) const {
+  const EntryId entry = parts_.catalog.sample_entry(sample);
+  const Result<Identity> identity = parts_.identities.of_file(entry);
+  return identity && parts_.tiers[tier]->contains({hash_name(parts_.catalog.path(entry), 0), 0, *identity});
+}
+
+void TierFollower::carry_out(const Placement::Evictions& evictions) {
+  for (const auto& tier : parts_.tiers) tier->set_evicting(placement_.evicts());
+  evict(evictions);
+}
+
+void TierFollower::evict(const Placement::Evictions& evictions) {
+  for (const Placement::Eviction& gone : evictions) {
+    const EntryId entry = parts_.catalog.sample_entry(gone.sample);
+    const std::string path = parts_.catalog.path(entry);
+    const std::uint32_t chunks = parts_.identities.chunks_of(entry);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      parts_.tiers[gone.tier]->forget({hash_name(path, chunk), chunk, {}});
+    }
+  }
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/identities.h"
+
+#include <fmt/format.h>
+
+#include "headrace/cache/catalog/chunk.h"
+
+namespace headrace::cache {
+
+using io::ErrorCode;
+using io::MutexLock;
+
+Result<Identity> Identities::of(EntryId entry) const {
+  if (entry >= catalog_.entry_count()) {
+    return io::make_error(ErrorCode::kInvalidArgument, fmt::format("entry {} is not in the catalog", entry));
+  }
+  if (any_changed_.load(std::memory_order_acquire)) {
+    MutexLock lock(mutex_);
+    const auto found = changed_.find(entry);
+    const bool changed = found != changed_.end();
+    if (changed && found->second) return *found->second;
+    lock.unlock();
+    if (changed) {
+      return io::make_error(ErrorCode::kNotFound, fmt::format("read {}: gone from the source", catalog_.path(entry)));
+    }
+  }
+  return catalog_.identity(entry);
+}
+
+Result<Identity> Identities::of_file(EntryId entry) const {
+  if (entry < catalog_.entry_count() && !catalog_.is_file(entry)) {
+    return io::make_error(ErrorCode::kInvalidArgument, fmt::format("read: entry {} is not a file", entry));
+  }
+  return of(entry);
+}
+
+std::uint32_t Identities::chunks_of(EntryId entry) const {
+  const Result<Identity> identity = of_file(entry);
+  return identity ? chunk_count(identity->size_bytes) : 1;
+}
+
+void Identities::set(EntryId entry, const std::optional<Identity>& identity) {
+  MutexLock lock(mutex_);
+  changed_[entry] = identity;
+  any_changed_.store(true, std::memory_order_release);
+}
+
+}  // namespace headrace::cache
