@@ -4,14 +4,14 @@
 //   auto catalog = Catalog::scan("/data/imagenet", {.listing = ListingRule::kImageFolder});
 //   for (SampleIndex i = 0; i < catalog->sample_count(); ++i) use(catalog->path(catalog->sample_entry(i)));
 //
-// Entries are laid out breadth first; the children of a directory are contiguous and sorted by name bytes, so that a
-// lookup is a binary search. Entry 0 is the root. The mount's inode number is EntryId + 1 (kRootInode), so nothing has
-// to be remembered across a restart. Samples are the entries that the listing rule selects, in its order: sample i is
-// what the loader calls dataset[i].
+// Entries are laid out breadth first. The children of a directory lie together, sorted by the bytes of their names, so
+// that a look-up is a binary search. Entry 0 is the root. The mount's inode number is EntryId + 1 (kRootInode), so
+// nothing has to be remembered across a restart. Samples are the entries that the listing rule selects, in its order:
+// sample i is what the loader calls dataset[i].
 //
 // Memory: 40 bytes per entry plus its name, 8 per sample, 16 per directory: 70 bytes per file of ImageNet. Limits: 2^32
 // entries, 4 GiB of names (about 200 M files), 65 536 combinations of mode, owner and group.
-// Thread-safety: immutable after construction, share freely.
+// Thread-safety: immutable after construction; any thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,12 @@ inline constexpr SampleIndex kNoSample = UINT32_MAX;
 enum class ListingRule : std::uint8_t { kImageFolder, kTimm, kDali, kKeras, kSorted };
 
 struct CatalogOptions {
-  ListingRule listing = ListingRule::kImageFolder;  // no sample found: falls back to kSorted, and says so in the log
+  ListingRule listing = ListingRule::kImageFolder;  // where it finds no sample, kSorted is used, and the log says so
   std::filesystem::path sample_list;  // a file of relative paths, one per line: these are the samples, in this order
   unsigned scan_threads = 0;          // 0: chosen from the cores (directory reads wait for the device)
 };
 
-// What identifies the content of a file: while it holds, cached bytes are good.
+// What identifies the content of a file: as long as it stays the same, cached bytes are good.
 struct Identity {
   std::uint64_t size_bytes = 0;
   std::int64_t mtime_ns = 0;
@@ -54,7 +54,7 @@ struct Identity {
   friend bool operator==(const Identity&, const Identity&) = default;
 };
 
-// Attributes that few distinct combinations of serve many files; stored once each.
+// Attributes of which many files share few combinations. Each combination is stored once.
 struct AttributeClass {
   mode_t mode = 0;  // type and permission bits
   uid_t uid = 0;
@@ -64,13 +64,14 @@ struct AttributeClass {
 
 class Catalog {
  public:
-  // Scans `source`. Unreadable folders are logged, counted in skipped() and left out.
+  // Scans `source`. Folders that cannot be read are logged, counted in skipped() and left out.
   // Errors: kNotFound, kPermission (source itself), kInvalidArgument (not a directory; list names a missing file),
   // kUnsupported (a tree beyond the limits above).
   [[nodiscard]] static Result<Catalog> scan(const std::filesystem::path& source, const CatalogOptions& options);
   // As scan(), from an open directory: for a source that a mount has been laid over.
   [[nodiscard]] static Result<Catalog> scan_fd(int source_fd, const CatalogOptions& options);
-  // Saved form: header, arrays, XXH3 (cache/catalog_file.cpp). Replaces `file` at once or not at all.
+  // The saved form is a header, the arrays and an XXH3 (cache/catalog/catalog_file.cpp). save() replaces `file` at once
+  // or not at all.
   // Errors of load: kNotFound, kCorrupt (whatever is wrong with the content), kUnsupported (another version).
   [[nodiscard]] Status save(const std::filesystem::path& file) const;
   [[nodiscard]] static Result<Catalog> load(const std::filesystem::path& file);
@@ -98,14 +99,14 @@ class Catalog {
   [[nodiscard]] Range children(EntryId directory) const;
   [[nodiscard]] std::uint32_t subdirectory_count(EntryId directory) const;
   [[nodiscard]] std::optional<EntryId> find(EntryId directory, std::string_view name) const;
-  // A relative path; symlinks inside the tree are followed (at most 40 in all, as the kernel does).
+  // By a relative path. Symlinks inside the tree are followed, at most 40 in all, as the kernel does.
   [[nodiscard]] std::optional<EntryId> find(std::string_view path) const;
-  // What a symlink stands for in the end; other entries stand for themselves. nullopt: broken, or it leaves the tree.
+  // What a symlink stands for in the end. Other entries stand for themselves. nullopt: it is broken or leaves the tree.
   [[nodiscard]] std::optional<EntryId> resolve(EntryId entry) const;
 
   [[nodiscard]] SampleIndex sample_count() const;
-  // The file that opening the sample opens: behind symlinks inside the tree, so that two samples may share an entry. A
-  // sample that is a symlink out of the tree keeps its index; its entry is that symlink.
+  // The file that opening the sample opens. It lies behind symlinks inside the tree, so that two samples may share an
+  // entry. A sample that is a symlink out of the tree keeps its index, and its entry is that symlink.
   [[nodiscard]] EntryId sample_entry(SampleIndex sample) const;
   [[nodiscard]] std::uint32_t sample_label(SampleIndex sample) const;  // class index of the listing rule; 0 if none
   [[nodiscard]] std::optional<SampleIndex> sample_of(EntryId entry) const;  // the first, where several share it
@@ -133,7 +134,7 @@ class Catalog {
     EntryId child_count;
     std::uint32_t subdirectory_count;
   };
-  // What the samples were asked for with; the rule in use may be the fall-back.
+  // What was asked for. The rule in use may be the fall-back.
   struct Request {
     ListingRule listing = ListingRule::kImageFolder;
     std::uint64_t sample_list_hash = 0;  // of the list's content; 0: no list
@@ -152,7 +153,7 @@ class Catalog {
   std::vector<char> names_;
   std::vector<EntryId> samples_;
   std::vector<std::uint32_t> labels_;  // of the samples; empty: all 0
-  std::string source_path_;            // for absolute symlinks that lead back into the tree; may be empty
+  std::string source_path_;            // resolves absolute symlinks that lead back into the tree; may be empty
   std::uint64_t sample_bytes_ = 0;
   std::uint64_t skipped_ = 0;
   std::uint32_t class_count_ = 0;

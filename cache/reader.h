@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Iterates the samples of epochs in exactly the order given, reading ahead along it.
+// Hands out the samples of epochs in exactly the order given, and reads ahead along it.
 //
 //   auto reader = Reader::open(*store, *order, {.epochs = 2});
 //   while (auto sample = (*reader)->next()) {
@@ -34,7 +34,7 @@ struct ReaderOptions {
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;
   std::uint64_t first_position = 0;  // resume: skips this many samples of first_epoch
-  std::uint64_t window_bytes = 0;    // how far to read ahead; 0: a 32nd of the RAM, at least 256 samples or 64 MiB
+  std::uint64_t window_bytes = 0;    // how far to read ahead; 0: a 32nd of the RAM, but 256 samples or 64 MiB at least
 };
 
 class Reader {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a store honest about its source: compares catalog and tree on a thread of its own, at once, every so often and
-// on request, and tells the store which files are others now.
+// Tells a store which files of its source have changed. A thread of its own compares the catalog with the tree: at once,
+// every so often, and on request.
 //
 //   Refresher refresher(*store, {.every = 1h, .on_changed = [&](const CatalogChanges& c) { forget(c); }});
 //   refresher.request();   // a comparison that begins from now on
 //
-// Thread-safety: every function from any thread; destruction by the owner ends a comparison under way within
-// milliseconds (as long as one system call takes) and joins. Ownership: the store outlives it.
+// Thread-safety: every function from any thread. The owner's destruction ends a comparison that is under way, within
+// milliseconds (as long as one system call takes), and joins the thread. Ownership: the store outlives it.
 #pragma once
 
 #include <chrono>
@@ -21,10 +21,10 @@
 namespace headrace::cache {
 
 struct RefresherOptions {
-  std::chrono::seconds every{0};  // 0: once at the start, then on request only
-  // Gentle: a comparison runs beside the training job.
+  std::chrono::seconds every{0};  // 0: once at the start, then only on request
+  // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
-  // What is news since the last comparison, after the store was told. Runs on the refresher's thread; may be empty.
+  // Called with what is new since the last comparison, after the store was told. On the refresher's thread. May be empty.
   std::function<void(const CatalogChanges&)> on_changed = {};
 };
 
@@ -40,7 +40,7 @@ class Refresher {
   struct State {
     bool running = false;       // a comparison is under way or asked for
     std::uint64_t rounds = 0;   // comparisons that ended
-    std::uint64_t changed = 0;  // files that differ from the catalog, as the last one found
+    std::uint64_t changed = 0;  // files that differ from the catalog, as the last comparison found
     std::uint64_t vanished = 0;
     std::uint64_t appeared = 0;  // names that a new mount will show
     std::string failure;         // of the last one; empty: none

@@ -5,8 +5,8 @@
 //   CatalogChanges changes = *find_changes(catalog, source_fd, {});   // later: every file, as much work as a scan
 //   for (const auto& [entry, identity] : changes.changed) store.set_identity(entry, identity);
 //
-// A folder's mtime changes when a name in it appears, goes away or is given to another file; not when a file is
-// written in place: only find_changes() sees that.
+// A folder's mtime changes when a name in it appears, goes away or is given to another file. It does not change when a
+// file is written in place: only find_changes() sees that.
 //
 // Thread-safety: each call blocks its caller and joins its threads.
 #pragma once
@@ -25,9 +25,9 @@ struct CatalogChanges {
     EntryId entry = kNoEntry;
     Identity identity;  // from now on
   };
-  std::vector<Changed> changed;   // files whose size, mtime or inode is another
-  std::vector<EntryId> vanished;  // files and symlinks that are gone, or something else now
-  std::size_t appeared = 0;       // names that the catalog does not have: a new catalog is needed to serve them
+  std::vector<Changed> changed;   // files whose identity is another
+  std::vector<EntryId> vanished;  // files and symlinks that are gone, or are something else now
+  std::size_t appeared = 0;       // names that the catalog does not have: serving them takes a new catalog
 
   [[nodiscard]] bool none() const { return changed.empty() && vanished.empty() && appeared == 0; }
 };
@@ -37,14 +37,14 @@ struct RevalidateOptions {
   const std::atomic<bool>* stop = nullptr;  // of find_changes(), which then ends with kCancelled
 };
 
-// False: a folder is gone, or its mtime or inode is another; which one is logged.
+// False: a folder is gone, or its mtime or inode is another. The log names it.
 // Errors: as Catalog::scan_fd().
 [[nodiscard]] Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options);
 [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd,
                                                   const RevalidateOptions& options);
 
-// The saved catalog while it lists what `options` ask for and no folder has changed; else a scan, which is saved in its
-// place. `file` empty: always a scan. Errors: as Catalog::scan_fd(); a file that cannot be read or written is logged.
+// The saved catalog, if it lists what `options` ask for and no folder has changed. Else a scan, which replaces `file`.
+// `file` empty: always a scan. Errors: as Catalog::scan_fd(). A file that cannot be read or written is logged.
 [[nodiscard]] Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options,
                                            const std::filesystem::path& file);
 

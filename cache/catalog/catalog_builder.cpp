@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan's own memory is given back folder by folder, so that two forms of a large tree are not held at the same
-// time.
+// The scan's own memory is freed folder by folder, so that two forms of a large tree never lie in memory together.
 #include "headrace/cache/catalog/catalog_builder.h"
 
 #include <algorithm>
@@ -42,17 +41,13 @@ Result<Catalog> CatalogBuilder::build(const CatalogOptions& options, std::string
   reserve();
   catalog_.skipped_ = tree_.skipped;
   catalog_.source_path_ = std::move(source_path);
-  if (Status added = add_entry(tree_.directories[0].attributes, kRootEntry, ""); !added) {
-    return io::forward_error(std::move(added));
-  }
+  HEADRACE_TRY_DO(add_entry(tree_.directories[0].attributes, kRootEntry, ""));
   add_directory(kRootEntry, 0);
   for (std::size_t i = 0; i < catalog_.directories_.size(); ++i) {
     io::ScannedDirectory scanned = std::move(tree_.directories[scanned_of_directory_[i]]);
-    if (Status added = add_children(scanned, catalog_.directories_[i].entry); !added) {
-      return io::forward_error(std::move(added));
-    }
+    HEADRACE_TRY_DO(add_children(scanned, catalog_.directories_[i].entry));
   }
-  if (Status listed = list(options); !listed) return io::forward_error(std::move(listed));
+  HEADRACE_TRY_DO(list(options));
   return std::move(catalog_);
 }
 
@@ -73,15 +68,14 @@ Status CatalogBuilder::add_entry(const io::ScannedAttributes& attributes, EntryI
   if (catalog_.rows_.size() >= kNoEntry || catalog_.names_.size() + name.size() + UINT16_MAX > UINT32_MAX) {
     return io::make_error(io::ErrorCode::kUnsupported, "a tree of more than 2^32 entries or 4 GiB of names");
   }
-  Result<std::uint16_t> attribute = attribute_class(attributes);
-  if (!attribute) return io::forward_error(std::move(attribute));
+  HEADRACE_TRY(attribute, attribute_class(attributes));
   catalog_.rows_.push_back({.size_bytes = attributes.size_bytes,
                             .mtime_ns = attributes.mtime_ns,
                             .inode = attributes.inode,
                             .name_offset = static_cast<std::uint32_t>(catalog_.names_.size()),
                             .parent = parent,
                             .detail = kNoSample,
-                            .attribute_class = *attribute,
+                            .attribute_class = attribute,
                             .name_bytes = static_cast<std::uint16_t>(name.size())});
   catalog_.names_.insert(catalog_.names_.end(), name.begin(), name.end());
   return {};
@@ -104,7 +98,7 @@ Status CatalogBuilder::add_children(io::ScannedDirectory& scanned, EntryId direc
   const auto first = static_cast<EntryId>(catalog_.rows_.size());
   const std::size_t directories = catalog_.directories_.size();
   for (const io::ScannedEntry& entry : scanned.entries) {
-    if (Status added = add_child(scanned, entry, directory); !added) return added;
+    HEADRACE_TRY_DO(add_child(scanned, entry, directory));
   }
   const std::uint32_t number = catalog_.rows_[directory].detail;
   catalog_.directories_[number] = {
@@ -121,11 +115,11 @@ Status CatalogBuilder::add_child(const io::ScannedDirectory& scanned, const io::
   if (entry.directory != io::kNoDirectory) {
     const io::ScannedDirectory& subdirectory = tree_.directories[entry.directory];
     if (!subdirectory.readable) return {};
-    if (Status added = add_entry(subdirectory.attributes, directory, scanned.name(entry)); !added) return added;
+    HEADRACE_TRY_DO(add_entry(subdirectory.attributes, directory, scanned.name(entry)));
     add_directory(id, entry.directory);
     return {};
   }
-  if (Status added = add_entry(entry.attributes, directory, scanned.name(entry)); !added) return added;
+  HEADRACE_TRY_DO(add_entry(entry.attributes, directory, scanned.name(entry)));
   if (S_ISLNK(entry.attributes.mode)) {
     const std::string_view target = scanned.target(entry);
     catalog_.rows_[id].detail = static_cast<std::uint32_t>(target.size());
@@ -147,17 +141,16 @@ Result<std::uint16_t> CatalogBuilder::attribute_class(const io::ScannedAttribute
 
 Status CatalogBuilder::list(const CatalogOptions& options) {
   catalog_.request_ = {.listing = options.listing, .sample_list_hash = hash_sample_list(options.sample_list)};
-  Result<Listing> listing = list_samples(catalog_, options);
-  if (!listing) return io::forward_error(std::move(listing));
-  if (listing->samples.size() >= kNoSample) {
+  HEADRACE_TRY(listing, list_samples(catalog_, options));
+  if (listing.samples.size() >= kNoSample) {
     return io::make_error(io::ErrorCode::kUnsupported, "a listing of more than 2^32 samples");
   }
-  catalog_.samples_ = std::move(listing->samples);
-  catalog_.labels_ = std::move(listing->labels);
+  catalog_.samples_ = std::move(listing.samples);
+  catalog_.labels_ = std::move(listing.labels);
   catalog_.samples_.shrink_to_fit();
   catalog_.labels_.shrink_to_fit();
-  catalog_.class_count_ = listing->class_count;
-  catalog_.listing_ = listing->rule;
+  catalog_.class_count_ = listing.class_count;
+  catalog_.listing_ = listing.rule;
   std::size_t outside = 0;
   for (SampleIndex sample = 0; sample < catalog_.sample_count(); ++sample) {
     const EntryId entry = catalog_.samples_[sample];
@@ -186,11 +179,10 @@ Result<Catalog> Catalog::scan(const std::filesystem::path& source, const Catalog
 }
 
 Result<Catalog> Catalog::scan_fd(int source_fd, const CatalogOptions& options) {
-  Result<io::ScannedTree> tree = io::scan_tree(source_fd, {.threads = options.scan_threads});
-  if (!tree) return io::forward_error(std::move(tree));
+  HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.scan_threads}));
   std::error_code no_proc;  // then absolute symlinks count as leaving the tree
   const std::string link = "/proc/self/fd/" + std::to_string(source_fd);
-  return build_catalog(std::move(*tree), options, std::filesystem::read_symlink(link, no_proc).string());
+  return build_catalog(std::move(tree), options, std::filesystem::read_symlink(link, no_proc).string());
 }
 
 }  // namespace headrace::cache

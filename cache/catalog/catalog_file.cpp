@@ -84,7 +84,7 @@ Status read_all(int fd, void* data, std::size_t bytes, std::uint64_t offset, con
   return {};
 }
 
-// Written under a name of its own first; the destructor removes it if it was not renamed.
+// A file that is written under a name of its own first. The destructor removes it if it was not renamed.
 class Draft {
  public:
   explicit Draft(const std::filesystem::path& file)
@@ -233,7 +233,7 @@ Status CatalogFile::read_header(int fd, Header& header) {
   return {};
 }
 
-// Makes the arrays, whose sizes must add up to the file's: so a hostile header cannot ask for more memory than that.
+// Makes the arrays. Their sizes must add up to the file's, so that a hostile header cannot ask for more memory.
 Status CatalogFile::allocate(const Header& header, std::uint64_t file_bytes) {
   const std::array<std::array<std::uint64_t, 2>, 7> parts = {{{header.row_count, sizeof(Catalog::Row)},
                                                               {header.directory_count, sizeof(Catalog::Directory)},
@@ -350,9 +350,7 @@ Result<Catalog> Catalog::load(const std::filesystem::path& file) {
   const io::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return io::system_error(errno, file.string());
   Catalog catalog;
-  if (Status done = CatalogFile(catalog, file.string()).load(fd.get()); !done) {
-    return io::forward_error(std::move(done));
-  }
+  HEADRACE_TRY_DO(CatalogFile(catalog, file.string()).load(fd.get()));
   return catalog;
 }
 

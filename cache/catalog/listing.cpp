@@ -44,12 +44,12 @@ const Suffixes& suffixes_of(ListingRule rule) {
   return kAny;
 }
 
-// Symlinks that share folders among each other can multiply a small tree without end; no real data set comes close.
+// Symlinks that share folders among each other can multiply a small tree without end. No real data set comes close.
 constexpr std::size_t kLinkedFoldersMax = 100'000;
-// A tree full of symlink loops must not fill the log: so many are named, then they are counted.
+// So many symlink loops are named, the rest is counted: a tree full of them must not fill the log.
 constexpr std::size_t kLoopsNamed = 20;
 
-// A folder as os.walk yields it: `path` is how the walk got there, through symlinks as may be.
+// A folder as os.walk yields it. `path` is the way that the walk took, which may lead through symlinks.
 struct Root {
   std::string path;
   EntryId directory = kRootEntry;
@@ -61,7 +61,7 @@ struct Named {
   EntryId entry = kNoEntry;
 };
 
-// The children of a directory come sorted by bytes; only names that are not UTF-8 sort otherwise in Python.
+// The children of a directory come sorted by bytes. Only names that are not UTF-8 sort differently in Python.
 void sort_as_python(std::vector<Named>& children) {
   if (std::all_of(children.begin(), children.end(), [](const Named& each) { return is_valid_utf8(each.name); })) return;
   std::sort(children.begin(), children.end(),
@@ -355,7 +355,7 @@ Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& option
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(options.sample_list, failure);
   if (failure) return io::system_error(failure.value(), name);
-  // It is read anew at each start to see whether it has changed, which a pipe does not bear.
+  // The list is read anew at each start to see whether it has changed. A pipe can be read only once.
   if (!std::filesystem::is_regular_file(status)) {
     return io::make_error(io::ErrorCode::kInvalidArgument, name + ": is no regular file; write the list into one");
   }

@@ -30,7 +30,7 @@ std::vector<EntryId> directories_of(const Catalog& catalog) {
   return directories;
 }
 
-// Several threads take directories one by one until one is found to be another.
+// Several threads take directories one by one, until one of these turns out to have changed.
 class FolderCheck {
  public:
   FolderCheck(const Catalog& catalog, int source_fd)
@@ -45,7 +45,7 @@ class FolderCheck {
           work();
         });
       }
-    } catch (const std::system_error&) {  // fewer threads do the same
+    } catch (const std::system_error&) {  // no thread to be had: fewer do the same work
     }
     work();
     for (std::thread& helper : helpers) helper.join();
@@ -168,24 +168,21 @@ std::optional<Catalog> load_current(int source_fd, const CatalogOptions& options
 Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
   if (file.empty()) return Catalog::scan_fd(source_fd, options);
   if (std::optional<Catalog> saved = load_current(source_fd, options, file)) return std::move(*saved);
-  Result<Catalog> scanned = Catalog::scan_fd(source_fd, options);
-  if (!scanned) return scanned;
-  if (const Status saved = scanned->save(file); !saved) {
+  HEADRACE_TRY(scanned, Catalog::scan_fd(source_fd, options));
+  if (const Status saved = scanned.save(file); !saved) {
     io::log_warning("{}; the next start scans again", saved.error().message());
   }
   return scanned;
 }
 
 Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
-  const Result<io::ScannedAttributes> root = io::read_attributes(source_fd, ".");
-  if (!root) return tl::unexpected(root.error());
+  HEADRACE_TRY(root, io::read_attributes(source_fd, "."));
   return FolderCheck(catalog, source_fd).run(io::scan_threads({.threads = options.threads}));
 }
 
 Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
-  Result<io::ScannedTree> tree = io::scan_tree(source_fd, {.threads = options.threads, .stop = options.stop});
-  if (!tree) return io::forward_error(std::move(tree));
-  return Comparison(catalog, *tree).run();
+  HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.threads, .stop = options.stop}));
+  return Comparison(catalog, tree).run();
 }
 
 }  // namespace headrace::cache

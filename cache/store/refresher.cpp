@@ -132,7 +132,7 @@ void Refresher::Impl::compare() {
            .failure = ""};
 }
 
-// What the store has not been told before. A file that is as catalogued again is news, too.
+// Returns what the store has not been told before. That a file is as catalogued again is news, too.
 CatalogChanges Refresher::Impl::tell_store(const CatalogChanges& changes) {
   CatalogChanges news;
   Told found = differences(changes);
