@@ -24,6 +24,7 @@
 
 #include "headrace/cache/disk/record_format.h"
 #include "headrace/cache/disk/segment.h"
+#include "headrace/cache/store.h"
 
 #include "support/temp_dir.h"
 
