@@ -52,6 +52,11 @@ std::uint64_t trailer_hash(const RecordTrailer& trailer, std::uint64_t salt) {
   return XXH3_64bits_withSeed(&trailer, offsetof(RecordTrailer, hash), salt);
 }
 
+IndexedRecord indexed_from(const RecordTrailer& trailer) {
+  return {trailer.data_set_key, trailer.name_hash,     trailer.identity_hash,
+          trailer.payload_hash, trailer.payload_bytes, trailer.first_block};
+}
+
 bool is_trailer_of(const RecordTrailer& trailer, const TierLabel& label, std::uint32_t segment,
                    std::uint32_t end_block) {
   return trailer.magic == RecordTrailer::kMagic && trailer.version == kTierVersion && trailer.segment == segment &&
@@ -112,8 +117,7 @@ void find_trailers(const TierLabel& label, Segment& segment, std::span<const std
     std::memcpy(&trailer, bytes.data() + end - sizeof trailer, sizeof trailer);
     const auto end_block = static_cast<std::uint32_t>(first_block + end / kBlockBytes);
     if (!is_trailer_of(trailer, label, segment.number, end_block)) continue;
-    segment.records.push_back({trailer.data_set_key, trailer.name_hash, trailer.identity_hash, trailer.payload_hash,
-                               trailer.payload_bytes, trailer.first_block});
+    segment.records.push_back(indexed_from(trailer));
     segment.next_block = end_block;
     segment.index_dirty = true;
   }
@@ -129,20 +133,27 @@ off_t next_data(int fd, off_t offset, off_t end) {
 }  // namespace
 
 Status scan_segment(const TierFolder& folder, Segment& segment) {
-  auto buffer = Buffer::allocate(kScanBytes);
-  if (!buffer) return io::forward_error(std::move(buffer));
+  HEADRACE_TRY(buffer, Buffer::allocate(kScanBytes));
   const auto end = static_cast<off_t>(folder.label().segment_bytes);
   off_t offset = static_cast<off_t>(segment.next_block) * static_cast<off_t>(kBlockBytes);
   while ((offset = next_data(segment.fd.get(), offset, end)) < end) {
-    const ssize_t got = ::pread(segment.fd.get(), buffer->data(), kScanBytes, offset);
+    const ssize_t got = ::pread(segment.fd.get(), buffer.data(), kScanBytes, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io::system_error(errno, fmt::format("scan {}/{}", folder.path(), segment_name(segment.number)));
     const auto whole = static_cast<std::size_t>(got) / kBlockBytes * kBlockBytes;
     if (whole == 0) break;  // the file was cut off
-    find_trailers(folder.label(), segment, {buffer->data(), whole},
+    find_trailers(folder.label(), segment, {buffer.data(), whole},
                   static_cast<std::uint32_t>(offset / static_cast<off_t>(kBlockBytes)));
     offset += static_cast<off_t>(whole);
   }
+  return {};
+}
+
+Status sync_segment(const TierFolder& folder, Segment& segment) {
+  if (::fdatasync(segment.fd.get()) != 0) {
+    return io::system_error(errno, fmt::format("sync {}/{}", folder.path(), segment_name(segment.number)));
+  }
+  segment.unsynced = false;
   return {};
 }
 
@@ -156,9 +167,7 @@ Status save_segment_index(const TierFolder& folder, Segment& segment, bool sync)
   header.sealed = segment.sealed && segment.writes_in_flight.empty() ? 1 : 0;
   header.records_hash = XXH3_64bits_withSeed(records.data(), records.size(), salt);
   header.hash = header_hash(header, salt);
-  if (auto saved = folder.replace_file(segment_index_name(segment.number), bytes_of(header), records, sync); !saved) {
-    return saved;
-  }
+  HEADRACE_TRY_DO(folder.replace_file(segment_index_name(segment.number), bytes_of(header), records, sync));
   segment.index_dirty = !segment.writes_in_flight.empty();
   if (header.sealed != 0) std::vector<IndexedRecord>().swap(segment.records);
   return {};

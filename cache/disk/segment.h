@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One segment file of a disk tier: appended to from its start, read at random, never changed in between.
 //
-// Thread-safety: the members marked constant from any thread; the rest belongs to the tier's I/O thread (and to
-// DiskTier::open() before that thread runs).
+// Thread-safety: the members marked constant from any thread; the rest belongs to the SegmentLog, which says when.
 // Ownership: shared by the tier and by reads in flight; the file is closed with the last of them.
 #pragma once
 
@@ -30,7 +29,7 @@ struct Segment {
   // Bytes of records that the index holds for the tier's data set; the rest of the segment is dead weight.
   std::atomic<std::int64_t> useful_bytes = 0;
 
-  // The I/O thread's.
+  // The SegmentLog's.
   std::uint32_t next_block = 0;                   // where the next record goes
   bool sealed = false;                            // nothing is appended any more
   bool index_dirty = false;                       // the index file lacks something
@@ -50,9 +49,13 @@ struct Segment {
 // Replaces the index file; frees `records` when sealed.
 [[nodiscard]] Status save_segment_index(const TierFolder& folder, Segment& segment, bool sync);
 
+[[nodiscard]] Status sync_segment(const TierFolder& folder, Segment& segment);
+
 // The trailer at the end of a block, when it is one that this segment's record ending there would have.
 [[nodiscard]] bool is_trailer_of(const RecordTrailer& trailer, const TierLabel& label, std::uint32_t segment,
                                  std::uint32_t end_block);
+// What the index file says of a record.
+[[nodiscard]] IndexedRecord indexed_from(const RecordTrailer& trailer);
 [[nodiscard]] std::uint64_t hash_payload(std::span<const std::byte> payload);
 [[nodiscard]] std::uint64_t trailer_hash(const RecordTrailer& trailer, std::uint64_t salt);
 

@@ -20,8 +20,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "headrace/cache/tier_tools.h"
-
 namespace headrace::cache {
 namespace {
 
@@ -70,18 +68,33 @@ std::string segment_index_name(std::uint32_t number) {
   return segment_name(number) + ".index";
 }
 
+Status TierFolder::check_links(const std::filesystem::path& path) {
+  std::error_code failure;
+  std::filesystem::path so_far;
+  for (const std::filesystem::path& part : std::filesystem::absolute(path, failure)) {
+    so_far /= part;
+    struct stat info {};
+    if (::lstat(so_far.c_str(), &info) != 0) return {};  // what is not there yet is no link
+    if (!S_ISLNK(info.st_mode) || info.st_uid == 0 || info.st_uid == ::geteuid()) continue;
+    return io::make_error(ErrorCode::kPermission,
+                          fmt::format("tier {}: {} is a symbolic link of another user, who could turn it elsewhere; "
+                                      "name the folder that it leads to",
+                                      path.string(), so_far.string()));
+  }
+  return {};
+}
+
 Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
-  if (Status checked = check_links(path); !checked) return io::forward_error(std::move(checked));
+  HEADRACE_TRY_DO(check_links(path));
   if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return io::system_error(errno, "make tier " + path.string());
   }
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());
   TierFolder folder(path.string(), std::move(fd), segment_bytes);
-  if (auto checked = folder.check_owner(); !checked) return io::forward_error(std::move(checked));
-  Status ready = mode == Mode::kCreate ? folder.take_or_make() : folder.read_label();
-  if (ready && mode == Mode::kOwner) ready = folder.take_lock();
-  if (!ready) return io::forward_error(std::move(ready));
+  HEADRACE_TRY_DO(folder.check_owner());
+  HEADRACE_TRY_DO(mode == Mode::kCreate ? folder.take_or_make() : folder.read_label());
+  if (mode == Mode::kOwner) HEADRACE_TRY_DO(folder.take_lock());
   return folder;
 }
 
@@ -97,7 +110,7 @@ Status TierFolder::take_or_make() {
     return io::make_error(ErrorCode::kInvalidArgument,
                           fmt::format("tier {}: holds other files; give it a folder of its own", path_));
   }
-  if (auto locked = take_lock(); !locked) return locked;
+  HEADRACE_TRY_DO(take_lock());
   auto read = read_label();  // anew: another process may have made it before we had the lock
   if (read || read.error().code != ErrorCode::kNotFound) return read;
   return write_label(segment_bytes_);
@@ -193,10 +206,9 @@ Result<std::vector<std::string>> TierFolder::list() const {
 }
 
 Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
-  const auto names = list();
-  if (!names) return tl::unexpected<io::Error>(names.error());
+  HEADRACE_TRY(names, list());
   std::vector<std::uint32_t> numbers;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     if (name.size() != kSegmentPrefix.size() + kSegmentDigits || !name.starts_with(kSegmentPrefix)) continue;
     std::uint32_t number = 0;
     const char* last = name.data() + name.size();
@@ -216,11 +228,10 @@ Result<UniqueFd> TierFolder::open_file(const std::string& name, int flags) const
 Status TierFolder::replace_file(const std::string& name, std::span<const std::byte> head,
                                 std::span<const std::byte> body, bool sync) const {
   const std::string draft = name + kDraftSuffix;
-  auto fd = open_file(draft, O_WRONLY | O_CREAT | O_TRUNC);
-  if (!fd) return io::forward_error(std::move(fd));
-  Status written = write_all(fd->get(), head, draft);
-  if (written) written = write_all(fd->get(), body, draft);
-  if (written && sync && ::fsync(fd->get()) != 0) written = io::system_error(errno, "sync " + draft);
+  HEADRACE_TRY(fd, open_file(draft, O_WRONLY | O_CREAT | O_TRUNC));
+  Status written = write_all(fd.get(), head, draft);
+  if (written) written = write_all(fd.get(), body, draft);
+  if (written && sync && ::fsync(fd.get()) != 0) written = io::system_error(errno, "sync " + draft);
   if (written && ::renameat(fd_.get(), draft.c_str(), fd_.get(), name.c_str()) != 0) {
     written = io::system_error(errno, "rename " + draft);
   }
@@ -233,14 +244,13 @@ void TierFolder::remove_file(const std::string& name) const {
 }
 
 Result<std::vector<std::byte>> TierFolder::read_file(const std::string& name, std::uint64_t bytes_max) const {
-  auto fd = open_file(name, O_RDONLY);
-  if (!fd) return io::forward_error(std::move(fd));
+  HEADRACE_TRY(fd, open_file(name, O_RDONLY));
   struct stat info {};
-  if (::fstat(fd->get(), &info) != 0) return io::system_error(errno, "stat " + name);
+  if (::fstat(fd.get(), &info) != 0) return io::system_error(errno, "stat " + name);
   std::vector<std::byte> bytes(std::min<std::uint64_t>(bytes_max, static_cast<std::uint64_t>(info.st_size)));
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::pread(fd->get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const ssize_t got = ::pread(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io::system_error(errno, "read " + name);
     if (got == 0) break;
@@ -278,9 +288,8 @@ Status TierFolder::add_data_set(const DataSet& data_set) const {
   std::string name = data_set.source;
   std::replace(name.begin(), name.end(), '\n', '?');
   const std::string line = fmt::format("{:016x} {}\n", data_set.key, name);
-  auto fd = open_file(kDataSetsName, O_WRONLY | O_CREAT | O_APPEND);
-  if (!fd) return io::forward_error(std::move(fd));
-  return write_all(fd->get(), std::as_bytes(std::span(line)), kDataSetsName);
+  HEADRACE_TRY(fd, open_file(kDataSetsName, O_WRONLY | O_CREAT | O_APPEND));
+  return write_all(fd.get(), std::as_bytes(std::span(line)), kDataSetsName);
 }
 
 }  // namespace headrace::cache

@@ -29,6 +29,10 @@ class TierFolder {
     kReadOnly,  // takes no lock
   };
 
+  // A symbolic link in the path, which somebody other than root and the caller has made, can be turned to another place
+  // at any moment: kPermission, naming the link. open() checks this.
+  [[nodiscard]] static Status check_links(const std::filesystem::path& path);
+
   // `segment_bytes` is for a tier that is made now; an older one keeps its own.
   // Errors: kBusy (naming the process that owns it), kPermission (others may write to it), kUnsupported (a newer
   // format), kCorrupt (its label), kInvalidArgument (kCreate: other files in it), kNotFound, else the system's.

@@ -31,20 +31,16 @@ std::uint64_t disk_bytes_of(int fd) {
 
 // Every segment with what can be known of it: from its index file, or else by looking.
 Result<std::vector<std::unique_ptr<Segment>>> load_segments(const TierFolder& folder, bool writable, TierInfo& info) {
-  auto numbers = folder.segment_numbers();
-  if (!numbers) return io::forward_error(std::move(numbers));
+  HEADRACE_TRY(numbers, folder.segment_numbers());
   std::vector<std::unique_ptr<Segment>> segments;
-  for (const std::uint32_t number : *numbers) {
+  for (const std::uint32_t number : numbers) {
     auto segment = std::make_unique<Segment>();
     segment->number = number;
-    if (auto opened = open_segment_file(folder, *segment, writable); !opened)
-      return io::forward_error(std::move(opened));
+    HEADRACE_TRY_DO(open_segment_file(folder, *segment, writable));
     info.disk_bytes += disk_bytes_of(segment->fd.get());
     const bool known = load_segment_index(folder, *segment);
     if (!known) info.segments_without_index += 1;
-    if (!known || (writable && !segment->sealed)) {
-      if (auto scanned = scan_segment(folder, *segment); !scanned) return io::forward_error(std::move(scanned));
-    }
+    if (!known || (writable && !segment->sealed)) HEADRACE_TRY_DO(scan_segment(folder, *segment));
     segments.push_back(std::move(segment));
   }
   return segments;
@@ -126,33 +122,19 @@ class Scrubber {
 }  // namespace
 
 Status check_links(const std::filesystem::path& path) {
-  std::error_code failure;
-  std::filesystem::path so_far;
-  for (const std::filesystem::path& part : std::filesystem::absolute(path, failure)) {
-    so_far /= part;
-    struct stat info {};
-    if (::lstat(so_far.c_str(), &info) != 0) return {};  // what is not there yet is no link
-    if (!S_ISLNK(info.st_mode) || info.st_uid == 0 || info.st_uid == ::geteuid()) continue;
-    return io::make_error(io::ErrorCode::kPermission,
-                          fmt::format("tier {}: {} is a symbolic link of another user, who could turn it elsewhere; "
-                                      "name the folder that it leads to",
-                                      path.string(), so_far.string()));
-  }
-  return {};
+  return TierFolder::check_links(path);
 }
 
 Result<TierInfo> describe_tier(const std::filesystem::path& path) {
-  auto folder = TierFolder::open(path, 0, TierFolder::Mode::kReadOnly);
-  if (!folder) return io::forward_error(std::move(folder));
+  HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kReadOnly));
   TierInfo info;
-  info.version = folder->label().version;
-  info.segment_bytes = folder->label().segment_bytes;
-  auto segments = load_segments(*folder, false, info);
-  if (!segments) return io::forward_error(std::move(segments));
-  info.segments = segments->size();
+  info.version = folder.label().version;
+  info.segment_bytes = folder.label().segment_bytes;
+  HEADRACE_TRY(segments, load_segments(folder, false, info));
+  info.segments = segments.size();
 
   std::unordered_map<std::uint64_t, const IndexedRecord*> newest;
-  for (const auto& segment : *segments) {
+  for (const auto& segment : segments) {
     for (const IndexedRecord& record : segment->records)
       newest[record_key(record.data_set_key, record.name_hash)] = &record;
   }
@@ -162,7 +144,7 @@ Result<TierInfo> describe_tier(const std::filesystem::path& path) {
     data_set.records += 1;
     data_set.bytes += record->payload_bytes;
   }
-  const auto names = folder->data_sets();
+  const auto names = folder.data_sets();
   for (auto& [key, data_set] : by_key) {
     const auto named =
         std::find_if(names.begin(), names.end(), [&, wanted = key](const auto& name) { return name.key == wanted; });
@@ -174,36 +156,31 @@ Result<TierInfo> describe_tier(const std::filesystem::path& path) {
 }
 
 Result<VerifyReport> verify_tier(const std::filesystem::path& path, const VerifyOptions& options) {
-  auto folder = TierFolder::open(path, 0, TierFolder::Mode::kOwner);
-  if (!folder) return io::forward_error(std::move(folder));
+  HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kOwner));
   TierInfo info;
-  auto segments = load_segments(*folder, true, info);
-  if (!segments) return io::forward_error(std::move(segments));
+  HEADRACE_TRY(segments, load_segments(folder, true, info));
   std::uint64_t bytes_total = 0;
-  for (const auto& segment : *segments) {
+  for (const auto& segment : segments) {
     for (const IndexedRecord& record : segment->records) bytes_total += record.payload_bytes;
   }
   VerifyReport report;
   Scrubber scrubber(options, bytes_total);
-  for (const auto& segment : *segments) {
+  for (const auto& segment : segments) {
     report.complete = report.complete && scrubber.scrub(*segment, report);
-    if (!segment->index_dirty) continue;
-    if (auto saved = save_segment_index(*folder, *segment, true); !saved) return io::forward_error(std::move(saved));
+    if (segment->index_dirty) HEADRACE_TRY_DO(save_segment_index(folder, *segment, true));
   }
   return report;
 }
 
 Status remove_tier(const std::filesystem::path& path) {
   {
-    auto folder = TierFolder::open(path, 0, TierFolder::Mode::kOwner);
-    if (!folder) return io::forward_error(std::move(folder));
-    auto numbers = folder->segment_numbers();
-    if (!numbers) return io::forward_error(std::move(numbers));
-    for (const std::uint32_t number : *numbers) {
-      folder->remove_file(segment_index_name(number));
-      folder->remove_file(segment_name(number));
+    HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kOwner));
+    HEADRACE_TRY(numbers, folder.segment_numbers());
+    for (const std::uint32_t number : numbers) {
+      folder.remove_file(segment_index_name(number));
+      folder.remove_file(segment_name(number));
     }
-    folder->remove_own_files();
+    folder.remove_own_files();
   }
   if (::rmdir(path.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != EBUSY) {
     return io::system_error(errno, "remove tier " + path.string());
