@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tier as seen from outside: finding, reading and checking records, state and figures.
 #include "headrace/cache/disk/disk_tier.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cstring>
 #include <future>
-#include <iterator>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <xxhash.h>
 
 #include "headrace/io/log.h"
@@ -16,15 +16,55 @@
 namespace headrace::cache {
 namespace {
 
-using io::Error;
 using io::ErrorCode;
-using io::MutexLock;
 
-// 16: a bad sector costs a few; a disk that fails all of them is gone.
-constexpr std::uint64_t kReadErrorsMax = 16;
+constexpr std::uint64_t kTierBytesMin = 4ULL << 20;
+// 256 MiB: few files, and what a restart has to scan (the segment that was being filled) takes a second or two at most.
+// Small budgets get sixteen segments, so that making room costs a sixteenth; a record must fit into one.
+constexpr std::uint64_t kSegmentBytesMax = 256ULL << 20;
+constexpr std::uint64_t kSegmentBytesMin = 1ULL << 20;
+constexpr std::uint64_t kSegmentsAtLeast = 16;
 
-// One part in eight of the room is given up, so that no segment gained costs moving more than seven eighths of one.
-constexpr std::uint64_t kDeadParts = 8;
+std::uint64_t segment_bytes_for(std::uint64_t budget_bytes) {
+  const std::uint64_t wanted = budget_bytes / kSegmentsAtLeast / kSegmentBytesMin * kSegmentBytesMin;
+  return std::clamp(wanted, kSegmentBytesMin, kSegmentBytesMax);
+}
+
+// Each segment is an open file; the usual soft limit of 1024 is 256 GiB of tier.
+void allow_open_files(std::uint64_t segments) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, segments + 1024);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) io::log_warning("tier: the limit on open files stays too low");
+}
+
+Result<TierFolder> open_folder(const TierOptions& options) {
+  const std::string path = options.path.string();
+  if (options.budget_bytes < kTierBytesMin) {
+    return io::make_error(ErrorCode::kInvalidArgument,
+                          fmt::format("tier {}: a budget of {} bytes is too small, {} is the least", path,
+                                      options.budget_bytes, kTierBytesMin));
+  }
+  HEADRACE_TRY(folder,
+               TierFolder::open(options.path, segment_bytes_for(options.budget_bytes), TierFolder::Mode::kCreate));
+  if (folder.label().segment_bytes > options.budget_bytes) {
+    return io::make_error(ErrorCode::kInvalidArgument,
+                          fmt::format("tier {}: its segments have {} bytes, more than the budget; remove the tier or "
+                                      "raise the budget",
+                                      path, folder.label().segment_bytes));
+  }
+  return folder;
+}
+
+Result<std::unique_ptr<io::IoThread>> start_thread(const DiskTierOptions& options) {
+  io::EngineOptions engine = options.engine;
+  engine.rotational = options.tier.kind == TierKind::kHdd;
+  const std::string name = engine.rotational ? "hr-hdd" : "hr-ssd";
+  return options.make_engine ? io::IoThread::start(name, options.make_engine)
+                             : io::IoThread::start({.name = name, .engine = engine});
+}
 
 }  // namespace
 
@@ -37,56 +77,89 @@ std::uint64_t hash_identity(const Identity& identity) {
   return XXH3_64bits(&identity, sizeof identity);
 }
 
-std::uint64_t DiskTier::key_of(const RecordId& record) const {
-  return record_key(options_.data_set.key, record.name_hash);
+// Opening and closing.
+
+Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options, RamTier& ram,
+                                                 io::TimerThread& timers) {
+  HEADRACE_TRY(folder, open_folder(options.tier));
+  allow_open_files(options.tier.budget_bytes / folder.label().segment_bytes);
+  std::unique_ptr<DiskTier> tier(new DiskTier(options.tier, ram));
+  HEADRACE_TRY(thread, start_thread(options));
+  tier->thread_ = std::move(thread);
+  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options.tier.budget_bytes, options.data_set}, tier->state_,
+                                     *tier->thread_));
+  tier->log_ = std::move(log);
+  tier->cleaner_ = std::make_unique<Cleaner>(*tier->log_, tier->state_, *tier->thread_);
+  tier->log_->save_periodically(timers);
+  return tier;
 }
 
-std::shared_ptr<Segment> DiskTier::segment_at(std::uint32_t block) const {
-  const std::uint32_t place = block / blocks_per_segment_;
-  MutexLock lock(mutex_);
-  return place < segments_.size() ? segments_[place] : nullptr;
+void DiskTier::close() {
+  if (state_.close() && log_ != nullptr) log_->finish();
 }
 
-std::vector<std::shared_ptr<Segment>> DiskTier::segments() const {
-  std::vector<std::shared_ptr<Segment>> present;
-  MutexLock lock(mutex_);
-  std::copy_if(segments_.begin(), segments_.end(), std::back_inserter(present),
-               [](const auto& segment) { return segment != nullptr; });
-  return present;
+void DiskTier::settle() {
+  std::promise<void> reached;
+  thread_->post([&reached] { reached.set_value(); });
+  reached.get_future().wait();
 }
+
+void DiskTier::join() {
+  log_->unregister_files();
+  thread_.reset();
+}
+
+DiskTier::~DiskTier() {
+  close();
+}
+
+// Looking up and reading.
 
 bool DiskTier::contains(const RecordId& record) const {
-  if (state_.load(std::memory_order_relaxed) == State::kDropped) return false;
-  const auto slot = index_.find(key_of(record));
+  if (!state_.is_read()) return false;
+  const auto slot = log_->find(log_->key_of(record.name_hash));
   return slot && slot->identity_hash == hash_identity(record.identity);
 }
 
-std::optional<DiskTier::Found> DiskTier::look_up(const RecordId& record) {
-  if (state_.load(std::memory_order_relaxed) == State::kDropped) return std::nullopt;
-  const auto slot = index_.find(key_of(record));
+std::optional<RecordPlace> DiskTier::look_up(const RecordId& record) {
+  if (!state_.is_read()) return std::nullopt;
+  const auto slot = log_->find(log_->key_of(record.name_hash));
   if (!slot) return std::nullopt;
   if (slot->identity_hash != hash_identity(record.identity)) {
-    drop_record(*slot, stale_);
+    fail_record(*slot, stale_);
     return std::nullopt;
   }
   if (slot->payload_bytes != chunk_range(record.identity.size_bytes, record.chunk).length) {
-    drop_record(*slot, corrupt_);
+    fail_record(*slot, corrupt_);
     return std::nullopt;
   }
-  auto segment = segment_at(slot->block);
+  auto segment = log_->segment_of(*slot);
   if (segment == nullptr) return std::nullopt;  // removed since it was found
-  return Found{*slot, std::move(segment)};
+  return RecordPlace{*slot, std::move(segment)};
+}
+
+// Counts only what this call took out of the index: each record fails once, whoever notices first.
+void DiskTier::fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter) {
+  if (!log_->drop(slot)) return;
+  if (counter.fetch_add(1) == 0 && &counter == &corrupt_) {
+    io::log_warning("tier {}: a record failed its checksum and is fetched again", log_->folder().path());
+  }
+}
+
+void DiskTier::forget(const RecordId& record) {
+  const auto slot = log_->find(log_->key_of(record.name_hash));
+  if (slot && log_->drop(*slot)) evictions_.fetch_add(1);
 }
 
 bool DiskTier::read(DiskRead& read) {
-  std::optional<Found> found = look_up(read.record);
+  std::optional<RecordPlace> found = look_up(read.record);
   if (!found) return false;
   read.tier = this;
-  read.slot = found->slot;
-  read.segment = std::move(found->segment);
-  const std::uint64_t offset = (read.slot.block % blocks_per_segment_) * kBlockBytes;
-  read.operation = io::Operation::read(read.segment->fd.get(), offset, read.slot.payload_bytes, std::move(read.buffer));
-  read.operation.cache_mode = read.segment->cache_mode;
+  read.place = std::move(*found);
+  const RecordSlot& slot = read.place.slot;
+  read.operation = io::Operation::read(read.place.segment->fd.get(), log_->block_of(slot) * kBlockBytes,
+                                       slot.payload_bytes, std::move(read.buffer));
+  read.operation.cache_mode = read.place.segment->cache_mode;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     DiskRead& self = *static_cast<DiskRead*>(operation.context);
@@ -97,158 +170,228 @@ bool DiskTier::read(DiskRead& read) {
 }
 
 void DiskTier::end_read(DiskRead& read, Result<std::uint64_t> bytes) {
+  const RecordSlot& slot = read.place.slot;
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
-  read.segment.reset();
+  read.place.segment.reset();
   if (!bytes) {
-    note_read_error(bytes.error());
+    state_.note_read_error(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
-  read_errors_in_a_row_.store(0, std::memory_order_relaxed);
-  const bool intact =
-      *bytes == read.slot.payload_bytes && hash_payload({read.data, read.slot.payload_bytes}) == read.slot.payload_hash;
-  if (!intact) {
+  state_.note_good_read();
+  if (*bytes != slot.payload_bytes || hash_payload({read.data, slot.payload_bytes}) != slot.payload_hash) {
     // If the segment was removed and its place taken by another meanwhile, nothing is damaged.
-    drop_record(read.slot, corrupt_);
-    return read.on_done(read, io::make_error(ErrorCode::kCorrupt, "read from tier " + folder_.path()));
+    fail_record(slot, corrupt_);
+    return read.on_done(read, io::make_error(ErrorCode::kCorrupt, "read from tier " + log_->folder().path()));
   }
   hits_.fetch_add(1, std::memory_order_relaxed);
   hit_bytes_.fetch_add(*bytes, std::memory_order_relaxed);
   read.on_done(read, {});
 }
 
-// Counts only what this call took out of the index: each record is dropped once, whoever notices first.
-void DiskTier::drop_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter) {
-  if (!index_.erase(slot)) return;
-  if (counter.fetch_add(1) == 0 && &counter == &corrupt_) {
-    io::log_warning("tier {}: a record failed its checksum and is fetched again", folder_.path());
+// Parts of records.
+
+namespace {
+
+std::uint64_t first_piece(const ChunkRange& range) {
+  return range.offset / kPieceBytes;
+}
+std::uint64_t end_piece(const ChunkRange& range) {
+  return (range.offset + range.length + kPieceBytes - 1) / kPieceBytes;
+}
+
+}  // namespace
+
+std::uint64_t part_buffer_bytes(const ChunkRange& range) {
+  return std::max<std::uint64_t>(kBlockBytes, (end_piece(range) - first_piece(range)) * kPieceBytes);
+}
+
+bool DiskTier::read_part(DiskPart& part) {
+  std::optional<RecordPlace> found = look_up(part.record);
+  if (!found || !has_pieces(found->slot.payload_bytes)) return false;
+  if (part.range.offset + part.range.length > found->slot.payload_bytes) return false;  // the file changed just now
+  part.tier = this;
+  part.place = std::move(*found);
+  const RecordSlot& slot = part.place.slot;
+  const std::uint64_t last_block = log_->block_of(slot) + blocks_of(slot.payload_bytes) - 1;
+  submit_part(part, {last_block * kBlockBytes, kBlockBytes}, [](io::Operation& operation, Result<std::uint64_t> bytes) {
+    DiskPart& self = *static_cast<DiskPart*>(operation.context);
+    self.tier->end_read_of_hashes(self, std::move(bytes));
+  });
+  return true;
+}
+
+void DiskTier::submit_part(DiskPart& part, const ChunkRange& in_segment,
+                           void (*on_complete)(io::Operation& operation, Result<std::uint64_t> bytes)) {
+  part.operation =
+      io::Operation::read(part.place.segment->fd.get(), in_segment.offset, in_segment.length, std::move(part.buffer));
+  part.operation.cache_mode = part.place.segment->cache_mode;
+  part.operation.context = &part;
+  part.operation.on_complete = on_complete;
+  thread_->submit(part.operation);
+}
+
+void DiskTier::end_part(DiskPart& part, const Status& status) {
+  part.buffer = std::move(part.operation.buffer);
+  part.place.segment.reset();
+  part.on_done(part, status);
+}
+
+void DiskTier::end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes) {
+  if (!bytes) {
+    state_.note_read_error(bytes.error());
+    return end_part(part, io::forward_error(std::move(bytes)));
   }
-  const auto segment = segment_at(slot.block);
-  if (segment == nullptr) return;
-  segment->useful_bytes.fetch_sub(static_cast<std::int64_t>(footprint_bytes(slot.payload_bytes)));
-  reconsider_full(*segment);
+  if (!take_hashes(part, *bytes)) {  // written by an earlier version, damaged, or another segment is there now
+    return end_part(part, io::make_error(ErrorCode::kUnsupported, "pieces in tier " + log_->folder().path()));
+  }
+  part.buffer = std::move(part.operation.buffer);
+  const RecordSlot& slot = part.place.slot;
+  const std::uint64_t offset = first_piece(part.range) * kPieceBytes;
+  const std::uint64_t end = std::min<std::uint64_t>(end_piece(part.range) * kPieceBytes, slot.payload_bytes);
+  submit_part(part, {log_->block_of(slot) * kBlockBytes + offset, end - offset},
+              [](io::Operation& operation, Result<std::uint64_t> done) {
+                DiskPart& self = *static_cast<DiskPart*>(operation.context);
+                self.tier->end_read_of_pieces(self, std::move(done));
+              });
 }
 
-void DiskTier::forget(const RecordId& record) {
-  const auto slot = index_.find(key_of(record));
-  if (slot) drop_record(*slot, evictions_);
+// From the record's last block, which was read; false where there are none that can be trusted.
+bool DiskTier::take_hashes(DiskPart& part, std::uint64_t bytes) {
+  const RecordSlot& slot = part.place.slot;
+  const TierLabel& label = log_->folder().label();
+  RecordTrailer trailer;
+  const std::byte* const trailer_at = part.operation.data() + kBlockBytes - sizeof trailer;
+  std::memcpy(&trailer, trailer_at, sizeof trailer);
+  const std::uint64_t table_bytes = piece_count(slot.payload_bytes) * sizeof(std::uint64_t);
+  const std::byte* const table = trailer_at - table_bytes;
+  const std::uint32_t end_block = log_->block_of(slot) + blocks_of(slot.payload_bytes);
+  const bool good = bytes == kBlockBytes && is_trailer_of(trailer, label, part.place.segment->number, end_block) &&
+                    trailer.payload_hash == slot.payload_hash && trailer.pieces_hash != 0 &&
+                    trailer.pieces_hash == XXH3_64bits_withSeed(table, table_bytes, label.salt);
+  if (!good) return false;
+  const std::uint64_t first = first_piece(part.range);
+  part.hashes.resize(end_piece(part.range) - first);
+  std::memcpy(part.hashes.data(), table + first * sizeof(std::uint64_t), part.hashes.size() * sizeof(std::uint64_t));
+  return true;
 }
 
-void DiskTier::set_evicting(bool evicting) {
-  if (evicting_.exchange(evicting) == evicting || !evicting) return;
-  State full = State::kFull;
-  state_.compare_exchange_strong(full, State::kOk);
+void DiskTier::end_read_of_pieces(DiskPart& part, Result<std::uint64_t> bytes) {
+  if (!bytes) {
+    state_.note_read_error(bytes.error());
+    return end_part(part, io::forward_error(std::move(bytes)));
+  }
+  state_.note_good_read();
+  std::span<const std::byte> rest(part.operation.data(), *bytes);
+  bool intact = *bytes == part.operation.length_bytes;
+  for (const std::uint64_t hash : part.hashes) {
+    const auto piece = rest.first(std::min<std::size_t>(kPieceBytes, rest.size()));
+    intact = intact && hash_payload(piece) == hash;
+    rest = rest.subspan(piece.size());
+  }
+  if (!intact) {
+    fail_record(part.place.slot, corrupt_);
+    return end_part(part, io::make_error(ErrorCode::kCorrupt, "read from tier " + log_->folder().path()));
+  }
+  hits_.fetch_add(1, std::memory_order_relaxed);
+  hit_bytes_.fetch_add(*bytes, std::memory_order_relaxed);
+  part.data = part.operation.data() + part.range.offset % kPieceBytes;
+  end_part(part, {});
 }
 
-// One segment is being filled and one is free, for cleaning.
-std::uint64_t DiskTier::evicting_bytes() const {
-  const std::uint64_t segments = segments_max_ > 2 ? segments_max_ - 2 : 0;
-  return segments * folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
+// Writing.
+
+namespace {
+
+// Before the trailer; returns its hash.
+std::uint64_t append_piece_table(std::span<const std::byte> payload, std::byte* trailer_at, std::uint64_t salt) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t at = 0; at < payload.size(); at += kPieceBytes) {
+    hashes.push_back(hash_payload(payload.subspan(at, std::min<std::size_t>(kPieceBytes, payload.size() - at))));
+  }
+  const std::size_t bytes = hashes.size() * sizeof(std::uint64_t);
+  std::memcpy(trailer_at - bytes, hashes.data(), bytes);
+  return XXH3_64bits_withSeed(hashes.data(), bytes, salt);
 }
 
-// A full tier takes records again once one of its segments is worth less than half of its place.
-void DiskTier::reconsider_full(const Segment& segment) {
-  const auto segment_bytes = static_cast<std::int64_t>(folder_.label().segment_bytes);
-  if (segment.useful_bytes.load() * 2 >= segment_bytes) return;
-  State full = State::kFull;
-  state_.compare_exchange_strong(full, State::kOk);
+// Behind the payload the buffer has room for zeros, the table and the trailer; readers of the payload do not look
+// there.
+RecordTrailer make_trailer(const Holding& holding, const RecordId& record, std::uint64_t data_set_key,
+                           std::uint64_t salt) {
+  const Identity& identity = record.identity;
+  RecordTrailer trailer;
+  trailer.data_set_key = data_set_key;
+  trailer.name_hash = record.name_hash;
+  trailer.identity_hash = hash_identity(identity);
+  trailer.payload_hash = hash_payload(holding.content());
+  trailer.payload_bytes = static_cast<std::uint32_t>(holding.size);
+  trailer.chunk = record.chunk;
+  trailer.file_bytes = identity.size_bytes;
+  trailer.mtime_ns = identity.mtime_ns;
+  trailer.inode = identity.inode;
+  std::byte* const trailer_at = holding.data + footprint_bytes(holding.size) - sizeof trailer;
+  std::fill(holding.data + holding.size, trailer_at, std::byte{0});
+  if (is_chunked(identity.size_bytes) && has_pieces(holding.size)) {
+    trailer.pieces_hash = append_piece_table(holding.content(), trailer_at, salt);
+  }
+  return trailer;
 }
 
-void DiskTier::note_read_error(const Error& error) {
-  if (error.code == ErrorCode::kCancelled) return;
-  errors_.fetch_add(1, std::memory_order_relaxed);
-  if (read_errors_in_a_row_.fetch_add(1) + 1 < kReadErrorsMax) return;
-  if (state_.load() != State::kDropped) set_state(State::kDropped, error.message());
-}
+}  // namespace
 
-void DiskTier::stop_admission(const Error& error) {
-  if (error.code == ErrorCode::kCancelled || state_.load() >= State::kDropped) return;
-  errors_.fetch_add(1, std::memory_order_relaxed);
-  const State state = error.code == ErrorCode::kNoSpace ? State::kNoSpace
-                      : error.os_errno == EROFS         ? State::kReadOnly
-                                                        : State::kWriteFailed;
-  if (state_.load() != state) set_state(state, error.message());
-}
-
-void DiskTier::set_state(State state, std::string why) {
-  state_.store(state);
-  io::log_warning("tier {}: {}; {}", folder_.path(), why,
-                  state == State::kDropped ? "it is not used any more" : "nothing is added, reads go on");
-  MutexLock lock(mutex_);
-  why_ = std::move(why);
-}
+// Ownership: its own, from write() to end_write().
+struct DiskTier::Write {
+  DiskTier& tier;
+  Holding& holding;
+  RecordId record;
+  std::function<void(Status)> done;
+  Append append = {};
+};
 
 bool DiskTier::admits(std::uint64_t payload_bytes) const {
-  return state_.load(std::memory_order_relaxed) == State::kOk &&
-         footprint_bytes(payload_bytes) <= folder_.label().segment_bytes;
+  return state_.takes_records() && footprint_bytes(payload_bytes) <= log_->folder().label().segment_bytes;
 }
 
-Status DiskTier::flush() {
-  std::promise<Status> promise;
-  thread_->post([this, &promise] {
-    run_when_quiet([this, &promise] {
-      Status outcome;
-      checkpoint(true, outcome);
-      promise.set_value(std::move(outcome));
-    });
-  });
-  return promise.get_future().get();
+// Hashing is the I/O thread's work: the caller may be another tier's thread, with reads to answer.
+void DiskTier::write(Holding& holding, const RecordId& record, std::function<void(Status)> done) {
+  pending_bytes_.fetch_add(holding.cost_bytes);
+  auto* write = new Write{*this, holding, record, std::move(done)};
+  thread_->post([this, write] { begin_write(*write); });
 }
 
-void DiskTier::close() {
-  const State before = state_.exchange(State::kClosed);
-  if (before == State::kClosed || before == State::kDropped || thread_ == nullptr) return;
-  auto promise = std::make_shared<std::promise<void>>();
-  auto saved = promise->get_future();
-  thread_->post([this, promise] {
-    run_when_quiet([this, promise] {
-      Status ignored;  // what is not in the index file is found by a scan
-      checkpoint(false, ignored);
-      promise->set_value();
-    });
-  });
-  // 5 s: the bound on pending writes takes one on any disk that works.
-  saved.wait_for(std::chrono::seconds(5));
+void DiskTier::begin_write(Write& write) {
+  HEADRACE_ASSERT(write.holding.data == write.holding.buffer.data());  // read from a block's start, whoever read it
+  Append& append = write.append;
+  append.trailer = make_trailer(write.holding, write.record, log_->data_set().key, log_->folder().label().salt);
+  append.buffer = std::move(write.holding.buffer);
+  append.context = &write;
+  append.on_done = [](Append& self, Status status) {
+    auto& ended = *static_cast<Write*>(self.context);
+    ended.tier.end_write(ended, std::move(status));
+  };
+  log_->append(append);
 }
 
-void DiskTier::settle() {
-  std::promise<void> reached;
-  thread_->post([&reached] { reached.set_value(); });
-  reached.get_future().wait();
-}
-
-void DiskTier::join() {
-  for (const auto& segment : segments()) thread_->unregister_file(segment->fd.get());
-  thread_.reset();
-}
-
-DiskTier::~DiskTier() {
-  close();
+void DiskTier::end_write(Write& write, Status status) {
+  const std::unique_ptr<Write> ended(&write);
+  write.holding.buffer = std::move(write.append.buffer);
+  pending_bytes_.fetch_sub(write.holding.cost_bytes);
+  ram_.unpin_written(write.holding);
+  if (write.done) write.done(std::move(status));
 }
 
 TierStats DiskTier::stats() const {
   TierStats stats;
   stats.kind = kind();
-  stats.path = folder_.path();
-  stats.budget_bytes = options_.tier.budget_bytes;
-  stats.used_bytes = used_blocks_.load() * kBlockBytes;
-  stats.samples = index_.size();
+  stats.path = options_.path.string();
+  stats.budget_bytes = options_.budget_bytes;
   stats.hits = hits_.load();
   stats.hit_bytes = hit_bytes_.load();
-  stats.writes = writes_.load();
-  stats.write_bytes = write_bytes_.load();
-  stats.moved_bytes = moved_bytes_.load();
   stats.evictions = evictions_.load();
-  stats.errors = errors_.load();
+  stats.errors = state_.errors();
   stats.corrupt = corrupt_.load() + stale_.load();
-  static constexpr const char* kNames[] = {
-      "ok", "full", "no space: ", "read-only: ", "write failed: ", "dropped: ", "closed"};
-  const State state = state_.load();
-  stats.state = kNames[static_cast<std::size_t>(state)];
-  if (stats.state.ends_with(' ')) {
-    MutexLock lock(mutex_);
-    stats.state += why_;
-  }
+  stats.state = state_.describe();
+  log_->add_figures(stats);
   return stats;
 }
 

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log-structured tier on a disk: records are appended to segments and never changed; an index in memory says where.
+// A tier on a disk, as its readers see it: looking up records, reading them or parts of them, state and figures.
 //
-//   auto tier = DiskTier::open({.tier = {TierKind::kSsd, "/ssd/cache", 1 << 40}, .data_set = {key, "/data"}}, ram,
-//   timers); if ((*tier)->read(read)) ...            // on_done runs on the tier's I/O thread
+//   auto tier = DiskTier::open({.tier = {TierKind::kSsd, "/ssd/cache", 1 << 40}, .data_set = {key, "/data"}},
+//                              ram, timers);
+//   if ((*tier)->read(read)) ...            // on_done runs on the tier's I/O thread
 //   (*tier)->write(holding, record, {});    // from the holding's buffer, behind the reader's back
 //
-// Room: a full tier takes nothing more; only segments of which less than half is of use to the data set at hand
-// (records of other data sets, of files that changed, damaged ones) make room. Where placement evicts (set_evicting()),
-// the dead records that forget() leaves behind are cleaned away (disk_tier_clean.cpp).
+// Records lie in a log (disk/segment_log.h), which says how it makes room; where placement evicts single records
+// (set_evicting()), a cleaner (disk/cleaner.h) frees segments. What ends admission or reads is in disk/tier_state.h.
 //
-// Integrity: a payload is served only when its XXH3 is the one in the index and its identity the catalog's; else it is
-// dropped, counted and fetched again. Durability is relaxed: a crash loses the records in flight.
+// Integrity: a payload is served only when its XXH3 is the one in the index and its identity the catalog's. Else the
+// record fails: it is taken out, counted and fetched again.
 //
-// Failures: a failed write (full disk, I/O error, read-only) ends admission and reads go on; after kReadErrorsMax
-// failed reads in a row the tier is not asked any more. Both are logged and shown in stats().
-//
-// Thread-safety: every function from any thread. Lock order: mutex_, then nothing.
+// Thread-safety: every function from any thread.
 #pragma once
 
 #include <atomic>
@@ -23,18 +20,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "headrace/cache/disk/record_index.h"
-#include "headrace/cache/disk/segment.h"
-#include "headrace/cache/disk/tier_folder.h"
+#include "headrace/cache/disk/cleaner.h"
+#include "headrace/cache/disk/segment_log.h"
+#include "headrace/cache/disk/tier_state.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/io_thread.h"
-#include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
 namespace headrace::cache {
@@ -50,6 +45,12 @@ struct RecordId {
 
 class DiskTier;
 
+// A record where it was found.
+struct RecordPlace {
+  RecordSlot slot = {};
+  std::shared_ptr<Segment> segment = {};
+};
+
 // Ownership: the caller's; must neither move nor die until on_done has run (exactly once).
 struct DiskRead {
   RecordId record;
@@ -60,24 +61,24 @@ struct DiskRead {
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
-  RecordSlot slot = {};
-  std::shared_ptr<Segment> segment = {};
+  RecordPlace place = {};
   io::Operation operation = {};
 };
 
-// As DiskRead, for a part of a record. kUnsupported: the record has no hashes of its pieces.
+// As DiskRead, for a part of a record: its last block is read, which has the hashes of its pieces, then the pieces of
+// 64 KiB that the part touches. 64 KiB of a chunk of 4 MiB are 68 KiB from the disk that way.
 struct DiskPart {
   RecordId record;
   ChunkRange range;   // within the payload, and not empty
   io::Buffer buffer;  // capacity: part_buffer_bytes()
+  // kUnsupported: the record has no hashes of its pieces. The rest as of DiskRead.
   void (*on_done)(DiskPart& self, const Status& status) = nullptr;
   void* context = nullptr;
   std::byte* data = nullptr;
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
-  RecordSlot slot = {};
-  std::shared_ptr<Segment> segment = {};
+  RecordPlace place = {};
   std::vector<std::uint64_t> hashes = {};  // of the pieces that are read
   io::Operation operation = {};
 };
@@ -92,14 +93,14 @@ struct DiskTierOptions {
 
 class DiskTier {
  public:
-  // Errors: those of TierFolder::open(); kInvalidArgument for a budget below kTierBytesMin.
+  // Errors: those of TierFolder::open() and SegmentLog::open(); kInvalidArgument for a budget that is too small.
   [[nodiscard]] static Result<std::unique_ptr<DiskTier>> open(const DiskTierOptions& options, RamTier& ram,
                                                               io::TimerThread& timers);
   ~DiskTier();
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  [[nodiscard]] TierKind kind() const { return options_.tier.kind; }
+  [[nodiscard]] TierKind kind() const { return options_.kind; }
   [[nodiscard]] bool contains(const RecordId& record) const;
   // False: not held (on_done does not run).
   [[nodiscard]] bool read(DiskRead& read);
@@ -111,14 +112,14 @@ class DiskTier {
   // pending_bytes().
   void write(Holding& holding, const RecordId& record, std::function<void(Status)> done);
   [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
-  // The record is not wanted here any more (a faster tier has it, the file changed).
+  // The record is not wanted here any more: a faster tier has it, or placement evicts it.
   void forget(const RecordId& record);
   // From now on single records are evicted with forget() to make room, and the caller keeps to evicting_bytes().
-  void set_evicting(bool evicting);
+  void set_evicting(bool evicting) { log_->set_evicting(evicting); }
   // What may be held in records then: the rest of the budget is dead weight that waits for cleaning.
-  [[nodiscard]] std::uint64_t evicting_bytes() const;
+  [[nodiscard]] std::uint64_t evicting_bytes() const { return log_->evicting_bytes(); }
   // Waits for the writes so far, saves the index of what is not saved, syncs.
-  [[nodiscard]] Status flush();
+  [[nodiscard]] Status flush() { return log_->flush(); }
   // Waits for the writes under way (at most 5 s) and saves the index; nothing is admitted any more.
   void close();
   // Waits until the I/O thread has finished the completion that it is in.
@@ -129,114 +130,36 @@ class DiskTier {
 
  private:
   struct Write;
-  // One record is on its way at a time: cleaning goes on beside reads and need not be faster than what fills the tier.
-  struct Cleaning {
-    std::shared_ptr<Segment> from;
-    std::vector<RecordSlot> left;  // the first in the segment at the back
-    RecordSlot slot = {};          // of the record on its way
-    RecordTrailer trailer = {};
-    std::uint32_t first_block = 0;  // in the active segment
-    io::Operation operation = {};
-  };
-  enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kDropped, kClosed };
 
-  DiskTier(DiskTierOptions options, TierFolder folder, RamTier& ram, io::TimerThread& timers);
+  DiskTier(TierOptions options, RamTier& ram) : options_(std::move(options)), ram_(ram), state_(options_.path) {}
 
-  // Opening (disk_tier_open.cpp); the I/O thread does not run yet.
-  [[nodiscard]] Status load();
-  [[nodiscard]] Status load_segment(std::uint32_t number);
-  void choose_active();
-  void fit_budget();
-  void index_record(Segment& segment, const IndexedRecord& record);
-
-  // The I/O thread only (disk_tier_write.cpp).
-  void begin_write(Write* write);
-  void take_place(Write& write);
-  [[nodiscard]] std::uint32_t take_blocks(std::uint32_t blocks);
-  void append_trailer(Write& write);
-  void end_write(Write* write, Result<std::uint64_t> bytes);
-  void answer_write(Write* write, Status status);
-  [[nodiscard]] bool has_room(std::uint32_t blocks) const;
-  [[nodiscard]] Status make_room_for(std::uint32_t blocks);
-  void seal_active();
-  [[nodiscard]] Status add_segment();
-  [[nodiscard]] std::shared_ptr<Segment> least_useful() const;
-  [[nodiscard]] bool remove_least_useful();
-  void remove_segment(std::uint32_t place);
-  void checkpoint(bool sync, Status& outcome);
-  [[nodiscard]] Status sync_segment(Segment& segment);
-  void run_when_quiet(std::function<void()> task);
-  void run_quiet_tasks();
-  void begin_held_back();
-  void save_periodically();
-
-  // The I/O thread only (disk_tier_clean.cpp).
-  void start_cleaning();
-  void move_next();
-  [[nodiscard]] bool read_for_moving();
-  [[nodiscard]] bool is_intact_for_moving();
-  void write_moved();
-  void end_move(Result<std::uint64_t> bytes);
-  void end_cleaning();
-
-  struct Found {
-    RecordSlot slot;
-    std::shared_ptr<Segment> segment;
-  };
-  // The record where it is to be read; drops one that is of no use any more.
-  [[nodiscard]] std::optional<Found> look_up(const RecordId& record);
-  // Parts of records (disk_tier_part.cpp).
+  // The record where it is to be read; fails one that is of no use any more.
+  [[nodiscard]] std::optional<RecordPlace> look_up(const RecordId& record);
+  void fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
+  void end_read(DiskRead& read, Result<std::uint64_t> bytes);
   void submit_part(DiskPart& part, const ChunkRange& in_segment,
                    void (*on_complete)(io::Operation& operation, Result<std::uint64_t> bytes));
   void end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes);
   void end_read_of_pieces(DiskPart& part, Result<std::uint64_t> bytes);
+  [[nodiscard]] bool take_hashes(DiskPart& part, std::uint64_t bytes);
   static void end_part(DiskPart& part, const Status& status);
-  void end_read(DiskRead& read, Result<std::uint64_t> bytes);
-  void drop_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
-  void note_read_error(const io::Error& error);
-  void stop_admission(const io::Error& error);
-  void set_state(State state, std::string why);
-  void reconsider_full(const Segment& segment);
-  [[nodiscard]] std::shared_ptr<Segment> segment_at(std::uint32_t block) const;
-  [[nodiscard]] std::vector<std::shared_ptr<Segment>> segments() const;  // those that are there
-  [[nodiscard]] std::uint64_t key_of(const RecordId& record) const;
+  void begin_write(Write& write);
+  void end_write(Write& write, Status status);
 
-  const DiskTierOptions options_;
-  const TierFolder folder_;
-  const std::uint32_t blocks_per_segment_;
-  const std::uint32_t segments_max_;
+  const TierOptions options_;
   RamTier& ram_;
-  io::TimerThread& timers_;
-  RecordIndex index_;
-
-  std::atomic<State> state_ = State::kOk;
-  std::atomic<bool> evicting_ = false;
+  TierState state_;
   std::atomic<std::uint64_t> pending_bytes_ = 0;
-  std::atomic<std::uint64_t> read_errors_in_a_row_ = 0;
-  std::atomic<std::uint64_t> used_blocks_ = 0;
   std::atomic<std::uint64_t> hits_ = 0;
   std::atomic<std::uint64_t> hit_bytes_ = 0;
-  std::atomic<std::uint64_t> writes_ = 0;
-  std::atomic<std::uint64_t> write_bytes_ = 0;
-  std::atomic<std::uint64_t> moved_bytes_ = 0;
   std::atomic<std::uint64_t> evictions_ = 0;
-  std::atomic<std::uint64_t> errors_ = 0;
   std::atomic<std::uint64_t> corrupt_ = 0;
   std::atomic<std::uint64_t> stale_ = 0;
 
-  // The I/O thread's.
-  std::shared_ptr<Segment> active_;  // null: none is being filled
-  std::uint32_t next_number_ = 1;
-  std::size_t writes_in_flight_ = 0;
-  std::vector<std::function<void()>> when_quiet_;  // run once no write is in flight
-  std::vector<Write*> held_back_;                  // begin after those, and after the cleaning
-  std::unique_ptr<Cleaning> cleaning_;             // null: none is under way
-
-  mutable io::Mutex mutex_;
-  std::vector<std::shared_ptr<Segment>> segments_ HEADRACE_GUARDED_BY(mutex_);  // by place; null: free
-  std::string why_ HEADRACE_GUARDED_BY(mutex_);                                 // what set the state
-
-  std::unique_ptr<io::IoThread> thread_;  // last: its end runs completions, which use everything above
+  // Made by open(), in this order but for the thread, whose end runs completions that use everything above.
+  std::unique_ptr<SegmentLog> log_;
+  std::unique_ptr<Cleaner> cleaner_;
+  std::unique_ptr<io::IoThread> thread_;
 };
 
 }  // namespace headrace::cache

@@ -1,194 +1,302 @@
 // SPDX-License-Identifier: Apache-2.0
-// Appending. Everything here runs on the tier's I/O thread, so that places are given out in order without a lock.
+#include "headrace/cache/disk/segment_log.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include "headrace/cache/disk/disk_tier.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cache {
 namespace {
 
-using io::Error;
 using io::ErrorCode;
 using io::MutexLock;
 
-// Before the trailer; returns its hash.
-std::uint64_t append_piece_table(std::span<const std::byte> payload, std::byte* trailer_at, std::uint64_t salt) {
-  std::vector<std::uint64_t> hashes;
-  for (std::size_t at = 0; at < payload.size(); at += kPieceBytes) {
-    hashes.push_back(hash_payload(payload.subspan(at, std::min<std::size_t>(kPieceBytes, payload.size() - at))));
-  }
-  const std::size_t bytes = hashes.size() * sizeof(std::uint64_t);
-  std::memcpy(trailer_at - bytes, hashes.data(), bytes);
-  return XXH3_64bits_withSeed(hashes.data(), bytes, salt);
+// One part in eight of the room is given up, so that no segment gained costs moving more than seven eighths of one.
+constexpr std::uint64_t kDeadParts = 8;
+constexpr std::chrono::seconds kSaveInterval{30};  // bounds what a restart after a crash has to scan
+constexpr std::chrono::seconds kFinishTimeout{5};  // takes the bound on pending writes on any disk that works
+
+std::int64_t weight_of(std::uint32_t payload_bytes) {
+  return static_cast<std::int64_t>(footprint_bytes(payload_bytes));
 }
 
 }  // namespace
 
-// One record on its way to the disk. Ownership: its own, from write() to end_write().
-struct DiskTier::Write {
-  DiskTier& tier;
-  Holding& holding;
-  RecordId record;
-  std::function<void(Status)> done;
-  std::shared_ptr<Segment> segment = {};
-  IndexedRecord indexed = {};
-  io::Operation operation = {};
-};
+// Opening.
 
-void DiskTier::write(Holding& holding, const RecordId& record, std::function<void(Status)> done) {
-  pending_bytes_.fetch_add(holding.cost_bytes);
-  auto* write = new Write{*this, holding, record, std::move(done)};
-  thread_->post([this, write] { begin_write(write); });
+SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, TierState& state, io::IoThread& thread)
+    : folder_(std::move(folder)),
+      data_set_(options.data_set),
+      blocks_per_segment_(static_cast<std::uint32_t>(folder_.label().segment_bytes / kBlockBytes)),
+      segments_max_(
+          static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.budget_bytes / folder_.label().segment_bytes))),
+      state_(state),
+      thread_(thread) {}
+
+Result<std::unique_ptr<SegmentLog>> SegmentLog::open(TierFolder folder, const SegmentLogOptions& options,
+                                                     TierState& state, io::IoThread& thread) {
+  std::unique_ptr<SegmentLog> log(new SegmentLog(std::move(folder), options, state, thread));
+  thread.register_file(log->folder_.lock_fd());  // before any write
+  HEADRACE_TRY_DO(log->load());
+  for (const auto& segment : log->segments()) thread.register_file(segment->fd.get());
+  return log;
 }
 
-void DiskTier::begin_write(Write* write) {
-  // A flush ends even while others go on writing.
-  if (!when_quiet_.empty() || cleaning_ != nullptr) return held_back_.push_back(write);
-  const std::uint32_t blocks = blocks_of(write->holding.size);
-  if (auto room = make_room_for(blocks); !room) return answer_write(write, std::move(room));
-  if (cleaning_ != nullptr) return held_back_.push_back(write);  // making room began it
-  if (!has_room(blocks)) return begin_write(write);              // it began and ended at once, and others took the room
-  take_place(*write);
-  append_trailer(*write);
-  Segment& segment = *write->segment;
-  write->operation = io::Operation::write(segment.fd.get(), write->indexed.first_block * kBlockBytes,
-                                          std::move(write->holding.buffer));
-  write->operation.cache_mode = segment.cache_mode;
-  write->operation.context = write;
-  write->operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
-    auto* self = static_cast<Write*>(operation.context);
-    self->tier.end_write(self, std::move(bytes));
-  };
-  thread_->submit(write->operation);
+Status SegmentLog::load() {
+  HEADRACE_TRY(numbers, folder_.segment_numbers());
+  for (const std::uint32_t number : numbers) {
+    if (auto loaded = load_segment(number); !loaded) {
+      io::log_warning("{}; segment {} is left alone", loaded.error().message(), number);
+    }
+    next_number_ = number + 1;
+  }
+  fit_budget();
+  choose_active();
+  if (auto named = folder_.add_data_set(data_set_); !named) state_.note_write_error(named.error());
+  return {};
 }
 
-void DiskTier::take_place(Write& write) {
-  write.segment = active_;
-  write.indexed.first_block = take_blocks(blocks_of(write.holding.size));
-  writes_in_flight_ += 1;
+Status SegmentLog::load_segment(std::uint32_t number) {
+  auto segment = std::make_shared<Segment>();
+  segment->number = number;
+  Status opened = open_segment_file(folder_, *segment, true);
+  if (!opened && opened.error().os_errno == EROFS) {
+    state_.note_write_error(opened.error());
+    opened = open_segment_file(folder_, *segment, false);
+  }
+  if (!opened) return opened;
+  if (!load_segment_index(folder_, *segment) || !segment->sealed) HEADRACE_TRY_DO(scan_segment(folder_, *segment));
+  {
+    MutexLock lock(mutex_);
+    segment->place = static_cast<std::uint32_t>(segments_.size());
+    segments_.push_back(segment);
+  }
+  for (const IndexedRecord& record : segment->records) index_record(*segment, record);
+  used_blocks_.fetch_add(segment->next_block);
+  return {};
 }
 
-std::uint32_t DiskTier::take_blocks(std::uint32_t blocks) {
-  const std::uint32_t first_block = active_->next_block;
-  active_->next_block += blocks;
-  active_->writes_in_flight.insert(first_block);
-  active_->index_dirty = true;
+// The budget may have become smaller since the tier was last used: the oldest segments go.
+void SegmentLog::fit_budget() {
+  const auto present = segments();
+  for (std::size_t i = 0; i + segments_max_ < present.size(); ++i) remove(*present[i]);
+}
+
+// Filling goes on in the newest segment that is not sealed; older ones (a crash between two of them) are sealed.
+void SegmentLog::choose_active() {
+  const auto present = segments();
+  for (const auto& segment : present) {
+    if (segment->sealed) {
+      std::vector<IndexedRecord>().swap(segment->records);
+    } else if (segment == present.back() && reserve_blocks(folder_, *segment)) {
+      active_ = segment;
+    } else {
+      seal(*segment);
+    }
+  }
+}
+
+// Any thread.
+
+std::uint64_t SegmentLog::key_of(std::uint64_t name_hash) const {
+  return record_key(data_set_.key, name_hash);
+}
+
+std::shared_ptr<Segment> SegmentLog::segment_of(const RecordSlot& slot) const {
+  const std::uint32_t place = slot.block / blocks_per_segment_;
+  MutexLock lock(mutex_);
+  return place < segments_.size() ? segments_[place] : nullptr;
+}
+
+std::vector<std::shared_ptr<Segment>> SegmentLog::segments() const {
+  std::vector<std::shared_ptr<Segment>> present;
+  MutexLock lock(mutex_);
+  std::copy_if(segments_.begin(), segments_.end(), std::back_inserter(present),
+               [](const auto& segment) { return segment != nullptr; });
+  return present;
+}
+
+// A full tier takes records again once one of its segments is worth less than half of its room.
+bool SegmentLog::drop(const RecordSlot& slot) {
+  if (!index_.erase(slot)) return false;
+  const auto segment = segment_of(slot);
+  if (segment == nullptr) return true;
+  const std::int64_t useful = segment->useful_bytes.fetch_sub(weight_of(slot.payload_bytes));
+  const auto segment_bytes = static_cast<std::int64_t>(folder_.label().segment_bytes);
+  if ((useful - weight_of(slot.payload_bytes)) * 2 < segment_bytes) state_.note_room();
+  return true;
+}
+
+void SegmentLog::set_evicting(bool evicting) {
+  if (!evicting_.exchange(evicting) && evicting) state_.note_room();
+}
+
+// One segment is being filled and one is free, for cleaning.
+std::uint64_t SegmentLog::evicting_bytes() const {
+  const std::uint64_t segments = segments_max_ > 2 ? segments_max_ - 2 : 0;
+  return segments * folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
+}
+
+void SegmentLog::add_figures(TierStats& stats) const {
+  stats.used_bytes = used_blocks_.load() * kBlockBytes;
+  stats.samples = index_.size();
+  stats.writes = writes_.load();
+  stats.write_bytes = write_bytes_.load();
+  stats.moved_bytes = moved_bytes_.load();
+  stats.evictions += removed_records_.load();
+}
+
+Status SegmentLog::flush() {
+  std::promise<Status> promise;
+  thread_.post([this, &promise] { run_when_quiet([this, &promise] { promise.set_value(checkpoint(true)); }); });
+  return promise.get_future().get();
+}
+
+void SegmentLog::finish() {
+  auto promise = std::make_shared<std::promise<void>>();
+  auto saved = promise->get_future();
+  thread_.post([this, promise] {
+    run_when_quiet([this, promise] {
+      static_cast<void>(checkpoint(false));  // a scan finds what is not in the index file
+      promise->set_value();
+    });
+  });
+  saved.wait_for(kFinishTimeout);
+}
+
+void SegmentLog::save_periodically(io::TimerThread& timers) {
+  timers.after(kSaveInterval, [this, &timers] {
+    if (state_.has_ended()) return;
+    thread_.post([this] {
+      if (Status saved = checkpoint(false); !saved) state_.note_write_error(saved.error());
+    });
+    save_periodically(timers);
+  });
+}
+
+void SegmentLog::unregister_files() {
+  for (const auto& segment : segments()) thread_.unregister_file(segment->fd.get());
+}
+
+// The I/O thread: appending. Places are given out in order, without a lock.
+
+void SegmentLog::append(Append& record) {
+  // A flush ends even while others go on appending.
+  if (!when_quiet_.empty() || paused_) return held_back_.push_back(&record);
+  const std::uint32_t blocks = blocks_of(record.trailer.payload_bytes);
+  if (auto room = make_room_for(blocks); !room) return record.on_done(record, std::move(room));
+  if (paused_) return held_back_.push_back(&record);  // making room began the cleaning
+  if (!has_room(blocks)) return append(record);       // it began and ended at once, and others took the room
+  write_to_active(record);
+}
+
+bool SegmentLog::append_moved(Append& record) {
+  if (!has_room(blocks_of(record.trailer.payload_bytes))) return false;
+  write_to_active(record);
+  return true;
+}
+
+void SegmentLog::write_to_active(Append& record) {
+  Segment& segment = *active_;
+  RecordTrailer& trailer = record.trailer;
+  const std::uint32_t blocks = blocks_of(trailer.payload_bytes);
+  trailer.segment = segment.number;
+  trailer.first_block = std::exchange(segment.next_block, segment.next_block + blocks);
+  trailer.hash = trailer_hash(trailer, folder_.label().salt);
+  segment.writes_in_flight.insert(trailer.first_block);
+  segment.index_dirty = true;
   used_blocks_.fetch_add(blocks);
-  return first_block;
+  appends_in_flight_ += 1;
+
+  const std::size_t record_bytes = blocks * kBlockBytes;
+  std::memcpy(record.buffer.data() + record_bytes - sizeof trailer, &trailer, sizeof trailer);
+  record.buffer.set_size(record_bytes);
+  record.log = this;
+  record.segment = active_;
+  record.operation =
+      io::Operation::write(segment.fd.get(), trailer.first_block * kBlockBytes, std::move(record.buffer));
+  record.operation.cache_mode = segment.cache_mode;
+  record.operation.context = &record;
+  record.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
+    Append& self = *static_cast<Append*>(operation.context);
+    self.log->end_append(self, std::move(bytes));
+  };
+  thread_.submit(record.operation);
 }
 
-// Behind the payload the buffer has room for zeros and the trailer; readers of the payload do not look there.
-void DiskTier::append_trailer(Write& write) {
-  Holding& holding = write.holding;
-  const Identity& identity = write.record.identity;
-  IndexedRecord& indexed = write.indexed;
-  indexed.data_set_key = options_.data_set.key;
-  indexed.name_hash = write.record.name_hash;
-  indexed.identity_hash = hash_identity(identity);
-  indexed.payload_hash = hash_payload(holding.content());
-  indexed.payload_bytes = static_cast<std::uint32_t>(holding.size);
-
-  RecordTrailer trailer;
-  trailer.data_set_key = indexed.data_set_key;
-  trailer.name_hash = indexed.name_hash;
-  trailer.identity_hash = indexed.identity_hash;
-  trailer.payload_hash = indexed.payload_hash;
-  trailer.payload_bytes = indexed.payload_bytes;
-  trailer.segment = write.segment->number;
-  trailer.first_block = indexed.first_block;
-  trailer.chunk = write.record.chunk;
-  trailer.file_bytes = identity.size_bytes;
-  trailer.mtime_ns = identity.mtime_ns;
-  trailer.inode = identity.inode;
-
-  HEADRACE_ASSERT(holding.data == holding.buffer.data());  // read from a block's start, by source and tier alike
-  const std::size_t record_bytes = blocks_of(holding.size) * kBlockBytes;
-  std::byte* trailer_at = holding.data + record_bytes - sizeof trailer;
-  std::fill(holding.data + holding.size, trailer_at, std::byte{0});
-  const std::uint64_t salt = folder_.label().salt;
-  const bool in_pieces = is_chunked(identity.size_bytes) && has_pieces(holding.size);
-  if (in_pieces) trailer.pieces_hash = append_piece_table(holding.content(), trailer_at, salt);
-  trailer.hash = trailer_hash(trailer, salt);
-  std::memcpy(trailer_at, &trailer, sizeof trailer);
-  holding.buffer.set_size(record_bytes);
-}
-
-void DiskTier::end_write(Write* write, Result<std::uint64_t> bytes) {
-  Segment& segment = *write->segment;
-  segment.writes_in_flight.erase(segment.writes_in_flight.find(write->indexed.first_block));
-  writes_in_flight_ -= 1;
-  write->holding.buffer = std::move(write->operation.buffer);
-  segment.unsynced = true;
+void SegmentLog::end_append(Append& record, Result<std::uint64_t> bytes) {
+  const std::shared_ptr<Segment> segment = std::move(record.segment);
+  record.buffer = std::move(record.operation.buffer);
+  segment->writes_in_flight.erase(segment->writes_in_flight.find(record.trailer.first_block));
+  segment->unsynced = true;
+  appends_in_flight_ -= 1;
   if (bytes) {
-    segment.records.push_back(write->indexed);
-    index_record(segment, write->indexed);
-    writes_.fetch_add(1, std::memory_order_relaxed);
-    write_bytes_.fetch_add(*bytes, std::memory_order_relaxed);
+    const IndexedRecord indexed = indexed_from(record.trailer);
+    segment->records.push_back(indexed);
+    record.moved_from ? index_moved(*segment, record) : index_record(*segment, indexed);
+    writes_.fetch_add(record.moved_from ? 0 : 1, std::memory_order_relaxed);
+    (record.moved_from ? moved_bytes_ : write_bytes_).fetch_add(*bytes, std::memory_order_relaxed);
+  } else {
+    state_.note_write_error(bytes.error());
   }
-  if (segment.sealed && segment.writes_in_flight.empty()) {
-    if (auto saved = save_segment_index(folder_, segment, false); !saved) stop_admission(saved.error());
-  }
-  if (!bytes) stop_admission(bytes.error());
-  answer_write(write, bytes ? Status{} : Status(io::forward_error(std::move(bytes))));
-  if (writes_in_flight_ == 0) run_quiet_tasks();
+  if (segment->sealed && segment->writes_in_flight.empty()) seal(*segment);
+  record.on_done(record, bytes ? Status{} : Status(io::forward_error(std::move(bytes))));
+  if (appends_in_flight_ == 0) run_quiet_tasks();
 }
 
-void DiskTier::answer_write(Write* write, Status status) {
-  pending_bytes_.fetch_sub(write->holding.cost_bytes);
-  ram_.unpin_written(write->holding);
-  if (write->done) write->done(std::move(status));
-  delete write;
+// The newest record of a name wins; the older one becomes dead weight.
+void SegmentLog::index_record(Segment& segment, const IndexedRecord& record) {
+  const std::uint32_t block = segment.place * blocks_per_segment_ + record.first_block;
+  const auto before = index_.insert({record_key(record.data_set_key, record.name_hash), record.payload_hash,
+                                     record.identity_hash, block, record.payload_bytes});
+  if (record.data_set_key != data_set_.key) return;
+  segment.useful_bytes.fetch_add(weight_of(record.payload_bytes));
+  if (!before) return;
+  if (const auto older = segment_of(*before)) older->useful_bytes.fetch_sub(weight_of(before->payload_bytes));
 }
 
-void DiskTier::run_quiet_tasks() {
-  for (auto& task : std::exchange(when_quiet_, {})) task();
-  begin_held_back();
+void SegmentLog::index_moved(Segment& segment, const Append& record) {
+  RecordSlot moved = *record.moved_from;
+  moved.block = segment.place * blocks_per_segment_ + record.trailer.first_block;
+  if (!index_.replace(*record.moved_from, moved)) return;  // it was dropped meanwhile
+  segment.useful_bytes.fetch_add(weight_of(moved.payload_bytes));
+  if (const auto from = segment_of(*record.moved_from)) from->useful_bytes.fetch_sub(weight_of(moved.payload_bytes));
 }
 
-void DiskTier::begin_held_back() {
-  const bool closed = state_.load() == State::kClosed;
-  for (Write* write : std::exchange(held_back_, {})) {
-    closed ? answer_write(write, io::make_error(ErrorCode::kCancelled, "tier " + folder_.path())) : begin_write(write);
-  }
-}
+// The I/O thread: room.
 
-bool DiskTier::has_room(std::uint32_t blocks) const {
+bool SegmentLog::has_room(std::uint32_t blocks) const {
   return active_ != nullptr && active_->next_block + blocks <= blocks_per_segment_;
 }
 
-Status DiskTier::make_room_for(std::uint32_t blocks) {
-  const State state = state_.load();
-  if (state != State::kOk && state != State::kClosed) {
+Status SegmentLog::make_room_for(std::uint32_t blocks) {
+  if (!state_.finishes_records()) {
     return io::make_error(ErrorCode::kNoSpace, fmt::format("tier {}: takes nothing now", folder_.path()));
   }
   if (has_room(blocks)) return {};
-  seal_active();
+  if (active_ != nullptr) seal(*std::exchange(active_, nullptr));
   return add_segment();
 }
 
-void DiskTier::seal_active() {
-  if (active_ == nullptr) return;
-  active_->sealed = true;
-  if (active_->writes_in_flight.empty()) {
-    if (auto saved = save_segment_index(folder_, *active_, false); !saved) stop_admission(saved.error());
-  }
-  active_.reset();
+// The index file is saved once the last write into the segment has ended.
+void SegmentLog::seal(Segment& segment) {
+  segment.sealed = true;
+  if (!segment.writes_in_flight.empty()) return;
+  if (auto saved = save_segment_index(folder_, segment, false); !saved) state_.note_write_error(saved.error());
 }
 
-Status DiskTier::add_segment() {
+Status SegmentLog::add_segment() {
   if (segments().size() >= segments_max_ && !remove_least_useful()) {
-    State ok = State::kOk;
-    if (state_.compare_exchange_strong(ok, State::kFull)) io::log_info("tier {}: full", folder_.path());
+    state_.note_full();
     return io::make_error(ErrorCode::kNoSpace, fmt::format("tier {}: full", folder_.path()));
   }
   auto segment = std::make_shared<Segment>();
@@ -197,25 +305,23 @@ Status DiskTier::add_segment() {
   if (made) made = reserve_blocks(folder_, *segment);
   if (!made) {
     if (segment->fd.valid()) folder_.remove_file(segment_name(segment->number));
-    stop_admission(made.error());
+    state_.note_write_error(made.error());
     return made;
   }
-  thread_->register_file(segment->fd.get());
+  thread_.register_file(segment->fd.get());
   active_ = segment;
-  MutexLock lock(mutex_);
-  auto place = std::find(segments_.begin(), segments_.end(), nullptr);
-  segment->place = static_cast<std::uint32_t>(place - segments_.begin());
-  if (place == segments_.end()) {
-    segments_.push_back(std::move(segment));
-  } else {
-    *place = std::move(segment);
+  {
+    MutexLock lock(mutex_);
+    auto free_place = std::find(segments_.begin(), segments_.end(), nullptr);
+    if (free_place == segments_.end()) free_place = segments_.insert(free_place, nullptr);
+    segment->place = static_cast<std::uint32_t>(free_place - segments_.begin());
+    *free_place = std::move(segment);
   }
-  lock.unlock();
-  if (evicting_.load() && segments().size() >= segments_max_) start_cleaning();
+  if (evicting_.load() && segments().size() >= segments_max_ && clean_) clean_();
   return {};
 }
 
-std::shared_ptr<Segment> DiskTier::least_useful() const {
+std::shared_ptr<Segment> SegmentLog::least_useful() const {
   std::shared_ptr<Segment> worst;
   for (const auto& segment : segments()) {
     if (segment == active_ || !segment->writes_in_flight.empty()) continue;
@@ -225,57 +331,87 @@ std::shared_ptr<Segment> DiskTier::least_useful() const {
 }
 
 // Where records are evicted this is the way from a tier that never evicted, and has no free segment to clean with.
-bool DiskTier::remove_least_useful() {
+bool SegmentLog::remove_least_useful() {
   const std::shared_ptr<Segment> worst = least_useful();
   if (worst == nullptr) return false;
   const bool useful = worst->useful_bytes.load() * 2 >= static_cast<std::int64_t>(folder_.label().segment_bytes);
   if (useful && !evicting_.load()) return false;
-  remove_segment(worst->place);
+  remove(*worst);
   return true;
 }
 
+std::vector<RecordSlot> SegmentLog::records_in(const Segment& segment) const {
+  return index_.slots_in(segment.place * blocks_per_segment_, (segment.place + 1) * blocks_per_segment_);
+}
+
 // Reads under way keep the file open; what they get is checked against its hash as ever.
-void DiskTier::remove_segment(std::uint32_t place) {
+void SegmentLog::remove(const Segment& removed) {
   std::shared_ptr<Segment> segment;
   {
     MutexLock lock(mutex_);
-    segment = std::exchange(segments_[place], nullptr);
+    segment = std::exchange(segments_[removed.place], nullptr);
   }
-  const std::size_t records = index_.erase_blocks(place * blocks_per_segment_, (place + 1) * blocks_per_segment_);
-  evictions_.fetch_add(records, std::memory_order_relaxed);
+  const std::uint32_t first_block = segment->place * blocks_per_segment_;
+  const std::size_t records = index_.erase_blocks(first_block, first_block + blocks_per_segment_);
+  removed_records_.fetch_add(records, std::memory_order_relaxed);
   used_blocks_.fetch_sub(segment->next_block);
   // The index first: a segment without one is scanned, an index without its segment would mislead.
   folder_.remove_file(segment_index_name(segment->number));
   folder_.remove_file(segment_name(segment->number));
-  if (thread_ != nullptr) {
-    thread_->unregister_file(segment->fd.get());
-    thread_->post([segment] {});  // the descriptor stays open until it is unregistered
-  }
+  thread_.unregister_file(segment->fd.get());
+  thread_.post([segment] {});  // the descriptor stays open until it is unregistered
   io::log_info("tier {}: segment {} made room; {} records of it were still known", folder_.path(), segment->number,
                records);
 }
 
-void DiskTier::run_when_quiet(std::function<void()> task) {
-  if (writes_in_flight_ == 0) return task();
+// The I/O thread: pauses and checkpoints.
+
+void SegmentLog::pause() {
+  paused_ = true;
+  appends_in_flight_ += 1;
+}
+
+void SegmentLog::resume() {
+  paused_ = false;
+  appends_in_flight_ -= 1;
+  if (appends_in_flight_ == 0) return run_quiet_tasks();
+  if (when_quiet_.empty()) begin_held_back();
+}
+
+void SegmentLog::run_when_quiet(std::function<void()> task) {
+  if (appends_in_flight_ == 0) return task();
   when_quiet_.push_back(std::move(task));
 }
 
-Status DiskTier::sync_segment(Segment& segment) {
-  if (::fdatasync(segment.fd.get()) != 0) {
-    return io::system_error(errno, fmt::format("sync {}/{}", folder_.path(), segment_name(segment.number)));
-  }
-  segment.unsynced = false;
-  return {};
+void SegmentLog::run_quiet_tasks() {
+  for (auto& task : std::exchange(when_quiet_, {})) task();
+  begin_held_back();
 }
 
-void DiskTier::checkpoint(bool sync, Status& outcome) {
+void SegmentLog::begin_held_back() {
+  const bool closed = state_.is_closed();
+  for (Append* record : std::exchange(held_back_, {})) {
+    if (!closed) {
+      append(*record);
+    } else {
+      record->on_done(*record, io::make_error(ErrorCode::kCancelled, "tier " + folder_.path()));
+    }
+  }
+}
+
+// Goes on after an error, so that one damaged segment does not keep the others from being saved. Returns the first.
+Status SegmentLog::checkpoint(bool sync) {
+  Status outcome;
   for (const auto& segment : segments()) {
     Status saved;
     if (segment->index_dirty) saved = save_segment_index(folder_, *segment, sync);
-    if (saved && sync && segment->unsynced) saved = sync_segment(*segment);
+    if (saved && sync && segment->unsynced) saved = sync_segment(folder_, *segment);
     if (!saved && outcome) outcome = std::move(saved);
   }
-  if (sync && ::fsync(folder_.fd()) != 0 && outcome) outcome = io::system_error(errno, "sync tier " + folder_.path());
+  if (sync && ::fsync(folder_.fd()) != 0 && outcome) {
+    outcome = io::system_error(errno, "sync tier " + folder_.path());
+  }
+  return outcome;
 }
 
 }  // namespace headrace::cache

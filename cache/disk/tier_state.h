@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a disk tier takes records and is read, and why not.
+//
+//   TierState state("/ssd/cache");
+//   if (state.takes_records()) ...
+//   state.note_write_error(error);   // logged once; describe() says it from then on
+//
+// A failed write (full disk, I/O error, read-only) ends admission, and reads go on. After 16 failed reads in a row the
+// tier is not asked any more.
+//
+// Thread-safety: every function from any thread. Lock order: mutex_ is a leaf.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "headrace/io/mutex.h"
+#include "headrace/io/result.h"
+
+namespace headrace::cache {
+
+class TierState {
+ public:
+  explicit TierState(std::string tier_path) : tier_path_(std::move(tier_path)) {}
+
+  [[nodiscard]] bool takes_records() const { return state_.load(std::memory_order_relaxed) == State::kOk; }
+  // Records that were handed over before close() still reach the disk.
+  [[nodiscard]] bool finishes_records() const { return takes_records() || is_closed(); }
+  [[nodiscard]] bool is_read() const { return state_.load(std::memory_order_relaxed) != State::kFailed; }
+  [[nodiscard]] bool is_closed() const { return state_.load() == State::kClosed; }
+  // Closed, or not used any more.
+  [[nodiscard]] bool has_ended() const { return state_.load() >= State::kFailed; }
+
+  void note_full();
+  void note_room();  // it is not full any more
+  void note_write_error(const io::Error& error);
+  void note_read_error(const io::Error& error);
+  void note_good_read() { read_errors_in_a_row_.store(0, std::memory_order_relaxed); }
+  // False: it had ended before.
+  [[nodiscard]] bool close();
+
+  [[nodiscard]] std::uint64_t errors() const { return errors_.load(); }
+  [[nodiscard]] std::string describe() const;  // for TierStats::state
+
+ private:
+  enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kFailed, kClosed };
+  void set(State state, std::string why);
+
+  const std::string tier_path_;
+  std::atomic<State> state_ = State::kOk;
+  std::atomic<std::uint64_t> read_errors_in_a_row_ = 0;
+  std::atomic<std::uint64_t> errors_ = 0;
+  mutable io::Mutex mutex_;
+  std::string why_ HEADRACE_GUARDED_BY(mutex_);  // the error that set the state
+};
+
+}  // namespace headrace::cache
