@@ -14,8 +14,9 @@
 //
 // A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an
 // answer that only the worker could give, it does not go: the kernel lets nobody out of such a wait. Then a stand-in
-// answers, without the worker's tiers and sockets, which it holds until it is gone. Where the supervisor is killed too,
-// a guard process ends the connection: readers get errors (ENOTCONN), and the next mount finds the place free.
+// answers, without the worker's tiers and sockets, which it holds until it is gone. If the supervisor is killed at the
+// same moment, nobody is left who could answer: readers wait until unmount() (fuse/channel.h) ends the connection, and
+// get errors (ECONNABORTED) then.
 //
 // Thread-safety: none. The calling process must have no other thread, for a fork takes only the calling one along.
 #pragma once

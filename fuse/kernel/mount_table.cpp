@@ -180,7 +180,7 @@ Result<fs::path> resolve_mount_point(const fs::path& path) {
 Status check_mount_point(const fs::path& path, bool may_have_content) {
   if (is_ours_at(path)) {
     const Pulse pulse = pulse_of(path);
-    if (pulse != Pulse::kDead && is_ours_at(path)) {  // else a guard has just ended it, and what lay below answered
+    if (pulse != Pulse::kDead && is_ours_at(path)) {  // else it has just ended, and what lies below answered
       const std::string what = pulse == Pulse::kSilent ? " has a headrace mount that does not answer; end it"
                                                        : " has a headrace mount; end it";
       return io::make_error(ErrorCode::kBusy,

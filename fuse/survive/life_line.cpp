@@ -18,20 +18,13 @@
 namespace headrace::fuse {
 namespace {
 
-struct Descriptors {
-  int held;
-  int end;
-  int told;
-};
-
-void hold_until_let_go(Descriptors own, std::promise<io::Status> separated) {
+void hold_until_let_go(int held_fd, int end_fd, std::promise<io::Status> separated) {
   ::pthread_setname_np(::pthread_self(), "hr-life");
-  std::array<int, 3> kept = {own.held, own.end, own.told};
+  std::array<int, 2> kept = {held_fd, end_fd};
   std::sort(kept.begin(), kept.end());
   separated.set_value(keep_only(kept));
   char byte = 0;
-  while (::read(own.end, &byte, 1) < 0 && errno == EINTR) continue;
-  [[maybe_unused]] const ssize_t written = ::write(own.told, &byte, 1);  // fails where nobody is there to be told
+  while (::read(end_fd, &byte, 1) < 0 && errno == EINTR) continue;
 }
 
 }  // namespace
@@ -56,7 +49,7 @@ io::UniqueFd LifeLine::take_watching_end() {
   return std::move(watched_);
 }
 
-void LifeLine::hold(int told_fd) {
+void LifeLine::hold() {
   watched_.reset();
   sigset_t all;
   sigset_t before;
@@ -64,15 +57,10 @@ void LifeLine::hold(int told_fd) {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread takes no signals away from others
   std::promise<io::Status> separated;
   std::future<io::Status> separation = separated.get_future();
-  const Descriptors own{.held = held_.get(), .end = let_go_read_.get(), .told = told_fd};
-  thread_ = std::thread(hold_until_let_go, own, std::move(separated));
+  thread_ = std::thread(hold_until_let_go, held_.get(), let_go_read_.get(), std::move(separated));
   const io::Status separate = separation.get();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (separate) {
-    held_.reset();
-    ::close(told_fd);
-    return;
-  }
+  if (separate) return held_.reset();
   io::log_warning("a worker killed while it uses its own mount will not be noticed: {}", separate.error().message());
 }
 

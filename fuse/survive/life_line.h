@@ -4,7 +4,7 @@
 // waits for nothing that could hold it up.
 //
 //   auto line = LifeLine::open();
-//   if (fork() == 0) { line->hold(fd); ...; line->let_go(); exit(0); }
+//   if (fork() == 0) { line->hold(); ...; line->let_go(); exit(0); }
 //   poll(line->take_watching_end().get());   // hangs up
 //
 // Thread-safety: none. hold() is called once per process, before it has other threads.
@@ -25,9 +25,8 @@ class LifeLine {
   LifeLine& operator=(LifeLine&&) = delete;
   ~LifeLine() { let_go(); }
 
-  // In the process to be watched. `told_fd` is taken over too: closed with the life line, after a byte was written to
-  // it where the end is in order.
-  void hold(int told_fd);
+  // In the process to be watched.
+  void hold();
   void let_go();
   // In the process that watches.
   [[nodiscard]] io::UniqueFd take_watching_end();

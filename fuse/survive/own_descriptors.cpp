@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 namespace headrace::fuse {
+namespace {
 
 void close_others(std::span<const int> kept) {
   unsigned next = 3;
@@ -18,6 +19,8 @@ void close_others(std::span<const int> kept) {
   }
   ::close_range(next, ~0U, 0);
 }
+
+}  // namespace
 
 io::Status keep_only(std::span<const int> kept) {
   if (::unshare(CLONE_FILES) != 0) return io::system_error(errno, "a table of descriptors of its own");

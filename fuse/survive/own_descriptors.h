@@ -9,9 +9,6 @@
 
 namespace headrace::fuse {
 
-// Closes all but the standard streams and `kept` (sorted) in the table of the calling thread, whoever shares it.
-void close_others(std::span<const int> kept);
-
 // Leaves the calling thread with a table of its own that has the standard streams and `kept` (sorted). What
 // other threads open or close from now on it does not see, nor they what it does. Errors: kSystem.
 [[nodiscard]] io::Status keep_only(std::span<const int> kept);

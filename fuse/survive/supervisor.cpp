@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
-#include "headrace/fuse/survive/guard.h"
 #include "headrace/fuse/survive/life_line.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
@@ -99,12 +98,8 @@ class HeldSignals {
 
 class Supervisor {
  public:
-  Supervisor(const SupervisorOptions& options, Channel& channel, const Guard& guard, const sigset_t& signals_before)
-      : options_(options),
-        channel_(channel),
-        guard_(guard),
-        watched_(signals_to_watch()),
-        signals_before_(signals_before) {}
+  Supervisor(const SupervisorOptions& options, Channel& channel, const sigset_t& signals_before)
+      : options_(options), channel_(channel), watched_(signals_to_watch()), signals_before_(signals_before) {}
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -129,7 +124,6 @@ class Supervisor {
 
   const SupervisorOptions& options_;
   Channel& channel_;
-  const Guard& guard_;
   const sigset_t watched_;
   const sigset_t signals_before_;
   io::UniqueFd signal_fd_;
@@ -184,7 +178,7 @@ Status Supervisor::start_worker() {
 }
 
 void Supervisor::be_worker(int report_fd, LifeLine life) {
-  life.hold(guard_.told_fd());
+  life.hold();
   report_crashes(report_fd);
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   const auto report = [report_fd](const std::string& text) {
@@ -325,9 +319,7 @@ Status supervise(const SupervisorOptions& options) {
   const HeldSignals held;  // before mounting: a signal right after it would leave the mount behind
   Result<Channel> channel = open_channel(options.channel);
   if (!channel) return io::forward_error(std::move(channel));
-  const Result<Guard> guard = Guard::start(*channel);
-  Status status =
-      guard ? Supervisor(options, *channel, *guard, held.before()).run() : Status(tl::unexpected(guard.error()));
+  Status status = Supervisor(options, *channel, held.before()).run();
   // An orderly worker has unmounted already; then this finds nothing.
   if (const Status unmounted = unmount(*channel); !unmounted) {
     io::log_error("{}", unmounted.error().message());
