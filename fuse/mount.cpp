@@ -87,20 +87,19 @@ struct Mount::Impl {
 };
 
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options) {
-  Result<Channel> channel = open_channel({.mountpoint = options.mountpoint,
-                                          .source_name = options.source_name,
-                                          .allow_other = options.allow_other,
-                                          .over_source = options.over_source});
-  if (!channel) return io::forward_error(std::move(channel));
+  HEADRACE_TRY(channel, open_channel({.mountpoint = options.mountpoint,
+                                      .source_name = options.source_name,
+                                      .allow_other = options.allow_other,
+                                      .over_source = options.over_source}));
   auto impl = std::make_unique<Impl>(store, std::move(options));
-  impl->own_channel.emplace(std::move(*channel));
-  if (Status started = impl->start(*impl->own_channel); !started) return io::forward_error(std::move(started));
+  impl->own_channel.emplace(std::move(channel));
+  HEADRACE_TRY_DO(impl->start(*impl->own_channel));
   return std::unique_ptr<Mount>(new Mount(std::move(impl)));
 }
 
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options, Channel& channel) {
   auto impl = std::make_unique<Impl>(store, std::move(options));
-  if (Status started = impl->start(channel); !started) return io::forward_error(std::move(started));
+  HEADRACE_TRY_DO(impl->start(channel));
   return std::unique_ptr<Mount>(new Mount(std::move(impl)));
 }
 
@@ -109,12 +108,10 @@ Status stand_in(cache::Store& store, Channel& channel) {
   if (Result<Takeover> takeover = open_takeover(channel, store.catalog()); !takeover)
     return io::forward_error(std::move(takeover));
   auto requests = std::make_shared<Requests>(store, [](cache::EntryId, bool) {});
-  Result<std::shared_ptr<Session>> session = Session::open(channel, Requests::operations(), std::move(requests));
-  if (!session) return io::forward_error(std::move(session));
-  if (takes_over && !(*session)->resend())
-    return io::system_error(errno, "ask for the requests that were not answered");
-  if (Status started = (*session)->start(session_thread_count(0)); !started) return started;
-  (*session)->wait_until_ended();
+  HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
+  if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
+  HEADRACE_TRY_DO(session->start(session_thread_count(0)));
+  session->wait_until_ended();
   return {};
 }
 
@@ -132,20 +129,18 @@ Status Mount::Impl::start(Channel& channel) {
   const bool takes_over = channel.init_answered();
   path = channel.path();
   device = channel.device();
-  Result<Takeover> takeover = open_takeover(channel, store.catalog());
-  if (!takeover) return io::forward_error(std::move(takeover));
-  if (takes_over) ++takeover->head->takeovers;
-  takeovers = takeover->head->takeovers;
-  make_pusher(*takeover);
+  HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
+  if (takes_over) ++takeover.head->takeovers;
+  takeovers = takeover.head->takeovers;
+  make_pusher(takeover);
   auto handler =
       std::make_shared<Requests>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
   requests = handler.get();
-  Result<std::shared_ptr<Session>> opened = Session::open(channel, Requests::operations(), std::move(handler));
-  if (!opened) return io::forward_error(std::move(opened));
-  session = std::move(*opened);
+  HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
+  session = std::move(opened);
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
-  if (Status started = session->start(session_thread_count(options.session_threads)); !started) return started;
-  if (Status placed = place_overlay(); !placed) return placed;
+  HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
+  HEADRACE_TRY_DO(place_overlay());
   raise_read_ahead();
   pusher->start(session);
   follow();

@@ -205,18 +205,14 @@ bool Channel::can_resend() const {
 }
 
 Result<Channel> open_channel(const ChannelOptions& options) {
-  Result<std::filesystem::path> path = resolve_mount_point(options.mountpoint);
-  if (!path) return io::forward_error(std::move(path));
-  if (Status usable = check_mount_point(*path, options.over_source); !usable)
-    return io::forward_error(std::move(usable));
-
+  HEADRACE_TRY(path, resolve_mount_point(options.mountpoint));
+  HEADRACE_TRY_DO(check_mount_point(path, options.over_source));
   Channel channel;
-  if (Status shared = channel.share_memory(); !shared) return io::forward_error(std::move(shared));
-  Result<int> fd = mount_and_take_descriptor(path->string(), options);
-  if (!fd) return io::forward_error(std::move(fd));
-  channel.fd_ = *fd;
-  channel.device_ = device_of(*path);
-  channel.path_ = std::move(*path);
+  HEADRACE_TRY_DO(channel.share_memory());
+  HEADRACE_TRY(fd, mount_and_take_descriptor(path.string(), options));
+  channel.fd_ = fd;
+  channel.device_ = device_of(path);
+  channel.path_ = std::move(path);
   Result<std::size_t> init = read_init(channel.fd_, channel.shared_->init);
   if (!init) {
     const Status ignored = unmount(channel);  // the first failure is the one to report

@@ -119,7 +119,7 @@ Status detach_while(const fs::path& path, const std::function<bool(const std::ve
   for (int round = 0; round < 16; ++round) {
     const std::vector<MountEntry> mounts = mounts_at(path);
     if (mounts.empty() || !more(mounts)) return {};
-    if (Status detached = detach(mounts.back(), path); !detached) return detached;
+    HEADRACE_TRY_DO(detach(mounts.back(), path));
   }
   return io::make_error(ErrorCode::kBusy, "unmount " + path.string());
 }
@@ -187,7 +187,7 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
                             "mount point " + path.string() + what + " with headrace unmount " + path.string());
     }
     io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
-    if (Status cleared = unmount(path); !cleared) return cleared;
+    HEADRACE_TRY_DO(unmount(path));
   }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return io::system_error(errno, "mount point " + path.string());
@@ -198,10 +198,9 @@ Status check_mount_point(const fs::path& path, bool may_have_content) {
 }
 
 Status unmount(const fs::path& mountpoint) {
-  Result<fs::path> path = resolve_mount_point(mountpoint);
-  if (!path) return io::forward_error(std::move(path));
-  abort_if_silent(*path);
-  return detach_while(*path, [](const auto& mounts) { return mounts.back().is_headrace(); });
+  HEADRACE_TRY(path, resolve_mount_point(mountpoint));
+  abort_if_silent(path);
+  return detach_while(path, [](const auto& mounts) { return mounts.back().is_headrace(); });
 }
 
 Status unmount_device(const fs::path& path, const std::string& device) {

@@ -34,7 +34,7 @@ Status make_empty_layer() {
 
 Status mount_overlay(const fs::path& path) {
   if (::geteuid() != 0) return io::system_error(EPERM, "overlay over " + path.string() + " needs root");
-  if (Status made = make_empty_layer(); !made) return made;
+  HEADRACE_TRY_DO(make_empty_layer());
   const int below = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (below < 0) return io::system_error(errno, "overlay over " + path.string());
   // By descriptor: colons and commas in the path would need escapes that kernels treat differently.

@@ -96,8 +96,8 @@ std::string_view opcode_name(std::size_t opcode) {
 Result<std::shared_ptr<Session>> Session::open(Channel& channel, const fuse_lowlevel_ops& operations,
                                                std::shared_ptr<void> handler) {
   std::shared_ptr<Session> session(new Session(std::move(handler)));
-  if (Status attached = session->attach(channel, operations); !attached) return io::forward_error(std::move(attached));
-  if (Status replayed = session->replay_init(channel); !replayed) return io::forward_error(std::move(replayed));
+  HEADRACE_TRY_DO(session->attach(channel, operations));
+  HEADRACE_TRY_DO(session->replay_init(channel));
   return session;
 }
 

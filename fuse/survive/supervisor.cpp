@@ -144,10 +144,9 @@ Status Supervisor::run() {
   signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
-    if (Status started = start_worker(); !started) return started;
-    const Result<Outcome> outcome = await_worker();
-    if (!outcome) return tl::unexpected(outcome.error());
-    if (*outcome == Outcome::kEnded) return {};
+    HEADRACE_TRY_DO(start_worker());
+    HEADRACE_TRY(outcome, await_worker());
+    if (outcome == Outcome::kEnded) return {};
     if (!may_restart()) return io::make_error(ErrorCode::kSystem, "the worker of the mount died");
   }
 }
@@ -157,8 +156,7 @@ Status Supervisor::start_worker() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
   report_ = io::UniqueFd(ends[0]);
   io::UniqueFd write_end(ends[1]);
-  Result<LifeLine> life = LifeLine::open();
-  if (!life) return io::forward_error(std::move(life));
+  HEADRACE_TRY(life, LifeLine::open());
   error_.clear();
   is_leaving_ = false;
   const pid_t supervisor = ::getpid();
@@ -166,7 +164,7 @@ Status Supervisor::start_worker() {
   worker_ = ::fork();
   if (worker_ < 0) return io::system_error(errno, "fork");
   if (worker_ > 0) {
-    life_ = life->take_watching_end();
+    life_ = life.take_watching_end();
     return {};
   }
 
@@ -174,7 +172,7 @@ Status Supervisor::start_worker() {
   if (::getppid() != supervisor) ::_exit(1);  // it died before the request took effect
   report_.reset();
   signal_fd_.reset();
-  be_worker(write_end.get(), std::move(*life));
+  be_worker(write_end.get(), std::move(life));
 }
 
 void Supervisor::be_worker(int report_fd, LifeLine life) {
@@ -317,11 +315,10 @@ bool Supervisor::may_restart() {
 
 Status supervise(const SupervisorOptions& options) {
   const HeldSignals held;  // before mounting: a signal right after it would leave the mount behind
-  Result<Channel> channel = open_channel(options.channel);
-  if (!channel) return io::forward_error(std::move(channel));
-  Status status = Supervisor(options, *channel, held.before()).run();
+  HEADRACE_TRY(channel, open_channel(options.channel));
+  Status status = Supervisor(options, channel, held.before()).run();
   // An orderly worker has unmounted already; then this finds nothing.
-  if (const Status unmounted = unmount(*channel); !unmounted) {
+  if (const Status unmounted = unmount(channel); !unmounted) {
     io::log_error("{}", unmounted.error().message());
   }
   return status;

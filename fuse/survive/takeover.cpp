@@ -32,10 +32,9 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();
-  Result<std::span<std::byte>> memory = channel.takeover_memory(sizeof(TakeoverHead) + samples * sizeof(SamplePages));
-  if (!memory) return io::forward_error(std::move(memory));
-  Takeover takeover{.head = reinterpret_cast<TakeoverHead*>(memory->data()),
-                    .pages = {reinterpret_cast<SamplePages*>(memory->data() + sizeof(TakeoverHead)), samples}};
+  HEADRACE_TRY(memory, channel.takeover_memory(sizeof(TakeoverHead) + samples * sizeof(SamplePages)));
+  Takeover takeover{.head = reinterpret_cast<TakeoverHead*>(memory.data()),
+                    .pages = {reinterpret_cast<SamplePages*>(memory.data() + sizeof(TakeoverHead)), samples}};
   const std::uint64_t fingerprint = fingerprint_of(catalog);
   if (!channel.init_answered()) {
     takeover.head->catalog_fingerprint = fingerprint;

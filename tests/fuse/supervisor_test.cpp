@@ -135,13 +135,11 @@ class Supervised {
     ::sigemptyset(&stop_signal);
     ::sigaddset(&stop_signal, SIGTERM);
     ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
-    auto store = cache::Store::open({.source = mounted_.source().path()});
-    if (!store) return io::forward_error(std::move(store));
-    if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(**store, channel);
-    auto mount = Mount::start(**store, mounted_.options, channel);
-    if (!mount) return io::forward_error(std::move(mount));
-    seen_->takeovers = (*mount)->stats().takeovers;
-    seen_->held_at_start = (*mount)->stats().held_samples;
+    HEADRACE_TRY(store, cache::Store::open({.source = mounted_.source().path()}));
+    if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(*store, channel);
+    HEADRACE_TRY(mount, Mount::start(*store, mounted_.options, channel));
+    seen_->takeovers = mount->stats().takeovers;
+    seen_->held_at_start = mount->stats().held_samples;
     ready();
     ++seen_->ready;
     int signal = 0;
@@ -150,16 +148,15 @@ class Supervised {
   }
 
   Status answer(Channel& channel) const {
-    auto store = cache::Store::open({.source = mounted_.source().path()});
-    return store ? stand_in(**store, channel) : Status(io::forward_error(std::move(store)));
+    HEADRACE_TRY(store, cache::Store::open({.source = mounted_.source().path()}));
+    return stand_in(*store, channel);
   }
 
   // Reads through the mount that it serves, past the page cache, for which the kernel waits whatever happens to the
   // process.
   Status wait_for_itself(cache::Store& store, Channel& channel) {
     test::HangingStore hanging(store);
-    auto mount = Mount::start(hanging, mounted_.options, channel);
-    if (!mount) return io::forward_error(std::move(mount));
+    HEADRACE_TRY(mount, Mount::start(hanging, mounted_.options, channel));
     std::thread reader([&] {
       std::vector<char> buffer(kSampleBytes);
       const int fd = ::open(mounted_.file(Mounted::sample_name(0)).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -346,7 +343,8 @@ TEST_CASE("where both were killed while the worker waited for its own mount, unm
   CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
 }
 
-TEST_CASE("killing both at any moment leaves nobody hanging once it is unmounted, and the next mount finds the place free") {
+TEST_CASE(
+    "killing both at any moment leaves nobody hanging once it is unmounted, and the next mount finds the place free") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
