@@ -275,10 +275,7 @@ void Mount::Impl::stop_helpers() {
 
 void Mount::on_changed(const cache::CatalogChanges& changes) {
   std::vector<cache::EntryId> entries = changes.vanished;
-  for (const cache::CatalogChanges::Changed& each : changes.changed) {
-    impl_->requests->set_identity(each.entry, each.identity);
-    entries.push_back(each.entry);
-  }
+  for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
   impl_->pusher->on_changed(entries);
 }
 

@@ -240,17 +240,7 @@ const fuse_lowlevel_ops& Requests::operations() {
 }
 
 cache::Identity Requests::identity(EntryId entry) const {
-  if (any_changed_.load(std::memory_order_acquire)) {
-    io::MutexLock lock(changed_mutex_);
-    if (const auto found = changed_.find(entry); found != changed_.end()) return found->second;
-  }
-  return catalog_.identity(entry);
-}
-
-void Requests::set_identity(EntryId entry, const cache::Identity& identity) {
-  io::MutexLock lock(changed_mutex_);
-  changed_[entry] = identity;
-  any_changed_.store(true, std::memory_order_release);
+  return store_.identity(entry).value_or(catalog_.identity(entry));
 }
 
 bool Requests::expects_read(EntryId entry) {

@@ -2,9 +2,12 @@
 // Answers the kernel's requests: names and attributes from the catalog at once, content from the store when it comes.
 //
 // What the kernel may keep it keeps for good: the catalog never changes, and whoever learns that a file has changed
-// tells the kernel. OPEN, OPENDIR and FLUSH are refused once,
-// after which the kernel opens and closes without asking. An inode number is EntryId + 1, so FORGET means nothing here
-// and nothing has to be remembered for a successor.
+// tells the store and then the kernel. OPEN, OPENDIR and FLUSH are refused once, after which the kernel opens and
+// closes without asking. An inode number is EntryId + 1, so FORGET means nothing here, and a successor needs no table
+// of inodes.
+//
+//   auto requests = std::make_shared<Requests>(store, [&](EntryId entry, bool from_start) { ... });
+//   auto session = Session::open(channel, Requests::operations(), requests);
 //
 // Thread-safety: every function from any thread. Ownership: of the Session that calls it; the Store outlives it.
 #pragma once
@@ -13,7 +16,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
 
 #include "headrace/cache/store.h"
 #include "headrace/fuse/kernel/look_ahead.h"
@@ -54,9 +56,8 @@ class Requests {
   [[nodiscard]] bool expects_read(cache::EntryId entry);
   void look_ahead(Session& session, cache::EntryId entry);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
-  // Of a file: as it is known to be now. Anything else: as catalogued.
+  // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
-  void set_identity(cache::EntryId entry, const cache::Identity& identity);
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
@@ -77,10 +78,6 @@ class Requests {
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;
   std::atomic<std::uint64_t> read_wait_ns_ = 0;
-
-  std::atomic<bool> any_changed_ = false;
-  mutable io::Mutex changed_mutex_;
-  std::unordered_map<cache::EntryId, cache::Identity> changed_ HEADRACE_GUARDED_BY(changed_mutex_);
 
   io::Mutex mutex_;
   io::CondVar idle_;
