@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sees every open of a file of the mount, although the kernel does not tell the mount: by inotify on its directories.
+// Sees every open of a file of the mount by inotify on its directories; the kernel does not tell the mount itself.
 //
 //   auto follower = Follower::open(catalog, {.on_opens = ..., .on_overflow = ...});
 //   (*follower)->watch(directory, "/mnt/imagenet/n01440764");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the directories of the mount once, from outside: sets a watch on each and lists it, which makes the kernel
+// Walks the directories of the mount once, from outside. It sets a watch on each and lists it. Listing makes the kernel
 // create the inodes that files can be pushed to, some 200 with each request.
+//
+//   Lister lister(catalog, "/mnt/x", follower.get(), [](const io::Error& reason) { ... });   // begins at once
 //
 // Thread-safety: done() from any thread, the rest from the owner's. Ownership: catalog and follower outlive it.
 #pragma once

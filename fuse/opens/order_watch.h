@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Turns what the learner finds out from the opens into what the pusher pushes. It looks only while an order is of use:
-// not where all samples are held, nor once somebody has told the order.
+// SPDX-License-Identifier: Apache-2.0 Finds the order out from the opens and has the pusher push along it. It looks
+// only while an order is of use: not where all samples are held, and not once somebody has told the order.
 //
 //   OrderWatch watch(catalog, records, pusher);
 //   watch.on_opens(samples);   // after the pusher has heard of them

@@ -11,8 +11,8 @@
 // A sample is held from place() on. What is released stays held until its room is needed, because a file is released
 // when it is opened, which is before it is read. The one that was released first is evicted first.
 //
-// Pages that come with a READ count as well, each file whole, and are evicted before anything else. The last 32 of these
-// files stay, on top of the budget: their readers may be at it still.
+// Pages that come with a READ count as well, each file whole, and are evicted before anything else. The last 32 of
+// these files stay, on top of the budget: their readers may be at it still.
 //
 // Thread-safety: none; one owner. Ownership: the catalog and the memory of `pages` outlive it.
 #pragma once

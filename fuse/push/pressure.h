@@ -5,9 +5,9 @@
 //                                                  .on_change = [&](std::uint64_t b) { pusher.limit_budget(b); },
 //                                                  .on_dropped = [&] { pusher.on_pages_dropped(); }});
 //
-// Pressure is what the kernel calls so (PSI): time in which somebody waits for memory; or that it drops pushed pages
-// while the memory cgroup is near its limit, or where PSI cannot be asked. Pages that are dropped otherwise are no sign
-// of a shortage: kernels with proactive reclaim take what lies idle.
+// There is pressure while somebody waits for memory, as the kernel's PSI says. The kernel's dropping of pushed pages is
+// pressure as well while the memory cgroup is near its limit, and where PSI cannot be asked. Otherwise it is no sign of
+// a shortage: kernels with proactive reclaim take what lies idle.
 #pragma once
 
 #include <cstdint>

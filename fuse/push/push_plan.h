@@ -9,10 +9,11 @@
 //
 // The plan divides the budget between its two parts: the page cache (page_cache_account.h) and the copies in the
 // store's memory (retained.h). cache::ReadAhead plans along the order. Without an order, samples that were not seen in
-// this epoch are pushed, and those that were opened are released. Where nobody tells which were seen, samples are pushed
-// in the order of the catalog.
+// this epoch are pushed, and those that were opened are released. Where nobody tells which were seen, samples are
+// pushed in the order of the catalog.
 //
-// Some kernels drop pushed pages although nobody is short of memory: proactive reclaim takes what lay idle for a minute.
+// Some kernels drop pushed pages although nobody is short of memory: proactive reclaim takes what lay idle for a
+// minute.
 // - A sample that lost pages is retained as far as the budget goes beyond all samples. The store answers the next READ
 //   for it. If the budget holds all samples twice, what is pushed from then on is retained, too. Under memory pressure
 //   nothing is retained for this reason.

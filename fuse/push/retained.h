@@ -4,7 +4,7 @@
 //
 //   Retained retained(catalog);
 //   if (retained.add(sample, limit)) ...;                          // fetch it with kAheadAndKeep
-//   retained.add_lost(sample, limit);                              // the same for one that is to be fetched on its own:
+//   retained.add_lost(sample, limit);                              // the same, where nobody fetches it yet:
 //   while (auto sample = retained.next_to_fetch()) ...;
 //   while (auto sample = retained.next_to_drop(limit)) ...;        // have the store drop it
 //

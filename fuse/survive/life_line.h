@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells that a process is dying before it is gone: a pipe whose writing end only one thread holds, in a table of
-// descriptors of its own. A killed process goes with its last thread, and all its descriptors with it; this thread
-// waits for nothing that could hold it up.
+// Tells that a process is dying before it is gone. A killed process keeps its descriptors until its last thread has
+// gone, and a thread may wait in the kernel. So one thread (`hr-life`), which waits for nothing that could hold it up,
+// has a table of descriptors of its own, and in it the only writing end of a pipe.
 //
 //   auto line = LifeLine::open();
 //   if (fork() == 0) { line->hold(); ...; line->let_go(); exit(0); }

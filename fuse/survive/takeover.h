@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process that serves a mount leaves for one that takes over: which samples it pushed and where the reader was.
+// What a process that serves a mount leaves for its successor: which samples it pushed, and where the reader was.
+//
+//   Result<Takeover> takeover = open_takeover(channel, store.catalog());
+//   takeover->pages[sample].held = true;      // the successor finds it so
 //
 // It lies in the channel's shared memory: a head, then one SamplePages per sample. A process may die between any two
-// writes; whatever is found there is safe to act on: a sample that is wrongly taken for pushed costs one READ.
+// writes. Whatever the successor finds there is safe to act on: a sample that is wrongly taken for pushed costs one
+// READ.
 //
-// Thread-safety: as the owner's (Pusher guards it). Ownership: the channel's memory.
+// Thread-safety: as the owner's (Pusher's mutex guards it). Ownership: the channel's memory.
 #pragma once
 
 #include <cstddef>
