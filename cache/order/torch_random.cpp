@@ -5,8 +5,8 @@
 //   1. iter(loader): base_seed, 2 outputs of the loader's generator or else of the default generator
 //   2. the first batch: without a generator 2 outputs of the default one, whose second seeds a fresh generator for the
 //      permutation; with one, the permutation comes straight from it
-//   3. after the whole permutations, torch >= 1.12: a further one, of which num_samples % n elements are used; drawn when
-//      its first element is asked for, or at the sampler's end where none of it is used
+//   3. after the whole permutations, torch >= 1.12: a further one, of which num_samples % n elements are used; drawn
+//      when its first element is asked for, or at the sampler's end where none of it is used
 // So with the default generator epoch e's seed is output 4e + 3 where nothing else draws; whatever else does, draws
 // before (offset) or once per epoch (stride).
 #include "headrace/cache/order/families.h"
