@@ -176,7 +176,7 @@ Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const
 }
 
 Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
-  HEADRACE_TRY(root, io::read_attributes(source_fd, "."));
+  if (auto root = io::read_attributes(source_fd, "."); !root) return io::forward_error(std::move(root));
   return FolderCheck(catalog, source_fd).run(io::scan_threads({.threads = options.threads}));
 }
 
