@@ -24,7 +24,7 @@
 #include "headrace/cli/commands/tier.h"
 #include "headrace/cli/commands/unmount.h"
 #include "headrace/cli/commands/warm.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/usage_error.h"

@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/watch.h"
 #include "headrace/cli/show/wrap.h"
 #include "headrace/io/unique_fd.h"

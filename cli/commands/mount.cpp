@@ -18,6 +18,7 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/setup/data_set.h"

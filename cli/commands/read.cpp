@@ -14,11 +14,11 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/decode/pipeline.h"
 #include "headrace/io/log.h"
 

@@ -13,6 +13,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/daemon/protocol.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/commands/stat.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/show/watch.h"
 

@@ -5,8 +5,8 @@
 
 #include <fmt/core.h>
 
-#include "headrace/cli/daemon/daemon.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/setup/stop_signal.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/synth/synth.h"
 

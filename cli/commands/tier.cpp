@@ -11,9 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
 

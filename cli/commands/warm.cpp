@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/warm/warm_plan.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <pthread.h>
 
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 
 namespace headrace::cli {
 namespace {
@@ -21,24 +21,24 @@ double seconds_since(steady_clock::time_point start) {
 
 }  // namespace
 
-WarmJob::WarmJob(cache::Store& store, fuse::Mount& mount, WarmJobOptions options)
+BackgroundWarm::BackgroundWarm(cache::Store& store, fuse::Mount& mount, BackgroundWarmOptions options)
     : store_(store), mount_(mount), thread_([this, options = std::move(options)]() mutable {
         ::pthread_setname_np(::pthread_self(), "hr-warm-job");
         run(std::move(options));
       }) {}
 
-WarmJob::~WarmJob() {
+BackgroundWarm::~BackgroundWarm() {
   cancel();
   thread_.join();
 }
 
-void WarmJob::run(WarmJobOptions options) {
+void BackgroundWarm::run(BackgroundWarmOptions options) {
   if (!options.disk_entries.empty()) warm_disk(options);
   if (options.ram && !cancelled_) fill_ram();
   finished_ = true;
 }
 
-void WarmJob::warm_disk(WarmJobOptions& options) {
+void BackgroundWarm::warm_disk(BackgroundWarmOptions& options) {
   constexpr std::chrono::milliseconds kStep{100};  // how soon progress shows and a cancel is seen
   const auto started = steady_clock::now();
   Warmer warmer(store_, std::move(options.disk_entries), options.warmer);
@@ -56,7 +56,7 @@ void WarmJob::warm_disk(WarmJobOptions& options) {
   state_.summary.push_back("disk tiers: " + summarise(warmer.state(), seconds_since(started)));
 }
 
-void WarmJob::fill_ram() {
+void BackgroundWarm::fill_ram() {
   const auto started = steady_clock::now();
   const io::Status status = mount_.push_until_full([this](const fuse::PushProgress& now) {
     io::MutexLock lock(mutex_);
@@ -74,7 +74,7 @@ void WarmJob::fill_ram() {
                                        format_size(state_.done.bytes), format_duration(seconds_since(started))));
 }
 
-nlohmann::json WarmJob::state() const {
+nlohmann::json BackgroundWarm::state() const {
   const bool finished = finished_;  // before the rest: what is seen then is final
   io::MutexLock lock(mutex_);
   return {{"finished", finished},

@@ -19,18 +19,18 @@
 
 namespace headrace::cli {
 
-struct WarmJobOptions {
+struct BackgroundWarmOptions {
   std::vector<cache::EntryId> disk_entries;  // empty: disk tiers are left alone
   bool ram = false;
   WarmerOptions warmer;
 };
 
-class WarmJob {
+class BackgroundWarm {
  public:
-  WarmJob(cache::Store& store, fuse::Mount& mount, WarmJobOptions options);
-  ~WarmJob();
-  WarmJob(const WarmJob&) = delete;
-  WarmJob& operator=(const WarmJob&) = delete;
+  BackgroundWarm(cache::Store& store, fuse::Mount& mount, BackgroundWarmOptions options);
+  ~BackgroundWarm();
+  BackgroundWarm(const BackgroundWarm&) = delete;
+  BackgroundWarm& operator=(const BackgroundWarm&) = delete;
 
   void cancel() { cancelled_ = true; }
   [[nodiscard]] bool finished() const { return finished_; }
@@ -45,8 +45,8 @@ class WarmJob {
     std::string error;                 // the job failed
     std::vector<std::string> summary;  // one line for each phase that ended
   };
-  void run(WarmJobOptions options);
-  void warm_disk(WarmJobOptions& options);
+  void run(BackgroundWarmOptions options);
+  void warm_disk(BackgroundWarmOptions& options);
   void fill_ram();
 
   cache::Store& store_;

@@ -2,9 +2,7 @@
 #include "headrace/cli/daemon/daemon.h"
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -13,13 +11,12 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "headrace/cli/daemon/unix_socket.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 
@@ -29,30 +26,6 @@ namespace {
 using io::ErrorCode;
 using io::make_error;
 using io::system_error;
-
-sigset_t stop_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
-  return signals;
-}
-
-std::atomic<int> last_signal{0};
-
-void take_signals(int signal_fd) {
-  signalfd_siginfo taken{};
-  while (::read(signal_fd, &taken, sizeof taken) > 0) last_signal = static_cast<int>(taken.ssi_signo);
-}
-
-// As the signal does where nobody waits for it.
-void end_by(int signal) {
-  sigset_t blocked;
-  ::sigemptyset(&blocked);
-  ::sigaddset(&blocked, signal);
-  ::signal(signal, SIG_DFL);
-  ::pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
-  ::raise(signal);
-}
 
 // Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
 // entries with this identifier. Empty where there is no journal.
@@ -174,71 +147,6 @@ void notify_systemd() {
 }
 
 }  // namespace
-
-StopSignal::StopSignal() {
-  const sigset_t signals = stop_signals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, &signals_before_);
-  signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  request_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
-}
-
-StopSignal::~StopSignal() {
-  take_signals(signal_fd_);
-  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
-  ::close(signal_fd_);
-  ::close(request_fd_);
-}
-
-void StopSignal::wait() {
-  while (!wait_for(std::chrono::hours(1))) {
-  }
-}
-
-bool StopSignal::wait_for(std::chrono::milliseconds time) {
-  pollfd watched[] = {{signal_fd_, POLLIN, 0}, {request_fd_, POLLIN, 0}};
-  return ::poll(watched, 2, static_cast<int>(time.count())) > 0;
-}
-
-void StopSignal::request() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
-}
-
-void StopSignal::withdraw_request() {
-  std::uint64_t requests = 0;
-  [[maybe_unused]] const ssize_t count = ::read(request_fd_, &requests, sizeof requests);
-}
-
-OnStop::OnStop(StopSignal& stop, std::function<void()> action)
-    : stop_(stop), thread_([this, action = std::move(action)] {
-        ::pthread_setname_np(::pthread_self(), "hr-stop");
-        stop_.wait();
-        if (ended_) return;
-        stopped_ = true;
-        action();
-      }) {}
-
-OnStop::~OnStop() {
-  ended_ = true;
-  stop_.request();
-  thread_.join();
-  stop_.withdraw_request();
-}
-
-EndOnStop::EndOnStop(StopSignal& stop)
-    : on_stop_(stop, [&stop] {
-        take_signals(stop.descriptor());
-        end_by(last_stop_signal());
-      }) {}
-
-int last_stop_signal() {
-  return last_signal.load();
-}
-
-void note_stop_signal(int signal) {
-  last_signal = signal;
-}
 
 io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   int ends[2];

@@ -109,7 +109,7 @@ io::Result<json> MountService::warm(const json& arguments) {
   if (job_ && !job_->finished()) {
     return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait for it to end");
   }
-  WarmJobOptions options;
+  BackgroundWarmOptions options;
   options.ram = flag(arguments, "ram");
   options.warmer.rate_bytes_per_second = number(arguments, "rate_bytes_per_second");
   if (flag(arguments, "disk")) {
@@ -117,7 +117,7 @@ io::Result<json> MountService::warm(const json& arguments) {
     if (!wanted) return io::forward_error(std::move(wanted));
     options.disk_entries = std::move(wanted->entries);
   }
-  job_ = std::make_unique<WarmJob>(store_, mount_, std::move(options));
+  job_ = std::make_unique<BackgroundWarm>(store_, mount_, std::move(options));
   return json::object();
 }
 

@@ -5,7 +5,7 @@
 //   stat                                           see README.md
 //   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
 //   warm-forecast                                  as warm, fetches nothing: {"ram", "disk"}, see warm_plan.h
-//   warm-state                                     see warm_job.h
+//   warm-state                                     see background_warm.h
 //   warm-stop
 //   refresh                                        begins a comparison with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
@@ -50,7 +50,7 @@ class MountService {
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  std::unique_ptr<WarmJob> job_;  // the last one, kept so that its end can be asked for
+  std::unique_ptr<BackgroundWarm> job_;  // the last one, kept so that its end can be asked for
 };
 
 }  // namespace headrace::cli

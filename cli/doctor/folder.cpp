@@ -7,7 +7,7 @@
 #include <sys/statvfs.h>
 
 #include "headrace/cli/doctor/doctor.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/unique_fd.h"
 

@@ -14,7 +14,7 @@
 #include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/engine.h"
 

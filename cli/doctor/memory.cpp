@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/doctor/small_file.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
 
 namespace headrace::cli {

@@ -14,6 +14,7 @@
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
 #include "headrace/io/unique_fd.h"
 

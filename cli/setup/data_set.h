@@ -17,7 +17,7 @@
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"
-#include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/io/unique_fd.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/setup/size.h"
 
-#include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -71,29 +69,12 @@ io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percen
   return static_cast<std::uint64_t>(number * scale);
 }
 
-std::string format_size(std::uint64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (value /= 1024; value >= 1023.5 && unit + 1 < kUnits.size(); value /= 1024) ++unit;
-  return fmt::format("{:.{}f} {}iB", value, value < 99.95 ? 1 : 0, kUnits[unit]);
-}
-
-std::string format_count(std::uint64_t count) {
-  if (count < 10'000) return std::to_string(count);
-  constexpr std::string_view kSuffixes = "kMGTPE";
-  double value = static_cast<double>(count) / 1000;
-  std::size_t suffix = 0;
-  for (; value >= 999.5; value /= 1000) ++suffix;
-  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f}{}", value, decimals, kSuffixes[suffix]);
-}
-
-std::string format_duration(double seconds) {
-  constexpr double kLongest = 359'999;  // 99:59:59
-  const auto whole = static_cast<unsigned>(std::clamp(std::round(seconds), 0.0, kLongest));
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+io::Result<std::uint64_t> parse_rate_limit(std::string_view text) {
+  if (text.empty()) return 0;
+  return parse_size(text).map_error([](io::Error error) {
+    error.context.insert(0, "--rate-limit ");
+    return error;
+  });
 }
 
 }  // namespace headrace::cli

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "headrace/io/result.h"
@@ -20,11 +19,7 @@ namespace headrace::cli {
 // Errors: kInvalidArgument, with a sentence that says what is wrong with `text` and what would be right.
 [[nodiscard]] io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percent_of_bytes = 0);
 
-// At most 9 characters: "0 B", "812 B", "1.5 MiB", "40.0 GiB", "312 GiB".
-[[nodiscard]] std::string format_size(std::uint64_t bytes);
-// At most 7 characters: "812", "51.2k", "1.28M".
-[[nodiscard]] std::string format_count(std::uint64_t count);
-// "0:07", "12:30", "3:05:00".
-[[nodiscard]] std::string format_duration(double seconds);
+// What --rate-limit says: bytes per second; 0 for an empty text.
+[[nodiscard]] io::Result<std::uint64_t> parse_rate_limit(std::string_view text);
 
 }  // namespace headrace::cli

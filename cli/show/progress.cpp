@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {

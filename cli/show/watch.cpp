@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 
 namespace headrace::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 
 namespace headrace::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
-#include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cli {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/show/figures.h"
 
 #include <doctest/doctest.h>
 
