@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/watch.h"
 #include "headrace/cli/show/wrap.h"
@@ -87,9 +87,8 @@ io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
   }
   WatchHistory history;
   for (int i = 0; i < 2; ++i) {
-    io::Result<WatchSample> sample = look(arguments.target);
-    if (!sample) return io::forward_error(std::move(sample));
-    history.add(std::move(*sample));
+    HEADRACE_TRY(sample, look(arguments.target));
+    history.add(std::move(sample));
     if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
       return make_error(ErrorCode::kCancelled, "stopped by a signal");
     }
@@ -157,14 +156,13 @@ io::Status measure_storage(cache::Store& store, milliseconds time, Measured& mea
   const bool has_tiers = store.stats().tiers.size() > 2;  // than RAM and the source
   const milliseconds share = time / (has_tiers ? 3 : 2);
   const auto measure = [&](auto how, SampleRate& rate) -> io::Status {
-    io::Result<SampleRate> result = how(store, share);
-    if (!result) return io::forward_error(std::move(result));
-    rate = *result;
+    HEADRACE_TRY(result, how(store, share));
+    rate = result;
     return {};
   };
-  if (io::Status done = measure(measure_source, measured.source); !done) return done;
+  HEADRACE_TRY_DO(measure(measure_source, measured.source));
   if (has_tiers) {  // after the source, of which they have taken what there was room for
-    if (io::Status done = measure(measure_tiers, measured.tiers); !done) return done;
+    HEADRACE_TRY_DO(measure(measure_tiers, measured.tiers));
   }
   return measure(measure_decode, measured.decode);
 }
@@ -183,22 +181,17 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   Measured measured;
   measured.has_loader = is_mount;
   if (is_mount) {  // first: what is measured afterwards would disturb it
-    io::Result<LoaderRate> loader = watch_loader(arguments);
-    if (!loader) return io::forward_error(std::move(loader));
-    measured.loader = *loader;
+    HEADRACE_TRY(loader, watch_loader(arguments));
+    measured.loader = loader;
   }
-  io::Result<Source> source = open_source(source_path);
-  if (!source) return io::forward_error(std::move(source));
-  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "256M");
-  if (!options) return io::forward_error(std::move(options));
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(*options));
-  if (!store) return io::forward_error(std::move(store));
-  if (io::Status checked = check_not_empty(source_path, (*store)->catalog()); !checked) return checked;
-  if (io::Status done = measure_storage(**store, milliseconds(1000 * arguments.seconds), measured); !done) return done;
-  io::Result<std::unique_ptr<cache::Order>> order = open_order("torch-distributed:seed=0", (*store)->catalog());
-  if (!order) return io::forward_error(std::move(order));
+  HEADRACE_TRY(source, open_source(source_path));
+  HEADRACE_TRY(options, make_store_options(source, arguments.cache, "256M"));
+  HEADRACE_TRY(store, cache::Store::open(std::move(options)));
+  HEADRACE_TRY_DO(check_not_empty(source_path, store->catalog()));
+  HEADRACE_TRY_DO(measure_storage(*store, milliseconds(1000 * arguments.seconds), measured));
+  HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
 
-  const std::vector<Prospect> prospects = predict(measured, sample_sizes((*store)->catalog()), **order);
+  const std::vector<Prospect> prospects = predict(measured, sample_sizes(store->catalog()), *order);
   if (arguments.json) {
     fmt::print("{}\n", to_text(to_json(measured, prospects)));
   } else {

@@ -18,11 +18,11 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
@@ -89,7 +89,7 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
   }
   if (::fstat(source.directory.get(), &at_source) != 0) return io::system_error(errno, source.path.string());
   if (at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino) return true;
-  if (io::Status empty = check_empty(mount_point, at_mount); !empty) return io::forward_error(std::move(empty));
+  HEADRACE_TRY_DO(check_empty(mount_point, at_mount));
   return false;
 }
 
@@ -99,22 +99,18 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("{} is missing: give it here or in the --config file",
                                                                arguments.source.empty() ? "SOURCE" : "MOUNTPOINT"));
   }
-  io::Result<Source> source = open_source(arguments.source);
-  if (!source) return io::forward_error(std::move(source));
-  plan.source = std::move(*source);
+  HEADRACE_TRY(source, open_source(arguments.source));
+  plan.source = std::move(source);
   plan.mount_point = canonical_path(arguments.mount_point);
-  io::Result<bool> over_source = check_mount_point(plan.mount_point, plan.source);
-  if (!over_source) return io::forward_error(std::move(over_source));
-  plan.over_source = *over_source;
-  io::Result<cache::StoreOptions> store = make_store_options(plan.source, arguments.cache, "25%");
-  if (!store) return io::forward_error(std::move(store));
-  plan.store = std::move(*store);
+  HEADRACE_TRY(over_source, check_mount_point(plan.mount_point, plan.source));
+  plan.over_source = over_source;
+  HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
+  plan.store = std::move(store);
   plan.store.source_path_covered = plan.over_source;
   plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);
-  io::Result<fs::path> cache = cache_directory();
-  if (!cache) return io::forward_error(std::move(cache));
-  plan.order_records = *cache / "orders";
+  HEADRACE_TRY(cache, cache_directory());
+  plan.order_records = cache / "orders";
   return plan;
 }
 
@@ -132,9 +128,8 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     options.learn_order = true;
     options.order_records = plan.order_records;
   } else if (!plan.order.empty()) {
-    io::Result<std::unique_ptr<cache::Order>> order = open_order(plan.order, store.catalog(), ListFiles::kRegular);
-    if (!order) return io::forward_error(std::move(order));
-    options.order = std::move(*order);
+    HEADRACE_TRY(order, open_order(plan.order, store.catalog(), ListFiles::kRegular));
+    options.order = std::move(order);
   }
   return fuse::Mount::start(store, std::move(options), channel);
 }
@@ -155,26 +150,20 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
 io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
                 const ReadyCallback& ready) {
   StopSignal stop;
-  io::Result<std::unique_ptr<cache::Store>> store = open_store(plan.store, stop);
-  if (!store) return io::forward_error(std::move(store));
-  io::Result<std::unique_ptr<fuse::Mount>> mount = start_mount(arguments, plan, **store, channel);
-  if (!mount) return io::forward_error(std::move(mount));
+  HEADRACE_TRY(store, open_store(plan.store, stop));
+  HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   cache::Refresher refresher(
-      **store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
-                .on_changed = [&mount](const cache::CatalogChanges& changes) { (*mount)->on_changed(changes); }});
-  MountService service(**store, **mount, refresher, plan.mount_point, plan.source.path);
-  io::Result<fs::path> socket = control_socket_of(plan.mount_point);
-  if (!socket) return io::forward_error(std::move(socket));
-  io::Result<std::unique_ptr<ControlServer>> server =
-      ControlServer::start(*socket, [&](std::string_view line) { return service.answer(line); });
-  if (!server) return io::forward_error(std::move(server));
-  io::Result<std::unique_ptr<MetricsServer>> metrics = start_metrics(arguments.metrics, service);
-  if (!metrics) return io::forward_error(std::move(metrics));
+      *store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
+               .on_changed = [&mount](const cache::CatalogChanges& changes) { mount->on_changed(changes); }});
+  MountService service(*store, *mount, refresher, plan.mount_point, plan.source.path);
+  HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
+  HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
+  HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
 
   io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
-               (*store)->catalog().sample_count());
+               store->catalog().sample_count());
   ready();
-  serve_until_stopped(**mount, stop);
+  serve_until_stopped(*mount, stop);
   io::log_info("{} unmounted", plan.mount_point.string());
   return {};
 }
@@ -191,9 +180,8 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.stand_in = [&](fuse::Channel& channel) -> io::Status {
     cache::StoreOptions store_options = plan.store;
     store_options.tiers.clear();  // the worker that has died holds them still
-    io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(store_options);
-    if (!store) return io::forward_error(std::move(store));
-    return fuse::stand_in(**store, channel);
+    HEADRACE_TRY(store, cache::Store::open(store_options));
+    return fuse::stand_in(*store, channel);
   };
   options.on_ready = ready;
   options.on_stop_signal = note_stop_signal;
@@ -212,22 +200,18 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
 }  // namespace
 
 io::Status check_mount(const MountArguments& arguments) {
-  if (io::Result<io::LogLevel> level = parse_log_level(arguments.log_level); !level) {
-    return io::forward_error(std::move(level));
-  }
-  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
+  HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
+  HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
   return make_plan(arguments).map([](const MountPlan&) {});
 }
 
 io::Status run_mount(const MountArguments& arguments) {
-  io::Result<io::LogLevel> level = parse_log_level(arguments.log_level);
-  if (!level) return io::forward_error(std::move(level));
-  if (io::Status checked = check_metrics_address(arguments.metrics); !checked) return checked;
-  io::Result<MountPlan> plan = make_plan(arguments);
-  if (!plan) return io::forward_error(std::move(plan));
-  io::set_log_level(*level);
-  const std::string log_name = file_name_for(plan->mount_point.filename().native(), plan->mount_point.native(), ".log");
-  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, *plan, ready); };
+  HEADRACE_TRY(level, parse_log_level(arguments.log_level));
+  HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
+  HEADRACE_TRY(plan, make_plan(arguments));
+  io::set_log_level(level);
+  const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
+  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, plan, ready); };
   return arguments.foreground ? run_in_foreground(body) : run_detached({.log_name = log_name}, body);
 }
 

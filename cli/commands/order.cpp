@@ -59,31 +59,28 @@ io::Status run_order(const OrderArguments& arguments) {
     return io::make_error(io::ErrorCode::kInvalidArgument,
                           fmt::format("--print '{}' is unknown; write index or path", arguments.print));
   }
-  io::Result<DataSet> data = open_data_set(arguments.source, arguments.cache, arguments.order);
-  if (!data) return io::forward_error(std::move(data));
-  const io::Result<std::vector<cache::SampleIndex>> samples = data->order->prefix(arguments.epoch, arguments.count);
-  if (!samples) return tl::unexpected(samples.error());
+  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
+  HEADRACE_TRY(samples, data.order->prefix(arguments.epoch, arguments.count));
 
   PieceWriter writer;
-  for (const cache::SampleIndex sample : *samples) {
+  for (const cache::SampleIndex sample : samples) {
     if (arguments.print == "index") {
       writer.line(sample);
     } else {
-      writer.line(data->catalog.path(data->catalog.sample_entry(sample)));
+      writer.line(data.catalog.path(data.catalog.sample_entry(sample)));
     }
   }
   return {};
 }
 
 io::Status run_order_show(const OrderShowArguments& arguments) {
-  const io::Result<json> state = call_daemon(arguments.mount_point, "order", json::object());
-  if (!state) return tl::unexpected(state.error());
-  const std::string order = state->value("order", "");
-  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state->value("epoch", std::uint64_t{0}),
-             state->value("position", std::uint64_t{0}));
-  const std::string found_by = state->value("found_by", "");
+  HEADRACE_TRY(state, call_daemon(arguments.mount_point, "order", json::object()));
+  const std::string order = state.value("order", "");
+  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state.value("epoch", std::uint64_t{0}),
+             state.value("position", std::uint64_t{0}));
+  const std::string found_by = state.value("found_by", "");
   if (found_by.empty()) return {};
-  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, state->value("confidence_bits", 0.0));
+  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, state.value("confidence_bits", 0.0));
   return {};
 }
 

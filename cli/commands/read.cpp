@@ -14,10 +14,10 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/decode/pipeline.h"
 #include "headrace/io/log.h"
@@ -156,31 +156,24 @@ io::Status read_epochs(const ReadArguments& arguments, const Take& take, const c
 }  // namespace
 
 io::Status run_read(const ReadArguments& arguments) {
-  io::Result<Source> source = open_source(arguments.source);
-  if (!source) return io::forward_error(std::move(source));
-  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "25%");
-  if (!options) return io::forward_error(std::move(options));
+  HEADRACE_TRY(source, open_source(arguments.source));
+  HEADRACE_TRY(options, make_store_options(source, arguments.cache, "25%"));
   StopSignal stop;  // before the store's threads, which inherit the blocked signals
-  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
-  if (!store) return io::forward_error(std::move(store));
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(arguments.order, (*store)->catalog());
-  if (!order) return io::forward_error(std::move(order));
+  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
   const auto started = steady_clock::now();  // the reader fetches from here on
-  io::Result<std::unique_ptr<cache::Reader>> reader =
-      cache::Reader::open(**store, **order, {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs});
-  if (!reader) return io::forward_error(std::move(reader));
+  HEADRACE_TRY(reader,
+               cache::Reader::open(*store, *order, {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs}));
 
-  const OnStop on_stop(stop, [&] { (*reader)->cancel(); });
+  const OnStop on_stop(stop, [&] { reader->cancel(); });
   if (!arguments.decode) {
-    return read_epochs(arguments, take_raw(**reader, arguments.checksum), **order, **store, on_stop, started);
+    return read_epochs(arguments, take_raw(*reader, arguments.checksum), *order, *store, on_stop, started);
   }
-  io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
-      decode::Pipeline::start(decode::read_from(**reader, (*store)->catalog()), {});
-  if (!pipeline) return io::forward_error(std::move(pipeline));
+  HEADRACE_TRY(pipeline, decode::Pipeline::start(decode::read_from(*reader, store->catalog()), {}));
   io::Status status =
-      read_epochs(arguments, take_decoded(**pipeline, arguments.checksum), **order, **store, on_stop, started);
+      read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), *order, *store, on_stop, started);
   // Standard error, so that --json stays one object.
-  if (arguments.profile) fmt::print(stderr, "{}", decode::format((*pipeline)->report()));
+  if (arguments.profile) fmt::print(stderr, "{}", decode::format(pipeline->report()));
   return status;
 }
 

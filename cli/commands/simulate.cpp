@@ -88,26 +88,22 @@ json to_json(const std::vector<Row>& rows) {
 }  // namespace
 
 io::Status run_simulate(const SimulateArguments& arguments) {
-  io::Result<DataSet> data = open_data_set(arguments.source, arguments.cache, arguments.order);
-  if (!data) return io::forward_error(std::move(data));
-  io::Result<std::vector<cache::PolicyKind>> policies = parse_policies(arguments.policies);
-  if (!policies) return io::forward_error(std::move(policies));
-  io::Result<std::vector<std::uint64_t>> caches = parse_caches(arguments.caches, data->catalog.sample_bytes());
-  if (!caches) return io::forward_error(std::move(caches));
-  const io::Result<cache::Trace> trace = cache::trace_of(*data->order, {.epochs = arguments.epochs});
-  if (!trace) return tl::unexpected(trace.error());
+  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
+  HEADRACE_TRY(policies, parse_policies(arguments.policies));
+  HEADRACE_TRY(caches, parse_caches(arguments.caches, data.catalog.sample_bytes()));
+  HEADRACE_TRY(trace, cache::trace_of(*data.order, {.epochs = arguments.epochs}));
 
-  const std::vector<std::uint32_t> sizes = sample_sizes(data->catalog);
+  const std::vector<std::uint32_t> sizes = sample_sizes(data.catalog);
   std::vector<Row> rows;
-  for (const std::uint64_t bytes : *caches) {
-    for (const cache::PolicyKind policy : *policies) {
-      rows.push_back({bytes, policy, cache::simulate(*trace, sizes, {.tiers = {{policy, bytes}}})});
+  for (const std::uint64_t bytes : caches) {
+    for (const cache::PolicyKind policy : policies) {
+      rows.push_back({bytes, policy, cache::simulate(trace, sizes, {.tiers = {{policy, bytes}}})});
     }
   }
   if (arguments.json) {
     fmt::print("{}\n", to_text(to_json(rows)));
   } else {
-    print(rows, data->catalog.sample_bytes());
+    print(rows, data.catalog.sample_bytes());
   }
   return {};
 }

@@ -131,17 +131,16 @@ void print_notes(const json& stat) {
 
 io::Status run_stat(const StatArguments& arguments) {
   if (arguments.watch) return run_watch(arguments.mount_point);
-  const io::Result<json> stat = call_daemon(arguments.mount_point, "stat", json::object());
-  if (!stat) return tl::unexpected(stat.error());
+  HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(*stat));
+    fmt::print("{}\n", to_text(stat));
     return {};
   }
-  print_head(*stat);
-  print_mount((*stat)["mount"]);
-  print_tiers((*stat)["store"]["tiers"]);
-  print_placement((*stat)["store"]);
-  print_notes(*stat);
+  print_head(stat);
+  print_mount(stat["mount"]);
+  print_tiers(stat["store"]["tiers"]);
+  print_placement(stat["store"]);
+  print_notes(stat);
   return {};
 }
 

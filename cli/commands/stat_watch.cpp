@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "headrace/cli/commands/stat.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/watch.h"
 
 namespace headrace::cli {
@@ -66,18 +66,16 @@ io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHist
   do {
     Screen::draw(draw_watch(history, Screen::view()));
     if (stop.wait_for(kInterval)) return {};
-    io::Result<WatchSample> sample = look(mount_point);
-    if (!sample) return io::forward_error(std::move(sample));
-    history.add(std::move(*sample));
+    HEADRACE_TRY(sample, look(mount_point));
+    history.add(std::move(sample));
   } while (true);
 }
 
 // Ends when the reader of the pipe does.
 io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
   while (!stop.wait_for(kInterval)) {
-    io::Result<WatchSample> sample = look(mount_point);
-    if (!sample) return io::forward_error(std::move(sample));
-    history.add(std::move(*sample));
+    HEADRACE_TRY(sample, look(mount_point));
+    history.add(std::move(sample));
     fmt::print("{}\n", format_watch_line(history));
     if (std::fflush(stdout) != 0) return {};
   }
@@ -89,9 +87,8 @@ io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistor
 io::Status run_watch(const std::filesystem::path& mount_point) {
   StopSignal stop;
   WatchHistory history;
-  io::Result<WatchSample> first = look(mount_point);
-  if (!first) return io::forward_error(std::move(first));
-  history.add(std::move(*first));
+  HEADRACE_TRY(first, look(mount_point));
+  history.add(std::move(first));
   return ::isatty(STDOUT_FILENO) != 0 ? watch_on_terminal(mount_point, history, stop)
                                       : watch_into_pipe(mount_point, history, stop);
 }

@@ -15,15 +15,14 @@ namespace headrace::cli {
 io::Status run_synth(const SynthArguments& arguments) {
   StopSignal stop;
   const OnStop on_stop(stop, [] {});
-  const io::Result<SynthReport> report = synth_data_set({.dir = arguments.directory,
-                                                         .files = arguments.files,
-                                                         .classes = arguments.classes,
-                                                         .seed = arguments.seed,
-                                                         .from_folder = arguments.from_folder,
-                                                         .is_cancelled = [&] { return on_stop.stopped(); }});
-  if (!report) return tl::unexpected(report.error());
-  print_line(stderr, fmt::format("{}: {} files in {} classes, {}", arguments.directory.string(), report->files,
-                                 arguments.classes, format_size(report->bytes)));
+  HEADRACE_TRY(report, synth_data_set({.dir = arguments.directory,
+                                       .files = arguments.files,
+                                       .classes = arguments.classes,
+                                       .seed = arguments.seed,
+                                       .from_folder = arguments.from_folder,
+                                       .is_cancelled = [&] { return on_stop.stopped(); }}));
+  print_line(stderr, fmt::format("{}: {} files in {} classes, {}", arguments.directory.string(), report.files,
+                                 arguments.classes, format_size(report.bytes)));
   return {};
 }
 

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
@@ -36,31 +36,29 @@ json to_json(const cache::TierInfo& info) {
 }  // namespace
 
 io::Status run_tier_ls(const TierArguments& arguments) {
-  const io::Result<cache::TierInfo> info = cache::describe_tier(arguments.path);
-  if (!info) return tl::unexpected(info.error());
+  HEADRACE_TRY(info, cache::describe_tier(arguments.path));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(*info)["data_sets"]));
+    fmt::print("{}\n", to_text(to_json(info)["data_sets"]));
     return {};
   }
-  for (const cache::TierInfo::DataSet& set : info->data_sets) {
+  for (const cache::TierInfo::DataSet& set : info.data_sets) {
     fmt::print("{:>9} {:>8} records  {}\n", format_size(set.bytes), format_count(set.records), set.source);
   }
   return {};
 }
 
 io::Status run_tier_info(const TierArguments& arguments) {
-  const io::Result<cache::TierInfo> info = cache::describe_tier(arguments.path);
-  if (!info) return tl::unexpected(info.error());
+  HEADRACE_TRY(info, cache::describe_tier(arguments.path));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(*info)));
+    fmt::print("{}\n", to_text(to_json(info)));
     return {};
   }
   print_line(stdout, fmt::format("{}: {} on disk, segments: {} of {}, data sets: {}, format version {}",
-                                 arguments.path.string(), format_size(info->disk_bytes), info->segments,
-                                 format_size(info->segment_bytes), info->data_sets.size(), info->version));
-  if (info->segments_without_index > 0) {
+                                 arguments.path.string(), format_size(info.disk_bytes), info.segments,
+                                 format_size(info.segment_bytes), info.data_sets.size(), info.version));
+  if (info.segments_without_index > 0) {
     print_line(stdout, fmt::format("segments without an index: {}; the next start reads them whole",
-                                   info->segments_without_index));
+                                   info.segments_without_index));
   }
   return {};
 }
@@ -82,16 +80,15 @@ io::Status run_verify(const VerifyArguments& arguments) {
     progress->update({.bytes = bytes_done});
     return !stop->wait_for(std::chrono::milliseconds(0));
   };
-  const io::Result<cache::VerifyReport> report = cache::verify_tier(arguments.path, options);
-  if (!report) return tl::unexpected(report.error());
-  if (progress) progress->finish({.bytes = report->bytes});
-  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report->records,
-                                 format_size(report->bytes), report->damaged));
-  if (!report->complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
-  if (report->damaged > 0) {
+  HEADRACE_TRY(report, cache::verify_tier(arguments.path, options));
+  if (progress) progress->finish({.bytes = report.bytes});
+  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report.records,
+                                 format_size(report.bytes), report.damaged));
+  if (!report.complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
+  if (report.damaged > 0) {
     return io::make_error(io::ErrorCode::kCorrupt, fmt::format("{} damaged records were taken out; they are fetched "
                                                                "again when they are wanted",
-                                                               report->damaged));
+                                                               report.damaged));
   }
   return {};
 }

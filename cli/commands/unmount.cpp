@@ -36,7 +36,7 @@ io::Status run_unmount(const UnmountArguments& arguments) {
   constexpr int kPatienceMs = 30'000;  // for what the tiers hold back to reach a slow disk
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
   const io::UniqueFd daemon = find_daemon(mount_point);
-  if (io::Status unmounted = fuse::unmount(mount_point); !unmounted) return unmounted;
+  HEADRACE_TRY_DO(fuse::unmount(mount_point));
   if (!daemon.valid()) return {};
   pollfd ended{daemon.get(), POLLIN, 0};
   if (::poll(&ended, 1, kPatienceMs) > 0) return {};

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
@@ -127,9 +127,8 @@ io::Status print_check(const fs::path& target, const Forecast& forecast) {
 io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
   std::erase_if(tiers, [](const cache::TierOptions& tier) { return !fs::exists(tier.path); });
   for (cache::TierOptions& tier : tiers) {
-    const io::Result<cache::TierInfo> info = cache::describe_tier(tier.path);
-    if (!info) return tl::unexpected(info.error());
-    tier.budget_bytes = std::max(tier.budget_bytes, info->segments * info->segment_bytes);
+    HEADRACE_TRY(info, cache::describe_tier(tier.path));
+    tier.budget_bytes = std::max(tier.budget_bytes, info.segments * info.segment_bytes);
   }
   return {};
 }
@@ -138,12 +137,10 @@ io::Status look(const Source& source, cache::StoreOptions options, const WantedO
                 StopSignal& stop) {
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
-  if (io::Status opened = open_only_what_exists(options.tiers); !opened) return opened;
-  const io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(options), stop);
-  if (!store) return tl::unexpected(store.error());
-  const io::Result<Wanted> wanted = find_wanted(wanted_options, (*store)->catalog());
-  if (!wanted) return tl::unexpected(wanted.error());
-  const Forecast forecast = forecast_disk(*wanted, **store, room_bytes);
+  HEADRACE_TRY_DO(open_only_what_exists(options.tiers));
+  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(wanted, find_wanted(wanted_options, store->catalog()));
+  const Forecast forecast = forecast_disk(wanted, *store, room_bytes);
   if (check) return print_check(source.path, forecast);
   print_forecast(source.path, forecast);
   return {};
@@ -162,25 +159,21 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   if (arguments.ram) {
     return make_error(ErrorCode::kInvalidArgument, "--ram is for a mount; the RAM tier of a folder ends with warm");
   }
-  io::Result<Source> source = open_source(arguments.target);
-  if (!source) return io::forward_error(std::move(source));
-  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments.cache, "0");
-  if (!options) return io::forward_error(std::move(options));
+  HEADRACE_TRY(source, open_source(arguments.target));
+  HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
   const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;
-  if (arguments.dry_run || arguments.check) return look(*source, std::move(*options), wanting, arguments.check, stop);
-  io::Result<std::unique_ptr<cache::Store>> store = open_store(std::move(*options), stop);
-  if (!store) return io::forward_error(std::move(store));
-  io::Result<Wanted> wanted = find_wanted(wanting, (*store)->catalog());
-  if (!wanted) return io::forward_error(std::move(wanted));
+  if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments.check, stop);
+  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
 
-  Warmer warmer(**store, std::move(wanted->entries), {.rate_bytes_per_second = rate});
+  Warmer warmer(*store, std::move(wanted.entries), {.rate_bytes_per_second = rate});
   Progress progress(stderr, "warming", warmer.state().total);
   const OnStop on_stop(stop, [&] { warmer.cancel(); });
   while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
   const WarmerState end = warmer.state();
   progress.finish(end.done);
-  print_line(stdout, source->path.string() + ": " + summarise(end, progress.elapsed_seconds()));
+  print_line(stdout, source.path.string() + ": " + summarise(end, progress.elapsed_seconds()));
   return check_outcome(end);
 }
 
@@ -206,12 +199,11 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
                       fmt::format("--check looks into disk tiers; headrace stat {} shows what the memory holds",
                                   arguments.target.string()));
   }
-  const io::Result<json> found = call_daemon(arguments.target, "warm-forecast", request);
-  if (!found) return tl::unexpected(found.error());
+  HEADRACE_TRY(found, call_daemon(arguments.target, "warm-forecast", request));
   const std::string target = arguments.target.string();
-  if (arguments.check) return print_check(target, forecast_from_json(found->value("disk", json::object())));
-  if (found->contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json((*found)["disk"]));
-  if (found->contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json((*found)["ram"]));
+  if (arguments.check) return print_check(target, forecast_from_json(found.value("disk", json::object())));
+  if (found.contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json(found["disk"]));
+  if (found.contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json(found["ram"]));
   return {};
 }
 
@@ -226,15 +218,14 @@ io::Result<json> follow_job(const fs::path& mount_point) {
       (void)call_daemon(mount_point, "warm-stop", none);
       return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
     }
-    io::Result<json> state = call_daemon(mount_point, "warm-state", none);
-    if (!state) return state;
-    const Amount done{.samples = state->value("samples", 0ULL), .bytes = state->value("bytes", 0ULL)};
-    if (const std::string now = state->value("phase", ""); now != phase) {
+    HEADRACE_TRY(state, call_daemon(mount_point, "warm-state", none));
+    const Amount done{.samples = state.value("samples", 0ULL), .bytes = state.value("bytes", 0ULL)};
+    if (const std::string now = state.value("phase", ""); now != phase) {
       phase = now;
-      const Amount total{.samples = state->value("samples_total", 0ULL), .bytes = state->value("bytes_total", 0ULL)};
+      const Amount total{.samples = state.value("samples_total", 0ULL), .bytes = state.value("bytes_total", 0ULL)};
       progress = std::make_unique<Progress>(stderr, "warming " + phase, total);
     }
-    if (state->value("finished", true)) {
+    if (state.value("finished", true)) {
       if (progress) progress->finish(done);
       return state;
     }
@@ -248,18 +239,15 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
                       fmt::format("{} is a mount and has the tiers that it was mounted with; leave --ssd and --hdd out",
                                   arguments.target.string()));
   }
-  const io::Result<json> stat = call_daemon(arguments.target, "stat", json::object());
-  if (!stat) return tl::unexpected(stat.error());
-  const json request = warm_request(arguments, spec, rate, has_disk_tier(*stat));
+  HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
+  const json request = warm_request(arguments, spec, rate, has_disk_tier(stat));
   if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
-  io::Result<json> started = call_daemon(arguments.target, "warm", request);
-  if (!started) return io::forward_error(std::move(started));
-  io::Result<json> end = follow_job(arguments.target);
-  if (!end) return io::forward_error(std::move(end));
-  for (const json& line : end->value("summary", json::array())) {
+  HEADRACE_TRY(started, call_daemon(arguments.target, "warm", request));
+  HEADRACE_TRY(end, follow_job(arguments.target));
+  for (const json& line : end.value("summary", json::array())) {
     print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
   }
-  const std::string error = end->value("error", "");
+  const std::string error = end.value("error", "");
   if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
   return {};
 }
@@ -268,12 +256,11 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
 
 io::Status run_warm(const WarmArguments& arguments) {
   SpooledList spooled;
-  io::Result<std::string> spec = order_spec(arguments, spooled);
-  if (!spec) return io::forward_error(std::move(spec));
+  HEADRACE_TRY(spec, order_spec(arguments, spooled));
   io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
   if (!rate) return make_error(ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
   const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
-  io::Status done = is_mount ? warm_mount(arguments, *spec, *rate) : warm_source(arguments, *spec, *rate);
+  io::Status done = is_mount ? warm_mount(arguments, spec, *rate) : warm_source(arguments, spec, *rate);
   if (!done) spooled.rename_in(done.error().context);
   return done;
 }

@@ -37,7 +37,7 @@ io::Status send_all(int fd, std::string_view bytes, steady_clock::time_point dea
     }
     if (errno == EPIPE || errno == ECONNRESET) return make_error(ErrorCode::kNotFound, "the daemon has ended");
     if (errno != EAGAIN && errno != EINTR) return system_error(errno, "send to the daemon");
-    if (io::Status ready = wait_until_ready(fd, POLLOUT, deadline); !ready) return ready;
+    HEADRACE_TRY_DO(wait_until_ready(fd, POLLOUT, deadline));
   }
   return {};
 }
@@ -51,11 +51,10 @@ ControlClient::~ControlClient() {
 }
 
 io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& socket) {
-  io::Result<sockaddr_un> address = unix_address(socket);
-  if (!address) return io::forward_error(std::move(address));
+  HEADRACE_TRY(address, unix_address(socket));
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return system_error(errno, "socket");
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     if (nobody) return make_error(ErrorCode::kNotFound, "no daemon listens at " + socket.string());
     return system_error(errno, "connect to " + socket.string());
@@ -65,13 +64,11 @@ io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& so
 
 io::Result<std::string> ControlClient::ask(std::string_view line, milliseconds patience) {
   const auto deadline = steady_clock::now() + patience;
-  if (io::Status sent = send_all(fd_, std::string(line) + "\n", deadline); !sent) {
-    return io::forward_error(std::move(sent));
-  }
+  HEADRACE_TRY_DO(send_all(fd_, std::string(line) + "\n", deadline));
   std::string reply;
   char chunk[16384];
   while (reply.empty() || reply.back() != '\n') {
-    if (io::Status ready = wait_until_ready(fd_, POLLIN, deadline); !ready) return io::forward_error(std::move(ready));
+    HEADRACE_TRY_DO(wait_until_ready(fd_, POLLIN, deadline));
     const ssize_t count = ::recv(fd_, chunk, sizeof chunk, MSG_DONTWAIT);
     if (count == 0) return make_error(ErrorCode::kNotFound, "the daemon has ended");
     if (count < 0 && errno != EAGAIN && errno != EINTR) return system_error(errno, "receive from the daemon");

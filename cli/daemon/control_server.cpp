@@ -88,14 +88,13 @@ io::Status clear_stale(const fs::path& socket) {
 }
 
 io::Result<io::UniqueFd> listen_at(const fs::path& socket) {
-  io::Result<sockaddr_un> address = unix_address(socket);
-  if (!address) return io::forward_error(std::move(address));
-  if (io::Status cleared = clear_stale(socket); !cleared) return io::forward_error(std::move(cleared));
+  HEADRACE_TRY(address, unix_address(socket));
+  HEADRACE_TRY_DO(clear_stale(socket));
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // fchmod before bind sets the mode that the socket file is made with: never open to others, not even for a moment.
   constexpr int kBacklog = 16;
   if (fd.get() < 0 || ::fchmod(fd.get(), 0600) != 0 ||
-      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     return system_error(errno, "control socket " + socket.string());
   }
@@ -188,14 +187,13 @@ ControlServer::~ControlServer() {
 }
 
 io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& socket, Answer answer, Limits limits) {
-  io::Result<io::UniqueFd> listener = listen_at(socket);
-  if (!listener) return io::forward_error(std::move(listener));
+  HEADRACE_TRY(listener, listen_at(socket));
   auto server = std::unique_ptr<ControlServer>(new ControlServer());
   Impl& impl = *server->impl_;
   impl.socket = socket;
   impl.answer = std::move(answer);
   impl.limits = limits;
-  impl.listener = std::move(*listener);
+  impl.listener = std::move(listener);
   impl.stop = io::UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (impl.stop.get() < 0) return system_error(errno, "eventfd");
   impl.thread = std::thread([&impl] { impl.run(); });

@@ -42,9 +42,8 @@ io::UniqueFd open_journal() {
 }
 
 io::Result<io::UniqueFd> open_log_file(const std::string& name) {
-  io::Result<std::filesystem::path> directory = log_directory();
-  if (!directory) return io::forward_error(std::move(directory));
-  const std::filesystem::path file = *directory / name;
+  HEADRACE_TRY(directory, log_directory());
+  const std::filesystem::path file = directory / name;
   io::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.get() < 0) return system_error(errno, "open log " + file.string());
   return fd;

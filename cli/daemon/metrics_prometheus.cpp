@@ -151,7 +151,7 @@ io::Status check_metrics_address(const std::string& address) {
 
 io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& address, const MountService& service) {
   if (address.empty()) return nullptr;
-  if (io::Status checked = check_metrics_address(address); !checked) return io::forward_error(std::move(checked));
+  HEADRACE_TRY_DO(check_metrics_address(address));
   try {
     return std::make_unique<PrometheusServer>(*complete_address(address), service);
   } catch (const std::exception&) {  // what civetweb says is no help: the usual reason is that the port is taken

@@ -113,9 +113,8 @@ io::Result<json> MountService::warm(const json& arguments) {
   options.ram = flag(arguments, "ram");
   options.warmer.rate_bytes_per_second = number(arguments, "rate_bytes_per_second");
   if (flag(arguments, "disk")) {
-    io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
-    if (!wanted) return io::forward_error(std::move(wanted));
-    options.disk_entries = std::move(wanted->entries);
+    HEADRACE_TRY(wanted, find_wanted(wanted_options(arguments), store_.catalog()));
+    options.disk_entries = std::move(wanted.entries);
   }
   job_ = std::make_unique<BackgroundWarm>(store_, mount_, std::move(options));
   return json::object();
@@ -124,14 +123,13 @@ io::Result<json> MountService::warm(const json& arguments) {
 io::Result<json> MountService::warm_forecast(const json& arguments) const {
   json result = json::object();
   if (flag(arguments, "disk")) {
-    const io::Result<Wanted> wanted = find_wanted(wanted_options(arguments), store_.catalog());
-    if (!wanted) return tl::unexpected(wanted.error());
+    HEADRACE_TRY(wanted, find_wanted(wanted_options(arguments), store_.catalog()));
     std::uint64_t room_bytes = 0;
     for (const cache::TierStats& tier : store_.stats().tiers) {
       const bool disk = tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd;
       if (disk) room_bytes += tier.budget_bytes;
     }
-    result["disk"] = to_json(forecast_disk(*wanted, store_, room_bytes));
+    result["disk"] = to_json(forecast_disk(wanted, store_, room_bytes));
   }
   if (flag(arguments, "ram")) {
     const cache::Catalog& catalog = store_.catalog();
@@ -146,9 +144,8 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 io::Result<json> MountService::order(const json& arguments) {
   const std::string spec = text(arguments, "spec");
   if (!spec.empty()) {
-    io::Result<std::unique_ptr<cache::Order>> order = open_order(spec, store_.catalog(), ListFiles::kRegular);
-    if (!order) return io::forward_error(std::move(order));
-    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(*order)), number(arguments, "epoch"));
+    HEADRACE_TRY(order, open_order(spec, store_.catalog(), ListFiles::kRegular));
+    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(order)), number(arguments, "epoch"));
   }
   const fuse::MountStats stats = mount_.stats();
   return json{{"order", stats.order},

@@ -84,18 +84,16 @@ std::string answer_request(std::string_view line, const HandleCommand& handle) {
 
 io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                              const json& arguments) {
-  io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
-  if (!socket) return io::forward_error(std::move(socket));
-  io::Result<ControlClient> client = ControlClient::connect(*socket);
+  HEADRACE_TRY(socket, control_socket_of(mount_point));
+  io::Result<ControlClient> client = ControlClient::connect(socket);
   if (!client && client.error().code == ErrorCode::kNotFound) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{} is no running headrace mount of yours; start one with headrace mount SOURCE {}",
                                   mount_point.string(), mount_point.string()));
   }
   if (!client) return io::forward_error(std::move(client));
-  io::Result<std::string> reply = client->ask(format_request(command, arguments));
-  if (!reply) return io::forward_error(std::move(reply));
-  return parse_reply(*reply);
+  HEADRACE_TRY(reply, client->ask(format_request(command, arguments)));
+  return parse_reply(reply);
 }
 
 std::string to_text(const json& value) {

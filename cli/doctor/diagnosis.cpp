@@ -51,22 +51,20 @@ class LoopingSource : public decode::SampleSource {
 }  // namespace
 
 io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time) {
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(kProbeOrder, store.catalog());
-  if (!order) return io::forward_error(std::move(order));
+  HEADRACE_TRY(order, open_order(kProbeOrder, store.catalog()));
   const auto started = steady_clock::now();  // before the reader begins to read ahead
-  io::Result<std::unique_ptr<cache::Reader>> reader = cache::Reader::open(store, **order, {.epochs = 1});
-  if (!reader) return io::forward_error(std::move(reader));
+  HEADRACE_TRY(reader, cache::Reader::open(store, *order, {.epochs = 1}));
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
   while (steady_clock::now() - started < time) {
-    const std::optional<cache::Sample> sample = (*reader)->next();
+    const std::optional<cache::Sample> sample = reader->next();
     if (!sample) break;
     if (!sample->bytes) continue;
     ++samples;
     bytes += sample->bytes->bytes().size();
   }
   const double seconds = seconds_since(started);
-  (*reader)->cancel();
+  reader->cancel();
   return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
 }
 
@@ -97,14 +95,12 @@ class ReadsInFlight {
 }  // namespace
 
 io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseconds time) {
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(kProbeOrder, store.catalog());
-  if (!order) return io::forward_error(std::move(order));
-  io::Result<std::vector<cache::SampleIndex>> samples = (*order)->epoch(1);
-  if (!samples) return io::forward_error(std::move(samples));
-  if (io::Status written = store.flush(); !written) return io::forward_error(std::move(written));
+  HEADRACE_TRY(order, open_order(kProbeOrder, store.catalog()));
+  HEADRACE_TRY(samples, order->epoch(1));
+  HEADRACE_TRY_DO(store.flush());
   const auto reads = std::make_shared<ReadsInFlight>();
   const auto started = steady_clock::now();
-  for (const cache::SampleIndex sample : *samples) {
+  for (const cache::SampleIndex sample : samples) {
     if (steady_clock::now() - started >= time) break;
     const cache::EntryId entry = store.catalog().sample_entry(sample);
     if (!store.is_on_disk(entry)) continue;
@@ -126,12 +122,11 @@ io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::millisec
   }
   if (views.empty()) return SampleRate{};
   const auto started = steady_clock::now();
-  io::Result<std::unique_ptr<decode::Pipeline>> pipeline =
-      decode::Pipeline::start(std::make_unique<LoopingSource>(std::move(views), started + time), {});
-  if (!pipeline) return io::forward_error(std::move(pipeline));
+  HEADRACE_TRY(pipeline,
+               decode::Pipeline::start(std::make_unique<LoopingSource>(std::move(views), started + time), {}));
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
-  while (const decode::DecodedSample* sample = (*pipeline)->next()) {
+  while (const decode::DecodedSample* sample = pipeline->next()) {
     if (!sample->status) continue;
     ++samples;
     bytes += sample->encoded_bytes;

@@ -63,9 +63,7 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
   io::Result<std::uint64_t> bytes = parse_size(std::string_view(text).substr(colon + 1));
   if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
   if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of no size holds nothing; leave it out", text));
-  if (io::Status checked = cache::check_links(text.substr(0, colon)); !checked) {
-    return io::forward_error(std::move(checked));
-  }
+  HEADRACE_TRY_DO(cache::check_links(text.substr(0, colon)));
   const fs::path path = canonical_path(text.substr(0, colon));
   const std::uint64_t room = file_system_bytes(path);
   if (room > 0 && *bytes > room) {
@@ -78,20 +76,19 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
 io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::vector<std::string>& texts,
                      const fs::path& source, std::vector<cache::TierOptions>& tiers) {
   for (const std::string& text : texts) {
-    io::Result<cache::TierOptions> tier = parse_tier(option, kind, text);
-    if (!tier) return io::forward_error(std::move(tier));
-    if (is_inside(tier->path, source)) {
+    HEADRACE_TRY(tier, parse_tier(option, kind, text));
+    if (is_inside(tier.path, source)) {
       return option_error(option, fmt::format("{}: lies inside the source, which is never written to; choose a folder "
                                               "elsewhere",
-                                              tier->path.string()));
+                                              tier.path.string()));
     }
-    if (is_inside(source, tier->path)) {
+    if (is_inside(source, tier.path)) {
       return option_error(
-          option, fmt::format("{}: contains the source; choose a folder of its own for the tier", tier->path.string()));
+          option, fmt::format("{}: contains the source; choose a folder of its own for the tier", tier.path.string()));
     }
-    const bool twice = std::any_of(tiers.begin(), tiers.end(), [&](const auto& t) { return t.path == tier->path; });
-    if (twice) return option_error(option, fmt::format("{}: is a tier already", tier->path.string()));
-    tiers.push_back(std::move(*tier));
+    const bool twice = std::any_of(tiers.begin(), tiers.end(), [&](const auto& t) { return t.path == tier.path; });
+    if (twice) return option_error(option, fmt::format("{}: is a tier already", tier.path.string()));
+    tiers.push_back(std::move(tier));
   }
   return {};
 }
@@ -142,39 +139,30 @@ io::Result<Source> open_source(const fs::path& path) {
 }
 
 io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments) {
-  io::Result<cache::ListingRule> rule = parse_listing(arguments.listing);
-  if (!rule) return io::forward_error(std::move(rule));
+  HEADRACE_TRY(rule, parse_listing(arguments.listing));
   cache::CatalogOptions options;
-  options.listing = *rule;
+  options.listing = rule;
   if (!arguments.sample_list.empty()) options.sample_list = canonical_path(arguments.sample_list);
   return options;
 }
 
 io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
                                                    std::string_view ram_default) {
-  io::Result<cache::CatalogOptions> catalog = make_catalog_options(arguments);
-  if (!catalog) return io::forward_error(std::move(catalog));
-  io::Result<io::EngineOptions> engine = parse_engine(arguments.engine);
-  if (!engine) return io::forward_error(std::move(engine));
-  io::Result<std::uint64_t> ram = parse_ram(arguments.ram.empty() ? ram_default : arguments.ram);
-  if (!ram) return io::forward_error(std::move(ram));
+  HEADRACE_TRY(catalog, make_catalog_options(arguments));
+  HEADRACE_TRY(engine, parse_engine(arguments.engine));
+  HEADRACE_TRY(ram, parse_ram(arguments.ram.empty() ? ram_default : arguments.ram));
 
   cache::StoreOptions options;
   options.source = source.path;
   options.source_fd = source.directory.get();
-  options.catalog = std::move(*catalog);
-  options.ram_bytes = *ram;
-  options.engine = *engine;
+  options.catalog = std::move(catalog);
+  options.ram_bytes = ram;
+  options.engine = engine;
   using cache::TierKind;
-  if (io::Status s = add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers); !s) {
-    return io::forward_error(std::move(s));
-  }
-  if (io::Status s = add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers); !s) {
-    return io::forward_error(std::move(s));
-  }
-  io::Result<fs::path> catalog_file = catalog_file_of(source.path, arguments);
-  if (!catalog_file) return io::forward_error(std::move(catalog_file));
-  options.catalog_file = std::move(*catalog_file);
+  HEADRACE_TRY_DO(add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers));
+  HEADRACE_TRY_DO(add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers));
+  HEADRACE_TRY(catalog_file, catalog_file_of(source.path, arguments));
+  options.catalog_file = std::move(catalog_file);
   return options;
 }
 
@@ -187,11 +175,8 @@ io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog
 io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop) {
   const EndOnStop end_on_stop(stop);
   const fs::path source = options.source;
-  io::Result<std::unique_ptr<cache::Store>> store = cache::Store::open(std::move(options));
-  if (!store) return store;
-  if (io::Status checked = check_not_empty(source, (*store)->catalog()); !checked) {
-    return io::forward_error(std::move(checked));
-  }
+  HEADRACE_TRY(store, cache::Store::open(std::move(options)));
+  HEADRACE_TRY_DO(check_not_empty(source, store->catalog()));
   return store;
 }
 
@@ -215,19 +200,12 @@ io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, cons
 
 io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArguments& arguments,
                                   std::string_view order_spec) {
-  io::Result<Source> source = open_source(source_path);
-  if (!source) return io::forward_error(std::move(source));
-  io::Result<cache::StoreOptions> options = make_store_options(*source, arguments, "0");
-  if (!options) return io::forward_error(std::move(options));
-  io::Result<cache::Catalog> catalog =
-      cache::open_catalog(source->directory.get(), options->catalog, options->catalog_file);
-  if (!catalog) return io::forward_error(std::move(catalog));
-  if (io::Status checked = check_not_empty(source->path, *catalog); !checked) {
-    return io::forward_error(std::move(checked));
-  }
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(order_spec, *catalog);
-  if (!order) return io::forward_error(std::move(order));
-  return DataSet{std::move(*source), std::move(*catalog), std::move(*order)};
+  HEADRACE_TRY(source, open_source(source_path));
+  HEADRACE_TRY(options, make_store_options(source, arguments, "0"));
+  HEADRACE_TRY(catalog, cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file));
+  HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
+  HEADRACE_TRY(order, open_order(order_spec, catalog));
+  return DataSet{std::move(source), std::move(catalog), std::move(order)};
 }
 
 std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog) {

@@ -53,7 +53,7 @@ io::Result<fs::path> make_private(const fs::path& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return system_error(errno, "make folder " + directory.string());
   }
-  if (io::Status checked = check_private(directory); !checked) return io::forward_error(std::move(checked));
+  HEADRACE_TRY_DO(check_private(directory));
   return directory;
 }
 

@@ -163,13 +163,12 @@ Result<std::vector<std::byte>> encode_jpeg_to_size(const Picture& picture, const
   double best_off = INFINITY;
   double coarseness = 0.15;
   for (int attempt = 0; attempt < kAttemptsMax && best_off > kCloseEnough; ++attempt) {
-    auto bytes = encode_jpeg(picture, plan, coarseness);
-    if (!bytes) return bytes;
-    const double ratio = static_cast<double>(plan.target_bytes) / static_cast<double>(bytes->size());
+    HEADRACE_TRY(bytes, encode_jpeg(picture, plan, coarseness));
+    const double ratio = static_cast<double>(plan.target_bytes) / static_cast<double>(bytes.size());
     const double off = std::abs(std::log(ratio));
     if (off < best_off) {
       best_off = off;
-      best = std::move(*bytes);
+      best = std::move(bytes);
     }
     const double next = std::clamp(coarseness * std::pow(ratio, 1 / kExponent), kCoarsenessMin, kCoarsenessMax);
     if (next == coarseness) break;

@@ -71,11 +71,10 @@ Status for_each_parallel(std::uint32_t count, const std::function<Status(std::ui
 Result<std::vector<Picture>> paint_canvases(const SynthOptions& options) {
   const std::uint32_t count = std::clamp(options.files / kFilesPerCanvas, 1U, kCanvasesMax);
   std::vector<Picture> canvases(count);
-  const Status painted = for_each_parallel(count, [&](std::uint32_t i) -> Status {
+  HEADRACE_TRY_DO(for_each_parallel(count, [&](std::uint32_t i) -> Status {
     canvases[i] = paint_canvas(options.seed * kCanvasesMax + i);
     return {};
-  });
-  if (!painted) return tl::unexpected(painted.error());
+  }));
   return canvases;
 }
 
@@ -97,19 +96,17 @@ Result<std::vector<fs::path>> find_jpegs(const fs::path& folder) {
 }
 
 Result<std::vector<Picture>> load_photos(const fs::path& folder) {
-  const auto files = find_jpegs(folder);
-  if (!files) return tl::unexpected(files.error());
-  std::vector<Picture> photos(files->size());
-  const auto loaded = for_each_parallel(static_cast<std::uint32_t>(files->size()), [&](std::uint32_t i) -> Status {
-    Result<Picture> photo = load_jpeg((*files)[i]);
+  HEADRACE_TRY(files, find_jpegs(folder));
+  std::vector<Picture> photos(files.size());
+  HEADRACE_TRY_DO(for_each_parallel(static_cast<std::uint32_t>(files.size()), [&](std::uint32_t i) -> Status {
+    Result<Picture> photo = load_jpeg(files[i]);
     if (photo) {
       photos[i] = std::move(*photo);
     } else {
       io::log_warning("{}", photo.error().message());
     }
     return {};
-  });
-  if (!loaded) return tl::unexpected(loaded.error());
+  }));
   std::erase_if(photos, [](const Picture& photo) { return photo.rgb.empty(); });
   if (photos.empty()) return make_error(ErrorCode::kInvalidArgument, folder.string() + ": no JPEG to cut samples from");
   return photos;
@@ -136,12 +133,11 @@ Result<std::vector<std::byte>> make_sample(const std::vector<Picture>& canvases,
   std::vector<std::byte> best;
   double best_off = INFINITY;
   for (int place = 0; place < kPlacesMax && best_off > kCloseEnough; ++place) {
-    auto bytes = encode_jpeg_to_size(cut_anywhere(canvases, plan, random), plan);
-    if (!bytes) return bytes;
-    const double off = std::abs(static_cast<double>(bytes->size()) / plan.target_bytes - 1);
+    HEADRACE_TRY(bytes, encode_jpeg_to_size(cut_anywhere(canvases, plan, random), plan));
+    const double off = std::abs(static_cast<double>(bytes.size()) / plan.target_bytes - 1);
     if (off < best_off) {
       best_off = off;
-      best = std::move(*bytes);
+      best = std::move(bytes);
     }
   }
   return best;
@@ -195,28 +191,26 @@ void remove_all_files(const SynthOptions& options, bool with_folder) {
 }
 
 Result<SynthReport> make_files(const SynthOptions& options, const std::vector<Picture>& canvases) {
-  if (Status made = make_folders(options); !made) return tl::unexpected(std::move(made.error()));
+  HEADRACE_TRY_DO(make_folders(options));
   const std::vector<ImagePlan> plans = plan_images(options.files, options.seed);
   std::atomic<std::uint64_t> total_bytes = 0;
   const auto make_file = [&](std::uint32_t i) -> Status {
     if (options.is_cancelled && options.is_cancelled()) return make_error(ErrorCode::kCancelled, "synth was stopped");
-    const auto bytes = make_sample(canvases, plans[i], (options.seed << 32) + i);
-    if (!bytes) return tl::unexpected(bytes.error());
-    total_bytes += bytes->size();
-    return write_file(file_path(options, i), *bytes);
+    HEADRACE_TRY(bytes, make_sample(canvases, plans[i], (options.seed << 32) + i));
+    total_bytes += bytes.size();
+    return write_file(file_path(options, i), bytes);
   };
-  if (Status made = for_each_parallel(options.files, make_file); !made) return tl::unexpected(std::move(made.error()));
+  HEADRACE_TRY_DO(for_each_parallel(options.files, make_file));
   return SynthReport{options.files, total_bytes};
 }
 
 }  // namespace
 
 Result<SynthReport> synth_data_set(const SynthOptions& options) {
-  if (Status good = check(options); !good) return tl::unexpected(std::move(good.error()));
+  HEADRACE_TRY_DO(check(options));
   const bool is_new = !fs::exists(options.dir);
-  const auto canvases = options.from_folder.empty() ? paint_canvases(options) : load_photos(options.from_folder);
-  if (!canvases) return tl::unexpected(canvases.error());
-  Result<SynthReport> report = make_files(options, *canvases);
+  HEADRACE_TRY(canvases, options.from_folder.empty() ? paint_canvases(options) : load_photos(options.from_folder));
+  Result<SynthReport> report = make_files(options, canvases);
   if (!report) remove_all_files(options, is_new);
   return report;
 }

@@ -31,9 +31,8 @@ io::Result<Wanted> draw(const cache::Order& order, const WantedOptions& options,
   std::vector<std::uint32_t> reads_of(catalog.sample_count());
   std::vector<cache::SampleIndex> first_reads;
   for (std::uint64_t epoch = options.first_epoch; epoch < options.first_epoch + options.epochs; ++epoch) {
-    const io::Result<std::vector<cache::SampleIndex>> samples = order.epoch(epoch);
-    if (!samples) return tl::unexpected(samples.error());
-    for (const cache::SampleIndex sample : *samples) {
+    HEADRACE_TRY(samples, order.epoch(epoch));
+    for (const cache::SampleIndex sample : samples) {
       if (reads_of[sample]++ == 0) first_reads.push_back(sample);
     }
   }
@@ -75,9 +74,8 @@ io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalo
                       fmt::format("--epochs {}: choose 1 to {}", options.epochs, kWarmEpochsMax));
   }
   if (options.order.empty()) return whole_catalog(catalog);
-  io::Result<std::unique_ptr<cache::Order>> order = open_order(options.order, catalog, options.lists);
-  if (!order) return io::forward_error(std::move(order));
-  return draw(**order, options, catalog);
+  HEADRACE_TRY(order, open_order(options.order, catalog, options.lists));
+  return draw(*order, options, catalog);
 }
 
 Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes) {
