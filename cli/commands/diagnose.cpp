@@ -12,11 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/cli/commands/stat.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/show/watch.h"
 #include "headrace/cli/show/wrap.h"
 #include "headrace/io/unique_fd.h"
@@ -73,10 +75,6 @@ class Command {
   pid_t pid_ = -1;
 };
 
-io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
-  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
-}
-
 // How fast the loader of a mount reads, and how much of it lay in memory.
 io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
   StopSignal stop;  // so that a signal ends the command, too
@@ -87,7 +85,7 @@ io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
   }
   WatchHistory history;
   for (int i = 0; i < 2; ++i) {
-    HEADRACE_TRY(sample, look(arguments.target));
+    HEADRACE_TRY(sample, look_at_mount(arguments.target));
     history.add(std::move(sample));
     if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
       return make_error(ErrorCode::kCancelled, "stopped by a signal");
@@ -148,7 +146,7 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
 std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   is_mount = stat.has_value();
-  return is_mount ? std::filesystem::path(stat->value("source", "")) : target;
+  return is_mount ? std::filesystem::path(text_of(*stat, "source")) : target;
 }
 
 // The parts of `time` are the same for all that there is to measure.
@@ -193,7 +191,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
 
   const std::vector<Prospect> prospects = predict(measured, sample_sizes(store->catalog()), *order);
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(measured, prospects)));
+    print_json(to_json(measured, prospects));
   } else {
     print(measured, prospects);
   }

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/doctor/doctor.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/wrap.h"
 
@@ -24,10 +26,9 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 std::vector<Finding> examine_target(const std::filesystem::path& target) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   if (!stat) return examine_folder("source", target);
-  std::vector<Finding> findings = examine_folder("source", stat->value("source", ""));
+  std::vector<Finding> findings = examine_folder("source", text_of(*stat, "source"));
   for (const json& tier : (*stat)["store"]["tiers"]) {
-    const std::string kind = tier.value("kind", "");
-    if (kind == "ssd" || kind == "hdd") append(findings, examine_folder("tier", tier.value("path", "")));
+    if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));
   }
   return findings;
 }
@@ -61,7 +62,7 @@ io::Status run_doctor(const DoctorArguments& arguments) {
   if (!arguments.target.empty()) append(findings, examine_target(arguments.target));
   for (const std::filesystem::path& tier : arguments.tiers) append(findings, examine_folder("tier", tier));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(findings)));
+    print_json(to_json(findings));
   } else {
     print(findings);
   }

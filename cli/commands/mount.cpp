@@ -20,6 +20,7 @@
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
+#include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -189,12 +190,11 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
 }
 
 io::Result<io::LogLevel> parse_log_level(const std::string& name) {
-  if (name == "debug") return io::LogLevel::kDebug;
-  if (name == "info") return io::LogLevel::kInfo;
-  if (name == "warning") return io::LogLevel::kWarning;
-  if (name == "error") return io::LogLevel::kError;
-  return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("--log-level '{}' is unknown; debug, info, warning and error are known", name));
+  constexpr Choice<io::LogLevel> kLevels[] = {{"debug", io::LogLevel::kDebug},
+                                              {"info", io::LogLevel::kInfo},
+                                              {"warning", io::LogLevel::kWarning},
+                                              {"error", io::LogLevel::kError}};
+  return choose("--log-level", name, kLevels);
 }
 
 }  // namespace

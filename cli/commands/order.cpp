@@ -11,6 +11,7 @@
 #include "headrace/cache/order_families.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
 namespace {
@@ -75,12 +76,12 @@ io::Status run_order(const OrderArguments& arguments) {
 
 io::Status run_order_show(const OrderShowArguments& arguments) {
   HEADRACE_TRY(state, call_daemon(arguments.mount_point, "order", json::object()));
-  const std::string order = state.value("order", "");
-  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, state.value("epoch", std::uint64_t{0}),
-             state.value("position", std::uint64_t{0}));
-  const std::string found_by = state.value("found_by", "");
+  const std::string order = text_of(state, "order");
+  fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, number_of(state, "epoch"),
+             number_of(state, "position"));
+  const std::string found_by = text_of(state, "found_by");
   if (found_by.empty()) return {};
-  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, state.value("confidence_bits", 0.0));
+  fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, real_of(state, "confidence_bits"));
   return {};
 }
 

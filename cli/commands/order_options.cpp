@@ -9,7 +9,7 @@ void add_order_set(CLI::App& order, Selected& selected) {
   std::shared_ptr<OrderSetArguments> arguments;
   CLI::App& command = add_command(order, selected, {"Orders of mounts", "set", "Tell a mount what the loader reads"},
                                   run_order_set, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  add_mount_point(command, arguments->mount_point);
   command.add_option("SPEC", arguments->order, "The order; headrace order --help lists them")->required();
   add_number(command, "--epoch", arguments->epoch, "The epoch that comes next")->type_name("E")->capture_default_str();
   command.footer("Example:\n  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
@@ -20,7 +20,7 @@ void add_order_show(CLI::App& order, Selected& selected) {
   CLI::App& command =
       add_command(order, selected, {"Orders of mounts", "show", "The order of a mount and where its reader is"},
                   run_order_show, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  add_mount_point(command, arguments->mount_point);
   command.footer("Example:\n  headrace order show /mnt/train");
 }
 

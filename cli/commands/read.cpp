@@ -14,11 +14,11 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
-#include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/decode/pipeline.h"
 #include "headrace/io/log.h"
 
@@ -87,7 +87,7 @@ EpochFigures read_epoch(const Take& take, const cache::Catalog& catalog, std::ui
     figures.bytes += taken->bytes;
     figures.checksum += taken->checksum;
   }
-  figures.seconds = std::chrono::duration<double>(steady_clock::now() - started).count();
+  figures.seconds = seconds_since(started);
   return figures;
 }
 
@@ -128,7 +128,7 @@ json epochs_json(const std::vector<EpochFigures>& epochs, bool checksum) {
 std::uint64_t print(const ReadArguments& arguments, const std::vector<EpochFigures>& epochs,
                     const cache::StoreStats& stats) {
   if (arguments.json) {
-    fmt::print("{}\n", to_text({{"epochs", epochs_json(epochs, arguments.checksum)}, {"store", to_json(stats)}}));
+    print_json({{"epochs", epochs_json(epochs, arguments.checksum)}, {"store", to_json(stats)}});
   } else {
     print_tiers(stats);
   }

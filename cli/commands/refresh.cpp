@@ -11,6 +11,7 @@
 
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
 namespace {
@@ -19,25 +20,21 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kPollInterval{50};
 
-std::uint64_t number(const json& object, const char* name) {
-  return object.value(name, std::uint64_t{0});
-}
-
 }  // namespace
 
 io::Status run_refresh(const RefreshArguments& arguments) {
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
   io::Result<json> state = call_daemon(mount_point, "refresh", json::object());
-  while (state && state->value("running", false)) {
+  while (state && flag_of(*state, "running")) {
     std::this_thread::sleep_for(kPollInterval);
     state = call_daemon(mount_point, "refresh-state", json::object());
   }
   if (!state) return io::forward_error(std::move(state));
-  if (const std::string failure = state->value("failure", ""); !failure.empty()) {
+  if (const std::string failure = text_of(*state, "failure"); !failure.empty()) {
     return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
   }
-  fmt::print("{} files changed, {} vanished\n", number(*state, "changed"), number(*state, "vanished"));
-  if (const std::uint64_t appeared = number(*state, "appeared"); appeared > 0) {
+  fmt::print("{} files changed, {} vanished\n", number_of(*state, "changed"), number_of(*state, "vanished"));
+  if (const std::uint64_t appeared = number_of(*state, "appeared"); appeared > 0) {
     fmt::print("{} names are new: unmount and mount to see them\n", appeared);
   }
   return {};

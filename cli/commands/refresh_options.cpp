@@ -8,7 +8,7 @@ void add_refresh_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<RefreshArguments> arguments;
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  add_mount_point(command, arguments->mount_point);
   command.footer("Example:\n  headrace refresh /mnt/train");
 }
 

@@ -10,10 +10,10 @@
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/simulator.h"
-#include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {
@@ -101,7 +101,7 @@ io::Status run_simulate(const SimulateArguments& arguments) {
     }
   }
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(rows)));
+    print_json(to_json(rows));
   } else {
     print(rows, data.catalog.sample_bytes());
   }

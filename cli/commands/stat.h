@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "headrace/cli/options/command.h"
+#include "headrace/cli/show/watch.h"
 
 namespace headrace::cli {
 
@@ -14,6 +15,8 @@ struct StatArguments {
   bool watch = false;  // until a signal comes
 };
 [[nodiscard]] io::Status run_stat(const StatArguments& arguments);
+// One look at the figures of a mount, for those who compare two of them.
+[[nodiscard]] io::Result<WatchSample> look_at_mount(const std::filesystem::path& mount_point);
 // stat --watch: a new picture each second until a signal comes.
 [[nodiscard]] io::Status run_watch(const std::filesystem::path& mount_point);
 

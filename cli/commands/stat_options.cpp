@@ -8,7 +8,7 @@ void add_stat_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<StatArguments> arguments;
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "stat", "What a mount holds, has served and is doing"}, run_stat, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  add_mount_point(command, arguments->mount_point);
   CLI::Option* json = command.add_flag("--json", arguments->json, "Print one JSON object");
   command.add_flag("--watch,-w", arguments->watch, "Keep looking, once a second, until Ctrl-C")->excludes(json);
   command.footer("Example:\n  headrace stat /mnt/train --watch");

@@ -57,16 +57,12 @@ class Screen {
   }
 };
 
-io::Result<WatchSample> look(const std::filesystem::path& mount_point) {
-  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
-}
-
 io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
   const Screen screen;
   do {
     Screen::draw(draw_watch(history, Screen::view()));
     if (stop.wait_for(kInterval)) return {};
-    HEADRACE_TRY(sample, look(mount_point));
+    HEADRACE_TRY(sample, look_at_mount(mount_point));
     history.add(std::move(sample));
   } while (true);
 }
@@ -74,7 +70,7 @@ io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHist
 // Ends when the reader of the pipe does.
 io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
   while (!stop.wait_for(kInterval)) {
-    HEADRACE_TRY(sample, look(mount_point));
+    HEADRACE_TRY(sample, look_at_mount(mount_point));
     history.add(std::move(sample));
     fmt::print("{}\n", format_watch_line(history));
     if (std::fflush(stdout) != 0) return {};
@@ -84,10 +80,14 @@ io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistor
 
 }  // namespace
 
+io::Result<WatchSample> look_at_mount(const std::filesystem::path& mount_point) {
+  return call_daemon(mount_point, "stat", json::object()).map([](const json& stat) { return sample_from(stat); });
+}
+
 io::Status run_watch(const std::filesystem::path& mount_point) {
   StopSignal stop;
   WatchHistory history;
-  HEADRACE_TRY(first, look(mount_point));
+  HEADRACE_TRY(first, look_at_mount(mount_point));
   history.add(std::move(first));
   return ::isatty(STDOUT_FILENO) != 0 ? watch_on_terminal(mount_point, history, stop)
                                       : watch_into_pipe(mount_point, history, stop);

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
-#include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
 
@@ -38,7 +38,7 @@ json to_json(const cache::TierInfo& info) {
 io::Status run_tier_ls(const TierArguments& arguments) {
   HEADRACE_TRY(info, cache::describe_tier(arguments.path));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(info)["data_sets"]));
+    print_json(to_json(info)["data_sets"]);
     return {};
   }
   for (const cache::TierInfo::DataSet& set : info.data_sets) {
@@ -50,7 +50,7 @@ io::Status run_tier_ls(const TierArguments& arguments) {
 io::Status run_tier_info(const TierArguments& arguments) {
   HEADRACE_TRY(info, cache::describe_tier(arguments.path));
   if (arguments.json) {
-    fmt::print("{}\n", to_text(to_json(info)));
+    print_json(to_json(info));
     return {};
   }
   print_line(stdout, fmt::format("{}: {} on disk, segments: {} of {}, data sets: {}, format version {}",
@@ -68,12 +68,11 @@ io::Status run_tier_rm(const TierArguments& arguments) {
 }
 
 io::Status run_verify(const VerifyArguments& arguments) {
-  io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
-  if (!rate) return io::make_error(io::ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
+  HEADRACE_TRY(rate, parse_rate_limit(arguments.rate_limit));
   std::optional<StopSignal> stop;  // from the first record on: until then a signal may end the process, nothing is lost
   std::unique_ptr<Progress> progress;
   cache::VerifyOptions options;
-  options.bytes_per_second = *rate;
+  options.bytes_per_second = rate;
   options.on_progress = [&](std::uint64_t bytes_done, std::uint64_t bytes_total) {
     if (!stop) stop.emplace();
     if (!progress) progress = std::make_unique<Progress>(stderr, "verifying", Amount{.bytes = bytes_total});

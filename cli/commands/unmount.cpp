@@ -14,6 +14,7 @@
 
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/fuse/channel.h"
 #include "headrace/io/unique_fd.h"
 
@@ -26,7 +27,7 @@ using nlohmann::json;
 io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
   const io::Result<json> version = call_daemon(mount_point, "version", json::object());
   if (!version) return {};
-  const pid_t pid = version->value("supervisor_pid", pid_t{0});
+  const auto pid = static_cast<pid_t>(number_of(*version, "supervisor_pid"));
   return io::UniqueFd(pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1);
 }
 

@@ -9,7 +9,7 @@ void add_unmount_command(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "unmount", "End a mount, also one whose daemon died; good if there is none"},
       run_unmount, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted")->required();
+  add_mount_point(command, arguments->mount_point);
   command.alias("umount");
   command.footer("Example:\n  headrace unmount /mnt/train");
 }

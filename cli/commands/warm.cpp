@@ -15,10 +15,12 @@
 
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/warm/warm_plan.h"
@@ -187,10 +189,8 @@ json warm_request(const WarmArguments& arguments, const std::string& spec, std::
 }
 
 bool has_disk_tier(const json& stat) {
-  for (const json& tier : stat["store"]["tiers"]) {
-    if (tier["kind"] == "ssd" || tier["kind"] == "hdd") return true;
-  }
-  return false;
+  const json& tiers = member_of(member_of(stat, "store"), "tiers");
+  return std::any_of(tiers.begin(), tiers.end(), is_disk_tier);
 }
 
 io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
@@ -201,7 +201,7 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
   }
   HEADRACE_TRY(found, call_daemon(arguments.target, "warm-forecast", request));
   const std::string target = arguments.target.string();
-  if (arguments.check) return print_check(target, forecast_from_json(found.value("disk", json::object())));
+  if (arguments.check) return print_check(target, forecast_from_json(member_of(found, "disk")));
   if (found.contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json(found["disk"]));
   if (found.contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json(found["ram"]));
   return {};
@@ -219,10 +219,10 @@ io::Result<json> follow_job(const fs::path& mount_point) {
       return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
     }
     HEADRACE_TRY(state, call_daemon(mount_point, "warm-state", none));
-    const Amount done{.samples = state.value("samples", 0ULL), .bytes = state.value("bytes", 0ULL)};
-    if (const std::string now = state.value("phase", ""); now != phase) {
+    const Amount done{.samples = number_of(state, "samples"), .bytes = number_of(state, "bytes")};
+    if (const std::string now = text_of(state, "phase"); now != phase) {
       phase = now;
-      const Amount total{.samples = state.value("samples_total", 0ULL), .bytes = state.value("bytes_total", 0ULL)};
+      const Amount total{.samples = number_of(state, "samples_total"), .bytes = number_of(state, "bytes_total")};
       progress = std::make_unique<Progress>(stderr, "warming " + phase, total);
     }
     if (state.value("finished", true)) {
@@ -244,10 +244,10 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
   if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
   HEADRACE_TRY(started, call_daemon(arguments.target, "warm", request));
   HEADRACE_TRY(end, follow_job(arguments.target));
-  for (const json& line : end.value("summary", json::array())) {
+  for (const json& line : member_of(end, "summary")) {
     print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
   }
-  const std::string error = end.value("error", "");
+  const std::string error = text_of(end, "error");
   if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
   return {};
 }
@@ -257,10 +257,9 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
 io::Status run_warm(const WarmArguments& arguments) {
   SpooledList spooled;
   HEADRACE_TRY(spec, order_spec(arguments, spooled));
-  io::Result<std::uint64_t> rate = arguments.rate_limit.empty() ? 0 : parse_size(arguments.rate_limit);
-  if (!rate) return make_error(ErrorCode::kInvalidArgument, "--rate-limit " + rate.error().context);
+  HEADRACE_TRY(rate, parse_rate_limit(arguments.rate_limit));
   const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
-  io::Status done = is_mount ? warm_mount(arguments, spec, *rate) : warm_source(arguments, spec, *rate);
+  io::Status done = is_mount ? warm_mount(arguments, spec, rate) : warm_source(arguments, spec, rate);
   if (!done) spooled.rename_in(done.error().context);
   return done;
 }

@@ -11,15 +11,8 @@
 #include "headrace/cli/show/figures.h"
 
 namespace headrace::cli {
-namespace {
 
 using std::chrono::steady_clock;
-
-double seconds_since(steady_clock::time_point start) {
-  return std::chrono::duration<double>(steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 BackgroundWarm::BackgroundWarm(cache::Store& store, fuse::Mount& mount, BackgroundWarmOptions options)
     : store_(store), mount_(mount), thread_([this, options = std::move(options)]() mutable {

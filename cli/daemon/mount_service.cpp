@@ -10,6 +10,8 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/cli/version.h"
 #include "headrace/cli/warm/warm_plan.h"
 
@@ -20,26 +22,10 @@ using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
 
-// Members of a request, with a default where they are missing or of another type: requests come from outside.
-bool flag(const json& arguments, const char* name) {
-  const auto found = arguments.find(name);
-  return found != arguments.end() && found->is_boolean() && found->get<bool>();
-}
-
-std::uint64_t number(const json& arguments, const char* name) {
-  const auto found = arguments.find(name);
-  return found != arguments.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
-}
-
-std::string text(const json& arguments, const char* name) {
-  const auto found = arguments.find(name);
-  return found != arguments.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 WantedOptions wanted_options(const json& arguments) {
-  return {.order = text(arguments, "order"),
-          .first_epoch = number(arguments, "epoch"),
-          .epochs = std::max<std::uint64_t>(1, number(arguments, "epochs")),
+  return {.order = text_of(arguments, "order"),
+          .first_epoch = number_of(arguments, "epoch"),
+          .epochs = std::max<std::uint64_t>(1, number_of(arguments, "epochs")),
           .lists = ListFiles::kRegular};
 }
 
@@ -93,7 +79,7 @@ json MountService::stat() const {
           {"supervisor_pid", ::getppid()},
           {"mount_point", mount_point_.string()},
           {"source", source_.string()},
-          {"uptime_seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count()},
+          {"uptime_seconds", seconds_since(started_)},
           {"data_set",
            {{"entries", catalog.entry_count()},
             {"samples", catalog.sample_count()},
@@ -110,9 +96,9 @@ io::Result<json> MountService::warm(const json& arguments) {
     return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait for it to end");
   }
   BackgroundWarmOptions options;
-  options.ram = flag(arguments, "ram");
-  options.warmer.rate_bytes_per_second = number(arguments, "rate_bytes_per_second");
-  if (flag(arguments, "disk")) {
+  options.ram = flag_of(arguments, "ram");
+  options.warmer.rate_bytes_per_second = number_of(arguments, "rate_bytes_per_second");
+  if (flag_of(arguments, "disk")) {
     HEADRACE_TRY(wanted, find_wanted(wanted_options(arguments), store_.catalog()));
     options.disk_entries = std::move(wanted.entries);
   }
@@ -122,16 +108,11 @@ io::Result<json> MountService::warm(const json& arguments) {
 
 io::Result<json> MountService::warm_forecast(const json& arguments) const {
   json result = json::object();
-  if (flag(arguments, "disk")) {
+  if (flag_of(arguments, "disk")) {
     HEADRACE_TRY(wanted, find_wanted(wanted_options(arguments), store_.catalog()));
-    std::uint64_t room_bytes = 0;
-    for (const cache::TierStats& tier : store_.stats().tiers) {
-      const bool disk = tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd;
-      if (disk) room_bytes += tier.budget_bytes;
-    }
-    result["disk"] = to_json(forecast_disk(wanted, store_, room_bytes));
+    result["disk"] = to_json(forecast_disk(wanted, store_, disk_tiers_of(store_).budget_bytes));
   }
-  if (flag(arguments, "ram")) {
+  if (flag_of(arguments, "ram")) {
     const cache::Catalog& catalog = store_.catalog();
     const fuse::MountStats stats = mount_.stats();
     result["ram"] =
@@ -142,10 +123,10 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 }
 
 io::Result<json> MountService::order(const json& arguments) {
-  const std::string spec = text(arguments, "spec");
+  const std::string spec = text_of(arguments, "spec");
   if (!spec.empty()) {
     HEADRACE_TRY(order, open_order(spec, store_.catalog(), ListFiles::kRegular));
-    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(order)), number(arguments, "epoch"));
+    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(order)), number_of(arguments, "epoch"));
   }
   const fuse::MountStats stats = mount_.stats();
   return json{{"order", stats.order},

@@ -8,6 +8,7 @@
 
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
 namespace {
@@ -22,17 +23,8 @@ std::string to_line(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// A member if it is there and a string; "" otherwise. Never throws, whatever `object` is.
-std::string text_member(const json& object, const char* key) {
-  if (!object.is_object()) return {};
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 bool has_version(const json& object) {
-  if (!object.is_object()) return false;
-  const auto found = object.find(kVersionKey);
-  return found != object.end() && found->is_number_integer() && found->get<std::int64_t>() == kProtocolVersion;
+  return number_of(object, kVersionKey) == kProtocolVersion;
 }
 
 ErrorCode code_named(std::string_view name) {
@@ -59,13 +51,12 @@ std::string format_reply(const io::Result<json>& result) {
 
 io::Result<json> parse_reply(std::string_view line) {
   const json reply = json::parse(line, nullptr, false);
-  if (!has_version(reply) || !reply.contains("ok") || !reply["ok"].is_boolean()) {
+  if (!has_version(reply) || !member_of(reply, "ok").is_boolean()) {
     return make_error(ErrorCode::kCorrupt, "the daemon's answer is not understood; is it of another version?");
   }
-  if (reply["ok"].get<bool>()) return reply.contains("result") ? reply["result"] : json::object();
-  const bool has_errno = reply.contains("errno") && reply["errno"].is_number_integer();
-  return make_error(code_named(text_member(reply, "code")), text_member(reply, "error"),
-                    has_errno ? reply["errno"].get<int>() : 0);
+  if (flag_of(reply, "ok")) return member_of(reply, "result");
+  return make_error(code_named(text_of(reply, "code")), text_of(reply, "error"),
+                    static_cast<int>(number_of(reply, "errno")));
 }
 
 std::string answer_request(std::string_view line, const HandleCommand& handle) {
@@ -77,9 +68,7 @@ std::string answer_request(std::string_view line, const HandleCommand& handle) {
     return format_reply(
         make_error(ErrorCode::kUnsupported, fmt::format("this daemon speaks protocol version {}", kProtocolVersion)));
   }
-  const auto arguments = request.find("arguments");
-  const bool usable = arguments != request.end() && arguments->is_object();
-  return format_reply(handle(text_member(request, "command"), usable ? *arguments : json::object()));
+  return format_reply(handle(text_of(request, "command"), member_of(request, "arguments")));
 }
 
 io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
@@ -94,10 +83,6 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
   if (!client) return io::forward_error(std::move(client));
   HEADRACE_TRY(reply, client->ask(format_request(command, arguments)));
   return parse_reply(reply);
-}
-
-std::string to_text(const json& value) {
-  return value.dump(2, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace headrace::cli

@@ -39,7 +39,4 @@ using HandleCommand =
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                                                      const nlohmann::json& arguments);
 
-// JSON as it is printed: indented, invalid UTF-8 replaced.
-[[nodiscard]] std::string to_text(const nlohmann::json& value);
-
 }  // namespace headrace::cli

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headrace/cli/show/json.h"
+
 namespace headrace::cli {
 
 using nlohmann::json;
@@ -19,6 +21,11 @@ const char* name_of(cache::TierKind kind) {
       break;
   }
   return "source";
+}
+
+bool is_disk_tier(const json& tier) {
+  const std::string kind = text_of(tier, "kind");
+  return kind == name_of(cache::TierKind::kSsd) || kind == name_of(cache::TierKind::kHdd);
 }
 
 json to_json(const cache::StoreStats& stats) {

@@ -11,6 +11,8 @@
 namespace headrace::cli {
 
 [[nodiscard]] const char* name_of(cache::TierKind kind);
+// Of one of the "tiers" in a store's figures: an SSD's or a hard disk's.
+[[nodiscard]] bool is_disk_tier(const nlohmann::json& tier);
 [[nodiscard]] nlohmann::json to_json(const cache::StoreStats& stats);
 [[nodiscard]] nlohmann::json to_json(const fuse::MountStats& stats);
 

@@ -13,6 +13,7 @@
 #include "headrace/cache/reader.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/show/figures.h"
 #include "headrace/decode/pipeline.h"
 
 namespace headrace::cli {
@@ -20,8 +21,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-double seconds_since(steady_clock::time_point start) {
-  return std::max(std::chrono::duration<double>(steady_clock::now() - start).count(), 1e-6);
+SampleRate rate_since(steady_clock::time_point start, std::uint64_t samples, std::uint64_t bytes) {
+  const double seconds = std::max(seconds_since(start), 1e-6);
+  return {static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
 }
 
 // A seed that no training uses, so that what is read here is not what a page cache has just been given.
@@ -63,9 +65,9 @@ io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::millisec
     ++samples;
     bytes += sample->bytes->bytes().size();
   }
-  const double seconds = seconds_since(started);
+  const SampleRate rate = rate_since(started, samples, bytes);
   reader->cancel();
-  return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
+  return rate;
 }
 
 namespace {
@@ -80,8 +82,7 @@ class ReadsInFlight {
   }
   SampleRate wait_for_all(steady_clock::time_point started) {
     for (int i = 0; i < kAtOnce; ++i) free_.acquire();
-    const double seconds = seconds_since(started);
-    return {static_cast<double>(samples_) / seconds, static_cast<double>(bytes_) / seconds};
+    return rate_since(started, samples_, bytes_);
   }
 
  private:
@@ -131,8 +132,7 @@ io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::millisec
     ++samples;
     bytes += sample->encoded_bytes;
   }
-  const double seconds = seconds_since(started);
-  return SampleRate{static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
+  return rate_since(started, samples, bytes);
 }
 
 namespace {

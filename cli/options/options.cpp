@@ -31,6 +31,10 @@ void add_ram_size(CLI::App& command, CacheArguments& cache) {
       ->group(kTierGroup);
 }
 
+void add_mount_point(CLI::App& command, std::filesystem::path& mount_point) {
+  command.add_option("MOUNTPOINT", mount_point, "Where it is mounted")->required();
+}
+
 void add_engine_option(CLI::App& command, CacheArguments& cache) {
   command.add_option("--engine", cache.engine, "How files are read")
       ->type_name("auto|uring|pread")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -62,6 +63,7 @@ CLI::Option* add_number(CLI::App& command, const char* name, Number& number, con
 void add_listing_options(CLI::App& command, CacheArguments& cache);
 void add_tier_options(CLI::App& command, CacheArguments& cache);
 void add_ram_size(CLI::App& command, CacheArguments& cache);
+void add_mount_point(CLI::App& command, std::filesystem::path& mount_point);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
 CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description);
 

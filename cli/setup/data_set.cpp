@@ -12,6 +12,7 @@
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/tier_tools.h"
+#include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
@@ -93,29 +94,14 @@ io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::v
   return {};
 }
 
-io::Result<cache::ListingRule> parse_listing(const std::string& name) {
-  using cache::ListingRule;
-  constexpr std::pair<std::string_view, ListingRule> kRules[] = {{"imagefolder", ListingRule::kImageFolder},
-                                                                 {"timm", ListingRule::kTimm},
-                                                                 {"dali", ListingRule::kDali},
-                                                                 {"keras", ListingRule::kKeras},
-                                                                 {"sorted", ListingRule::kSorted}};
-  for (const auto& [rule_name, rule] : kRules) {
-    if (rule_name == name) return rule;
-  }
-  return option_error("--listing",
-                      fmt::format("'{}' is unknown; imagefolder, timm, dali, keras and sorted are known", name));
-}
-
-io::Result<io::EngineOptions> parse_engine(const std::string& name) {
-  using Kind = io::EngineOptions::Kind;
-  constexpr std::pair<std::string_view, Kind> kKinds[] = {
-      {"auto", Kind::kAutomatic}, {"uring", Kind::kUring}, {"pread", Kind::kPread}};
-  for (const auto& [kind_name, kind] : kKinds) {
-    if (kind_name == name) return io::EngineOptions{.kind = kind};
-  }
-  return option_error("--engine", fmt::format("'{}' is unknown; auto, uring and pread are known", name));
-}
+constexpr Choice<cache::ListingRule> kListings[] = {{"imagefolder", cache::ListingRule::kImageFolder},
+                                                    {"timm", cache::ListingRule::kTimm},
+                                                    {"dali", cache::ListingRule::kDali},
+                                                    {"keras", cache::ListingRule::kKeras},
+                                                    {"sorted", cache::ListingRule::kSorted}};
+constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptions::Kind::kAutomatic},
+                                                        {"uring", io::EngineOptions::Kind::kUring},
+                                                        {"pread", io::EngineOptions::Kind::kPread}};
 
 // A data set listed in two ways has two catalogs.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
@@ -139,7 +125,7 @@ io::Result<Source> open_source(const fs::path& path) {
 }
 
 io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments) {
-  HEADRACE_TRY(rule, parse_listing(arguments.listing));
+  HEADRACE_TRY(rule, choose("--listing", arguments.listing, kListings));
   cache::CatalogOptions options;
   options.listing = rule;
   if (!arguments.sample_list.empty()) options.sample_list = canonical_path(arguments.sample_list);
@@ -149,7 +135,7 @@ io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arg
 io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
                                                    std::string_view ram_default) {
   HEADRACE_TRY(catalog, make_catalog_options(arguments));
-  HEADRACE_TRY(engine, parse_engine(arguments.engine));
+  HEADRACE_TRY(engine, choose("--engine", arguments.engine, kEngines));
   HEADRACE_TRY(ram, parse_ram(arguments.ram.empty() ? ram_default : arguments.ram));
 
   cache::StoreOptions options;
@@ -157,7 +143,7 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
   options.source_fd = source.directory.get();
   options.catalog = std::move(catalog);
   options.ram_bytes = ram;
-  options.engine = engine;
+  options.engine.kind = engine;
   using cache::TierKind;
   HEADRACE_TRY_DO(add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers));
   HEADRACE_TRY_DO(add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers));

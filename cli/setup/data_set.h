@@ -17,8 +17,8 @@
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/setup/cache_arguments.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {

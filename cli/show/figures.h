@@ -6,6 +6,7 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -17,5 +18,8 @@ namespace headrace::cli {
 [[nodiscard]] std::string format_count(std::uint64_t count);
 // "0:07", "12:30", "3:05:00".
 [[nodiscard]] std::string format_duration(double seconds);
+
+// Of the steady clock.
+[[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point start);
 
 }  // namespace headrace::cli

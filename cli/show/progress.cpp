@@ -67,7 +67,7 @@ Progress::Progress(std::FILE* stream, std::string label, Amount total)
       next_draw_(started_ + (terminal_ ? kTerminalInterval : kLineInterval)) {}
 
 double Progress::elapsed_seconds() const {
-  return std::chrono::duration<double>(steady_clock::now() - started_).count();
+  return seconds_since(started_);
 }
 
 void Progress::update(Amount done) {

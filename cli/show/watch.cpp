@@ -11,27 +11,20 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
 namespace {
 
 using nlohmann::json;
 
-std::uint64_t number(const json& object, const char* name) {
-  return object.value(name, std::uint64_t{0});
-}
-
-json member(const json& object, const char* name) {
-  return object.value(name, json::object());
-}
-
 WatchTier tier_from(const json& tier) {
-  return {.kind = tier.value("kind", ""),
-          .path = tier.value("path", ""),
-          .used_bytes = number(tier, "used_bytes"),
-          .budget_bytes = number(tier, "budget_bytes"),
-          .hits = number(tier, "hits"),
-          .hit_bytes = number(tier, "hit_bytes")};
+  return {.kind = text_of(tier, "kind"),
+          .path = text_of(tier, "path"),
+          .used_bytes = number_of(tier, "used_bytes"),
+          .budget_bytes = number_of(tier, "budget_bytes"),
+          .hits = number_of(tier, "hits"),
+          .hit_bytes = number_of(tier, "hit_bytes")};
 }
 
 std::uint64_t source_bytes(const WatchSample& sample) {
@@ -133,25 +126,25 @@ std::string describe_order(const WatchSample& now) {
 }  // namespace
 
 WatchSample sample_from(const json& stat) {
-  const json mount = member(stat, "mount");
+  const json& mount = member_of(stat, "mount");
   WatchSample sample;
-  sample.uptime_seconds = stat.value("uptime_seconds", 0.0);
-  sample.title = stat.value("source", "") + " on " + stat.value("mount_point", "");
-  sample.order = mount.value("order", "");
-  sample.epoch = number(mount, "epoch");
-  sample.position = number(mount, "position");
-  sample.samples = number(member(stat, "data_set"), "samples");
-  sample.ahead_samples = number(mount, "ahead_samples");
-  sample.opens = number(mount, "opens");
-  sample.hits = number(mount, "hits");
-  sample.late = number(mount, "late");
-  sample.strays = number(mount, "strays");
-  sample.requests = number(mount, "request_total");
-  sample.pushed_bytes = number(mount, "pushed_bytes");
-  sample.failures = number(mount, "read_failures") + number(mount, "push_failures");
-  sample.page_cache.used_bytes = number(mount, "held_bytes");
-  sample.page_cache.budget_bytes = number(mount, "budget_bytes");
-  for (const json& tier : member(stat, "store").value("tiers", json::array())) sample.tiers.push_back(tier_from(tier));
+  sample.uptime_seconds = real_of(stat, "uptime_seconds");
+  sample.title = text_of(stat, "source") + " on " + text_of(stat, "mount_point");
+  sample.order = text_of(mount, "order");
+  sample.epoch = number_of(mount, "epoch");
+  sample.position = number_of(mount, "position");
+  sample.samples = number_of(member_of(stat, "data_set"), "samples");
+  sample.ahead_samples = number_of(mount, "ahead_samples");
+  sample.opens = number_of(mount, "opens");
+  sample.hits = number_of(mount, "hits");
+  sample.late = number_of(mount, "late");
+  sample.strays = number_of(mount, "strays");
+  sample.requests = number_of(mount, "request_total");
+  sample.pushed_bytes = number_of(mount, "pushed_bytes");
+  sample.failures = number_of(mount, "read_failures") + number_of(mount, "push_failures");
+  sample.page_cache.used_bytes = number_of(mount, "held_bytes");
+  sample.page_cache.budget_bytes = number_of(mount, "budget_bytes");
+  for (const json& tier : member_of(member_of(stat, "store"), "tiers")) sample.tiers.push_back(tier_from(tier));
   return sample;
 }
 

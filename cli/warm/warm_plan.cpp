@@ -9,6 +9,7 @@
 
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
 namespace {
@@ -44,14 +45,6 @@ io::Result<Wanted> draw(const cache::Order& order, const WantedOptions& options,
   return wanted;
 }
 
-std::uint64_t used_disk_bytes(const cache::Store& store) {
-  std::uint64_t bytes = 0;
-  for (const cache::TierStats& tier : store.stats().tiers) {
-    if (tier.kind == cache::TierKind::kSsd || tier.kind == cache::TierKind::kHdd) bytes += tier.used_bytes;
-  }
-  return bytes;
-}
-
 void add(Amount& amount, std::uint64_t bytes) {
   ++amount.samples;
   amount.bytes += bytes;
@@ -62,8 +55,8 @@ json to_json(const Amount& amount) {
 }
 
 Amount amount_from_json(const json& object, const char* name) {
-  const json amount = object.value(name, json::object());
-  return {.samples = amount.value("samples", std::uint64_t{0}), .bytes = amount.value("bytes", std::uint64_t{0})};
+  const json& amount = member_of(object, name);
+  return {.samples = number_of(amount, "samples"), .bytes = number_of(amount, "bytes")};
 }
 
 }  // namespace
@@ -78,9 +71,18 @@ io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalo
   return draw(*order, options, catalog);
 }
 
+DiskTiers disk_tiers_of(const cache::Store& store) {
+  DiskTiers all;
+  for (const cache::TierStats& tier : store.stats().tiers) {
+    if (tier.kind != cache::TierKind::kSsd && tier.kind != cache::TierKind::kHdd) continue;
+    all.used_bytes += tier.used_bytes;
+    all.budget_bytes += tier.budget_bytes;
+  }
+  return all;
+}
+
 Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes) {
-  const std::uint64_t used_bytes = used_disk_bytes(store);
-  const std::uint64_t free_bytes = room_bytes - std::min(room_bytes, used_bytes);
+  const std::uint64_t free_bytes = room_bytes - std::min(room_bytes, disk_tiers_of(store).used_bytes);
   Forecast forecast{};
   forecast.room_bytes = room_bytes;
   std::uint64_t reads = 0;
@@ -123,8 +125,8 @@ Forecast forecast_from_json(const json& object) {
   return {.wanted = amount_from_json(object, "wanted"),
           .held = amount_from_json(object, "held"),
           .to_fetch = amount_from_json(object, "to_fetch"),
-          .room_bytes = object.value("room_bytes", std::uint64_t{0}),
-          .hit_ratio = object.value("hit_ratio", 0.0)};
+          .room_bytes = number_of(object, "room_bytes"),
+          .hit_ratio = real_of(object, "hit_ratio")};
 }
 
 std::string summarise(const Forecast& forecast) {

@@ -47,6 +47,13 @@ struct Forecast {
   double hit_ratio;          // part of the epochs' reads that these tiers will serve
 };
 
+// What the disk tiers of a store hold and may hold, all together.
+struct DiskTiers {
+  std::uint64_t used_bytes = 0;
+  std::uint64_t budget_bytes = 0;
+};
+[[nodiscard]] DiskTiers disk_tiers_of(const cache::Store& store);
+
 // Of all disk tiers together, which are never given up once held. `room_bytes`: their budgets.
 [[nodiscard]] Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes);
 // Of a page cache that holds `held` of a data set, each sample of which is read once per epoch.
