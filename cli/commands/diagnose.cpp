@@ -31,15 +31,15 @@ using io::make_error;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-// The user's training, for as long as it is watched, with all processes that it starts: they are a group of their own.
-// Ends with SIGTERM; what does not end by that is killed.
+// The user's training while it is watched. It and all processes that it starts are a process group of their own.
+// The destructor sends SIGTERM and kills what does not end by that.
 class Command {
  public:
   static io::Result<Command> start(std::vector<std::string> words) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    // The signals that this program waits for are blocked here; the command gets them as usual.
+    // This program has blocked the signals that it waits for; the command gets them as usual.
     posix_spawnattr_t attributes;
     sigset_t none;
     ::sigemptyset(&none);
@@ -47,7 +47,7 @@ class Command {
     ::posix_spawnattr_setsigmask(&attributes, &none);
     ::posix_spawnattr_setpgroup(&attributes, 0);
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_t actions;  // the standard output is for the diagnosis alone
+    posix_spawn_file_actions_t actions;  // the command writes to stderr: stdout is for the diagnosis alone
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     Command command;
@@ -59,12 +59,12 @@ class Command {
   }
   ~Command() {
     if (pid_ <= 0) return;
-    constexpr int kPatienceMs = 5000;  // for a training that writes a checkpoint first
+    constexpr int kPatienceMs = 5000;  // a training may write a checkpoint first
     ::kill(-pid_, SIGTERM);
     const io::UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
     pollfd watched{ended.get(), POLLIN, 0};
     ::poll(&watched, 1, kPatienceMs);
-    ::kill(-pid_, SIGKILL);  // before it is waited for: until then the group's number is its own
+    ::kill(-pid_, SIGKILL);  // before waitpid(): afterwards the number of the group may belong to others
     ::waitpid(pid_, nullptr, 0);
   }
   Command(Command&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
@@ -77,7 +77,7 @@ class Command {
 
 // How fast the loader of a mount reads, and how much of it lay in memory.
 io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
-  StopSignal stop;  // so that a signal ends the command, too
+  StopSignal stop;  // a signal ends the command too
   std::optional<io::Result<Command>> command;
   if (!arguments.command.empty()) {
     command.emplace(Command::start(arguments.command));
@@ -98,7 +98,7 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
   fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
              format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
   if (measured.tiers.samples_per_second > 0) {
-    fmt::print("tiers     {:>8.0f} samples/s, {}/s, what the disk tiers hold, in shuffled order\n",
+    fmt::print("tiers     {:>8.0f} samples/s, {}/s, held by the disk tiers, in shuffled order\n",
                measured.tiers.samples_per_second,
                format_size(static_cast<std::uint64_t>(measured.tiers.bytes_per_second)));
   }
@@ -142,16 +142,16 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
   return result;
 }
 
-// The folder behind the target: a mount knows its source. Measured through the mount where it lies over its source.
+// The folder to measure: the source of a mount, else the target. A mount that covers its source is measured through.
 std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   is_mount = stat.has_value();
   return is_mount ? std::filesystem::path(text_of(*stat, "source")) : target;
 }
 
-// The parts of `time` are the same for all that there is to measure.
+// Gives each measurement the same part of `time`.
 io::Status measure_storage(cache::Store& store, milliseconds time, Measured& measured) {
-  const bool has_tiers = store.stats().tiers.size() > 2;  // than RAM and the source
+  const bool has_tiers = store.stats().tiers.size() > 2;  // more than RAM and the source
   const milliseconds share = time / (has_tiers ? 3 : 2);
   const auto measure = [&](auto how, SampleRate& rate) -> io::Status {
     HEADRACE_TRY(result, how(store, share));
@@ -159,7 +159,7 @@ io::Status measure_storage(cache::Store& store, milliseconds time, Measured& mea
     return {};
   };
   HEADRACE_TRY_DO(measure(measure_source, measured.source));
-  if (has_tiers) {  // after the source, of which they have taken what there was room for
+  if (has_tiers) {  // after the source: its reads have filled the tiers as far as there was room
     HEADRACE_TRY_DO(measure(measure_tiers, measured.tiers));
   }
   return measure(measure_decode, measured.decode);
@@ -172,13 +172,13 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   const std::filesystem::path source_path = source_of(arguments.target, is_mount);
   if (!arguments.command.empty() && !is_mount) {
     return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("a command is watched through a mount: headrace mount {0} MOUNTPOINT, then headrace "
-                                  "diagnose MOUNTPOINT -- COMMAND",
+                      fmt::format("a command can be watched only through a mount: headrace mount {0} MOUNTPOINT, then "
+                                  "headrace diagnose MOUNTPOINT -- COMMAND",
                                   arguments.target.string()));
   }
   Measured measured;
   measured.has_loader = is_mount;
-  if (is_mount) {  // first: what is measured afterwards would disturb it
+  if (is_mount) {  // first, because the measurements below would disturb the loader
     HEADRACE_TRY(loader, watch_loader(arguments));
     measured.loader = loader;
   }

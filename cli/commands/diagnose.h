@@ -15,8 +15,8 @@ namespace headrace::cli {
 struct DiagnoseArguments {
   std::filesystem::path target;  // source folder or mount point
   CacheArguments cache;
-  std::uint32_t seconds = 10;        // for each of: watching the loader, measuring
-  std::vector<std::string> command;  // the training, run meanwhile; empty: it runs already
+  std::uint32_t seconds = 10;        // how long the loader is watched, and how long storage and decoding are measured
+  std::vector<std::string> command;  // starts the training that is watched; empty: it runs already
   bool json = false;
 };
 [[nodiscard]] io::Status run_diagnose(const DiagnoseArguments& arguments);

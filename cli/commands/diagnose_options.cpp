@@ -7,7 +7,7 @@ namespace headrace::cli {
 void add_diagnose_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<DiagnoseArguments> arguments;
   CLI::App& command =
-      add_command(app, selected, {kHelpCommands, "diagnose", "Is the training waiting for data, and why?"},
+      add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
                   run_diagnose, arguments);
   command.add_option("TARGET", arguments->target, "A source folder, or a mount that a training reads")->required();
   command.add_option("COMMAND", arguments->command, "After --: a training to run and watch meanwhile");

@@ -22,7 +22,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   std::move(more.begin(), more.end(), std::back_inserter(findings));
 }
 
-// A running mount knows its source and tiers; anything else is a folder.
+// A running mount knows its source and its tiers. Every other target is a folder.
 std::vector<Finding> examine_target(const std::filesystem::path& target) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   if (!stat) return examine_folder("source", target);
@@ -34,7 +34,7 @@ std::vector<Finding> examine_target(const std::filesystem::path& target) {
 }
 
 void print(const std::vector<Finding>& findings) {
-  const std::size_t columns = terminal_columns(stdout);  // into a pipe one line each, for grep
+  const std::size_t columns = terminal_columns(stdout);  // 0 in a pipe: one line each, for grep
   std::size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   for (const Finding& finding : findings) {

@@ -6,9 +6,10 @@ namespace headrace::cli {
 
 void add_doctor_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<DoctorArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kHelpCommands, "doctor", "What this machine offers, and what limits it"}, run_doctor, arguments);
-  command.add_option("TARGET", arguments->target, "A source folder or a mount: looks at its file systems too");
+  CLI::App& command =
+      add_command(app, selected, {kHelpCommands, "doctor", "Show what this machine offers and what limits it"},
+                  run_doctor, arguments);
+  command.add_option("TARGET", arguments->target, "A source folder or a mount: its file systems are looked at, too");
   command.add_option("--tier", arguments->tiers, "A folder that is to become a tier")
       ->type_name("PATH")
       ->allow_extra_args(false);

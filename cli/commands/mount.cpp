@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace mount: opens the data set, mounts it and serves it until it is unmounted or told to stop.
-//
-// The order of starting: everything that can be refused from the command line alone is refused before the fork into the
-// background. There the supervisor mounts and forks the worker: store (scans the source), mount, control socket,
-// metrics. Ending goes the other way round.
+// What starts in which order: everything that the command line alone can make wrong is refused before the process forks
+// into the background. There the supervisor mounts and forks the worker. The worker opens the store (which scans the
+// source), then the mount, the control socket and the metrics. They end in the reverse order.
 #include "headrace/cli/commands/mount.h"
 
 #include <algorithm>
@@ -36,15 +34,15 @@ namespace fs = std::filesystem;
 using io::ErrorCode;
 using io::make_error;
 
-// Pieces of one file that several READs ask for at a time are fetched once and lie here in between.
-// It comes on top of the budget that the user gave, so it is a small part of that: an eighth, within bounds that hold
-// the reads in flight of one disk, and of many. Nor more than an eighth of all memory, but two chunks of a large file.
+// Memory for pieces of files on their way: when several READs ask for the same piece, it is fetched once and lies here.
+// It comes on top of the budget that the user gave, so it is an eighth of that. 32 MiB hold the reads in flight of one
+// disk, 256 MiB those of many. It is at most an eighth of all memory, but at least two chunks of a large file.
 std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
   const std::uint64_t wanted = std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
   return std::min(wanted, std::max(io::memory_limit_bytes() / 8, std::uint64_t{8} << 20));
 }
 
-// The order that is found out from the reader's opens.
+// The spec that asks for the order to be found out from the reader's opens.
 constexpr std::string_view kLearnedOrder = "auto";
 
 struct MountPlan {
@@ -57,8 +55,8 @@ struct MountPlan {
   fs::path order_records;  // what was learned in earlier runs
 };
 
-// What mount(8) and findmnt(8) list as the source. Not the bare path: umount(8) would take "umount SOURCE", meant for a
-// file system mounted at the source, for the name of this mount.
+// What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means the
+// file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
 std::string mounted_name(const Source& source) {
   return "headrace:" + source.path.string();
 }
@@ -67,18 +65,18 @@ io::Status check_empty(const fs::path& mount_point, const struct stat& status) {
   struct stat parent {};
   const bool is_mount = ::stat((mount_point / "..").c_str(), &parent) == 0 && parent.st_dev != status.st_dev;
   std::error_code failure;
-  if (is_mount || fs::is_empty(mount_point, failure)) return {};  // what is mounted there is found out when mounting
+  if (is_mount || fs::is_empty(mount_point, failure)) return {};  // mounting finds out what is mounted there
   if (failure) return io::system_error(failure.value(), "mount point " + mount_point.string());
   return make_error(ErrorCode::kSystem, fmt::format("mount point {} is not empty; give an empty folder, or the source",
                                                     mount_point.string()));
 }
 
-// True when the mount is to lie over the source.
+// True when the mount is to cover the source.
 io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& source) {
   struct stat at_source {};
   struct stat at_mount {};
   if (::stat(mount_point.c_str(), &at_mount) != 0) {
-    if (errno == ENOTCONN) return false;  // a mount whose daemon died: it is cleared on the way
+    if (errno == ENOTCONN) return false;  // a mount whose daemon died; it is cleared when the new one is mounted
     if (errno == ENOENT) {
       return make_error(ErrorCode::kNotFound,
                         fmt::format("mount point {0} does not exist; make it with mkdir -p {0}", mount_point.string()));
@@ -147,7 +145,7 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
   watcher.join();
 }
 
-// The process that serves; when it dies the supervisor starts another one.
+// Runs in the process that serves. When that dies, the supervisor starts another one.
 io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
                 const ReadyCallback& ready) {
   StopSignal stop;
@@ -180,7 +178,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   };
   options.stand_in = [&](fuse::Channel& channel) -> io::Status {
     cache::StoreOptions store_options = plan.store;
-    store_options.tiers.clear();  // the worker that has died holds them still
+    store_options.tiers.clear();  // the worker that has died still holds their locks
     HEADRACE_TRY(store, cache::Store::open(store_options));
     return fuse::stand_in(*store, channel);
   };

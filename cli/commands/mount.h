@@ -17,19 +17,19 @@ struct MountArguments {
   CacheArguments cache;
   std::string order = "auto";  // auto: found out from the opens
   std::uint64_t first_epoch = 0;
-  bool foreground = false;
+  bool foreground = false;  // stays, and logs to stderr
   bool allow_other = false;
   bool overlay = false;
-  std::uint64_t revalidate_seconds = 0;  // how often the source is compared with the catalog; 0: at the start only
+  std::uint64_t revalidate_seconds = 0;  // the source is compared with the catalog this often; 0: at the start only
   std::string log_level = "info";
   std::string metrics;  // ADDRESS:PORT or PORT of the Prometheus page; empty: none
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
-// Everything that mount refuses before it touches anything, and nothing more.
+// Makes the checks that mount makes before it touches anything, and nothing more.
 [[nodiscard]] io::Status check_mount(const MountArguments& arguments);
 
 void add_mount_command(CLI::App& app, Selected& selected);
-// Every setting of mount, without --config: `headrace config check` reads the same ones.
+// Adds every setting of mount but --config. `headrace config check` reads the same settings.
 void add_mount_options(CLI::App& command, MountArguments& arguments);
 
 }  // namespace headrace::cli

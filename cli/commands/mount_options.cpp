@@ -6,7 +6,7 @@
 namespace headrace::cli {
 namespace {
 
-// `file` outlives the parsing: it is read once all options are known.
+// `file` outlives the parsing, because it is read when all options are known.
 void add_config_option(CLI::App& command, const std::shared_ptr<std::string>& file) {
   command.add_option("--config", *file, "Read options from this TOML file; see headrace config --help")
       ->type_name("FILE")
@@ -22,7 +22,7 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
   add_order_option(command, arguments.order,
-                   "The order in which the loader reads, or auto: found out from its opens; see headrace order --help")
+                   "The order in which the loader reads; auto finds it out from the opens; see headrace order --help")
       .capture_default_str();
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
@@ -35,7 +35,7 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
       .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
       ->group("Mount");
   add_number(command, "--revalidate", arguments.revalidate_seconds,
-             "Look for changes of the source this often; without it: when mounted, and on headrace refresh")
+             "Look for changes of the source this often; without it only at the start and on headrace refresh")
       ->type_name("SECONDS")
       ->group("Mount");
   command.add_option("--log-level", arguments.log_level, "What is logged")

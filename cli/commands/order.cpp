@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Written in pieces: an epoch of ten million paths would take a gigabyte as one string.
+// Writes in pieces: an epoch of ten million paths would take a gigabyte as one string.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 class PieceWriter {

@@ -16,12 +16,12 @@ inline constexpr std::uint64_t kWholeEpoch = std::numeric_limits<std::uint64_t>:
 
 struct OrderArguments {
   std::filesystem::path source;
-  CacheArguments cache;  // only how it is listed
+  CacheArguments cache;  // only how the data set is listed
   std::string order;
   std::uint64_t epoch = 0;
   std::uint64_t count = kWholeEpoch;
-  std::string print = "path";  // or "index"
-  bool list = false;           // the kinds of orders instead
+  std::string print = "path";  // "path" or "index"
+  bool list = false;           // print the kinds of orders instead
 };
 [[nodiscard]] io::Status run_order(const OrderArguments& arguments);
 

@@ -18,7 +18,7 @@ void add_order_set(CLI::App& order, Selected& selected) {
 void add_order_show(CLI::App& order, Selected& selected) {
   std::shared_ptr<OrderShowArguments> arguments;
   CLI::App& command =
-      add_command(order, selected, {"Orders of mounts", "show", "The order of a mount and where its reader is"},
+      add_command(order, selected, {"Orders of mounts", "show", "Show the order of a mount and where its reader is"},
                   run_order_show, arguments);
   add_mount_point(command, arguments->mount_point);
   command.footer("Example:\n  headrace order show /mnt/train");
@@ -37,7 +37,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
       ->type_name("E")
       ->capture_default_str()
       ->group(kOrderGroup);
-  add_number(command, "-n", arguments->count, "Only the first K")->type_name("K")->group("Output");
+  add_number(command, "-n", arguments->count, "Print only the first K samples")->type_name("K")->group("Output");
   command.add_option("--print", arguments->print, "What is printed")
       ->type_name("path|index")
       ->capture_default_str()

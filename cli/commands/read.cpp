@@ -33,18 +33,18 @@ struct EpochFigures {
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
   std::uint64_t failed = 0;
-  std::uint64_t checksum = 0;  // sum of XXH3 over the samples: the same in every order
+  std::uint64_t checksum = 0;  // sum of the samples' XXH3: it is the same in every order
   double seconds = 0;
 };
 
 // One sample, read or decoded.
 struct Taken {
   io::Status status;
-  std::uint64_t bytes = 0;  // as it lies on storage
+  std::uint64_t bytes = 0;  // of the file
   std::uint64_t checksum = 0;
   cache::SampleIndex index = 0;
 };
-// Takes the next sample; nullopt at the end of the last epoch and after a cancel.
+// Takes the next sample. nullopt: the last epoch has ended, or it was cancelled.
 using Take = std::function<std::optional<Taken>()>;
 
 std::uint64_t hash(bool wanted, const void* data, std::size_t bytes) {
@@ -61,7 +61,7 @@ Take take_raw(cache::Reader& reader, bool checksum) {
   };
 }
 
-// The checksum is of the pixels here.
+// Here the checksum is of the pixels.
 Take take_decoded(decode::Pipeline& pipeline, bool checksum) {
   return [&pipeline, checksum]() -> std::optional<Taken> {
     const decode::DecodedSample* sample = pipeline.next();
@@ -158,7 +158,7 @@ io::Status read_epochs(const ReadArguments& arguments, const Take& take, const c
 io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "25%"));
-  StopSignal stop;  // before the store's threads, which inherit the blocked signals
+  StopSignal stop;  // before the store, whose threads inherit the blocked signals
   HEADRACE_TRY(store, open_store(std::move(options), stop));
   HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
   const auto started = steady_clock::now();  // the reader fetches from here on
@@ -172,7 +172,7 @@ io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(pipeline, decode::Pipeline::start(decode::read_from(*reader, store->catalog()), {}));
   io::Status status =
       read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), *order, *store, on_stop, started);
-  // Standard error, so that --json stays one object.
+  // On stderr, so that --json prints one object.
   if (arguments.profile) fmt::print(stderr, "{}", decode::format(pipeline->report()));
   return status;
 }

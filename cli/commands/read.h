@@ -18,7 +18,7 @@ struct ReadArguments {
   std::uint64_t epochs = 1;
   std::uint64_t first_epoch = 0;
   bool decode = false;
-  bool profile = false;  // with decode: print where the time went
+  bool profile = false;  // with decode: print which stage took the time
   bool checksum = false;
   bool json = false;
 };

@@ -66,7 +66,7 @@ void print(const std::vector<Row>& rows, std::uint64_t data_bytes) {
                row.result.minimum_source_reads / epochs, row.result.writes_per_read());
   }
   print_line(stdout,
-             "Reads are per epoch; at least: what no cache of that size goes below; writes: to the cache, per read.");
+             "Reads are per epoch. At least: no cache of that size needs fewer. Writes: to the cache, per read.");
 }
 
 json to_json(const std::vector<Row>& rows) {

@@ -14,9 +14,9 @@ namespace headrace::cli {
 
 struct SimulateArguments {
   std::filesystem::path source;
-  CacheArguments cache;  // only how it is listed
+  CacheArguments cache;  // only how the data set is listed
   std::string order = "torch-distributed:seed=0";
-  std::vector<std::string> caches = {"25%", "50%", "75%"};  // sizes, or parts of the data set
+  std::vector<std::string> caches = {"25%", "50%", "75%"};  // each a size or a part of the data set
   std::vector<std::string> policies = {"lru", "never-evict", "min"};
   std::uint64_t epochs = 4;
   bool json = false;

@@ -6,8 +6,9 @@ namespace headrace::cli {
 
 void add_simulate_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<SimulateArguments> arguments;
-  CLI::App& command = add_command(app, selected, {kHelpCommands, "simulate", "What a cache of some size would bring"},
-                                  run_simulate, arguments);
+  CLI::App& command =
+      add_command(app, selected, {kHelpCommands, "simulate", "Predict what a cache of some size would bring"},
+                  run_simulate, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
   add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
   command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
@@ -26,9 +27,9 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
   command.footer(
       "Policies:\n"
       "  lru           the least recently read sample goes: what the page cache does\n"
-      "  never-evict   what came first stays: what a tier does without knowing better\n"
+      "  never-evict   what came first stays: what a tier does without an order\n"
       "  s3-fifo       what is read only once goes first: what the RAM tier does\n"
-      "  min           what is read last of all goes, large before small (Belady)\n\n"
+      "  min           what is read last goes, large files first (Belady)\n\n"
       "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
 }
 

@@ -38,7 +38,7 @@ void print_order(const json& stat) {
   if (order.empty()) {
     const bool learns = flag_of(mount, "learns_order");
     return print_field("order", fmt::format("not known{}; tell it with headrace order set",
-                                            learns ? " yet, looked for in the opens" : ""));
+                                            learns ? " yet; headrace looks for it in the opens" : ""));
   }
   print_field("order", fmt::format("{}, epoch {}, position {}, {} samples ahead", order, number_of(mount, "epoch"),
                                    number_of(mount, "position"), number_of(mount, "ahead_samples")));
@@ -60,7 +60,7 @@ void print_head(const json& stat) {
 void print_opens(const json& mount) {
   const std::uint64_t opens = number_of(mount, "opens");
   if (opens == 0) return print_field("opens", "none yet");
-  print_field("opens", fmt::format("{}: {} were in memory, {} came late, {} not where the order expects them", opens,
+  print_field("opens", fmt::format("{}: {} were in memory, {} came late, {} were not expected by the order", opens,
                                    percent(number_of(mount, "hits"), opens), percent(number_of(mount, "late"), opens),
                                    number_of(mount, "strays")));
 }
@@ -71,12 +71,12 @@ void print_mount(const json& mount) {
                                         format_size(number_of(mount, "budget_bytes") - retained_budget),
                                         number_of(mount, "held_samples")));
   if (retained_budget > 0) {
-    print_field("memory", fmt::format("{} of {} held by the daemon, as the kernel drops pushed pages; {} samples",
+    print_field("memory", fmt::format("{} of {} held by the daemon, because the kernel drops pushed pages; {} samples",
                                       format_size(number_of(mount, "retained_bytes")), format_size(retained_budget),
                                       number_of(mount, "retained_samples")));
   }
   print_opens(mount);
-  print_field("requests", fmt::format("{} reached the daemon, {} read; readers waited {:.1f} s for that",
+  print_field("requests", fmt::format("{} reached the daemon, {} read; readers waited {:.1f} s for them",
                                       number_of(mount, "request_total"), format_size(number_of(mount, "read_bytes")),
                                       real_of(mount, "read_wait_seconds")));
 }
@@ -94,7 +94,7 @@ void print_tiers(const json& tiers) {
   }
 }
 
-// How the disk tiers choose what to hold, and what that comes to.
+// How the disk tiers choose what to hold, and how many reads of the source are left.
 void print_placement(const json& store) {
   for (const json& tier : store["tiers"]) {
     if (!is_disk_tier(tier)) continue;
@@ -110,7 +110,7 @@ void print_note(const std::string& note) {
   print_line(stdout, "note: " + note, 6);
 }
 
-// What did not go as wished: fall-backs and failures, nothing when there are none.
+// Prints fall-backs and failures; nothing when there are none.
 void print_notes(const json& stat) {
   const json& engine = stat["store"]["engine"];
   if (const std::string reason = text_of(engine, "fallback_reason"); !reason.empty()) {

@@ -12,12 +12,12 @@ namespace headrace::cli {
 struct StatArguments {
   std::filesystem::path mount_point;
   bool json = false;
-  bool watch = false;  // until a signal comes
+  bool watch = false;  // show the figures again each second until a signal comes
 };
 [[nodiscard]] io::Status run_stat(const StatArguments& arguments);
 // One look at the figures of a mount, for those who compare two of them.
 [[nodiscard]] io::Result<WatchSample> look_at_mount(const std::filesystem::path& mount_point);
-// stat --watch: a new picture each second until a signal comes.
+// Runs stat --watch.
 [[nodiscard]] io::Status run_watch(const std::filesystem::path& mount_point);
 
 void add_stat_command(CLI::App& app, Selected& selected);

@@ -7,10 +7,10 @@ namespace headrace::cli {
 void add_stat_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<StatArguments> arguments;
   CLI::App& command = add_command(
-      app, selected, {kMountCommands, "stat", "What a mount holds, has served and is doing"}, run_stat, arguments);
+      app, selected, {kMountCommands, "stat", "Show what a mount holds, has served and is doing"}, run_stat, arguments);
   add_mount_point(command, arguments->mount_point);
   CLI::Option* json = command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.add_flag("--watch,-w", arguments->watch, "Keep looking, once a second, until Ctrl-C")->excludes(json);
+  command.add_flag("--watch,-w", arguments->watch, "Show it again every second until Ctrl-C")->excludes(json);
   command.footer("Example:\n  headrace stat /mnt/train --watch");
 }
 

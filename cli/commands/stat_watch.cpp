@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace stat --watch: redraws in place on a terminal, writes a line per look elsewhere.
+// headrace stat --watch: on a terminal it draws over what it has drawn, elsewhere it writes one line per look.
 #include <chrono>
 #include <clocale>
 #include <cstdio>
@@ -23,7 +23,7 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kInterval{1000};
 
-// The terminal's second screen with the cursor hidden, for as long as it lives.
+// Shows the terminal's second screen without a cursor for as long as it lives.
 class Screen {
  public:
   Screen() { write("\x1b[?1049h\x1b[?25l"); }
@@ -31,7 +31,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // The size is asked for each time, so that the picture fits after a resize.
+  // Asks for the size each time, so that the picture fits after a resize.
   static WatchView view() {
     std::setlocale(LC_CTYPE, "");
     WatchView view{.unicode = std::string_view(::nl_langinfo(CODESET)) == "UTF-8"};
@@ -43,7 +43,7 @@ class Screen {
     return view;
   }
 
-  // From the top left corner, each line cleared to its end, everything below cleared: no flicker, nothing left over.
+  // Begins at the top left corner, clears each line to its end and everything below: nothing flickers or is left over.
   static void draw(const std::vector<std::string>& lines) {
     std::string picture = "\x1b[H";
     for (std::size_t i = 0; i < lines.size(); ++i) picture += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
@@ -67,7 +67,7 @@ io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHist
   } while (true);
 }
 
-// Ends when the reader of the pipe does.
+// Ends when the reader of the pipe has gone.
 io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
   while (!stop.wait_for(kInterval)) {
     HEADRACE_TRY(sample, look_at_mount(mount_point));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace tier ls|info|rm and headrace verify: disk tiers seen from outside.
+// headrace tier ls, info and rm, and headrace verify: look into a disk tier, remove it, check it.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ struct TierArguments {
 
 struct VerifyArguments {
   std::filesystem::path path;  // a tier
-  std::string rate_limit;      // bytes per second; empty: none
+  std::string rate_limit;      // how much is read per second; empty: no limit
 };
 [[nodiscard]] io::Status run_verify(const VerifyArguments& arguments);
 

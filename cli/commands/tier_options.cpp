@@ -20,15 +20,15 @@ void add_tier_command(CLI::App& app, Selected& selected) {
   CLI::App* tier = app.add_subcommand("tier", "Look into a disk tier, or remove it")->group(kTierCommands);
   tier->require_subcommand(1);
   tier->footer("headrace tier COMMAND --help tells more about a command.");
-  add_subcommand(*tier, selected, {"Commands", "ls", "The data sets in it"}, run_tier_ls, true);
-  add_subcommand(*tier, selected, {"Commands", "info", "What it takes on disk"}, run_tier_info, true);
+  add_subcommand(*tier, selected, {"Commands", "ls", "List the data sets in it"}, run_tier_ls, true);
+  add_subcommand(*tier, selected, {"Commands", "info", "Show what it takes on disk"}, run_tier_info, true);
   add_subcommand(*tier, selected, {"Commands", "rm", "Remove it; everything in it can be fetched again"}, run_tier_rm,
                  false);
 }
 
 void add_verify_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<VerifyArguments> arguments;
-  CLI::App& verify = add_command(app, selected, {kTierCommands, "verify", "Read a disk tier whole and check it"},
+  CLI::App& verify = add_command(app, selected, {kTierCommands, "verify", "Read a whole disk tier and check it"},
                                  run_verify, arguments);
   verify.add_option("PATH", arguments->path, "The folder of the tier; no mount may use it meanwhile")->required();
   verify.add_option("--rate-limit", arguments->rate_limit, "Read at most this much per second")->type_name("SIZE");

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace unmount: ends a mount, whether its daemon lives or not, and waits until the daemon is gone.
 #include "headrace/cli/commands/unmount.h"
 
 #include <chrono>
@@ -23,7 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-// A descriptor that becomes readable when the daemon has ended: its supervisor, which goes last. Empty when none runs.
+// A descriptor that becomes readable when the daemon has ended, that is when its supervisor has: that goes last. Empty
+// when no daemon runs.
 io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
   const io::Result<json> version = call_daemon(mount_point, "version", json::object());
   if (!version) return {};
@@ -34,17 +34,18 @@ io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
 }  // namespace
 
 io::Status run_unmount(const UnmountArguments& arguments) {
-  constexpr int kPatienceMs = 30'000;  // for what the tiers hold back to reach a slow disk
+  constexpr int kPatienceMs = 30'000;  // time for a slow disk to take what its tier has not written yet
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
   const io::UniqueFd daemon = find_daemon(mount_point);
   HEADRACE_TRY_DO(fuse::unmount(mount_point));
   if (!daemon.valid()) return {};
   pollfd ended{daemon.get(), POLLIN, 0};
   if (::poll(&ended, 1, kPatienceMs) > 0) return {};
-  return io::make_error(io::ErrorCode::kTimedOut,
-                        fmt::format("{} is unmounted, but its daemon goes on: something in it is still open (a shell's "
-                                    "folder counts), or its tiers are being written",
-                                    mount_point.string()));
+  return io::make_error(
+      io::ErrorCode::kTimedOut,
+      fmt::format("{} is unmounted, but its daemon still runs: a process has something in it open (the "
+                  "folder of a shell counts), or the tiers are being written",
+                  mount_point.string()));
 }
 
 }  // namespace headrace::cli

@@ -7,7 +7,7 @@ namespace headrace::cli {
 void add_unmount_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<UnmountArguments> arguments;
   CLI::App& command = add_command(
-      app, selected, {kMountCommands, "unmount", "End a mount, also one whose daemon died; good if there is none"},
+      app, selected, {kMountCommands, "unmount", "End a mount, even if its daemon died; no error if there is none"},
       run_unmount, arguments);
   add_mount_point(command, arguments->mount_point);
   command.alias("umount");

@@ -35,10 +35,10 @@ using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds kStep{100};  // how often progress is looked at
+constexpr std::chrono::milliseconds kStep{100};  // between two looks at the progress
 
-// A list on standard input, kept in memory under a path that a daemon of the same user can open, too, for as long as
-// this lives. No file is made that a signal could leave behind.
+// Keeps the list from standard input in memory, under a path that a daemon of the same user can open while this lives.
+// So there is no file that a signal could leave behind.
 class SpooledList {
  public:
   [[nodiscard]] io::Result<fs::path> read_standard_input() {
@@ -49,11 +49,11 @@ class SpooledList {
     std::vector<char> line(kLineBytesMax);
     std::uint64_t bytes = 0;
     while (file && std::cin.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
-      const std::streamsize length = std::cin.gcount() - (std::cin.eof() ? 0 : 1);  // of the line end
+      const std::streamsize length = std::cin.gcount() - (std::cin.eof() ? 0 : 1);  // without the line end
       file.write(line.data(), length).put('\n');
       bytes += static_cast<std::uint64_t>(length) + 1;
       if (bytes > kListBytesMax)
-        return make_error(ErrorCode::kInvalidArgument, "the list on standard input is endless");
+        return make_error(ErrorCode::kInvalidArgument, "the list on standard input is longer than 8 GiB");
     }
     if (!std::cin.eof()) {
       return make_error(ErrorCode::kInvalidArgument,
@@ -64,31 +64,32 @@ class SpooledList {
     return path;
   }
 
-  // Messages call it what the user calls it.
+  // Lets a message say "on standard input" where it names the path.
   void rename_in(std::string& message) const {
     const std::size_t place = path_.empty() ? std::string::npos : message.find(path_.native());
     if (place != std::string::npos) message.replace(place, path_.native().size(), "on standard input");
   }
 
  private:
-  static constexpr std::size_t kLineBytesMax = 8192;                      // paths have 4096 at most
+  static constexpr std::size_t kLineBytesMax = 8192;                      // PATH_MAX is 4096
   static constexpr std::uint64_t kListBytesMax = std::uint64_t{8} << 30;  // 100 million long paths
 
   io::UniqueFd fd_;
   fs::path path_;
 };
 
-// --seed is a short way to write seed=N.
+// --seed N means seed=N in the order.
 io::Result<std::string> with_seed(const std::string& order, std::uint64_t seed) {
   if (seed == kNoSeed) return order;
   if (order.find("seed=") != std::string::npos) {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("--order {} has a seed; leave --seed out", order));
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--order {} has a seed already; leave --seed out", order));
   }
   const std::string spec = order.empty() ? "torch-distributed" : order;
   return fmt::format("{}{}seed={}", spec, spec.find(':') == std::string::npos ? ':' : ',', seed);
 }
 
-// --list is a short way to write an order that has one epoch.
+// --list FILE means an order of one epoch.
 io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& spooled) {
   if (arguments.list.empty()) {
     return with_seed(arguments.order, arguments.seed).map([](const std::string& spec) {
@@ -96,8 +97,7 @@ io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& 
     });
   }
   if (!arguments.order.empty() || arguments.seed != kNoSeed) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "--list excludes --order and --seed: it is read as it stands; give one or the other");
+    return make_error(ErrorCode::kInvalidArgument, "--list is an order itself; leave --order and --seed out");
   }
   if (arguments.list != "-") return absolute_order_spec("file:" + arguments.list);
   return spooled.read_standard_input().map([](const fs::path& path) { return "file:" + path.string(); });
@@ -113,7 +113,7 @@ void print_forecast(const std::string& what, const Forecast& forecast) {
   print_line(stdout, what + ": " + summarise(forecast));
 }
 
-// --check: good when nothing is missing.
+// For --check: an error when something is missing.
 io::Status print_check(const fs::path& target, const Forecast& forecast) {
   print_line(stdout, fmt::format("{}: {} of {} samples, {} of {} held", target.string(), forecast.held.samples,
                                  forecast.wanted.samples, format_size(forecast.held.bytes),
@@ -124,8 +124,8 @@ io::Status print_check(const fs::path& target, const Forecast& forecast) {
                                                       target.string(), missing));
 }
 
-// A look at what is there makes no tier and takes nothing out of one: those that are missing are left out, and the
-// others may be as large as they are.
+// --check and --dry-run only look: they make no tier and evict nothing. So tiers that do not exist are left out, and a
+// tier that is larger than the budget given here keeps its size.
 io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
   std::erase_if(tiers, [](const cache::TierOptions& tier) { return !fs::exists(tier.path); });
   for (cache::TierOptions& tier : tiers) {
@@ -159,7 +159,8 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
                                   arguments.target.string()));
   }
   if (arguments.ram) {
-    return make_error(ErrorCode::kInvalidArgument, "--ram is for a mount; the RAM tier of a folder ends with warm");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--ram is for a mount; without a mount the RAM tier would end with this command");
   }
   HEADRACE_TRY(source, open_source(arguments.target));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
@@ -207,7 +208,7 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
   return {};
 }
 
-// Shows the daemon's progress until its job ends; a signal tells it to stop.
+// Shows the daemon's progress until its job ends. A signal stops the job.
 io::Result<json> follow_job(const fs::path& mount_point) {
   StopSignal stop;
   std::string phase;

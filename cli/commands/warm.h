@@ -17,13 +17,13 @@ inline constexpr std::uint64_t kNoSeed = std::numeric_limits<std::uint64_t>::max
 struct WarmArguments {
   std::filesystem::path target;  // a mount point or a source folder
   CacheArguments cache;
-  bool ram = false;              // a mount: fill its RAM tier
+  bool ram = false;              // of a mount: fill its RAM tier
   std::string order;             // empty: catalog order
-  std::uint64_t seed = kNoSeed;  // short for seed=N in `order`
-  std::uint64_t epoch = 0;       // the first whose samples are wanted
-  std::uint64_t epochs = 1;      // how many of them
-  std::string list;              // file of paths or indices; "-": standard input; empty: none
-  std::string rate_limit;        // bytes per second read from the source; empty: none
+  std::uint64_t seed = kNoSeed;  // is added to `order` as seed=N
+  std::uint64_t epoch = 0;       // the first epoch whose samples are wanted
+  std::uint64_t epochs = 1;      // how many epochs
+  std::string list;              // a file of paths or indexes; "-": standard input; empty: none
+  std::string rate_limit;        // how much of the source is read per second; empty: no limit
   bool dry_run = false;          // only say what would be fetched
   bool check = false;            // only say whether the disk tiers hold everything already
 };

@@ -9,17 +9,15 @@ void add_warm_command(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(app, selected, {kMountCommands, "warm", "Fill the tiers before a training starts"},
                                   run_warm, arguments);
   command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source folder")->required();
-  command.add_flag("--ram", arguments->ram, "A mount: also push samples until its memory budget is full")
+  command.add_flag("--ram", arguments->ram, "Of a mount: also push samples until its memory budget is full")
       ->group(kTierGroup);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
-  add_number(command, "--seed", arguments->seed, "Short for seed=N in the order; torch-distributed if there is none")
+  add_number(command, "--seed", arguments->seed, "Adds seed=N to the order; without --order it is torch-distributed")
       ->type_name("N")
       ->group(kOrderGroup);
-  add_number(command, "--epoch", arguments->epoch, "The epoch of that order that comes first")
-      ->type_name("E")
-      ->group(kOrderGroup);
-  CLI::Option* epochs = add_number(command, "--epochs", arguments->epochs, "How many epochs are to be served")
+  add_number(command, "--epoch", arguments->epoch, "The first epoch of that order")->type_name("E")->group(kOrderGroup);
+  CLI::Option* epochs = add_number(command, "--epochs", arguments->epochs, "How many epochs the tiers are to serve")
                             ->type_name("N")
                             ->capture_default_str()
                             ->group(kOrderGroup);
@@ -28,8 +26,8 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       ->type_name("FILE")
       ->excludes(epochs)
       ->group(kOrderGroup);
-  CLI::Option* dry_run = command.add_flag("--dry-run", arguments->dry_run,
-                                          "Only say what would be fetched, and the hit ratio that it predicts");
+  CLI::Option* dry_run =
+      command.add_flag("--dry-run", arguments->dry_run, "Only say what would be fetched, and predict the hit ratio");
   command
       .add_flag("--check", arguments->check,
                 "Only say whether the disk tiers hold all of it; exit status 1 if something is missing")
@@ -46,7 +44,8 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       "  headrace warm /mnt/train --order torch-distributed:replicas=8 --seed 0 \\\n"
       "      --epochs 3 --dry-run\n"
       "  grep /cat/ samples.txt | headrace warm /mnt/train --list -\n\n"
-      "What is held already is not fetched again: stop it, call it again, it goes on.");
+      "What is held already is not fetched again: a warm that was stopped goes on when\n"
+      "you call it again.");
 }
 
 }  // namespace headrace::cli

@@ -32,7 +32,7 @@ void BackgroundWarm::run(BackgroundWarmOptions options) {
 }
 
 void BackgroundWarm::warm_disk(BackgroundWarmOptions& options) {
-  constexpr std::chrono::milliseconds kStep{100};  // how soon progress shows and a cancel is seen
+  constexpr std::chrono::milliseconds kStep{100};  // between two looks at the progress and at a cancel
   const auto started = steady_clock::now();
   Warmer warmer(store_, std::move(options.disk_entries), options.warmer);
   bool finished = false;
@@ -68,7 +68,7 @@ void BackgroundWarm::fill_ram() {
 }
 
 nlohmann::json BackgroundWarm::state() const {
-  const bool finished = finished_;  // before the rest: what is seen then is final
+  const bool finished = finished_;  // read first: when it is true, the rest is final
   io::MutexLock lock(mutex_);
   return {{"finished", finished},
           {"phase", state_.phase},

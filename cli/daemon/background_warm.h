@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the tiers of a running mount in the background: disk tiers first, then the RAM tier.
+// Fills the tiers of a running mount in the background: the disk tiers first, then the RAM tier.
 //
-// Thread-safety: every function from any thread. Ownership: store and mount outlive it; destruction cancels and joins.
+// Thread-safety: every function from any thread.
+// Ownership: store and mount outlive it. The destructor cancels the job and joins its thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 namespace headrace::cli {
 
 struct BackgroundWarmOptions {
-  std::vector<cache::EntryId> disk_entries;  // empty: disk tiers are left alone
+  std::vector<cache::EntryId> disk_entries;  // empty: the disk tiers stay as they are
   bool ram = false;
   WarmerOptions warmer;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line asked, one line answered, over a unix socket that only its owner and root can reach.
+// Carries one line of question and one line of answer over a unix socket that only its owner and root can reach.
 //
 //   auto server = ControlServer::start(socket_path, [](std::string_view line) { return answer(line); });
 //   auto client = ControlClient::connect(socket_path);
 //   Result<std::string> reply = client->ask("{...}");
 //
-// The lines are JSON (protocol.h); this layer only carries them, within bounds: whoever sends too much, too slowly or
-// reads nothing is disconnected and disturbs nobody else.
+// The lines are JSON (protocol.h). A peer that sends too much, sends too slowly or does not read its answer is
+// disconnected and disturbs nobody else.
 #pragma once
 
 #include <chrono>
@@ -23,20 +23,20 @@ namespace headrace::cli {
 
 // A request is a command and a few paths (at most PATH_MAX each).
 inline constexpr std::size_t kRequestBytesMax = std::size_t{64} << 10;
-// The largest reply is a stat with its tiers and histories: a few KiB. Above this the peer is no daemon of ours.
+// The largest reply is a stat with its tiers: a few KiB. A peer that sends more than this is no daemon of ours.
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 20;
 
-// Thread-safety: start and destruction by the owner; `answer` runs on the server's one thread and must be prompt.
+// Thread-safety: the owner starts and destroys it. `answer` runs on the server's one thread and must be prompt.
 class ControlServer {
  public:
   using Answer = std::function<std::string(std::string_view request)>;
 
   struct Limits {
-    std::size_t connections_max = 16;            // stat --watch, a metrics exporter, a warm, and hands full of shells
-    std::chrono::milliseconds patience{10'000};  // for a whole request to arrive and for its reply to be taken
+    std::size_t connections_max = 16;            // stat --watch, a metrics exporter, a warm and a dozen shells
+    std::chrono::milliseconds patience{10'000};  // for a request to arrive, and for its reply to be read
   };
 
-  // Makes the socket with mode 0600; a socket left by a process that died is replaced.
+  // Makes the socket with mode 0600. Replaces a socket that a dead process left behind.
   // Errors: kBusy (a live process answers there), kInvalidArgument (path too long for a socket), kSystem.
   [[nodiscard]] static io::Result<std::unique_ptr<ControlServer>> start(const std::filesystem::path& socket,
                                                                         Answer answer, Limits limits);
@@ -44,7 +44,7 @@ class ControlServer {
                                                                         Answer answer) {
     return start(socket, std::move(answer), Limits{});
   }
-  ~ControlServer();  // closes every connection, removes the socket, joins
+  ~ControlServer();  // closes every connection, removes the socket, joins the thread
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
@@ -63,7 +63,7 @@ class ControlClient {
   ControlClient(ControlClient&& other) noexcept;
   ControlClient& operator=(ControlClient&&) = delete;
 
-  // Sends a line and waits for the line that answers it (both without the line end).
+  // Sends a line and waits for the line that answers it. Both are without the line end.
   // Errors: kTimedOut, kCorrupt (reply too long), kNotFound (the daemon ended).
   [[nodiscard]] io::Result<std::string> ask(std::string_view line,
                                             std::chrono::milliseconds patience = std::chrono::milliseconds{10'000});

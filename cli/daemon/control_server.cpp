@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread, one poll loop, connections that never block it. A connection reads until it has a line, then writes its
-// answer, and so on; it has `patience` for each of both, so that a stuck peer costs a slot for a bounded time only.
+// One thread runs one poll loop; no connection ever blocks it. A connection reads until it has a line, then it writes
+// the answer, and so on. Each of the two may take `patience`, so a stuck peer costs a slot for a bounded time only.
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -32,7 +32,7 @@ using std::chrono::steady_clock;
 struct Connection {
   io::UniqueFd fd;
   std::string input;
-  std::string output;  // not empty: the answer is being written, nothing is read meanwhile
+  std::string output;  // not empty: the answer is being written, and nothing is read meanwhile
   steady_clock::time_point deadline;
 };
 
@@ -45,7 +45,7 @@ bool peer_is_owner(int fd) {
 
 enum class Progress { kGoesOn, kEnds };
 
-// Reads what is there. kEnds: the peer hung up or broke the bounds.
+// Reads what has arrived. kEnds: the peer hung up or broke the bounds.
 Progress receive(Connection& connection) {
   char chunk[4096];
   while (true) {
@@ -78,7 +78,7 @@ std::optional<std::string> take_line(std::string& input) {
   return line;
 }
 
-// A socket file that nobody answers on was left by a process that died.
+// Removes a socket file that a dead process left behind: nobody answers there.
 io::Status clear_stale(const fs::path& socket) {
   if (ControlClient::connect(socket)) {
     return io::make_error(io::ErrorCode::kBusy, "control socket " + socket.string() + ": another daemon answers");
@@ -91,7 +91,7 @@ io::Result<io::UniqueFd> listen_at(const fs::path& socket) {
   HEADRACE_TRY(address, unix_address(socket));
   HEADRACE_TRY_DO(clear_stale(socket));
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // fchmod before bind sets the mode that the socket file is made with: never open to others, not even for a moment.
+  // fchmod before bind decides the mode of the socket file, so it is never open to others, not even for a moment.
   constexpr int kBacklog = 16;
   if (fd.get() < 0 || ::fchmod(fd.get(), 0600) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
@@ -109,7 +109,7 @@ struct ControlServer::Impl {
   Limits limits;
   io::UniqueFd listener;
   io::UniqueFd stop;
-  std::vector<Connection> connections;  // the server thread's
+  std::vector<Connection> connections;  // only the server thread uses them
   std::thread thread;
 
   void run();
@@ -121,7 +121,7 @@ struct ControlServer::Impl {
 void ControlServer::Impl::accept_one() {
   io::UniqueFd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.get() < 0) {
-    // Out of descriptors: the connection stays in the queue and would wake poll() at once, again and again.
+    // Without a free descriptor the connection stays in the queue and would wake poll() at once, again and again.
     if (errno == EMFILE || errno == ENFILE) ::poll(nullptr, 0, 100);
     return;
   }

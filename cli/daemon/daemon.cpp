@@ -27,15 +27,16 @@ using io::ErrorCode;
 using io::make_error;
 using io::system_error;
 
-// Journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): what is written to the descriptor becomes
-// entries with this identifier. Empty where there is no journal.
+// Opens the journal as a stream (systemd-journald.service(8), "STREAM LOGGING"): lines that are written to the
+// descriptor become entries with this identifier. Empty where there is no journal.
 io::UniqueFd open_journal() {
   io::Result<sockaddr_un> address = unix_address("/run/systemd/journal/stdout");
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     return {};
   }
-  // identifier, unit, priority (6: info) of lines without one, "<N>" prefixes, forward to syslog, kmsg and console
+  // Identifier, unit, priority of lines without one (6: info), whether "<N>" prefixes count, whether to forward to
+  // syslog, kmsg and console.
   constexpr std::string_view kHeader = "headrace\n\n6\n1\n0\n0\n0\n";
   if (::send(fd.get(), kHeader.data(), kHeader.size(), MSG_NOSIGNAL) < 0) return {};
   return fd;
@@ -49,7 +50,7 @@ io::Result<io::UniqueFd> open_log_file(const std::string& name) {
   return fd;
 }
 
-// Input from and output to nowhere, errors to the log: the terminal is given back to whoever started us.
+// Turns stdin and stdout to /dev/null and stderr to the log. The user gets the terminal back.
 io::Status leave_terminal(const std::string& log_name) {
   io::Result<io::UniqueFd> log = open_journal();
   const bool to_journal = log->get() >= 0;
@@ -58,7 +59,7 @@ io::Status leave_terminal(const std::string& log_name) {
   io::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (nowhere.get() < 0) return system_error(errno, "open /dev/null");
   ::setsid();
-  if (::chdir("/") != 0) return system_error(errno, "chdir /");  // never keeps a file system from being unmounted
+  if (::chdir("/") != 0) return system_error(errno, "chdir /");  // or the folder of the user could not be unmounted
   ::dup2(nowhere.get(), STDIN_FILENO);
   ::dup2(nowhere.get(), STDOUT_FILENO);
   ::dup2(log->get(), STDERR_FILENO);
@@ -66,7 +67,7 @@ io::Status leave_terminal(const std::string& log_name) {
   return {};
 }
 
-// What the child tells its parent through the pipe: one byte, then for an error its errno and context.
+// What the child tells its parent through the pipe: one byte. For an error its code, errno and context follow.
 constexpr char kReady = 'R';
 constexpr char kFailed = 'F';
 
@@ -76,12 +77,13 @@ void send_outcome(int fd, const io::Status& status) {
     message += static_cast<char>(status.error().code);
     message += std::to_string(status.error().os_errno) + "\n" + status.error().context;
   }
-  [[maybe_unused]] const ssize_t written = ::write(fd, message.data(), message.size());  // one pipe write, < PIPE_BUF
+  [[maybe_unused]] const ssize_t written =
+      ::write(fd, message.data(), message.size());  // one write: it is smaller than PIPE_BUF
 }
 
 io::Status parse_outcome(const std::string& message) {
   if (message.empty() && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
-  if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while starting; its log may say why");
+  if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while it started; its log may say why");
   if (message.front() == kReady) return {};
   const std::size_t line_end = message.find('\n');
   if (message.size() < 3 || line_end == std::string::npos) return make_error(ErrorCode::kSystem, "the daemon failed");
@@ -104,7 +106,7 @@ io::Status parse_outcome(const std::string& message) {
   std::exit(status ? 0 : 1);
 }
 
-// Reads what the child says until it is ready or gone; a signal to stop is passed on to it once.
+// Reads what the child says until it is ready or gone. The first signal to stop is passed on to it.
 std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
   std::string message;
   int signals = stop.descriptor();
@@ -113,7 +115,7 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
     if (::poll(watched, 2, -1) < 0 && errno != EINTR) return message;
     if (watched[1].revents != 0) {
       ::kill(child, SIGTERM);
-      signals = -1;  // which poll() passes over
+      signals = -1;  // poll() ignores it from now on
     }
     if (watched[0].revents == 0) continue;
     char chunk[4096];
@@ -124,7 +126,7 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
   }
 }
 
-// $JOURNAL_STREAM names the journal's end of what systemd made stderr (systemd.exec(5)).
+// $JOURNAL_STREAM names the stream that systemd connected stderr to (systemd.exec(5)).
 bool stderr_is_journal() {
   const char* stream = std::getenv("JOURNAL_STREAM");
   struct stat file = {};
@@ -152,7 +154,8 @@ io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error(errno, "pipe");
   io::UniqueFd read_end(ends[0]);
   io::UniqueFd write_end(ends[1]);
-  std::optional<StopSignal> stop(std::in_place);  // before the fork: a signal in between would leave the child alone
+  std::optional<StopSignal> stop(
+      std::in_place);  // before fork(): a signal in between would end this process without the child
   const pid_t child = ::fork();
   if (child < 0) return system_error(errno, "fork");
   if (child == 0) {

@@ -17,16 +17,16 @@ using ReadyCallback = std::function<void()>;
 using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;
 
 struct DaemonOptions {
-  // Name of the log file in log_directory(), used where there is no journal.
+  // Name of the log file in log_directory(). It is used where there is no journal.
   std::string log_name;
 };
 
-// Runs `body` in a new session in the background. Returns when it calls ready(), or with its error when it ends
-// before; a SIGINT or SIGTERM meanwhile ends the child. The child never returns from here: its exit status is 0 or 1.
-// Must be called before the process has threads.
+// Runs `body` in a child process with a session of its own. Returns when the body calls ready(), or with its error when
+// it ends before that. SIGINT and SIGTERM meanwhile end the child. The child never returns from here: it exits with 0
+// or 1. Must be called before the process has threads.
 [[nodiscard]] io::Status run_detached(const DaemonOptions& options, const DaemonBody& body);
 
-// Runs `body` here; ready() tells systemd ($NOTIFY_SOCKET, sd_notify(3)) if it listens.
+// Runs `body` in this process. ready() tells systemd ($NOTIFY_SOCKET, sd_notify(3)) if it listens.
 [[nodiscard]] io::Status run_in_foreground(const DaemonBody& body);
 
 }  // namespace headrace::cli

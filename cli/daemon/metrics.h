@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a mount as a Prometheus page, http://ADDRESS:PORT/metrics; README.md lists the names.
+// Serves the figures of a mount as a Prometheus page, http://ADDRESS:PORT/metrics. README.md lists the names.
 //
 //   auto server = start_metrics("9750", service);   // 127.0.0.1 unless an address is given
 //
-// Built only where prometheus-cpp was found; elsewhere asking for metrics is refused with kUnsupported.
-// Thread-safety: the page is answered on threads of the server. Ownership: the service outlives the server.
+// A build without prometheus-cpp refuses a request for metrics with kUnsupported.
+// Thread-safety: the server answers on threads of its own. Ownership: the service outlives the server.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class MetricsServer {
 
 // Errors: kInvalidArgument for anything but "", "PORT" and "ADDRESS:PORT"; kUnsupported.
 [[nodiscard]] io::Status check_metrics_address(const std::string& address);
-// An empty pointer for an empty address. Errors: as check_metrics_address(), kBusy (the port is taken).
+// Returns an empty pointer for an empty address. Errors: as check_metrics_address(), kBusy (the port is taken).
 [[nodiscard]] io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& address,
                                                                        const MountService& service);
 

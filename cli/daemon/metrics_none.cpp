@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of metrics_prometheus.cpp where prometheus-cpp was not found.
+// Takes the place of metrics_prometheus.cpp where prometheus-cpp was not found.
 #include "headrace/cli/daemon/metrics.h"
 
 namespace headrace::cli {

@@ -27,7 +27,7 @@ using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
 struct Definition {
-  const char* member;  // of the object that it is read from
+  const char* member;  // of the JSON object
   const char* name;
   const char* help;
   MetricType type;
@@ -128,7 +128,7 @@ class PrometheusServer : public MetricsServer {
   prometheus::Exposer exposer_;  // last: its threads use the collector
 };
 
-// "127.0.0.1:9750" from "9750"; nothing from what is no address.
+// Makes "127.0.0.1:9750" of "9750". Nothing when the text is no address.
 std::optional<std::string> complete_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   const std::string_view port_text = colon == std::string_view::npos ? text : text.substr(colon + 1);
@@ -154,7 +154,7 @@ io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& addr
   HEADRACE_TRY_DO(check_metrics_address(address));
   try {
     return std::make_unique<PrometheusServer>(*complete_address(address), service);
-  } catch (const std::exception&) {  // what civetweb says is no help: the usual reason is that the port is taken
+  } catch (const std::exception&) {  // civetweb's text does not help; the usual reason is a port in use
     return make_error(ErrorCode::kBusy,
                       fmt::format("--metrics {}: nothing can listen there; is the port in use?", address));
   }

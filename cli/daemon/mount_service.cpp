@@ -93,7 +93,7 @@ json MountService::stat() const {
 
 io::Result<json> MountService::warm(const json& arguments) {
   if (job_ && !job_->finished()) {
-    return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait for it to end");
+    return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait until that ends");
   }
   BackgroundWarmOptions options;
   options.ram = flag_of(arguments, "ram");

@@ -2,17 +2,17 @@
 // What the daemon of a mount answers on its control socket.
 //
 //   version                                        {"version", "protocol", "pid", "supervisor_pid"}
-//   stat                                           see README.md
+//   stat                                           see JSON.md
 //   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
-//   warm-forecast                                  as warm, fetches nothing: {"ram", "disk"}, see warm_plan.h
+//   warm-forecast                                  as warm, but fetches nothing: {"ram", "disk"}, see warm_plan.h
 //   warm-state                                     see background_warm.h
 //   warm-stop
-//   refresh                                        begins a comparison with the source
+//   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
-//   order {"spec", "epoch"}                        without spec: tells it
+//   order {"spec", "epoch"}                        sets the order; without spec: tells it
 //
-// Thread-safety: answer() by one thread (the control server's), stat() from any. Ownership: what it is given outlives
-// it.
+// Thread-safety: answer() from the control server's thread only, stat() from any thread.
+// Ownership: what the constructor is given outlives it.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,7 @@ class MountService {
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  std::unique_ptr<BackgroundWarm> job_;  // the last one, kept so that its end can be asked for
+  std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended
 };
 
 }  // namespace headrace::cli

@@ -52,7 +52,7 @@ std::string format_reply(const io::Result<json>& result) {
 io::Result<json> parse_reply(std::string_view line) {
   const json reply = json::parse(line, nullptr, false);
   if (!has_version(reply) || !member_of(reply, "ok").is_boolean()) {
-    return make_error(ErrorCode::kCorrupt, "the daemon's answer is not understood; is it of another version?");
+    return make_error(ErrorCode::kCorrupt, "the daemon's answer makes no sense; is the daemon of another version?");
   }
   if (flag_of(reply, "ok")) return member_of(reply, "result");
   return make_error(code_named(text_of(reply, "code")), text_of(reply, "error"),

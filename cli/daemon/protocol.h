@@ -5,7 +5,7 @@
 //   {"headrace": 1, "ok": true, "result": {...}}
 //   {"headrace": 1, "ok": false, "code": "invalid", "error": "unknown command 'x'"}
 //
-// Members that are not known are ignored; a changed meaning gets a new version number.
+// Unknown members are ignored. A member whose meaning changes needs a new version number.
 // Thread-safety: any thread.
 #pragma once
 
@@ -25,17 +25,17 @@ inline constexpr int kProtocolVersion = 1;
 [[nodiscard]] std::string format_request(std::string_view command, const nlohmann::json& arguments);
 [[nodiscard]] std::string format_reply(const io::Result<nlohmann::json>& result);
 
-// The result inside a reply. Errors: the daemon's own (code kept), or kCorrupt when the line is no reply of ours.
+// The result inside a reply. Errors: the daemon's own, with its code; kCorrupt when the line is no reply of ours.
 [[nodiscard]] io::Result<nlohmann::json> parse_reply(std::string_view line);
 
-// Answers one request line with `handle(command, arguments)`; never throws, whatever the line holds.
-// Paths that are not UTF-8 are shown with replacement characters.
+// Answers one request line with `handle(command, arguments)`. Never throws, whatever the line holds. Bytes of a path
+// that are no UTF-8 are replaced.
 using HandleCommand =
     std::function<io::Result<nlohmann::json>(const std::string& command, const nlohmann::json& arguments)>;
 [[nodiscard]] std::string answer_request(std::string_view line, const HandleCommand& handle);
 
-// Connects to the daemon of a mount point and asks. Errors: kNotFound with a sentence that names the remedy when no
-// daemon serves the mount point; the daemon's own.
+// Connects to the daemon of a mount point and asks it.
+// Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                                                      const nlohmann::json& arguments);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a store and of a mount as JSON; cli/README.md documents the members.
+// The figures of a store and of a mount as JSON. cli/JSON.md documents the members.
 // Thread-safety: any thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace headrace::cli {
 
 [[nodiscard]] const char* name_of(cache::TierKind kind);
-// Of one of the "tiers" in a store's figures: an SSD's or a hard disk's.
+// Whether an element of "tiers" in a store's figures is a tier on an SSD or a hard disk.
 [[nodiscard]] bool is_disk_tier(const nlohmann::json& tier);
 [[nodiscard]] nlohmann::json to_json(const cache::StoreStats& stats);
 [[nodiscard]] nlohmann::json to_json(const fuse::MountStats& stats);

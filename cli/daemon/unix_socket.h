@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Socket addresses from paths.
+// Makes socket addresses of paths.
 #pragma once
 
 #include <cstring>

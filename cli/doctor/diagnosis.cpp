@@ -26,10 +26,10 @@ SampleRate rate_since(steady_clock::time_point start, std::uint64_t samples, std
   return {static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
 }
 
-// A seed that no training uses, so that what is read here is not what a page cache has just been given.
+// No training uses this seed, so the samples read here are not those that were just pushed into a page cache.
 constexpr const char* kProbeOrder = "torch-distributed:seed=987654321";
 
-// Hands out the same samples over and over until the time is over.
+// Returns the same samples again and again until the time is over.
 class LoopingSource : public decode::SampleSource {
  public:
   LoopingSource(std::vector<cache::View> samples, steady_clock::time_point end)
@@ -54,7 +54,7 @@ class LoopingSource : public decode::SampleSource {
 
 io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time) {
   HEADRACE_TRY(order, open_order(kProbeOrder, store.catalog()));
-  const auto started = steady_clock::now();  // before the reader begins to read ahead
+  const auto started = steady_clock::now();  // before the reader starts to read ahead
   HEADRACE_TRY(reader, cache::Reader::open(store, *order, {.epochs = 1}));
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
@@ -72,7 +72,7 @@ io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::millisec
 
 namespace {
 
-// Reads that are under way at once. The callbacks share it with who waits for them.
+// The reads that are in flight. Their callbacks share it with the function that waits for them.
 class ReadsInFlight {
  public:
   void begin() { free_.acquire(); }
@@ -86,7 +86,7 @@ class ReadsInFlight {
   }
 
  private:
-  static constexpr int kAtOnce = 32;  // keeps an SSD busy; 3.5 MB of photographs
+  static constexpr int kAtOnce = 32;  // enough to keep an SSD busy; they hold 3.5 MB of photographs
 
   std::counting_semaphore<kAtOnce> free_{kAtOnce};
   std::atomic<std::uint64_t> samples_{0};
@@ -105,7 +105,7 @@ io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseco
     if (steady_clock::now() - started >= time) break;
     const cache::EntryId entry = store.catalog().sample_entry(sample);
     if (!store.is_on_disk(entry)) continue;
-    store.drop(entry);  // or memory would answer
+    store.drop(entry);  // or memory would answer instead of the tier
     reads->begin();
     store.read_async(entry, [reads](const io::Result<cache::View>& view) { reads->end(view); });
   }
@@ -113,7 +113,7 @@ io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseco
 }
 
 io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time) {
-  constexpr std::uint32_t kSamples = 64;  // some 7 MB of photographs: past the processor's caches
+  constexpr std::uint32_t kSamples = 64;  // about 7 MB of photographs: more than the processor's caches hold
   const std::uint32_t count = std::min<std::uint32_t>(kSamples, store.catalog().sample_count());
   std::vector<cache::View> views;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -137,13 +137,13 @@ io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::millisec
 
 namespace {
 
-// Samples per second that storage gives with a cache of `capacity_bytes`; 0: nothing comes from the source any more.
+// Samples per second from storage with a cache of `capacity_bytes`; 0: the source is not read any more.
 double storage_rate(const Measured& measured, const cache::Trace& trace, const std::vector<std::uint32_t>& sizes,
                     std::uint64_t capacity_bytes) {
   const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
   const cache::SimulationResult result =
       cache::simulate(trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity_bytes}}});
-  const cache::Rate tier{measured.tiers.bytes_per_second, measured.tiers.samples_per_second};  // 0: keeps up
+  const cache::Rate tier{measured.tiers.bytes_per_second, measured.tiers.samples_per_second};  // 0: fast enough
   const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
   const double samples =
       static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
@@ -188,7 +188,7 @@ std::string verdict(const Measured& measured) {
   if (measured.has_loader) {
     const LoaderRate& loader = measured.loader;
     if (loader.samples_per_second == 0)
-      return "The loader opened nothing meanwhile: it was not running, or it was waiting.";
+      return "The loader opened nothing meanwhile: it was not running, or it was waiting for the training.";
     if (loader.hit_ratio < 0.9) {
       return fmt::format(
           "The training waits for its data: only {:.0f}% of the samples lay in memory when the loader "
@@ -202,19 +202,19 @@ std::string verdict(const Measured& measured) {
   }
   if (decode > 0 && decode < source) {
     return fmt::format(
-        "Decoding is the bound here: the source gives {:.0f} samples/s, the processor decodes {:.0f}. "
+        "Decoding is the limit here: the source gives {:.0f} samples/s, the processor decodes {:.0f}. "
         "More cores or loader workers help; a cache does not.",
         source, decode);
   }
   if (decode > 0) {
     return fmt::format(
-        "The source is the bound: it gives {:.0f} samples/s in shuffled order, the processor could "
-        "decode {:.0f}. A cache raises the rate as the table says.",
+        "The source is the limit: it gives {:.0f} samples/s in shuffled order, the processor could "
+        "decode {:.0f}. A cache raises the rate as the table shows.",
         source, decode);
   }
   return fmt::format(
-      "The source gives {:.0f} samples/s in shuffled order. If the training takes more than that it "
-      "waits for the source; a cache raises the rate as the table says.",
+      "The source gives {:.0f} samples/s in shuffled order. A training that takes more than that "
+      "waits for the source; a cache raises the rate as the table shows.",
       source);
 }
 

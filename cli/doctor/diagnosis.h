@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training is bound by: measured rates, and what they say.
+// Measures rates and says what a training waits for.
 //
-// Thread-safety: measure_* block their caller; the rest is pure.
+// Thread-safety: the measure functions block their caller; the others are pure.
 #pragma once
 
 #include <chrono>
@@ -19,18 +19,18 @@ struct SampleRate {
   double bytes_per_second = 0;
 };
 
-// Samples in a shuffled order through the store, whole files, for at most `time`.
+// Reads whole samples through the store in a shuffled order, for at most `time`.
 [[nodiscard]] io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time);
-// Samples that the store's disk tiers hold, in a shuffled order, past the RAM tier, for at most `time`. 0 samples per
-// second: the tiers hold none.
+// Reads samples that the store's disk tiers hold, in a shuffled order and past the RAM tier, for at most `time`.
+// 0 samples per second: the tiers hold none.
 [[nodiscard]] io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseconds time);
-// Decoding of some of the samples, held in memory, on all usable cores. 0 samples per second: nothing decodable.
+// Decodes some of the samples from memory on all usable cores. 0 samples per second: nothing could be decoded.
 [[nodiscard]] io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time);
 
-// What a running mount saw of its loader meanwhile.
+// What a running mount saw of its loader during the measurement.
 struct LoaderRate {
   double samples_per_second = 0;
-  double hit_ratio = 1;  // samples that lay in memory when they were opened
+  double hit_ratio = 1;  // part of the samples that lay in memory when they were opened
 };
 
 struct Measured {
@@ -41,19 +41,19 @@ struct Measured {
   LoaderRate loader;
 };
 
-// What the rate would be with a part of the data set held on the tiers that were measured, or else in a cache that
-// keeps up; and with more cores to decode.
+// The rate that is to be expected when a part of the data set is held, and when there are more cores to decode. Held on
+// the disk tiers that were measured; without such tiers, in a cache that is fast enough.
 struct Prospect {
   double cached_fraction = 0;
-  std::uint64_t cached_bytes = 0;  // of RAM or of an SSD tier
-  std::uint32_t cores_factor = 1;  // times the cores of now
+  std::uint64_t cached_bytes = 0;  // in RAM or on an SSD tier
+  std::uint32_t cores_factor = 1;  // how many times the cores that there are now
   double samples_per_second = 0;
   std::string bound_by;  // "source", "disk tiers", "decoding"
 };
 
 [[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
                                             const cache::Order& order);
-// One paragraph: what it is bound by, and why.
+// One paragraph: what the training waits for, and why.
 [[nodiscard]] std::string verdict(const Measured& measured);
 
 }  // namespace headrace::cli

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a machine offers headrace and what limits it, each with the one command that improves it.
+// Finds out what a machine offers headrace and what limits it, each with the one command that improves it.
 //
 //   for (const Finding& finding : examine_machine()) print(finding);
 //   for (const Finding& finding : examine_folder("source", "/data/imagenet")) print(finding);
 //
-// Looks only; changes nothing. Thread-safety: any thread.
+// Changes nothing. Thread-safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace headrace::cli {
 enum class Health : std::uint8_t {
   kGood,
   kInfo,     // worth knowing
-  kLimit,    // works, but slower or less than it could
+  kLimit,    // works, but slower than it could, or less of it
   kMissing,  // something does not work without it
 };
 
@@ -31,7 +31,7 @@ struct Finding {
 
 [[nodiscard]] std::string_view name_of(Health health);
 [[nodiscard]] std::vector<Finding> examine_machine();
-// `role` is "source" or "tier". Its file system, device and free space.
+// Looks at the file system, the device and the free space of a folder. `role` is "source" or "tier".
 [[nodiscard]] std::vector<Finding> examine_folder(std::string_view role, const std::filesystem::path& folder);
 
 }  // namespace headrace::cli

@@ -40,8 +40,8 @@ Finding examine_room(const std::string& name, std::string_view role, int fd) {
                   .text = fmt::format("{} free of {}", format_size(free), format_size(whole))};
   if (role == "tier" && free < whole / 20) {
     finding.health = Health::kLimit;
-    finding.text += ": nearly full, the tier may not reach its size";
-    finding.remedy = "remove what is not needed there, or give the tier less room";
+    finding.text += ": the file system is nearly full, so the tier may not reach its size";
+    finding.remedy = "remove files there, or give the tier a smaller size";
   }
   return finding;
 }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 0 where the file is missing or holds no number.
+// 0 when the file is missing or holds no number.
 std::uint64_t read_number(const fs::path& file) {
   return std::strtoull(read_line(file).c_str(), nullptr, 10);
 }
@@ -59,7 +59,7 @@ Finding examine_kernel() {
   return finding;
 }
 
-// Whether a seccomp filter applies to this process (proc(5): Seccomp: 2).
+// Whether a seccomp filter applies to this process: "Seccomp: 2" in proc(5).
 bool has_seccomp_filter() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -78,7 +78,7 @@ Finding examine_io_uring() {
   }
   finding.health = Health::kLimit;
   const std::uint64_t disabled = read_number("/proc/sys/kernel/io_uring_disabled");
-  finding.text = "refused, a thread pool takes its place: ";
+  finding.text = "refused, so a thread pool takes its place: ";
   if (engine.error().os_errno == ENOSYS) {
     finding.text += "this kernel is built without it";
     finding.remedy = "install a kernel of your distribution that has CONFIG_IO_URING";
@@ -98,7 +98,7 @@ Finding examine_io_uring() {
 }
 
 Finding examine_locked_memory() {
-  constexpr rlim_t kEnough = rlim_t{64} << 20;  // registered buffers of one engine at its full depth
+  constexpr rlim_t kEnough = rlim_t{64} << 20;  // the registered buffers of one engine at its full depth
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   Finding finding{.name = "locked memory", .health = Health::kGood, .text = "not limited"};
@@ -112,7 +112,7 @@ Finding examine_locked_memory() {
 }
 
 Finding examine_descriptors() {
-  constexpr rlim_t kEnough = 4096;  // queue depths, connections and the segments of large tiers together
+  constexpr rlim_t kEnough = 4096;  // reads in flight, connections and the segments of large tiers together
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   Finding finding{
@@ -175,7 +175,7 @@ Finding examine_allow_other() {
     if (line.rfind("user_allow_other", 0) == 0) return finding;
   }
   finding.health = Health::kInfo;
-  finding.text = "not for this user";
+  finding.text = "not allowed for this user";
   finding.remedy = "echo user_allow_other >> /etc/fuse.conf (as root)";
   return finding;
 }
@@ -199,12 +199,12 @@ Finding examine_overlay() {
 }
 
 Finding examine_inotify_queue() {
-  constexpr std::uint64_t kEnough = 131'072;  // opens of some seconds at the highest rates measured
+  constexpr std::uint64_t kEnough = 131'072;  // the opens of a few seconds at the highest rates that were measured
   const std::uint64_t queued = read_number("/proc/sys/fs/inotify/max_queued_events");
   Finding finding{.name = "inotify queue", .health = Health::kGood, .text = fmt::format("{} events", queued)};
   if (queued < kEnough) {
     finding.health = Health::kLimit;
-    finding.text += ": fast readers can outrun it, their place is then found again from later opens";
+    finding.text += ": fast readers can overflow it; headrace then finds their position again from later opens";
     finding.remedy = fmt::format("sysctl fs.inotify.max_queued_events={}", kEnough);
   }
   return finding;

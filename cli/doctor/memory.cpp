@@ -18,7 +18,7 @@ bool is_on(const fs::path& parameter) {
   return read_line(parameter) == "Y";
 }
 
-// The file that says "on" for a monitor that somebody has started by hand; empty: there is none.
+// The file that says "on" for a monitor that somebody has started by hand; empty: no monitor runs.
 // Documentation/admin-guide/mm/damon/usage.rst: kdamonds/<N>/state.
 fs::path running_monitor(const fs::path& sys) {
   std::error_code failure;
@@ -37,7 +37,7 @@ Finding examine_memory() {
   Finding finding{.name = "memory", .health = Health::kGood, .text = format_size(machine)};
   if (limit < machine) {
     finding.health = Health::kLimit;
-    finding.text = fmt::format("{} of {}, limited by the control group; pushed samples count", format_size(limit),
+    finding.text = fmt::format("{} of {}, limited by the control group; pushed samples count, too", format_size(limit),
                                format_size(machine));
     finding.remedy =
         "docker run --memory, Slurm --mem, Kubernetes resources.limits.memory, systemd MemoryMax=: raise it";
@@ -47,7 +47,7 @@ Finding examine_memory() {
 
 Finding examine_huge_pages(const fs::path& sys) {
   const std::string setting = read_line(sys / "kernel/mm/transparent_hugepage/enabled");
-  Finding finding{.name = "huge pages", .health = Health::kGood, .text = "for whoever asks"};
+  Finding finding{.name = "huge pages", .health = Health::kGood, .text = "used where a program asks for them"};
   if (setting.empty()) finding.text = "not offered";
   if (setting.find("[never]") != std::string::npos) {
     finding.health = Health::kInfo;
@@ -58,15 +58,17 @@ Finding examine_huge_pages(const fs::path& sys) {
 }
 
 Finding examine_idle_reclaim(const fs::path& sys) {
-  Finding finding{.name = "idle reclaim", .health = Health::kGood, .text = "off: samples stay until they are read"};
+  Finding finding{
+      .name = "idle reclaim", .health = Health::kGood, .text = "off: pushed samples stay until they are read"};
   const fs::path switch_file = sys / "module/damon_reclaim/parameters/enabled";
   if (is_on(switch_file)) {
     finding.health = Health::kLimit;
-    finding.text = "DAMON takes page cache that lies idle; samples pushed long before they are read are lost";
+    finding.text =
+        "DAMON takes page cache that nobody reads for a while; samples that were pushed long before are lost";
     finding.remedy = fmt::format("echo N > {} (as root)", switch_file.string());
   } else if (const fs::path monitor = running_monitor(sys); !monitor.empty()) {
     finding.health = Health::kInfo;
-    finding.text = "a DAMON monitor runs; if its scheme pages out, samples that lie idle are lost";
+    finding.text = "a DAMON monitor runs; if its scheme pages out, samples that wait long are lost";
     finding.remedy = fmt::format("echo off > {} (as root)", monitor.string());
   }
   return finding;

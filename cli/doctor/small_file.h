@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tells of this machine in its small files.
+// Reads the small files in which the kernel describes this machine.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace headrace::cli {
 
-// The first line of a small file such as those in /sys and /proc; "" where it cannot be read. Thread-safety: any
-// thread.
+// The first line of a small file such as those in /sys and /proc; "" when it cannot be read.
+// Thread-safety: any thread.
 [[nodiscard]] std::string read_line(const std::filesystem::path& file);
 
 }  // namespace headrace::cli

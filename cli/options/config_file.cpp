@@ -14,7 +14,7 @@ std::string to_lower(std::string text) {
   return text;
 }
 
-// How an option is called in a file: "allow-other" for --allow-other, "source" for the argument SOURCE.
+// The name of an option in a file: "allow-other" for --allow-other, "source" for the argument SOURCE.
 std::string name_in_file(const CLI::Option& option) {
   return option.get_positional() ? to_lower(option.get_name(true, false)) : option.get_lnames().front();
 }
@@ -45,7 +45,7 @@ void apply_item(CLI::App& command, const std::string& file, const CLI::ConfigIte
     throw CLI::ValidationError(
         file, fmt::format("no option '{}'; write one of {} = value", item.fullname(), known_names(command)));
   }
-  if (option->count() > 0) return;  // the command line or the environment has it
+  if (option->count() > 0) return;  // the command line or the environment has set it
   try {
     if (option->get_expected_min() == 0) {
       option->add_result(option->get_flag_value(item.name, format.to_flag(item)));
@@ -78,7 +78,7 @@ void add_environment_names(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (option->get_positional() || option->get_lnames().empty()) continue;
     std::string name = option->get_lnames().front();
-    if (name == "help" || name == "engine") continue;  // HEADRACE_ENGINE is read by the engine itself
+    if (name == "help" || name == "engine") continue;  // the engine itself reads HEADRACE_ENGINE
     std::replace(name.begin(), name.end(), '-', '_');
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
     option->envname("HEADRACE_" + name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings from a TOML file and from the environment. The command line counts most, then the environment, then the
-// file.
+// Takes settings from a TOML file and from the environment. The command line counts most, then the environment, then
+// the file.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace headrace::cli {
 
-// Options of `command` that have no value yet get that of a TOML file. Throws CLI::ParseError, whose text names the
-// file, the option and the remedy.
+// Gives the options of `command` that have no value yet the value from a TOML file. Throws CLI::ParseError; its text
+// names the file, the option and the remedy.
 void apply_config_file(CLI::App& command, const std::string& file);
-// --some-option can be given as HEADRACE_SOME_OPTION.
+// Lets each --some-option be given as HEADRACE_SOME_OPTION.
 void add_environment_names(CLI::App& command);
 
 }  // namespace headrace::cli

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kTextColumn = 26;  // where descriptions start
 
-// "  NAME    description" with the description wrapped; a name that is too long has a line of its own.
+// "  NAME    description" with the description wrapped. A name that is too long gets a line of its own.
 std::string format_entry(const std::string& name, const std::string& description) {
   std::string out = "  " + name;
   if (out.size() + 2 > kTextColumn) out += "\n" + std::string(kTextColumn, ' ');
@@ -46,7 +46,7 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   const std::string& type = option->get_type_name();
   std::string description = option->get_description();
   if (!is_positional && option->get_type_size() != 0 && !type.empty()) {
-    // Choices are explained with the description, so that names stay short.
+    // The description lists the choices, so that the names stay short.
     if (type.find('|') == std::string::npos) {
       name += " " + type;
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Help pages for 80 columns: names on the left, wrapped descriptions with their defaults on the right.
+// Lays help pages out for 80 columns: names on the left, wrapped descriptions with their defaults on the right.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_subcommand(const CLI::App* command) const override;
 };
 
-// Empty when there is none. A list without the brackets that CLI11 puts around it.
+// The default value of an option, or an empty text. A list comes without the brackets that CLI11 puts around it.
 [[nodiscard]] std::string default_text(const CLI::Option& option);
 
 }  // namespace headrace::cli

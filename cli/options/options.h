@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How commands are added to the command line, and the options that several of them share.
+// Adds commands to the command line, and holds the options that several commands share. It includes CLI11.
 #pragma once
 
 #include <charconv>
@@ -21,7 +21,7 @@ struct CommandText {
   const char* description;
 };
 
-// Adds a subcommand whose arguments live as long as the app.
+// Adds a subcommand. Its arguments live as long as the app.
 template <typename Arguments>
 CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text, io::Status (*run)(const Arguments&),
                       std::shared_ptr<Arguments>& arguments) {
@@ -47,7 +47,7 @@ inline constexpr const char* kTierGroup = "Tiers (sizes: 512M, 16G, 1.5T)";
 inline constexpr const char* kOrderGroup = "Order";
 inline constexpr const char* kSpecialGroup = "Special needs";
 
-// A whole number, 0 or more; CLI11 alone takes "-1" for 2^64 - 1 and "010" for 8.
+// Takes a whole number from 0 on. CLI11 alone would take "-1" for 2^64 - 1 and "010" for 8.
 template <typename Number>
 CLI::Option* add_number(CLI::App& command, const char* name, Number& number, const char* description) {
   static_assert(std::is_unsigned_v<Number>);

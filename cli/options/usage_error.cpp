@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a command line, in words that say what to write instead. CLI11's own name its classes.
+// Says what to write instead of what is wrong. The messages of CLI11 name its classes.
 #include "headrace/cli/options/usage_error.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace headrace::cli {
 namespace {
 
-// Letters to change, put in or take out (Wagner and Fischer, "The String-to-String Correction Problem", 1974).
+// The number of letters to change, insert or remove (Wagner and Fischer, "The String-to-String Correction Problem",
+// 1974).
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -26,7 +27,7 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-// ", did you mean --ram?" when one of the names is nearly what was typed.
+// ", did you mean --ram?" when the user typed nearly one of the names.
 std::string suggest(std::string_view typed, const std::vector<std::string>& names) {
   constexpr std::size_t kTyposMax = 2;
   const auto distance = [&](const std::string& name) { return edit_distance(typed, name); };

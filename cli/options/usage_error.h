@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Explains what is wrong with a command line.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace headrace::cli {
 
-// One line: what is wrong with the command line, and which --help tells more. `app`: the whole, after parsing failed.
+// One line: what is wrong with the command line, and which --help tells more. `app` is the whole command line after it
+// failed to parse.
 [[nodiscard]] std::string explain_usage_error(const CLI::App& app, const CLI::ParseError& failure);
 
 }  // namespace headrace::cli

@@ -19,7 +19,7 @@ std::string last_word(const std::string& name) {
   return space == std::string::npos ? name : name.substr(space + 1);
 }
 
-// What may follow the command: option names and the commands below it.
+// The words that may follow the command: option names and the commands below it.
 std::string words_after(const CommandReference& command) {
   std::string words;
   for (const CommandReference& child : command.commands) words += last_word(child.name) + " ";
@@ -36,7 +36,7 @@ std::string join(const std::vector<std::string>& words) {
   return joined;
 }
 
-// Text inside '...[...]' of a zsh specification.
+// Makes text safe inside '...[...]' of a zsh specification.
 std::string escape_zsh(std::string_view text) {
   std::string escaped;
   for (const char letter : text) {
@@ -78,7 +78,7 @@ std::string bash_completion(const CommandReference& program) {
       choices += fmt::format("    '{} {}') words='{}' ;;\n", command->name, option.names.front(), join(option.choices));
     }
   }
-  // The command is the longest one that the words before the cursor name; file names are offered by bash itself.
+  // The command is the longest one that the words before the cursor name. bash itself offers file names.
   return fmt::format(R"(# Completion of headrace(1) for bash.
 _headrace() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words='' word

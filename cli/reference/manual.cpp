@@ -31,8 +31,9 @@ The command line or a config file makes no sense.
 .TP
 .B 128 + N
 Stopped by signal N: 130 after Ctrl\-C, 143 after SIGTERM. What a warm has fetched is kept.
-.BR "stat \-\-watch" " and " "mount \-\-foreground"
-are ended like this in the ordinary way, and tell 0.
+A signal is the ordinary end of
+.BR "stat \-\-watch" " and " "mount \-\-foreground" ,
+so they exit with 0.
 .SH FILES
 .TP
 .I /run/headrace, $XDG_RUNTIME_DIR/headrace
@@ -59,7 +60,7 @@ in fstab(5), or a config file and
 .BR io_uring (7)
 )";
 
-// Plain text in roff: backslashes, hyphens and dots at the start of a line mean something there.
+// Makes plain text safe for roff, where backslashes, hyphens and a dot at the start of a line have a meaning.
 std::string escape(std::string_view text) {
   std::string escaped;
   bool line_start = true;

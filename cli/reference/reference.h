@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as data, and what is made from it: shell completions and the manual page, which so never differ from
-// what the program takes.
+// The command line as data. The shell completions and the manual page are made from it, so they never differ from what
+// the program accepts.
 //
 //   std::string script = bash_completion(reference);
 //
@@ -14,11 +14,11 @@ namespace headrace::cli {
 
 struct OptionReference {
   std::vector<std::string> names;  // "--ram", "-w"; empty for an argument
-  std::string argument;            // "SOURCE" for an argument; "SIZE" for an option's value; empty: takes none
+  std::string argument;            // "SOURCE" of an argument, "SIZE" of an option's value; empty: a flag
   std::vector<std::string> choices;
   std::string description;
   std::string default_value;
-  std::string environment;  // variable that sets it
+  std::string environment;  // the variable that sets it
 };
 
 struct CommandReference {

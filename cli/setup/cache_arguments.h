@@ -9,11 +9,11 @@
 namespace headrace::cli {
 
 struct CacheArguments {
-  std::string ram;               // a size or a percentage of the machine's memory; empty: the command's default
-  std::vector<std::string> ssd;  // PATH:SIZE, fastest first
+  std::string ram;               // a size or a percentage of the machine's memory; empty: what the command takes
+  std::vector<std::string> ssd;  // each PATH:SIZE; the fastest tier first
   std::vector<std::string> hdd;
   std::string listing = "imagefolder";
-  std::filesystem::path sample_list;  // file of relative paths; empty: the listing rule chooses
+  std::filesystem::path sample_list;  // a file of relative paths; empty: the listing rule chooses the samples
   std::string engine = "auto";        // auto, uring or pread
 };
 

@@ -46,7 +46,7 @@ io::Result<std::uint64_t> parse_ram(std::string_view text) {
   return bytes;
 }
 
-// The size of the file system that `path` is or will be on; 0 when that cannot be known.
+// The size of the file system that `path` lies on or will lie on; 0: unknown.
 std::uint64_t file_system_bytes(fs::path path) {
   struct statvfs status {};
   while (::statvfs(path.c_str(), &status) != 0) {
@@ -63,7 +63,7 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
   }
   io::Result<std::uint64_t> bytes = parse_size(std::string_view(text).substr(colon + 1));
   if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
-  if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of no size holds nothing; leave it out", text));
+  if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of size 0 holds nothing; leave it out", text));
   HEADRACE_TRY_DO(cache::check_links(text.substr(0, colon)));
   const fs::path path = canonical_path(text.substr(0, colon));
   const std::uint64_t room = file_system_bytes(path);
@@ -79,16 +79,17 @@ io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::v
   for (const std::string& text : texts) {
     HEADRACE_TRY(tier, parse_tier(option, kind, text));
     if (is_inside(tier.path, source)) {
-      return option_error(option, fmt::format("{}: lies inside the source, which is never written to; choose a folder "
-                                              "elsewhere",
-                                              tier.path.string()));
+      return option_error(option,
+                          fmt::format("{} lies inside the source, which headrace never writes to; choose a folder "
+                                      "elsewhere",
+                                      tier.path.string()));
     }
     if (is_inside(source, tier.path)) {
       return option_error(
-          option, fmt::format("{}: contains the source; choose a folder of its own for the tier", tier.path.string()));
+          option, fmt::format("{} contains the source; choose a folder of its own for the tier", tier.path.string()));
     }
     const bool twice = std::any_of(tiers.begin(), tiers.end(), [&](const auto& t) { return t.path == tier.path; });
-    if (twice) return option_error(option, fmt::format("{}: is a tier already", tier.path.string()));
+    if (twice) return option_error(option, fmt::format("{} is a tier already", tier.path.string()));
     tiers.push_back(std::move(tier));
   }
   return {};
@@ -103,7 +104,7 @@ constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptio
                                                         {"uring", io::EngineOptions::Kind::kUring},
                                                         {"pread", io::EngineOptions::Kind::kPread}};
 
-// A data set listed in two ways has two catalogs.
+// A data set that is listed in two ways has two catalogs.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
   const fs::path list = arguments.sample_list.empty() ? fs::path() : canonical_path(arguments.sample_list);
   const std::string identity = fmt::format("{}\n{}\n{}", source.string(), arguments.listing, list.string());

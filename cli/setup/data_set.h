@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the command line's words to an open data set: source folder, tiers, order.
+// Turns the words of the command line into an open data set: source folder, tiers, order.
 //
 //   auto source = open_source("/data/imagenet");
 //   auto options = make_store_options(*source, arguments.cache, "25%");
@@ -23,7 +23,7 @@
 
 namespace headrace::cli {
 
-// The source, held open: it stays reachable when a mount is laid over its path.
+// The source folder, held open: it can be reached even when a mount covers its path.
 struct Source {
   std::filesystem::path path;  // canonical
   io::UniqueFd directory;
@@ -33,29 +33,30 @@ struct Source {
 
 [[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
 
-// `ram_default` counts where --ram was not given. The Source must outlive the Store made of the options.
-// Errors: kInvalidArgument (sizes, a tier inside the source, one folder named twice), kNotFound (sample list).
+// `ram_default` is used where --ram was not given. The Source must outlive the Store that is made of the options.
+// Errors: kInvalidArgument (a size, a tier inside the source, a folder that is named twice), kNotFound (sample list).
 [[nodiscard]] io::Result<cache::StoreOptions> make_store_options(const Source& source, const CacheArguments& arguments,
                                                                  std::string_view ram_default);
 
-// kNotFound for a data set without samples: most likely another folder was meant, or a share is not mounted.
+// Errors: kNotFound for a data set without samples. The user most likely meant another folder, or a share is not
+// mounted.
 [[nodiscard]] io::Status check_not_empty(const std::filesystem::path& source, const cache::Catalog& catalog);
 
-// A signal meanwhile ends the process: looking through a large data set takes long, and nothing is lost. `stop` comes
-// first, as the store's threads inherit what it blocks.
+// Opens the store. A signal that comes meanwhile ends the process: the scan of a large data set takes long, and nothing
+// is lost. `stop` must exist before, because the store's threads inherit the signals that it blocks.
 // Errors: those of Store::open, check_not_empty().
 [[nodiscard]] io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop);
 
-// "file:list.txt" with its path made absolute, for a daemon that leaves this folder; other specs as they are.
+// Makes the path in "file:list.txt" absolute, because a daemon leaves this folder. Returns other specs unchanged.
 [[nodiscard]] std::string absolute_order_spec(const std::string& spec);
 enum class ListFiles : std::uint8_t {
-  kAny,      // pipes too: whoever typed the command can end it
-  kRegular,  // for a daemon, which must not wait for what never comes
+  kAny,      // pipes too: the user who typed the command can end it
+  kRegular,  // for a daemon, which must not wait for a pipe that nobody writes to
 };
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
                                                                    ListFiles lists = ListFiles::kAny);
 
-// A data set that is listed and ordered, not read. It has samples.
+// A data set that is listed and ordered but not read. It has at least one sample.
 struct DataSet {
   Source source;
   cache::Catalog catalog;

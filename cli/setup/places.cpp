@@ -18,14 +18,14 @@ using io::ErrorCode;
 using io::make_error;
 using io::system_error;
 
-constexpr int kSymlinksMax = 40;  // as the kernel
+constexpr int kSymlinksMax = 40;  // the kernel's limit, too
 
 fs::path from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr || *value != '/' ? fs::path() : fs::path(value);
 }
 
-// The first of: `own`, for root `root_default`, below `xdg`, the fallback.
+// The folder that $own names; else for root `root_default`; else headrace below $xdg; else the fallback.
 fs::path choose_directory(const char* own, const char* root_default, const char* xdg, const fs::path& fallback) {
   if (fs::path path = from_environment(own); !path.empty()) return path;
   if (::geteuid() == 0) return root_default;
@@ -33,7 +33,7 @@ fs::path choose_directory(const char* own, const char* root_default, const char*
   return fallback;
 }
 
-// Sockets and logs of ours in a folder that somebody else controls could be replaced under us.
+// Somebody else who controls the folder could replace our sockets and logs.
 io::Status check_private(const fs::path& directory) {
   struct stat status {};
   if (::lstat(directory.c_str(), &status) != 0) return system_error(errno, directory.string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where headrace keeps its own files, and the one name a mount point has however it is written.
+// Where headrace keeps its own files, and the one name that a mount point has, however the user writes it.
 //
 //   control socket   $HEADRACE_RUNTIME_DIR, else root: /run/headrace, others: $XDG_RUNTIME_DIR/headrace or
 //                    /tmp/headrace-UID
@@ -7,7 +7,7 @@
 //                    ~/.cache/headrace
 //   log files        $HEADRACE_LOG_DIR, else root: /var/log/headrace, others: the cache folder
 //
-// Thread-safety: any thread (they read the environment).
+// Thread-safety: any thread. The functions read the environment.
 #pragma once
 
 #include <filesystem>
@@ -18,16 +18,17 @@
 
 namespace headrace::cli {
 
-// Absolute, without symlinks, "." and "..". Works for a mount point whose daemon died (nothing below it answers then)
-// and for a path that does not exist.
+// The absolute path without symbolic links, "." and "..". Works for a path that does not exist, and for a mount point
+// whose daemon died (nothing below it answers then).
 [[nodiscard]] std::filesystem::path canonical_path(const std::filesystem::path& path);
 
-// Made with mode 0700 when missing. Errors: kPermission when it belongs to somebody else or others may enter.
+// Each makes its folder with mode 0700 when it is missing.
+// Errors: kPermission when the folder belongs to somebody else or others may enter it.
 [[nodiscard]] io::Result<std::filesystem::path> runtime_directory();
 [[nodiscard]] io::Result<std::filesystem::path> cache_directory();
 [[nodiscard]] io::Result<std::filesystem::path> log_directory();
 
-// A file name that people recognise and that is one of its own for each identity: "imagenet-0123456789abcdef.sock".
+// A file name that people recognise and that differs for each identity: "imagenet-0123456789abcdef.sock".
 [[nodiscard]] std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending);
 
 // Errors: those of runtime_directory().

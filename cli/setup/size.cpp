@@ -22,7 +22,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// How many bytes one of "", "B", "K", "KB", "KiB", ... stands for; 0: no unit of ours.
+// How many bytes "", "B", "K", "KB", "KiB" and so on stand for; 0: not a unit.
 double unit_bytes(std::string_view unit) {
   if (unit.empty() || unit == "B" || unit == "b") return 1;
   const std::size_t power = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit.front()))));
@@ -62,7 +62,7 @@ io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percen
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("'{}': unknown unit '{}'; K, M, G, T and % are known", text, unit));
   }
-  // 2^63 leaves room for sums of a few sizes without overflow.
+  // Below 2^63 two sizes can be added without an overflow.
   if (number * scale >= std::ldexp(1.0, 63)) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("'{}' is too large", text));
   }

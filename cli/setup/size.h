@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes as people write them: "512M", "1.5 GiB", "40%".
+// Reads sizes as people write them: "512M", "1.5 GiB", "40%".
 //
 //   Result<std::uint64_t> bytes = parse_size("1.5G");                        // 1'610'612'736
 //   Result<std::uint64_t> share = parse_size("25%", memory_limit_bytes());   // a quarter of it
@@ -14,12 +14,12 @@
 
 namespace headrace::cli {
 
-// Units are powers of 1024: K, M, G, T, each also as KB or KiB, in either case; no unit: bytes. A fraction is allowed.
-// `percent_of_bytes` is what "%" refers to; 0: a percentage is refused.
+// Units are powers of 1024: K, M, G, T and P, also written KB or KiB, in upper or lower case. Without a unit the number
+// means bytes. Fractions are allowed. "%" means a part of `percent_of_bytes`; with 0 a percentage is refused.
 // Errors: kInvalidArgument, with a sentence that says what is wrong with `text` and what would be right.
 [[nodiscard]] io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percent_of_bytes = 0);
 
-// What --rate-limit says: bytes per second; 0 for an empty text.
+// Bytes per second from the text of --rate-limit; 0 for an empty text.
 [[nodiscard]] io::Result<std::uint64_t> parse_rate_limit(std::string_view text);
 
 }  // namespace headrace::cli

@@ -28,7 +28,7 @@ void take_signals(int signal_fd) {
   while (::read(signal_fd, &taken, sizeof taken) > 0) last_signal = static_cast<int>(taken.ssi_signo);
 }
 
-// As the signal does where nobody waits for it.
+// Ends the process as the signal does where nobody waits for it.
 void end_by(int signal) {
   sigset_t blocked;
   ::sigemptyset(&blocked);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that tell a command to stop, as something to wait for.
+// Lets a command wait for the signals that tell it to stop.
 //
 //   StopSignal stop;                                          // before any thread is started
 //   const OnStop on_stop(stop, [&] { reader->cancel(); });
@@ -13,8 +13,9 @@
 
 namespace headrace::cli {
 
-// Turns SIGTERM, SIGINT and SIGHUP into something to wait for. Blocks them for the calling thread and the threads it
-// starts afterwards, so make it first. Afterwards they act as they did before; one that came meanwhile is spent.
+// Turns SIGTERM, SIGINT and SIGHUP into something to wait for. It blocks them for the calling thread and for the
+// threads that this thread starts afterwards, so make it first. Its destructor lets them act as before; a signal that
+// came meanwhile is used up.
 // Thread-safety: request() from any thread; destruction by the thread that made it.
 class StopSignal {
  public:
@@ -25,7 +26,7 @@ class StopSignal {
 
   // Returns when a signal came or request() was called.
   void wait();
-  // False when the time passed without one.
+  // False when the time passed without a signal or request().
   [[nodiscard]] bool wait_for(std::chrono::milliseconds time);
   void request();
   // Readable once a signal has come.
@@ -40,8 +41,8 @@ class StopSignal {
   int request_fd_ = -1;
 };
 
-// Runs `action` on a thread of its own when the signal comes, once; the way to end a job that blocks the main thread.
-// Thread-safety: stopped() from any thread. Destruction waits for the action, if it runs.
+// Runs `action` once, on a thread of its own, when the signal comes: this ends a job that blocks the main thread.
+// Thread-safety: stopped() from any thread. The destructor waits for the action if it runs.
 class OnStop {
  public:
   OnStop(StopSignal& stop, std::function<void()> action);
@@ -52,13 +53,13 @@ class OnStop {
 
  private:
   StopSignal& stop_;
-  std::atomic<bool> ended_{false};  // by destruction, not by a signal
+  std::atomic<bool> ended_{false};  // by the destructor, not by a signal
   std::atomic<bool> stopped_{false};
   std::thread thread_;
 };
 
-// For what cannot be cancelled and would lose nothing, such as looking through a data set of millions of files: while
-// it lives, a signal ends the process as if nobody had waited for it.
+// For work that cannot be cancelled and would lose nothing, such as the scan of millions of files. While it lives, a
+// signal ends the process as if nobody had waited for the signal.
 class EndOnStop {
  public:
   explicit EndOnStop(StopSignal& stop);
@@ -67,9 +68,9 @@ class EndOnStop {
   OnStop on_stop_;
 };
 
-// The signal that a StopSignal of this process got last, or that was noted; 0: none so far.
+// The last signal that a StopSignal of this process got, or that was noted; 0: none so far.
 [[nodiscard]] int last_stop_signal();
-// For whoever takes signals without a StopSignal.
+// For code that takes signals without a StopSignal.
 void note_stop_signal(int signal);
 
 }  // namespace headrace::cli

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Ten redraws a second look fluent; a log file wants a line every few seconds at most.
+// Ten pictures a second look fluent. A log file needs no more than a line every few seconds.
 constexpr std::chrono::milliseconds kTerminalInterval{100};
 constexpr std::chrono::milliseconds kLineInterval{5000};
 constexpr std::size_t kPlainColumns = 100;
@@ -83,7 +83,7 @@ void Progress::finish(Amount done) {
   std::fflush(stream_);
 }
 
-// "\r" and "erase to the end of the line" keep a bar clean when the terminal was made narrower or wider in between.
+// "\r" and "erase to the end of the line" keep the bar clean when the user has made the terminal narrower or wider.
 void Progress::draw(Amount done) {
   const std::size_t columns = terminal_ ? std::max<std::size_t>(terminal_columns(stream_), 2) - 1 : kPlainColumns;
   const std::string line = format_progress(label_, done, total_, elapsed_seconds(), columns);

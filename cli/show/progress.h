@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a long job is: a bar that is redrawn on a terminal, a plain line now and then otherwise.
+// Shows how far a long job is: on a terminal a bar that is drawn again and again, elsewhere a line every few seconds.
 //
 //   Progress progress(stderr, "warming", {.samples = 1'281'167, .bytes = total});
-//   progress.update({.samples = done, .bytes = done_bytes});   // as often as you like; draws when it is time
-//   progress.finish({...});                                    // the last state, then a line end
+//   progress.update({.samples = done, .bytes = done_bytes});   // call it often; it draws when it is time
+//   progress.finish({...});                                    // draws the last state and ends the line
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -22,8 +22,8 @@ struct Amount {
   std::uint64_t bytes = 0;
 };
 
-// One line of at most `columns` characters: label, bar, per cent, samples, bytes, rate and time left (or taken when
-// everything is done). Pure, for tests.
+// One line of at most `columns` characters: label, bar, per cent, samples, bytes, rate, and the time left (when
+// everything is done: the time taken). Pure.
 [[nodiscard]] std::string format_progress(std::string_view label, Amount done, Amount total, double elapsed_seconds,
                                           std::size_t columns);
 

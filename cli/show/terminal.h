@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for people: broken between words on a terminal, whole in a pipe or a file, where grep wants one each.
+// Prints lines for people: broken between words on a terminal, whole in a pipe or a file, where grep wants whole lines.
 //
 //   print_line(stdout, "/data/train: 300 samples, 31.1 MiB wanted");
 //
@@ -12,10 +12,10 @@
 
 namespace headrace::cli {
 
-// Columns of the terminal behind `stream`; 0 when it is none.
+// Columns of the terminal behind `stream`; 0 when it is no terminal.
 [[nodiscard]] std::size_t terminal_columns(std::FILE* stream);
 
-// Lines after the first begin at column `indent`.
+// Prints `line` and a line end. Where it is broken, the later lines begin at column `indent`.
 void print_line(std::FILE* stream, std::string_view line, std::size_t indent = 0);
 
 }  // namespace headrace::cli

@@ -31,7 +31,7 @@ std::uint64_t source_bytes(const WatchSample& sample) {
   return sample.tiers.empty() ? 0 : sample.tiers.back().hit_bytes;
 }
 
-// value(i, i + 1) for every pair of neighbours.
+// value(i, i + 1) for each pair of neighbours.
 std::vector<double> steps(const std::deque<WatchSample>& samples,
                           const std::function<double(const WatchSample&, const WatchSample&)>& value) {
   std::vector<double> values;
@@ -39,7 +39,7 @@ std::vector<double> steps(const std::deque<WatchSample>& samples,
   return values;
 }
 
-// Counters fall only when the daemon was restarted: that step counts as nothing.
+// A counter falls only when the daemon was restarted. That step counts as 0.
 double growth(std::uint64_t before, std::uint64_t after) {
   return after > before ? static_cast<double>(after - before) : 0;
 }
@@ -76,7 +76,8 @@ std::string draw_bar(std::string_view label, std::uint64_t part, std::uint64_t w
   constexpr std::size_t kBarColumnsMin = 4;
   constexpr std::size_t kBarColumnsMax = 30;
   const std::string figures = fmt::format(" {:>9} of {}", format_size(part), format_size(whole));
-  const std::size_t others = kLabelColumns + figures.size() + 2;  // two brackets; the figures count more than the bar
+  const std::size_t others =
+      kLabelColumns + figures.size() + 2;  // 2 for the brackets; the figures matter more than the bar
   const std::size_t bar =
       view.columns <= others + kBarColumnsMin ? kBarColumnsMin : std::min(kBarColumnsMax, view.columns - others);
   const double fraction = whole == 0 ? 0 : std::min(1.0, static_cast<double>(part) / static_cast<double>(whole));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live view of a mount: what happened in each of the last seconds, drawn for a terminal or as a plain line.
+// Draws the live view of a mount: what happened in each of the last seconds, for a terminal or as a plain line.
 //
 //   WatchHistory history;
 //   history.add(sample_from(*stat));
 //   for (const std::string& line : draw_watch(history, {.columns = 80, .rows = 24})) print(line);
 //
-// Pure: no clock, no terminal. Thread-safety: as plain values.
+// Pure: it needs no clock and no terminal. Thread-safety: that of plain values.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct WatchTier {
   std::string kind;
   std::string path;
   std::uint64_t used_bytes = 0;
-  std::uint64_t budget_bytes = 0;  // 0: has none (the source)
+  std::uint64_t budget_bytes = 0;  // 0: there is none (the source)
   std::uint64_t hits = 0;
   std::uint64_t hit_bytes = 0;
 };
@@ -31,7 +31,7 @@ struct WatchTier {
 struct WatchSample {
   double uptime_seconds = 0;
   std::string title;  // "/data/train on /mnt/train"
-  std::string order;  // empty: not known
+  std::string order;  // empty: the order is not known
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
   std::uint64_t samples = 0;  // of the data set
@@ -44,7 +44,7 @@ struct WatchSample {
   std::uint64_t pushed_bytes = 0;
   std::uint64_t failures = 0;
   WatchTier page_cache;
-  std::vector<WatchTier> tiers;  // behind the page cache, the source last
+  std::vector<WatchTier> tiers;  // those behind the page cache; the source comes last
 };
 
 // From the daemon's answer to "stat". Members that are missing count as 0.
@@ -55,22 +55,22 @@ class WatchHistory {
   void add(WatchSample sample);
   [[nodiscard]] bool empty() const { return samples_.empty(); }
   [[nodiscard]] const WatchSample& last() const { return samples_.back(); }
-  // Growth per second of a counter between neighbouring looks, oldest first; empty before the second look.
+  // How much a counter grew per second between one look and the next, oldest first; empty before the second look.
   [[nodiscard]] std::vector<double> rates(std::uint64_t WatchSample::*counter) const;
-  // Hits per open of each step; 1 where nothing was opened.
+  // Hits per open between one look and the next; 1 where nothing was opened.
   [[nodiscard]] std::vector<double> hit_ratios() const;
   // Bytes per second that left the source.
   [[nodiscard]] std::vector<double> source_rates() const;
 
  private:
-  static constexpr std::size_t kSamplesMax = 240;  // as wide as a sparkline gets
+  static constexpr std::size_t kSamplesMax = 240;  // the width of the widest sparkline
   std::deque<WatchSample> samples_;
 };
 
 struct WatchView {
   std::size_t columns = 80;
   std::size_t rows = 24;
-  bool unicode = true;  // false: bars and sparklines of plain characters
+  bool unicode = true;  // false: bars and sparklines consist of plain characters
 };
 
 // At most `rows` lines of at most `columns` characters.
@@ -78,7 +78,7 @@ struct WatchView {
 // "12:30 1234 opens/s, 98% hits, 120.0 MiB/s pushed, 3.1 MiB/s from source, 2100 ahead"
 [[nodiscard]] std::string format_watch_line(const WatchHistory& history);
 
-// One character for each of the last `columns` values, scaled to the largest.
+// One character for each of the last `columns` values; `scale` is the value that fills it.
 [[nodiscard]] std::string draw_sparkline(const std::vector<double>& values, double scale, std::size_t columns,
                                          bool unicode);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for a terminal, broken between words.
+// Breaks a text between words.
 //
 //   fmt::print("{:<10}{}\n", name, wrap(text, {.columns = 80, .indent = 10}));
 //
@@ -13,11 +13,11 @@
 namespace headrace::cli {
 
 struct WrapOptions {
-  std::size_t columns = 80;  // that a line may have; 0: no limit, as for a pipe
-  std::size_t indent = 0;    // where the first line begins already, and the others are to begin
+  std::size_t columns = 80;  // the longest line; 0: no limit, as for a pipe
+  std::size_t indent = 0;    // the column where the first line stands already, and where the others begin
 };
 
-// A word longer than a line has one of its own. Spaces and line ends part words and are not kept.
+// A word that is longer than a line gets a line of its own. Spaces and line ends part words and are not kept.
 [[nodiscard]] std::string wrap(std::string_view text, WrapOptions options);
 
 }  // namespace headrace::cli

@@ -13,15 +13,16 @@ namespace {
 
 constexpr std::uint32_t kCanvasWidth = 2400;
 constexpr std::uint32_t kCanvasHeight = 1600;
-constexpr std::uint32_t kTileSide = 512;  // a power of two: the texture repeats behind discs, where nobody sees it
+constexpr std::uint32_t kTileSide = 512;  // a power of two; the texture repeats, but discs hide that
 constexpr double kRadiusMin = 3;
 constexpr double kRadiusMax = 900;
-// With radii between these, 12 000 discs cover the canvas once; four times that leaves no gap worth a colour.
+// With radii between these, 12 000 discs have the area of the canvas. Four times as many leave hardly a gap.
 constexpr int kDiscs = 48'000;
 
 using Tile = std::vector<float>;  // kTileSide^2 values around 0
 
-// One octave of value noise: random values on a lattice of `cells` x `cells`, smoothly interpolated, wrapping around.
+// Adds one octave of value noise: random values on a lattice of `cells` x `cells`, smoothly interpolated; it wraps
+// around at the edges.
 void add_octave(Tile& tile, std::uint32_t cells, float amplitude, SplitMix& random) {
   std::vector<float> lattice(std::size_t{cells} * cells);
   for (float& value : lattice) value = static_cast<float>(random.between(-1, 1));
@@ -43,7 +44,7 @@ void add_octave(Tile& tile, std::uint32_t cells, float amplitude, SplitMix& rand
   }
 }
 
-// 1/f: each octave has half the amplitude of the one with half its frequency.
+// 1/f noise: each octave has half the amplitude of the octave with half its frequency.
 Tile make_texture(SplitMix& random) {
   Tile tile(std::size_t{kTileSide} * kTileSide);
   float amplitude = 1;
@@ -61,7 +62,7 @@ struct Disc {
   std::uint32_t texture_x, texture_y;
 };
 
-// The density of radii falls with r^-3, which makes the scene look alike at every scale.
+// The density of radii falls with r^-3, so the scene looks alike at every scale.
 Disc draw_disc(SplitMix& random) {
   Disc disc = {};
   const double low = 1 / (kRadiusMax * kRadiusMax);
@@ -107,14 +108,16 @@ void add_sensor_noise(Picture& canvas, SplitMix& random) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < canvas.rgb.size(); ++i) {
     if (i % 8 == 0) bits = random.next();
-    // The sum of two dice of 16 sides, around 0: a triangle, near enough to a sensor's bell, standard deviation 3.
+    // The sum of two dice with 16 sides, around 0, halved: a triangle close enough to a sensor's noise, standard
+    // deviation 3.
     const int noise = static_cast<int>(bits & 15) + static_cast<int>((bits >> 4) & 15) - 15;
     bits >>= 8;
     canvas.rgb[i] = static_cast<std::uint8_t>(std::clamp(canvas.rgb[i] + noise / 2, 0, 255));
   }
 }
 
-// For each pixel of the cut along one axis: the `step` canvas coordinates that it averages, reflected into the canvas.
+// For each pixel of the cut along one axis, the `step` coordinates of the canvas that it averages. Those outside the
+// canvas are reflected into it.
 std::vector<std::uint32_t> coordinates(std::uint32_t start, std::uint32_t count, std::uint32_t step,
                                        std::uint32_t side) {
   std::vector<std::uint32_t> result(std::size_t{count} * step);

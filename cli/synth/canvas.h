@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large pictures that the samples of a synthetic data set are cut out of.
+// Paints large pictures, out of which the samples of a synthetic data set are cut.
 //
 //   const Picture canvas = paint_canvas(7);
 //   const Picture sample = cut(canvas, {.width = 500, .height = 375, .step = 2});
 //
-// Thread-safety: pure functions.
+// Thread-safety: the functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct CutOptions {
   bool mirror = false;     // left to right
 };
 
-// A part of the canvas. Beyond its edges the canvas goes on as its own mirror image.
+// Cuts out a part of the canvas. Beyond its edges the canvas continues as its own mirror image.
 [[nodiscard]] Picture cut(const Picture& canvas, const CutOptions& options);
 
 }  // namespace headrace::cli

@@ -22,9 +22,9 @@ using io::ErrorCode;
 using io::make_error;
 using io::Result;
 
-// libjpeg reports an error by a call that must not return: it jumps back to where setjmp() was called.
+// libjpeg reports an error through a function that must not return. Ours jumps back to the call of setjmp().
 struct ErrorHandler {
-  jpeg_error_mgr base;  // first: libjpeg's pointer to it is a pointer to this
+  jpeg_error_mgr base;  // the first member: libjpeg's pointer to it points to this struct, too
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> message;
 };
@@ -63,7 +63,7 @@ QuantTable scaled(const QuantTable& table, double coarseness) {
   return result;
 }
 
-// Plain data, so that a jump out of libjpeg skips no destructor; close() is called either way.
+// Plain data, so that a jump out of libjpeg skips no destructor. The caller calls close() in both cases.
 struct Encoder {
   jpeg_compress_struct info = {};
   ErrorHandler error = {};
@@ -114,7 +114,7 @@ struct Decoder {
   ErrorHandler error = {};
 };
 
-// Leaves the picture half filled when it returns false.
+// When it returns false the picture may be half filled.
 bool decompress(Decoder& decoder, std::FILE* file, Picture& picture) {
   if (setjmp(decoder.error.jump) != 0) return false;
   jpeg_decompress_struct& info = decoder.info;
@@ -135,7 +135,7 @@ bool decompress(Decoder& decoder, std::FILE* file, Picture& picture) {
   return true;
 }
 
-// The finest and the coarsest tables worth trying: all ones, and worse than anybody publishes.
+// The range of tables worth trying: from all ones to a quality that nobody publishes.
 constexpr double kCoarsenessMin = 0.01;
 constexpr double kCoarsenessMax = 5;
 
@@ -155,9 +155,9 @@ Result<std::vector<std::byte>> encode_jpeg(const Picture& picture, const ImagePl
 }
 
 Result<std::vector<std::byte>> encode_jpeg_to_size(const Picture& picture, const ImagePlan& plan) {
-  constexpr int kAttemptsMax = 5;  // the second or third is nearly always close enough
+  constexpr int kAttemptsMax = 5;  // nearly always the second or third is close enough
   constexpr double kCloseEnough = 0.03;
-  // The size falls with about this power of the coarseness; a wrong guess costs an attempt, not the result.
+  // The size falls about with this power of the coarseness. A wrong guess costs an attempt, not the result.
   constexpr double kExponent = -0.6;
   std::vector<std::byte> best;
   double best_off = INFINITY;

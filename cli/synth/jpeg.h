@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures to and from JPEG, for the synthetic data set.
+// Turns pictures into JPEG and back, for the synthetic data set.
 //
-// Thread-safety: pure functions.
+// Thread-safety: the functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace headrace::cli {
 [[nodiscard]] io::Result<std::vector<std::byte>> encode_jpeg(const Picture& picture, const ImagePlan& plan,
                                                              double coarseness);
 
-// As encode_jpeg(), with the coarseness that comes closest to plan.target_bytes.
+// Like encode_jpeg(), with the coarseness whose result comes closest to plan.target_bytes.
 [[nodiscard]] io::Result<std::vector<std::byte>> encode_jpeg_to_size(const Picture& picture, const ImagePlan& plan);
 
 // Errors: kNotFound, kPermission, kSystem (opening); kCorrupt (no JPEG that libjpeg reads as RGB).

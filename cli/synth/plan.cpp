@@ -16,7 +16,7 @@ struct Quantile {
 };
 
 // Sizes of a large photo data set: mean 108 kB, median 107 kB, p10 25 kB, p90 188 kB, p99 404 kB, deviation 74 kB.
-// The points in between are fitted to the mean and the deviation.
+// The other points are fitted to the mean and the deviation.
 constexpr std::array<Quantile, 12> kSizes = {{{0.00, 3e3},
                                               {0.01, 7e3},
                                               {0.10, 25e3},
@@ -45,7 +45,7 @@ std::uint32_t size_at(double share) {
   return static_cast<std::uint32_t>(low.bytes + position * (high.bytes - low.bytes));
 }
 
-// Each file's place in [0, 1) for one attribute: every place is taken once, in random order.
+// Gives each file a place in [0, 1) for one attribute. Each place is taken once, in random order.
 std::vector<double> places(std::uint32_t files, SplitMix& random) {
   std::vector<std::uint32_t> ranks(files);
   std::iota(ranks.begin(), ranks.end(), 0U);
@@ -60,7 +60,7 @@ void set_dimensions(ImagePlan& plan, SplitMix& random) {
   std::uint32_t width = 500;
   std::uint32_t height = 375;
   if (!usual_size || random.unit() > 0.9) {
-    // 2.5 to 5.5 bits per pixel is what photographs of good quality take.
+    // Photographs of good quality take 2.5 to 5.5 bits per pixel.
     const double area = plan.target_bytes * 8.0 / random.between(2.5, 5.5);
     const double aspect = random.unit() < 0.6 ? 4.0 / 3 : random.between(1.0, 1.8);
     height = std::clamp(static_cast<std::uint32_t>(std::sqrt(area / aspect)), 56U, 1600U);
@@ -71,7 +71,7 @@ void set_dimensions(ImagePlan& plan, SplitMix& random) {
   plan.height = height;
 }
 
-// The range is part of the promise, however few files there are.
+// Even a few files show the whole range of dimensions.
 void pin_extremes(std::vector<ImagePlan>& plans) {
   const auto by_size = [](const ImagePlan& a, const ImagePlan& b) { return a.target_bytes < b.target_bytes; };
   const auto [smallest, largest] = std::minmax_element(plans.begin(), plans.end(), by_size);

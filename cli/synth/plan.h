@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what each file of a synthetic data set is: how many bytes, how large, how encoded. Pure.
+// Decides how many bytes each file of a synthetic data set has, how large its picture is and how it is encoded. Pure.
 //
-// Shares and sizes are stratified, not drawn independently: any number of files has the statistics, within rounding.
+// Shares and sizes are stratified, not drawn independently: any number of files has the same statistics but for
+// rounding.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small random generator whose numbers are the same with every compiler and library (SplitMix64, Steele et al.,
-// OOPSLA 2014). The standard library's distributions are not.
+// OOPSLA 2014). The distributions of the standard library differ between libraries.
 #pragma once
 
 #include <cstdint>

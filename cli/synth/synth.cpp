@@ -34,15 +34,16 @@ using io::make_error;
 using io::Result;
 using io::Status;
 
-// 8 canvases of 11 MB: cuts at random places, scales and reflections share no block of pixels. A few files need fewer.
+// 8 canvases of 11 MB are enough: random places, scales and reflections give cuts that share no block of pixels. A small
+// data set needs fewer.
 constexpr std::uint32_t kCanvasesMax = 8;
 constexpr std::uint32_t kFilesPerCanvas = 20;
-// Bounds the memory for photographs: 32 of 20 megapixels are 2 GB. The first ones by name are taken.
+// Bounds the memory for photographs: 32 of 20 megapixels take 2 GB. The first ones by name are used.
 constexpr std::size_t kPhotosMax = 32;
-// A cut of a photograph may show empty sky; another place is tried until the file can have the size planned.
+// A cut may show nothing but sky, which compresses too well. Then other places are tried, up to this number.
 constexpr int kPlacesMax = 6;
 
-// Runs `work(i)` for each i below `count` on all cores; ends early at the first error, which it returns.
+// Runs `work(i)` for each i below `count` on all cores. Ends early at the first error and returns it.
 Status for_each_parallel(std::uint32_t count, const std::function<Status(std::uint32_t)>& work) {
   std::atomic<std::uint32_t> next = 0;
   io::Mutex mutex;
@@ -56,7 +57,7 @@ Status for_each_parallel(std::uint32_t count, const std::function<Status(std::ui
       if (!failure) failure = std::move(status.error());
     }
   };
-  // More than 64 gain nothing: the disk that takes the files is the limit by then.
+  // More than 64 threads gain nothing: the disk that takes the files is the limit by then.
   const std::uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, 64U);
   std::vector<std::thread> workers;
   for (std::uint32_t i = 0; i < std::min(threads, count); ++i) {
@@ -112,7 +113,7 @@ Result<std::vector<Picture>> load_photos(const fs::path& folder) {
   return photos;
 }
 
-// Somewhere in some canvas, reduced 1 to 3 times as far as the canvas is large enough.
+// Cuts at a random place of a random canvas, reduced 1 to 3 times if the canvas is large enough.
 Picture cut_anywhere(const std::vector<Picture>& canvases, const ImagePlan& plan, SplitMix& random) {
   const Picture& canvas = canvases[random.below(static_cast<std::uint32_t>(canvases.size()))];
   const std::uint32_t step_max = std::min(canvas.width / plan.width, canvas.height / plan.height);
@@ -180,7 +181,7 @@ fs::path file_path(const SynthOptions& options, std::uint32_t file) {
   return class_folder(options, label) / fmt::format("n{:05}_{:06}.jpg", label, file / options.classes);
 }
 
-// By the names that they have: whatever else has come into the folder meanwhile is not ours.
+// Removes the files by their names: other files that came into the folder meanwhile are not ours.
 void remove_all_files(const SynthOptions& options, bool with_folder) {
   std::error_code ignored;
   for (std::uint32_t file = 0; file < options.files; ++file) fs::remove(file_path(options, file), ignored);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an ImageFolder data set of JPEGs with the statistics of a real photo data set: sizes, dimensions, subsampling,
-// and content whose decoding costs what photographs cost.
+// Makes an ImageFolder data set of JPEG files with the statistics of a real photo data set: sizes, dimensions,
+// subsampling, and content that costs as much to decode as photographs do.
 //
 //   auto report = synth_data_set({.dir = "/tmp/photos", .files = 4000, .classes = 100, .seed = 1});
 //
-// The same options give the same bytes. Thread-safety: synth_data_set() from any thread; it uses all cores.
+// The same options give the same bytes. Thread-safety: synth_data_set() from any thread. It uses all cores.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct SynthOptions {
   std::uint32_t files = 4000;
   std::uint32_t classes = 100;  // class folders; file i is of class i % classes
   std::uint64_t seed = 1;
-  std::filesystem::path from_folder = {};   // cuts the samples out of the JPEGs below it; empty: paints scenes
-  std::function<bool()> is_cancelled = {};  // asked before each file, by several threads at a time
+  std::filesystem::path from_folder = {};   // the samples are cut out of the JPEGs below it; empty: scenes are painted
+  std::function<bool()> is_cancelled = {};  // asked before each file, by several threads at once
 };
 
 struct SynthReport {

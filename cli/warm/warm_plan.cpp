@@ -27,7 +27,7 @@ Wanted whole_catalog(const cache::Catalog& catalog) {
   return wanted;
 }
 
-// Counts reads by sample first: an order may repeat samples within an epoch and across epochs.
+// Counts the reads of each sample: an order may repeat samples within an epoch and across epochs.
 io::Result<Wanted> draw(const cache::Order& order, const WantedOptions& options, const cache::Catalog& catalog) {
   std::vector<std::uint32_t> reads_of(catalog.sample_count());
   std::vector<cache::SampleIndex> first_reads;

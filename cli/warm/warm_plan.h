@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warm is asked to bring, and what that will be worth.
+// Finds out which samples a warm wants, and predicts what it will bring.
 //
 //   auto wanted = find_wanted({.order = "torch-distributed:seed=0,replicas=8", .epochs = 3}, store.catalog());
 //   const Forecast forecast = forecast_disk(*wanted, store, 200ULL << 30);
@@ -20,18 +20,18 @@
 
 namespace headrace::cli {
 
-// More would keep a daemon busy with drawing orders; a job warms what its next few epochs read.
+// A user warms what the next few epochs read. More epochs would keep a daemon busy with computing orders.
 inline constexpr std::uint64_t kWarmEpochsMax = 100;
 
 struct WantedOptions {
-  std::string order;  // empty: every sample, in catalog order
+  std::string order;  // empty: every sample in catalog order
   std::uint64_t first_epoch = 0;
-  std::uint64_t epochs = 1;  // of the order, at most kWarmEpochsMax
+  std::uint64_t epochs = 1;  // at most kWarmEpochsMax
   ListFiles lists = ListFiles::kAny;
 };
 
 struct Wanted {
-  std::vector<cache::EntryId> entries;  // in the order in which the epochs first read them, each once
+  std::vector<cache::EntryId> entries;  // each once, in the order of their first reads
   std::vector<std::uint32_t> reads;     // how often the epochs read each of them
 };
 
@@ -41,26 +41,26 @@ struct Wanted {
 
 struct Forecast {
   Amount wanted;
-  Amount held;               // of these, before the warming
-  Amount to_fetch;           // what there is room for
-  std::uint64_t room_bytes;  // what the tiers may hold in all
+  Amount held;               // of the wanted samples, before the warm
+  Amount to_fetch;           // of the others, those that there is room for
+  std::uint64_t room_bytes;  // what the tiers may hold together
   double hit_ratio;          // part of the epochs' reads that these tiers will serve
 };
 
-// What the disk tiers of a store hold and may hold, all together.
+// What the disk tiers of a store hold together, and what they may hold.
 struct DiskTiers {
   std::uint64_t used_bytes = 0;
   std::uint64_t budget_bytes = 0;
 };
 [[nodiscard]] DiskTiers disk_tiers_of(const cache::Store& store);
 
-// Of all disk tiers together, which are never given up once held. `room_bytes`: their budgets.
+// Predicts for all disk tiers together. `room_bytes` is the sum of their budgets. A sample that is held stays.
 [[nodiscard]] Forecast forecast_disk(const Wanted& wanted, const cache::Store& store, std::uint64_t room_bytes);
-// Of a page cache that holds `held` of a data set, each sample of which is read once per epoch.
+// Predicts for a page cache that holds `held` of a data set whose samples are read once per epoch.
 [[nodiscard]] Forecast forecast_ram(const Amount& data_set, const Amount& held, std::uint64_t budget_bytes);
 
 [[nodiscard]] nlohmann::json to_json(const Forecast& forecast);
-// Of what to_json() made; members that are missing count as 0.
+// Reads what to_json() made. Members that are missing count as 0.
 [[nodiscard]] Forecast forecast_from_json(const nlohmann::json& object);
 // "40 samples, 380 KiB wanted; 10, 95 KiB held; room for 64 MiB; 30, 285 KiB to fetch; predicted hit ratio 1.00"
 [[nodiscard]] std::string summarise(const Forecast& forecast);

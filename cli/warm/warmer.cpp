@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Enough to keep a device with a deep queue busy; the bytes bound what large files take of memory meanwhile.
+// 256 reads keep a device with a deep queue busy. The bytes bound the memory that large files take.
 constexpr std::uint64_t kInFlightMax = 256;
 constexpr std::uint64_t kInFlightBytesMax = std::uint64_t{256} << 20;
 
@@ -65,7 +65,8 @@ void Warmer::Impl::run() {
   finish();
 }
 
-// What an earlier run has brought costs nothing: that is what makes a warm resumable. False: it was cancelled.
+// What an earlier run has fetched is not fetched again, so a warm can be stopped and go on later. False: it was
+// cancelled.
 bool Warmer::Impl::count_held(std::uint64_t bytes) {
   io::MutexLock lock(mutex);
   for (Amount* amount : {&state.done, &state.held}) {
@@ -75,7 +76,7 @@ bool Warmer::Impl::count_held(std::uint64_t bytes) {
   return !state.cancelled;
 }
 
-// Takes a place among those in flight when there is one and the rate allows. False: no more is to be started.
+// Waits for a place among the reads in flight and for the rate limit. False: no more reads are to be started.
 bool Warmer::Impl::wait_for_place(std::uint64_t bytes, std::uint64_t issued_bytes) {
   io::MutexLock lock(mutex);
   const auto ended = [this] { return state.cancelled || state.full; };
@@ -108,7 +109,7 @@ void Warmer::Impl::on_warmed(std::uint64_t bytes, const io::Status& status) {
   } else {
     if (state.failed++ == 0) state.first_failure = status.error().message();
   }
-  changed.notify_all();  // under the lock: the Warmer may be gone as soon as it is let go
+  changed.notify_all();  // under the lock: afterwards the Warmer may be gone
 }
 
 void Warmer::Impl::finish() {

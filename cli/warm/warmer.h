@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings entries into the store's disk tiers, as many at once as helps, until all are there or the tiers are full.
+// Fetches entries into the store's disk tiers, many at a time, until all are there or the tiers are full.
 //
 //   Warmer warmer(store, std::move(entries), {});
 //   while (!warmer.wait_for(200ms)) progress.update(warmer.state().done);
 //   report(warmer.state());
 //
-// Thread-safety: state() and cancel() from any thread. Ownership: the store outlives it; destruction cancels and joins.
+// Thread-safety: state() and cancel() from any thread.
+// Ownership: the store outlives it. The destructor cancels the work and joins the thread.
 #pragma once
 
 #include <chrono>
@@ -20,16 +21,16 @@
 namespace headrace::cli {
 
 struct WarmerOptions {
-  std::uint64_t rate_bytes_per_second = 0;  // how fast the source may be read; 0: as fast as it goes
+  std::uint64_t rate_bytes_per_second = 0;  // how fast the source may be read; 0: no limit
 };
 
 struct WarmerState {
-  Amount done;  // in a disk tier now
-  Amount held;  // of these, what was there before
+  Amount done;  // what lies in a disk tier now
+  Amount held;  // the part of it that was there before
   Amount total;
   std::uint64_t failed = 0;
-  std::string first_failure;  // what went wrong first
-  bool full = false;          // ended because the tiers are full
+  std::string first_failure;  // why the first of them failed
+  bool full = false;          // it ended because the tiers are full
   bool cancelled = false;
   bool finished = false;  // everything above is final and on the disk
 };
@@ -51,7 +52,7 @@ class Warmer {
   std::unique_ptr<Impl> impl_;
 };
 
-// "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", how much of that was there before, and what kept it from being all.
+// "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", then how much was there before, and why the rest was not fetched.
 [[nodiscard]] std::string summarise(const WarmerState& state, double seconds);
 
 }  // namespace headrace::cli
