@@ -29,8 +29,6 @@ constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its 
 // The default of 12 stalls mounts with many readers, because READs of readahead count against it.
 constexpr unsigned kMaxBackground = 1024;
 constexpr std::uint64_t kBlockBytes = 4096;
-// What one READ asks for at most: more is not wanted at once.
-constexpr std::uint64_t kLookAheadBytesMax = 1 << 20;
 
 Requests& requests_of(fuse_req_t request) {
   return *static_cast<Requests*>(Session::of(request).handler());
@@ -99,13 +97,10 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   }
   fuse_entry_param parameters = {};
   parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
-  Requests& requests = requests_of(request);
-  Session& session = Session::of(request);
-  const auto entry = catalog.find(entry_of(parent), name);
-  if (entry) parameters = entry_parameters(requests, *entry);
-  const bool fetch = entry && catalog.is_file(*entry) && requests.expects_read(*entry);
+  if (const auto entry = catalog.find(entry_of(parent), name)) {
+    parameters = entry_parameters(requests_of(request), *entry);
+  }
   fuse_reply_entry(request, &parameters);
-  if (fetch) requests.look_ahead(session, *entry);
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
@@ -243,21 +238,6 @@ cache::Identity Requests::identity(EntryId entry) const {
   return store_.identity(entry).value_or(catalog_.identity(entry));
 }
 
-bool Requests::expects_read(EntryId entry) {
-  const std::uint64_t size = identity(entry).size_bytes;
-  return size > 0 && size <= kLookAheadBytesMax && look_ahead_.on_lookup(entry);
-}
-
-// While the reader takes the answer to its lookup, opens the file and asks, the bytes are on their way. One that is
-// quicker than this thread has them already.
-void Requests::look_ahead(Session& session, EntryId entry) {
-  if (!look_ahead_.waits(entry)) return;
-  auto keep = [this, entry, session = session.shared_from_this()](Result<cache::View> view) {
-    if (view) look_ahead_.keep(entry, std::move(*view));
-  };
-  read_whole(session, entry, std::move(keep));
-}
-
 // Once, as it lies in the page cache then; by this thread itself where another stays for requests.
 void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
   const Session::Wait wait(session);
@@ -276,7 +256,6 @@ void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;
   }
-  look_ahead_.on_read(entry);
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && length == size;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
@@ -290,7 +269,6 @@ void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
   } else {
     store_.read_range_async(entry, range.offset, length, std::move(done));
   }
-  static_cast<void>(look_ahead_.end_read(entry));
 }
 
 // Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.

@@ -18,7 +18,6 @@
 #include <functional>
 
 #include "headrace/cache/store.h"
-#include "headrace/fuse/kernel/look_ahead.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -52,9 +51,6 @@ class Requests {
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   void read(fuse_req* request, cache::EntryId entry, ReadRange range);
-  // A file is looked up. True: once that is answered, it is to be fetched.
-  [[nodiscard]] bool expects_read(cache::EntryId entry);
-  void look_ahead(Session& session, cache::EntryId entry);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
@@ -73,7 +69,6 @@ class Requests {
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId, bool from_start)> on_read_;
-  LookAhead look_ahead_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;
