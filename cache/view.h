@@ -52,8 +52,7 @@ class View {
 // How soon a read is needed, and what becomes of its content in RAM.
 enum class ReadHint : std::uint8_t {
   kNow,
-  kOnce,      // now, by one who keeps a copy: goes with the last view, unless somebody else has asked for it too
-  kOnceHere,  // as kOnce, and the caller may wait: where the source is a local disk that does not seek, it reads itself
+  kNowHere,  // now, and the caller may wait: where the source is a local disk that does not seek, it reads itself
   kAhead,
   kAheadAndKeep,  // stays until drop() or release(), as far as the budget permits
 };

@@ -70,7 +70,6 @@ void RamShard::enqueue(Holding& holding) {
 
 void RamShard::touch(Holding& holding, bool keep) {
   holding.uses = static_cast<std::uint8_t>(std::min<int>(holding.uses + 1, kUsesMax));
-  holding.once = false;
   if (keep && !holding.keep) {
     holding.keep = true;
     holding.dropped = false;

@@ -56,7 +56,6 @@ struct Holding {
   bool being_written = false;  // a disk tier has the buffer
   bool dropped = false;        // goes when the last pin does
   bool keep = false;
-  bool once = false;    // wanted by one reader, who has its own copy afterwards: goes with the last pin
   bool ranged = false;  // read by ranges: the next range is expected to want it
   Queue queue = Queue::kNone;
   std::uint8_t uses = 0;  // since it entered its queue, at most kUsesMax
@@ -99,7 +98,7 @@ class RamShard {
   void insert(Holding& holding) HEADRACE_REQUIRES(mutex);
   // Puts a ready holding in its queue.
   void enqueue(Holding& holding) HEADRACE_REQUIRES(mutex);
-  // Counts a hit, which ends `once`, and moves the holding to the kept queue when asked.
+  // Counts a hit, and moves the holding to the kept queue when asked.
   void touch(Holding& holding, bool keep) HEADRACE_REQUIRES(mutex);
   void unkeep(Holding& holding) HEADRACE_REQUIRES(mutex);
   // Out of the table and its queue: new readers no longer find it.

@@ -155,7 +155,7 @@ void RamTier::unpin(Holding& holding) {
   MutexLock lock(shard.mutex);
   HEADRACE_ASSERT(holding.pins > 0);
   if (--holding.pins > 0) return;
-  const bool stays = holding.listed && !holding.dropped && !holding.once && (budget_bytes() > 0 || holding.ranged);
+  const bool stays = holding.listed && !holding.dropped && (budget_bytes() > 0 || holding.ranged);
   if (!stays && holding.listed) shard.unlist(holding);
   lock.unlock();
   if (!stays) return destroy(&holding);

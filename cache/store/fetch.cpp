@@ -39,7 +39,7 @@ class Fetch final : public MemoryRequest {
         holding_(holding),
         identity_(identity),
         for_disk_fill_(request.for_disk_fill),
-        waits_here_(request.hint == ReadHint::kOnceHere ? std::this_thread::get_id() : std::thread::id()),
+        waits_here_(request.hint == ReadHint::kNowHere ? std::this_thread::get_id() : std::thread::id()),
         range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
   void start() { store_.memory.request(*this); }
 
@@ -199,7 +199,6 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
   if (auto held = read_from_memory(store, request)) return done(std::move(*held));
   auto fresh = std::make_unique<Holding>(store.ram, request.key);
   fresh->keep = request.hint == ReadHint::kAheadAndKeep;
-  fresh->once = request.hint == ReadHint::kOnce || request.hint == ReadHint::kOnceHere;
   fresh->ranged = request.ranged;
   auto waiter = std::make_unique<Waiter>();
   waiter->offset = request.offset;

@@ -238,10 +238,10 @@ cache::Identity Requests::identity(EntryId entry) const {
   return store_.identity(entry).value_or(catalog_.identity(entry));
 }
 
-// Once, as it lies in the page cache then; by this thread itself where another stays for requests.
+// By this thread itself, where another stays for requests.
 void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
   const Session::Wait wait(session);
-  store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kOnceHere : cache::ReadHint::kOnce);
+  store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow);
 }
 
 void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {

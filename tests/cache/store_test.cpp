@@ -322,29 +322,6 @@ TEST_CASE("dropping makes the next read a fetch") {
   REQUIRE(store->read(entry)->served_from() == TierKind::kSource);
 }
 
-TEST_CASE("what is read once goes with its view, unless somebody else asks for it meanwhile") {
-  DataSet data;
-  data.add("a/1", 10'000);
-  auto store = data.open(1 << 20);
-  const EntryId entry = entry_of(*store, "a/1");
-  const auto read_once = [&] {
-    std::promise<Result<View>> read;
-    store->read_async(
-        entry, [&read](Result<View> view) { read.set_value(std::move(view)); }, ReadHint::kOnce);
-    return read.get_future().get();
-  };
-  Result<View> first = read_once();
-  CHECK(text_of(*first) == data.contents[0]);
-  first = View{};
-  CHECK(store->stats().tiers.front().samples == 0);
-
-  Result<View> second = read_once();
-  CHECK(second->served_from() == TierKind::kSource);
-  CHECK(store->read(entry)->served_from() == TierKind::kRam);
-  second = View{};
-  CHECK(store->read(entry)->served_from() == TierKind::kRam);
-}
-
 TEST_CASE("a caller that may wait has the file, or the reason why not, when it is called back") {
   DataSet data;
   data.add("a/1", 108'000);
@@ -358,13 +335,13 @@ TEST_CASE("a caller that may wait has the file, or the reason why not, when it i
         CHECK(text_of(*view) == data.contents[0]);
         answered_on.set_value(std::this_thread::get_id());
       },
-      ReadHint::kOnceHere);
+      ReadHint::kNowHere);
   CHECK(answered_on.get_future().get() == std::this_thread::get_id());
 
   fs::remove(data.dir.path() / "a/1");
   std::promise<Result<View>> failed;
   store->read_async(
-      entry, [&](Result<View> view) { failed.set_value(std::move(view)); }, ReadHint::kOnceHere);
+      entry, [&](Result<View> view) { failed.set_value(std::move(view)); }, ReadHint::kNowHere);
   CHECK(failed.get_future().get().error().code == ErrorCode::kNotFound);
 }
 
@@ -377,7 +354,7 @@ TEST_CASE("a caller that may wait does not where somebody else watches the reads
   std::promise<std::thread::id> answered_on;
   (*store)->read_async(
       entry_of(**store, "a/1"), [&](const Result<View>&) { answered_on.set_value(std::this_thread::get_id()); },
-      ReadHint::kOnceHere);
+      ReadHint::kNowHere);
   CHECK(answered_on.get_future().get() != std::this_thread::get_id());
 }
 

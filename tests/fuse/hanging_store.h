@@ -28,12 +28,12 @@ class HangingStore final : public cache::Store {
   ~HangingStore() override { let_go(); }
 
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override {
-    const bool for_now = hint == ReadHint::kNow || hint == ReadHint::kOnce || hint == ReadHint::kOnceHere;
+    const bool for_now = hint == ReadHint::kNow || hint == ReadHint::kNowHere;
     if (!for_now) return inner_.read_async(entry, std::move(done), hint);
     io::MutexLock lock(mutex_);
     waiting_.emplace_back(entry, std::move(done));
     changed_.notify_all();
-    if (hint != ReadHint::kOnceHere || !holds_callers_) return;
+    if (hint != ReadHint::kNowHere || !holds_callers_) return;
     ++held_callers_;
     while (holds_callers_) changed_.wait(lock);
   }
