@@ -10,6 +10,7 @@
 // Thread-safety: none; one decoder per thread, reused.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,6 +40,9 @@ class ImageDecoder {
   [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }
 
   [[nodiscard]] Status decode(std::span<const std::byte> bytes, Image& out);
+
+  // Lets another thread end the decoding of a JPEG (jpeg_decoder.h). The other formats are decoded to their end.
+  void end_when(const std::atomic<bool>& stopped) { jpeg_.end_when(stopped); }
 
   // What was repaired or salvaged in the last decoding; empty for a sound file.
   [[nodiscard]] const std::string& damage() const { return jpeg_.damage(); }

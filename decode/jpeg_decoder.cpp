@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -56,20 +57,34 @@ void on_message(j_common_ptr info, int level) {
   if (manager.num_warnings++ == 0) manager.format_message(info, manager.warning_text.data());
 }
 
-constexpr int kTooManyScans = -1;  // beside libjpeg's own codes, which are positive
+// Beside libjpeg's own codes, which are positive.
+constexpr int kTooManyScans = -1;
+constexpr int kStopped = -2;
 
-struct ScanLimit : jpeg_progress_mgr {
+// What libjpeg calls again and again while it decodes: once a line, or while it reads the scans of a progressive file.
+struct Watch : jpeg_progress_mgr {
   int scans_max = 0;
+  std::uint64_t scanned_pixels_max = 0;
+  const std::atomic<bool>* stopped = nullptr;
 };
 
-void check_scans(j_common_ptr info) {
-  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number <= static_cast<const ScanLimit*>(info->progress)->scans_max) return;
+[[noreturn]] void end_with(j_common_ptr info, int code, const char* reason) {
   ErrorManager& manager = manager_of(info);
-  manager.fatal_code = kTooManyScans;
-  std::snprintf(manager.fatal_text.data(), manager.fatal_text.size(), "more than %d scans",
-                static_cast<const ScanLimit*>(info->progress)->scans_max);
+  manager.fatal_code = code;
+  std::snprintf(manager.fatal_text.data(), manager.fatal_text.size(), "%s", reason);
   std::longjmp(manager.jump, 1);
+}
+
+void check_progress(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  const Watch& watch = *static_cast<const Watch*>(info->progress);
+  if (watch.stopped != nullptr && watch.stopped->load(std::memory_order_relaxed)) end_with(info, kStopped, "stopped");
+  const int scan = decompress->input_scan_number;
+  if (scan <= 1) return;
+  const std::uint64_t pixels = std::uint64_t{decompress->image_width} * decompress->image_height;
+  if (scan > watch.scans_max || static_cast<std::uint64_t>(scan) * pixels > watch.scanned_pixels_max) {
+    end_with(info, kTooManyScans, "more scans than the limits allow for an image of this size");
+  }
 }
 
 ErrorCode code_of(int jpeg_code) {
@@ -84,6 +99,8 @@ ErrorCode code_of(int jpeg_code) {
       return ErrorCode::kUnsupported;
     case kTooManyScans:
       return ErrorCode::kInvalidArgument;
+    case kStopped:
+      return ErrorCode::kCancelled;
     case JERR_OUT_OF_MEMORY:
       return ErrorCode::kSystem;
     default:
@@ -174,15 +191,16 @@ struct JpegDecoder::Impl {
   void begin_output(const Box& box, std::uint32_t reduce);
   void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
+  void read_rest();
   Status finish(Status status, const Box& box, Image& out);
 
   const DecodeOptions options;
   jpeg_decompress_struct info = {};
   ErrorManager errors = {};
-  ScanLimit scan_limit = {};
+  Watch watch = {};
   std::uint32_t first_column = 0;  // where in a decoded line the box begins
   std::uint32_t rows_done = 0;
-  std::vector<std::uint8_t> cmyk_line;
+  std::vector<std::uint8_t> spare_line;  // for what does not go to the image as it is
   std::string damage;
 };
 
@@ -198,9 +216,10 @@ void JpegDecoder::Impl::start(std::span<const std::byte> bytes) {
   errors.fatal_code = 0;
   errors.warning_text[0] = '\0';
   jpeg_create_decompress(&info);
-  scan_limit.progress_monitor = check_scans;
-  scan_limit.scans_max = options.scans_max;
-  info.progress = &scan_limit;
+  watch.progress_monitor = check_progress;
+  watch.scans_max = options.scans_max;
+  watch.scanned_pixels_max = options.scanned_pixels_max;
+  info.progress = &watch;
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&info, TRUE);
 }
@@ -234,23 +253,33 @@ void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
 // libjpeg writes lines of whole blocks. They stay where it writes them, with the image as a part of them: cutting them
 // to the box would copy every pixel (7 % of the time of a RandomResizedCrop; bench/compare decode-rrc, 2026-11-21).
 void JpegDecoder::Impl::lay_out(bool begun, const Box& box, Image& out) {
+  spare_line.resize(std::size_t{info.output_width} * 4);
   if (begun && info.out_color_space == JCS_RGB) {
     out.reset_within_lines(box.size(), info.output_width, first_column);
     return;
   }
   out.reset(box.size());
-  cmyk_line.resize(std::size_t{info.output_width} * 4);
 }
 
 void JpegDecoder::Impl::read_rows(const Box& box, Image& out) {
   if (box.y > 0) jpeg_skip_scanlines(&info, box.y);
   const bool cmyk = info.out_color_space == JCS_CMYK;
   while (rows_done < box.height) {
-    JSAMPROW line = cmyk ? cmyk_line.data() : out.line(rows_done);
+    JSAMPROW line = cmyk ? spare_line.data() : out.line(rows_done);
     jpeg_read_scanlines(&info, &line, 1);
     if (cmyk) cmyk_to_rgb(line + std::size_t{first_column} * 4, out.row(rows_done), box.width);
     ++rows_done;
   }
+}
+
+// Decodes what lies behind the box and is not wanted, so that libjpeg finds what is wrong there. The last line is read
+// because skipping it would make libjpeg take the rest of the file for read.
+void JpegDecoder::Impl::read_rest() {
+  const JDIMENSION last = info.output_height - 1;
+  if (info.output_scanline < last) jpeg_skip_scanlines(&info, last - info.output_scanline);
+  JSAMPROW line = spare_line.data();
+  if (info.output_scanline == last) jpeg_read_scanlines(&info, &line, 1);
+  jpeg_finish_decompress(&info);
 }
 
 // Notes repaired damage; with kSalvage, keeps the rows decoded before a fatal error and blackens the others.
@@ -285,7 +314,12 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   Status status = impl.guarded([&] { impl.begin_output(box, reduce); });
   impl.lay_out(status.has_value(), box, out);
   if (status) status = impl.guarded([&] { impl.read_rows(box, out); });
+  if (status && impl.options.damage == Damage::kReject) status = impl.guarded([&] { impl.read_rest(); });
   return impl.finish(std::move(status), box, out);
+}
+
+void JpegDecoder::end_when(const std::atomic<bool>& stopped) {
+  impl_->watch.stopped = &stopped;
 }
 
 const std::string& JpegDecoder::damage() const {

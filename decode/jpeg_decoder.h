@@ -12,6 +12,7 @@
 // ends.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,8 +48,12 @@ class JpegDecoder {
   // ceil(size / reduce), and `box` is a rectangle of that image. The pixels equal those of the whole image at the same
   // `reduce`, at every edge of the box. The rows of `out` are parts of longer lines unless the box is as wide as the
   // image.
-  // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans). Throws std::bad_alloc.
+  // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans), kCancelled (end_when). Throws std::bad_alloc.
   [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, Image& out);
+
+  // From now on a decode() that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked at
+  // once a line, and between the scans. `stopped` outlives the decoder.
+  void end_when(const std::atomic<bool>& stopped);
 
   // What was repaired or salvaged in the last decode(); empty for a sound file.
   [[nodiscard]] const std::string& damage() const;

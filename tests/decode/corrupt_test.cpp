@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damaged files: no crash, no leak (the address sanitizer watches), no hang, and a status that says why.
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include <doctest/doctest.h>
@@ -108,6 +110,70 @@ TEST_CASE("a repaired file is reported as such, and rejected on request") {
   CHECK_FALSE(repairing.damage().empty());
   ImageDecoder strict({.damage = Damage::kReject});
   CHECK_FALSE(strict.decode(file, image));
+}
+
+// As a disk leaves a file that it had no time to write.
+TEST_CASE("a JPEG whose second half is zero is rejected on request, whole and in part") {
+  ImageDecoder strict({.damage = Damage::kReject});
+  Image image;
+  for (const test::JpegSpec& spec : test::jpeg_kinds()) {
+    CAPTURE(test::describe(spec));
+    const Bytes sound = test::make_jpeg(spec);
+    for (const std::size_t kept_at_end : {std::size_t{0}, std::size_t{2}}) {  // 2: the mark of the end is there
+      Bytes file = sound;
+      std::fill(file.begin() + static_cast<std::ptrdiff_t>(file.size() / 2),
+                file.end() - static_cast<std::ptrdiff_t>(kept_at_end), std::byte{0});
+      CHECK_FALSE(strict.decode(file, image));
+      for (const std::uint32_t reduce : {1U, 2U, 8U}) {
+        REQUIRE(strict.open(file));
+        CHECK_FALSE(strict.decode_region({1, 0, 3, 2}, reduce, image));
+      }
+    }
+  }
+}
+
+TEST_CASE("the strictest decoder takes every sound file, whole and in part") {
+  ImageDecoder strict({.damage = Damage::kReject});
+  Image image;
+  for (const test::JpegSpec& spec : test::jpeg_kinds()) {
+    CAPTURE(test::describe(spec));
+    const Bytes file = test::make_jpeg(spec);
+    for (const std::uint32_t reduce : {1U, 2U, 4U, 8U}) {
+      const Size size = reduced(spec.size, reduce);
+      for (std::uint32_t y = 0; y < size.height; ++y) {
+        const std::uint32_t height = 1 + y * 7 % (size.height - y);
+        REQUIRE(strict.open(file));
+        REQUIRE(strict.decode_region({y % 5, y, size.width - y % 5, height}, reduce, image));
+      }
+    }
+  }
+}
+
+TEST_CASE("a large image with many scans is refused although a small one may have them") {
+  const Bytes file = test::with_many_scans(90);  // of 64 x 64
+  Image image;
+  CHECK(ImageDecoder({.scanned_pixels_max = 90 * 64 * 64}).decode(file, image));
+  const Status status = ImageDecoder({.scanned_pixels_max = 89 * 64 * 64}).decode(file, image);
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == io::ErrorCode::kInvalidArgument);
+  // One scan is what the limit of pixels is for.
+  CHECK(ImageDecoder({.scanned_pixels_max = 1}).decode(test::make_jpeg({}), image));
+}
+
+TEST_CASE("another thread can end the decoding of a JPEG, and nothing is salvaged then") {
+  Image image;
+  for (const Damage damage : kPolicies) {
+    for (const Bytes& file : {test::make_jpeg({}), test::make_jpeg({.progressive = true})}) {
+      std::atomic<bool> stopped = false;
+      ImageDecoder decoder({.damage = damage});
+      decoder.end_when(stopped);
+      REQUIRE(decoder.decode(file, image));
+      stopped = true;
+      const Status status = decoder.decode(file, image);
+      REQUIRE_FALSE(status);
+      CHECK(status.error().code == io::ErrorCode::kCancelled);
+    }
+  }
 }
 
 }  // namespace
