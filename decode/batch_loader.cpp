@@ -223,6 +223,7 @@ void BatchLoader::Impl::fail_row(BatchRow& row, io::Error error, std::byte* out)
   row.state = SampleState::kBad;
   row.error = std::move(error);
   row.error.context = source->path(row.raw.index) + ": " + row.error.context;
+  if (row.error.code == ErrorCode::kCancelled) return;  // by stop(): nobody gets this slot
   counters.bad_samples.fetch_add(1, std::memory_order_relaxed);
   io::log_warning("bad sample {}: {}", row.raw.index, row.error.message());
   if (options.bad_samples == BadSamples::kZero) std::memset(out, 0, sample_bytes);

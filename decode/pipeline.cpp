@@ -89,7 +89,7 @@ Status Pipeline::Impl::decode(Worker& worker, const RawSample& raw, Image& image
   } catch (const std::bad_alloc&) {
     status = io::system_error(ENOMEM, "decode");
   }
-  if (status) return status;
+  if (status || status.error().code == io::ErrorCode::kCancelled) return status;
   counters.bad_samples.fetch_add(1, std::memory_order_relaxed);
   status.error().context = source->path(raw.index) + ": " + status.error().context;
   return status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/decode/worker_pool.h"
 
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -52,6 +53,7 @@ struct WorkerPool::Impl {
       pin_to(cpus[number % cpus.size()]);
     }
     Worker worker(options.decode);
+    worker.decoder.end_when(stopped);
     Task task;
     while (!queue.closed() && pop(task)) task.job->run(worker, task.part);
   }
@@ -62,6 +64,7 @@ struct WorkerPool::Impl {
   }
 
   BoundedQueue<Task> queue;
+  std::atomic<bool> stopped = false;
   StageCounters& counters;
   std::vector<std::thread> threads;
 };
@@ -83,6 +86,7 @@ bool WorkerPool::submit(const Task& task) {
   return impl_->queue.push(task);
 }
 void WorkerPool::close() {
+  impl_->stopped = true;
   impl_->queue.close();
 }
 std::size_t WorkerPool::thread_count() const {

@@ -55,7 +55,8 @@ class WorkerPool {
 
   // Sleeps while the queue is full. False: closed.
   bool submit(const Task& task);
-  // Ends submit(), now and later; the threads end after the tasks that they have begun.
+  // Ends submit(), now and later. The threads end after the tasks that they have begun, and a JPEG that such a task is
+  // decoding ends with kCancelled.
   void close();
   [[nodiscard]] std::size_t thread_count() const;
   [[nodiscard]] std::size_t queue_depth() const;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <string>
 #include <thread>
@@ -126,6 +127,33 @@ TEST_CASE("stopping from another thread ends a consumer that waits") {
   while (pipeline->next() != nullptr) {
   }
   stopper.join();
+}
+
+// Decodes only after the pool was closed.
+class LateJob final : public Job {
+ public:
+  void run(Worker& worker, std::uint32_t) noexcept override {
+    begun.set_value();
+    closed.get_future().wait();
+    Image image;
+    status.set_value(worker.decoder.decode(test::make_jpeg({}), image));
+  }
+  std::promise<void> begun;
+  std::promise<void> closed;
+  std::promise<Status> status;
+};
+
+TEST_CASE("stopping ends a decode that is under way") {
+  StageCounters counters;
+  LateJob job;
+  WorkerPool pool({.threads = 1}, 4, counters);
+  REQUIRE(pool.submit({&job, 0}));
+  job.begun.get_future().wait();
+  pool.close();
+  job.closed.set_value();
+  const Status status = job.status.get_future().get();
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == io::ErrorCode::kCancelled);
 }
 
 TEST_CASE("more images ahead than the queue can hold are refused") {
