@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/keep/sample_queues.h"
+#include "headrace/cache/keep/item_queue.h"
+#include "headrace/cache/keep/sample_items.h"
 #include "headrace/cache/policy.h"
 
 namespace headrace::cache {
 namespace {
 
-constexpr std::uint8_t kQueue = 0;
-
 class LruPolicy final : public Policy {
  public:
-  explicit LruPolicy(const PolicyOptions& options) : Policy(options), queue_(options.sizes, 1) {}
+  explicit LruPolicy(const PolicyOptions& options)
+      : Policy(options), items_(options.sizes), held_(sample_count(), false) {}
 
-  [[nodiscard]] bool holds(SampleIndex sample) const override { return queue_.queue_of(sample) == kQueue; }
+  [[nodiscard]] bool holds(SampleIndex sample) const override { return held_[sample]; }
 
   bool read(const Access& access) override {
     const SampleIndex sample = access.sample;
     if (holds(sample)) {
-      queue_.remove(sample);
-      queue_.push_front(kQueue, sample);
+      queue_.move_to_front(items_, sample);
       return true;
     }
     if (!can_ever_fit(sample)) return false;
     while (!fits(sample)) evict();
     take_in(sample);
-    queue_.push_front(kQueue, sample);
+    held_[sample] = true;
+    queue_.push_front(items_, sample);
     return false;
   }
 
  private:
   void evict() {
-    const SampleIndex oldest = queue_.back(kQueue);
-    queue_.remove(oldest);
+    const SampleIndex oldest = queue_.back();
+    queue_.remove(items_, oldest);
+    held_[oldest] = false;
     let_go(oldest);
   }
 
-  SampleQueues queue_;
+  SampleItems items_;
+  ItemQueue<SampleItems> queue_;
+  std::vector<bool> held_;
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One shard of the RAM tier: a table of holdings and the queues that decide which of them goes first.
+// One shard of the RAM tier: a table of holdings and the queues that decide which of them is evicted first.
 //
-// Eviction is S3-FIFO (Yang et al., SOSP 2023): newcomers pass through a small queue and reach the main one only when
-// they are read again there or were evicted lately (the ghost table remembers). Holdings that a prefetcher asked to
-// keep stand in a queue of their own, which is the last to be emptied.
+// S3-FIFO decides (keep/s3_fifo.h, the same code that the simulator runs), with two exceptions. A holding that somebody
+// asked to keep stands in a queue of its own, which is emptied last. A holding that is wanted `once` is in no danger of
+// being evicted: it leaves with its last pin (RamTier::unpin()).
 //
 // Thread-safety: every function needs `mutex`, which the RamTier takes. No function allocates or frees.
 #pragma once
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/keep/s3_fifo.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
@@ -32,8 +33,6 @@ struct Waiter {
 // One chunk in memory, or on its way there.
 // Ownership: the RamTier's, for as long as it is listed or pinned.
 struct Holding {
-  enum class Queue : std::uint8_t { kNone, kSmall, kMain, kKept };
-
   Holding(RamTier& tier, ChunkKey which) : owner(&tier), key(which) {}
 
   // A view of content that is ready; takes over one pin.
@@ -55,31 +54,25 @@ struct Holding {
   bool listed = false;         // in the table: new readers find it
   bool being_written = false;  // a disk tier has the buffer
   bool dropped = false;        // goes when the last pin does
-  bool keep = false;
-  bool ranged = false;  // read by ranges: the next range is expected to want it
-  Queue queue = Queue::kNone;
-  std::uint8_t uses = 0;  // since it entered its queue, at most kUsesMax
+  bool keep = false;           // evicted last
+  bool ranged = false;         // read by ranges: the next range is expected to want it
+  bool queued = false;         // ready and listed: in the kept queue if `keep` is set, else in one of S3-FIFO
+  S3FifoMark mark = {};
   std::uint32_t pins = 0;
   Waiter* waiters = nullptr;
   Holding* bucket_next = nullptr;
-  Holding* previous = nullptr;
-  Holding* next = nullptr;
+  QueueLink<Holding*> link = {};
 };
 
-// Doubly linked through Holding::previous and next; the front is the newest.
-class HoldingList {
- public:
-  void push_front(Holding& holding);
-  void remove(Holding& holding);
-  [[nodiscard]] Holding* back() const { return tail_; }
-  [[nodiscard]] std::size_t count() const { return count_; }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-
- private:
-  Holding* head_ = nullptr;
-  Holding* tail_ = nullptr;
-  std::size_t count_ = 0;
-  std::uint64_t bytes_ = 0;
+// Holdings as items of the queues in keep/.
+struct HoldingItems {
+  using Item = Holding*;
+  static constexpr Item kNone = nullptr;
+  [[nodiscard]] static QueueLink<Item>& link(Item holding) { return holding->link; }
+  [[nodiscard]] static S3FifoMark& mark(Item holding) { return holding->mark; }
+  [[nodiscard]] static std::uint64_t bytes(Item holding) { return holding->cost_bytes; }
+  [[nodiscard]] static bool may_go(Item holding) { return holding->pins == 0; }
+  [[nodiscard]] static std::uint64_t hash(Item holding) { return hash_of(holding->key); }
 };
 
 class RamShard {
@@ -92,18 +85,18 @@ class RamShard {
     std::uint64_t evictions = 0;
   };
 
-  explicit RamShard(std::size_t bucket_count);
+  RamShard(std::size_t bucket_count, std::size_t ghost_slots);
 
   [[nodiscard]] Holding* find(ChunkKey key) HEADRACE_REQUIRES(mutex);
   void insert(Holding& holding) HEADRACE_REQUIRES(mutex);
-  // Puts a ready holding in its queue.
+  // Puts a holding that has become ready in its queue.
   void enqueue(Holding& holding) HEADRACE_REQUIRES(mutex);
   // Counts a hit, and moves the holding to the kept queue when asked.
   void touch(Holding& holding, bool keep) HEADRACE_REQUIRES(mutex);
   void unkeep(Holding& holding) HEADRACE_REQUIRES(mutex);
   // Out of the table and its queue: new readers no longer find it.
   void unlist(Holding& holding) HEADRACE_REQUIRES(mutex);
-  // Unlists the unpinned holding that is worth least; nullptr when none may go.
+  // Unlists the unpinned holding that is worth least; nullptr: all are pinned.
   [[nodiscard]] Holding* evict(bool kept_too) HEADRACE_REQUIRES(mutex);
   [[nodiscard]] std::size_t count() const HEADRACE_REQUIRES(mutex);
   [[nodiscard]] Counters& counters() HEADRACE_REQUIRES(mutex) { return counters_; }
@@ -114,21 +107,13 @@ class RamShard {
   [[nodiscard]] Holding*& bucket_of(ChunkKey key) HEADRACE_REQUIRES(mutex) {
     return buckets_[hash_of(key) % buckets_.size()];
   }
-  [[nodiscard]] std::uint32_t& ghost_of(ChunkKey key) HEADRACE_REQUIRES(mutex) {
-    return ghosts_[hash_of(key) % ghosts_.size()];
-  }
-  [[nodiscard]] HoldingList& list_of(Holding::Queue queue) HEADRACE_REQUIRES(mutex);
-  void move_to(Holding& holding, Holding::Queue queue) HEADRACE_REQUIRES(mutex);
-  [[nodiscard]] Holding* pick_small() HEADRACE_REQUIRES(mutex);
-  [[nodiscard]] Holding* pick_main() HEADRACE_REQUIRES(mutex);
-  [[nodiscard]] Holding* pick_kept() HEADRACE_REQUIRES(mutex);
+  void leave_queue(Holding& holding) HEADRACE_REQUIRES(mutex);
+  [[nodiscard]] Holding* evict_kept() HEADRACE_REQUIRES(mutex);
 
   std::vector<Holding*> buckets_ HEADRACE_GUARDED_BY(mutex);
-  // Hashes of what left the small queue lately; a newer one overwrites an older one of the same place.
-  std::vector<std::uint32_t> ghosts_ HEADRACE_GUARDED_BY(mutex);
-  HoldingList small_ HEADRACE_GUARDED_BY(mutex);
-  HoldingList main_ HEADRACE_GUARDED_BY(mutex);
-  HoldingList kept_ HEADRACE_GUARDED_BY(mutex);
+  HoldingItems items_;  // has no state
+  S3Fifo<HoldingItems> fifo_ HEADRACE_GUARDED_BY(mutex);
+  ItemQueue<HoldingItems> kept_ HEADRACE_GUARDED_BY(mutex);
   Counters counters_ HEADRACE_GUARDED_BY(mutex);
 };
 

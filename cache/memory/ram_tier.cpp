@@ -12,8 +12,8 @@ namespace {
 
 using io::MutexLock;
 
-// One bucket (8 bytes, and 4 for its ghost) per 32 KiB of budget: chains of one or two for photographs. At least 1024
-// for budgets that say nothing, at most 2^20 (200 MB for all shards at once would be too much).
+// One bucket (8 bytes) per 32 KiB of budget: chains of one or two for photographs. At least 1024 for budgets that say
+// nothing; at most 2^18, since they are allocated at once (32 MiB for all shards).
 std::size_t buckets_per_shard(std::uint64_t budget_bytes, std::size_t shards) {
   return std::bit_ceil(std::clamp<std::uint64_t>(budget_bytes / (32 << 10) / shards, 1024, 1 << 18));
 }
@@ -27,7 +27,9 @@ void View::reset() {
 
 RamTier::RamTier(std::uint64_t budget_bytes, std::function<void()> on_space)
     : budget_bytes_(budget_bytes), on_space_(std::move(on_space)) {
-  for (auto& shard : shards_) shard = std::make_unique<RamShard>(buckets_per_shard(budget_bytes, kShardCount));
+  const std::size_t buckets = buckets_per_shard(budget_bytes, kShardCount);
+  const std::size_t ghost_slots = ghost_slots_for(budget_bytes) / kShardCount;
+  for (auto& shard : shards_) shard = std::make_unique<RamShard>(buckets, ghost_slots);
 }
 
 RamTier::~RamTier() {
@@ -177,7 +179,7 @@ bool RamTier::drop(ChunkKey key) {
   MutexLock lock(shard.mutex);
   Holding* holding = shard.find(key);
   if (holding == nullptr) return false;
-  holding->keep = false;
+  if (holding->keep) shard.unkeep(*holding);
   holding->dropped = true;
   if (holding->pins > 0) return true;
   shard.unlist(*holding);

@@ -2,26 +2,33 @@
 #include "headrace/cache/memory/ram_tier.h"
 
 #include <memory>
+#include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "headrace/cache/memory/memory_queue.h"
+#include "headrace/cache/policy.h"
 #include "headrace/io/timer_thread.h"
 
 namespace {
 
 using headrace::cache::ChunkKey;
 using headrace::cache::EntryId;
+using headrace::cache::ghost_slots_for;
 using headrace::cache::Holding;
+using headrace::cache::make_policy;
 using headrace::cache::MemoryQueue;
 using headrace::cache::MemoryRequest;
+using headrace::cache::PolicyKind;
+using headrace::cache::RamShard;
 using headrace::cache::RamTier;
 using headrace::cache::TierKind;
 using headrace::cache::View;
 using headrace::cache::Waiter;
 using headrace::io::Buffer;
 using headrace::io::ErrorCode;
+using headrace::io::MutexLock;
 using headrace::io::TimerThread;
 
 constexpr std::uint64_t kPage = 4096;
@@ -103,6 +110,45 @@ TEST_CASE("what is read again survives a scan") {
   EntryId survivors = 0;
   for (EntryId entry = 0; entry < kHot; ++entry) survivors += fixture.holds(entry) ? 1 : 0;
   CHECK(survivors > kHot * 95 / 100);
+}
+
+TEST_CASE("a shard hits and evicts exactly what the simulator's S3-FIFO does") {
+  constexpr std::size_t kSamples = 500;
+  constexpr std::uint64_t kBudget = 100'000;
+  std::mt19937_64 random(5);
+  std::vector<std::uint32_t> sizes(kSamples);
+  for (std::uint32_t& size : sizes) size = static_cast<std::uint32_t>(100 + random() % 1000);
+  const auto policy = make_policy(PolicyKind::kS3Fifo, {.capacity_bytes = kBudget, .sizes = sizes});
+
+  RamTier nobody(kBudget, [] {});
+  RamShard shard(64, ghost_slots_for(kBudget));
+  std::vector<std::unique_ptr<Holding>> holdings(kSamples);
+  std::uint64_t used = 0;
+  MutexLock lock(shard.mutex);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto sample = static_cast<EntryId>(
+        std::min({random(), random(), random()}, [](auto a, auto b) { return a % kSamples < b % kSamples; }) %
+        kSamples);
+    CAPTURE(i);
+    Holding* const hit = shard.find({sample, 0});
+    REQUIRE(policy->read({.sample = sample}) == (hit != nullptr));
+    if (hit != nullptr) {
+      shard.touch(*hit, false);
+      continue;
+    }
+    while (used + sizes[sample] > kBudget) {
+      Holding* const gone = shard.evict(false);
+      REQUIRE(gone != nullptr);
+      used -= gone->cost_bytes;
+      holdings[gone->key.entry].reset();
+    }
+    holdings[sample] = std::make_unique<Holding>(nobody, ChunkKey{sample, 0});
+    holdings[sample]->cost_bytes = sizes[sample];
+    used += sizes[sample];
+    shard.insert(*holdings[sample]);
+    shard.enqueue(*holdings[sample]);
+    REQUIRE(policy->used_bytes() == used);
+  }
 }
 
 TEST_CASE("a dropped holding goes with its last view") {
