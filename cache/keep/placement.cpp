@@ -11,8 +11,8 @@ namespace {
 
 using io::MutexLock;
 
-// Padding to whole batches repeats a few samples and dropping the last batch leaves a few out: an epoch is one that
-// reads the same files as the next as long as they differ by less than one part in a hundred.
+// Epochs count as reading the same files if they differ by less than one part in a hundred: padding to whole batches
+// repeats a few samples, and dropping the last batch leaves a few out.
 constexpr std::uint64_t kAlikeShare = 100;
 
 struct EpochShape {
@@ -31,8 +31,7 @@ std::optional<EpochShape> shape_of(const Order& order, std::uint64_t epoch, std:
   return shape;
 }
 
-// Why MIN pays for this order; empty: it does not, because what was read is needed again one epoch later, like all
-// else.
+// Why MIN pays for this order. Empty: it does not, because each sample is needed again one epoch after it was read.
 std::string reason_for_min(const Order& order, std::uint64_t epoch, std::size_t samples) {
   const std::optional<EpochShape> now = shape_of(order, epoch, samples);
   const std::optional<EpochShape> next = shape_of(order, epoch + 1, samples);
@@ -63,12 +62,12 @@ std::vector<std::uint32_t> record_footprints(const Catalog& catalog) {
   return sizes;
 }
 
-Placement::Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held)
-    : catalog_(catalog), rooms_(std::move(rooms)), is_held_(std::move(is_held)), watches_(!rooms_.empty()) {}
+Placement::Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting_bytes, IsHeld is_held)
+    : catalog_(catalog), evicting_bytes_(std::move(evicting_bytes)), is_held_(std::move(is_held)) {}
 
 Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
   Job job{.order = &order, .epoch = epoch, .reason_for_min = ""};
-  if (!rooms_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
+  if (!evicting_bytes_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
   MutexLock lock(mutex_);
   job.id = next_job_++;
   jobs_.push_back(std::move(job));
@@ -84,12 +83,11 @@ Placement::Evictions Placement::unfollow(JobId job) {
 }
 
 void Placement::choose() {
-  trial_.reset();
   const bool several = jobs_.size() > 1;
   const std::string reason = several         ? "several orders are read at once"
                              : jobs_.empty() ? ""
                                              : jobs_.front().reason_for_min;
-  if (!reason.empty() && !rooms_.empty()) {
+  if (!reason.empty() && !evicting_bytes_.empty()) {
     start_min();
   } else {
     min_.reset();
@@ -97,7 +95,6 @@ void Placement::choose() {
   }
   why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
   evicts_.store(min_ != nullptr);
-  watches_.store(!rooms_.empty() && (min_ != nullptr || jobs_.empty()));
 }
 
 void Placement::start_min() {
@@ -109,22 +106,22 @@ void Placement::start_min() {
   }
   outside_.assign(sizes_.size(), {});  // they are times of a clock that may begin again
   min_ = std::make_unique<PolicyStack>();
-  for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+  for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
     min_->add(make_policy(
         PolicyKind::kMin,
-        {.capacity_bytes = rooms_[tier].evicting_bytes, .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
+        {.capacity_bytes = evicting_bytes_[tier], .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
            evictions_.push_back({tier, sample});
          }}));
   }
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
+    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
       if (is_held_(tier, sample)) refresh(tier, sample);
     }
   }
   evict_what_is_not_wanted();
 }
 
-// What that of the job furthest on shows.
+// The clock of the job that is furthest on.
 std::uint64_t Placement::clock() const {
   std::uint64_t clock = 0;
   for (const Job& each : jobs_) {
@@ -146,7 +143,7 @@ std::uint64_t Placement::upcoming(SampleIndex sample) const {
   return soonest != kNeverUsed ? soonest : upcoming_outside(sample);
 }
 
-// It is read now, by the job that was to read it soonest; when again, by any?
+// Consumes the earliest next use; returns the one after it, over all jobs.
 std::uint64_t Placement::take(SampleIndex sample) {
   Job* reader = nullptr;
   std::uint64_t soonest = kNeverUsed;
@@ -164,8 +161,8 @@ std::uint64_t Placement::take(SampleIndex sample) {
   return upcoming(sample);
 }
 
-// No order has it: a validation set, say, which is read after each epoch. It will be read again after as long as last
-// time.
+// For samples that are in no order: a validation set, for instance, which is read after each epoch. The next read is
+// expected after the interval that lay between the last two.
 void Placement::note_outside(SampleIndex sample) {
   const std::uint64_t now = clock();
   OutsideUse& use = outside_[sample];
@@ -173,7 +170,7 @@ void Placement::note_outside(SampleIndex sample) {
   use = {now, use.last < now ? now - use.last : 0};
 }
 
-// What does not come when it is expected is waited for as long again.
+// A use that is overdue stays expected for one more interval.
 std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
   const OutsideUse& use = outside_[sample];
   const std::uint64_t now = clock();
@@ -181,28 +178,23 @@ std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
   return std::max(use.last + use.interval, now);
 }
 
-// As if it were read: it is held, and goes, by its upcoming use.
+// Tells the policy the upcoming use of a sample, as if the sample were read now.
 void Placement::refresh(std::size_t tier, SampleIndex sample) {
-  static_cast<void>(
-      (*in_force())[tier].read({.sample = sample, .next_use = min_ ? upcoming(sample) : kNeverUsed, .now = clock()}));
+  static_cast<void>((*min_)[tier].read({.sample = sample, .next_use = upcoming(sample), .now = clock()}));
 }
 
-// What the tiers hold from before the policy came into force.
+// The tiers may hold samples from a time when another policy was in force.
 void Placement::evict_what_is_not_wanted() {
   evictions_.clear();
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    for (std::size_t tier = 0; tier < rooms_.size(); ++tier) {
-      if (is_held_(tier, sample) && !(*in_force())[tier].holds(sample)) evictions_.push_back({tier, sample});
+    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
+      if (is_held_(tier, sample) && !(*min_)[tier].holds(sample)) evictions_.push_back({tier, sample});
     }
   }
 }
 
-PolicyStack* Placement::in_force() const {
-  if (min_ != nullptr) return min_.get();
-  return trial_ != nullptr && trial_->prefers_s3_fifo() ? &trial_->s3_fifo() : nullptr;
-}
-
-// What was read from memory meanwhile has uses behind it that no fetch has taken.
+// Reads from memory cause no fetch, so the policy has not heard of them: it is told the upcoming uses of all that it
+// holds.
 Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
   MutexLock lock(mutex_);
   const auto found = std::ranges::find(jobs_, job, &Job::id);
@@ -221,39 +213,15 @@ Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
 
 Placement::Evictions Placement::on_read(SampleIndex sample) {
   MutexLock lock(mutex_);
-  if (min_ != nullptr) {
-    min_->read({.sample = sample, .next_use = take(sample), .now = clock()});
-  } else if (jobs_.empty() && !rooms_.empty()) {
-    try_on_paper(sample);
-  }
+  if (min_ != nullptr) min_->read({.sample = sample, .next_use = take(sample), .now = clock()});
   return std::exchange(evictions_, {});
-}
-
-void Placement::try_on_paper(SampleIndex sample) {
-  if (trial_ == nullptr) {
-    if (sizes_.empty()) sizes_ = record_footprints(catalog_);
-    trial_ = std::make_unique<PolicyTrial>(sizes_, rooms_, [this](std::size_t tier, SampleIndex gone) {
-      evictions_.push_back({tier, gone});
-    });
-  }
-  const bool before = trial_->prefers_s3_fifo();
-  trial_->read(sample);
-  const bool now = trial_->prefers_s3_fifo();
-  if (!now) {
-    evictions_.clear();  // only on paper
-  } else if (!before) {
-    evict_what_is_not_wanted();
-  }
-  if (now == before) return;
-  why_ = now ? "no order known, and the same files are read again and again" : "no order known";
-  evicts_.store(now);
 }
 
 Placement::Evictions Placement::on_offer(SampleIndex sample) {
   MutexLock lock(mutex_);
-  for (std::size_t tier = 0; in_force() != nullptr && tier < rooms_.size(); ++tier) {
+  for (std::size_t tier = 0; min_ != nullptr && tier < min_->size(); ++tier) {
     refresh(tier, sample);
-    if ((*in_force())[tier].holds(sample)) break;
+    if ((*min_)[tier].holds(sample)) break;
   }
   return std::exchange(evictions_, {});
 }
@@ -261,13 +229,12 @@ Placement::Evictions Placement::on_offer(SampleIndex sample) {
 bool Placement::wants(std::size_t tier, std::optional<SampleIndex> sample) const {
   if (!evicts()) return true;
   MutexLock lock(mutex_);
-  const PolicyStack* const policies = in_force();
-  return policies == nullptr || (sample && (*policies)[tier].holds(*sample));
+  return min_ == nullptr || (sample && (*min_)[tier].holds(*sample));
 }
 
 std::string Placement::describe() const {
   MutexLock lock(mutex_);
-  return (min_ != nullptr ? "min: " : in_force() != nullptr ? "s3-fifo: " : "never-evict: ") + why_;
+  return (min_ != nullptr ? "min: " : "never-evict: ") + why_;
 }
 
 }  // namespace headrace::cache

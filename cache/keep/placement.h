@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the disk tiers hold, chosen from what is known of the reads to come:
+// Decides what the disk tiers hold, from what is known of the reads to come:
 //
-//   nothing                      never-evict, until S3-FIFO shows on paper that it hits more (internal/policy_trial.h)
-//   one order, read by epochs    never-evict
-//   one order whose next uses    Belady's MIN with bypass: one rank of several, sampling with replacement
-//   differ by more than an epoch
-//   several orders at once       MIN: the next use of a sample is the earliest of all
+//   nothing, or one order whose     never-evict: what came first stays
+//   epochs read the same files
+//   one order whose epochs read     Belady's MIN with bypass: an order for one rank of several, or one that draws
+//   other files, or files twice     with replacement
+//   several orders at once          MIN: the next use of a sample is the earliest one in any of them
 //
-//   Placement placement(catalog, {{budget, evicting}, ...}, is_held);
+//   Placement placement(catalog, {evicting_bytes, ...}, is_held);
 //   const auto [job, evictions] = placement.follow(order, epoch);
 //   for (const Eviction& gone : evictions) forget(gone);
 //   for (const Eviction& gone : placement.on_read(sample)) forget(gone);   // a fetch that a reader caused
 //   if (placement.wants(tier, sample)) write(tier, sample);
 //
-// The policies are the simulator's. They say what is to be held, the tiers hold it as far as their devices let them: a
-// record that is missing although it is wanted is written when it is next fetched.
+// The policies are the simulator's. They say what should be held; the tiers hold it as far as their devices let them. A
+// record that should be held and is missing is written when the sample is fetched next.
 //
-// Orders read at once have positions of their own; they count as equally fast, and are aligned whenever one of them
-// enters an epoch.
+// Each order that is followed has positions of its own. All orders count as equally fast, and their positions are
+// aligned anew whenever one of them enters an epoch.
 //
 // Thread-safety: every function from any thread. Lock order: mutex_, then what is_held() takes.
 #pragma once
@@ -34,7 +34,6 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/keep/policy_stack.h"
-#include "headrace/cache/keep/policy_trial.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
@@ -58,21 +57,21 @@ class Placement {
     Evictions evictions;
   };
 
-  // `rooms`: of each tier, fastest first.
-  Placement(const Catalog& catalog, std::vector<TierRoom> rooms, IsHeld is_held);
+  // `evicting_bytes`: what each tier can hold while records are evicted one by one, fastest tier first.
+  Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting_bytes, IsHeld is_held);
 
   // An order that is read from this epoch on; it lasts until unfollow().
   [[nodiscard]] Followed follow(const Order& order, std::uint64_t epoch);
   [[nodiscard]] Evictions enter(JobId job, std::uint64_t epoch);
   [[nodiscard]] Evictions unfollow(JobId job);
 
-  // Whether on_read() has to hear of reads.
-  [[nodiscard]] bool watches() const { return watches_.load(std::memory_order_relaxed); }
+  // Whether records are evicted one by one. If not, on_read() need not hear of reads.
   [[nodiscard]] bool evicts() const { return evicts_.load(std::memory_order_relaxed); }
   [[nodiscard]] Evictions on_read(SampleIndex sample);
-  // Somebody would have it held before it is read: it is, if it is needed sooner than what would have to go.
+  // Somebody would like the sample to be held before it is read. It is taken in if it is needed sooner than what would
+  // have to be evicted for it.
   [[nodiscard]] Evictions on_offer(SampleIndex sample);
-  // False: the tier has no place for it, or none any more. nullopt: no sample.
+  // False: the tier has no room for it, or has evicted it. nullopt: the file is no sample.
   [[nodiscard]] bool wants(std::size_t tier, std::optional<SampleIndex> sample) const;
   // "never-evict: each epoch reads the same files"
   [[nodiscard]] std::string describe() const;
@@ -88,7 +87,7 @@ class Placement {
     std::uint64_t offset = 0;                  // from its clock to the common one
   };
 
-  // When a sample was read that no order has, and how long after the time before that.
+  // The last read of a sample that is in no order, and how long it came after the read before.
   struct OutsideUse {
     std::uint64_t last = kNeverUsed;
     std::uint64_t interval = 0;  // 0: not known
@@ -103,25 +102,21 @@ class Placement {
   void note_outside(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t upcoming_outside(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
   void refresh(std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
-  void try_on_paper(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void evict_what_is_not_wanted() HEADRACE_REQUIRES(mutex_);
-  [[nodiscard]] PolicyStack* in_force() const HEADRACE_REQUIRES(mutex_);  // null: never-evict
 
   const Catalog& catalog_;
-  const std::vector<TierRoom> rooms_;
+  const std::vector<std::uint64_t> evicting_bytes_;  // by tier
   const IsHeld is_held_;
   std::vector<std::uint32_t> sizes_;  // by sample, on disk; filled before the first policy, then constant
   std::atomic<bool> evicts_ = false;
-  std::atomic<bool> watches_;
 
   mutable io::Mutex mutex_;
   std::vector<Job> jobs_ HEADRACE_GUARDED_BY(mutex_);
   JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
-  std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);    // null: not in force
-  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);     // by sample, while MIN is in force
-  std::unique_ptr<PolicyTrial> trial_ HEADRACE_GUARDED_BY(mutex_);  // null: there are jobs, or no reads yet
-  Evictions evictions_;                                             // of the call under way, which holds the mutex
+  std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);  // null: not in force
+  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);   // by sample, while MIN is in force
+  Evictions evictions_;                                           // of the call under way, which holds the mutex
 };
 
 }  // namespace headrace::cache

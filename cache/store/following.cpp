@@ -10,10 +10,10 @@ namespace {
 
 using io::MutexLock;
 
-std::vector<TierRoom> rooms_of(const DiskTiers& tiers) {
-  std::vector<TierRoom> rooms;
-  for (const auto& tier : tiers) rooms.push_back({tier->stats().budget_bytes, tier->evicting_bytes()});
-  return rooms;
+std::vector<std::uint64_t> evicting_bytes_of(const DiskTiers& tiers) {
+  std::vector<std::uint64_t> bytes;
+  for (const auto& tier : tiers) bytes.push_back(tier->evicting_bytes());
+  return bytes;
 }
 
 }  // namespace
@@ -47,9 +47,9 @@ class TierFollower::Handle final : public Following {
 };
 
 TierFollower::TierFollower(const Parts& parts)
-    : parts_(parts), placement_(parts.catalog, rooms_of(parts.tiers), [this](std::size_t tier, SampleIndex sample) {
-        return has_record(tier, sample);
-      }) {}
+    : parts_(parts),
+      placement_(parts.catalog, evicting_bytes_of(parts.tiers),
+                 [this](std::size_t tier, SampleIndex sample) { return has_record(tier, sample); }) {}
 
 std::unique_ptr<Following> TierFollower::follow(const Order& order, const FollowOptions& options) {
   const Placement::Followed followed = placement_.follow(order, options.epoch);

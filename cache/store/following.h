@@ -44,7 +44,7 @@ class TierFollower {
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options);
 
   // Whether note_use() has to hear of reads.
-  [[nodiscard]] bool watches() const { return placement_.watches(); }
+  [[nodiscard]] bool watches() const { return placement_.evicts(); }
   // Somebody reads the file: this counts as one use.
   void note_use(EntryId entry);
   // Somebody would like the tiers to hold the file before it is read.

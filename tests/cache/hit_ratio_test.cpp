@@ -257,50 +257,6 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
   CHECK(store.stats().tiers[1].used_bytes <= 4 * kMiB);
 }
 
-TEST_CASE("without an order a disk tier turns to S3-FIFO where that hits more, and back where it does not") {
-  constexpr SampleIndex kFiles = 512;
-  Fixture fixture(kFiles, 16'000);
-  fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
-  const auto opened = Store::open(fixture.options);
-  REQUIRE(opened.has_value());
-  Store& store = **opened;
-  const auto tier = [&] { return store.stats().tiers[1]; };
-  const auto order = make_order("torch-distributed:seed=1", {.sample_count = kFiles});
-  REQUIRE(order.has_value());
-  const auto read_epochs = [&](std::uint64_t begin, std::uint64_t end) {
-    for (std::uint64_t epoch = begin; epoch < end; ++epoch) {
-      const std::vector<SampleIndex> samples = *(*order)->epoch(epoch);
-      for (const SampleIndex sample : samples) fixture.read_and_compare(store, sample);
-      REQUIRE(store.flush().has_value());
-    }
-  };
-  read_epochs(0, 4);  // it is full of what came first
-  CHECK(tier().placement == "never-evict: no order known");
-  CHECK(tier().evictions == 0);
-
-  const std::vector<SampleIndex> epoch = *(*order)->epoch(0);
-  for (int round = 0; round < 12; ++round) {  // of the files that came last, again and again
-    for (SampleIndex i = kFiles - 120; i < kFiles; ++i) fixture.read_and_compare(store, epoch[i]);
-    REQUIRE(store.flush().has_value());
-  }
-  CHECK(tier().placement == "s3-fifo: no order known, and the same files are read again and again");
-  CHECK(tier().evictions > 0);
-  CHECK(tier().used_bytes <= 4 * kMiB);
-  const std::uint64_t before = store.stats().tiers.back().hits;
-  for (SampleIndex i = kFiles - 120; i < kFiles; ++i) fixture.read_and_compare(store, epoch[i]);
-  CHECK(store.stats().tiers.back().hits - before < 40);
-
-  std::promise<Status> warmed;  // what somebody asks for is taken in like what is read
-  store.warm(store.catalog().sample_entry(epoch[0]), [&](Status status) { warmed.set_value(std::move(status)); });
-  CHECK(warmed.get_future().get().has_value());
-
-  read_epochs(4, 12);
-  CHECK(tier().placement == "never-evict: no order known");
-  const std::uint64_t writes = tier().writes;
-  read_epochs(12, 14);
-  CHECK(tier().writes == writes);
-}
-
 TEST_CASE("next uses are those of the order, however far the reader went") {
   const auto order = make_order("torch-distributed:seed=5,replicas=3,rank=1", {.sample_count = 30});
   REQUIRE(order.has_value());
