@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One shard of the RAM tier: a table of holdings and the queues that decide which of them is evicted first.
 //
-// S3-FIFO decides (keep/s3_fifo.h, the same code that the simulator runs), with two exceptions. A holding that somebody
-// asked to keep stands in a queue of its own, which is emptied last. A holding that is wanted `once` is in no danger of
-// being evicted: it leaves with its last pin (RamTier::unpin()).
+// S3-FIFO decides (keep/s3_fifo.h, the same code that the simulator runs), with one exception: a holding that somebody
+// asked to keep stands in a queue of its own, which is emptied last.
 //
 // Thread-safety: every function needs `mutex`, which the RamTier takes. No function allocates or frees.
 #pragma once
