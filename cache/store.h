@@ -6,7 +6,7 @@
 //   use(view->bytes());                           // pinned in memory until the view dies
 //
 // Tiers: RAM (budgeted), then disk tiers in the order given, then the source. The source is never written to.
-// Files of more than 8 MiB are held in chunks of 4 MiB (cache/catalog/chunk.h); read() puts them together.
+// Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
 //
 // Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where pinned views fill
 // the budget, a read waits until enough of them are gone, at most 30 s, and then ends with kBusy. Reads for now go before

@@ -17,7 +17,7 @@
 #include <span>
 #include <type_traits>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 
 namespace headrace::cache {
 

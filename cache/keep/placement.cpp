@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 
 namespace headrace::cache {
 namespace {

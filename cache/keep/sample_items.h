@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/keep/s3_fifo.h"
 
 namespace headrace::cache {

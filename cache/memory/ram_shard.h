@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/keep/s3_fifo.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/buffer.h"

@@ -25,7 +25,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/source/source_root.h"
 #include "headrace/cache/source/sweep.h"
 #include "headrace/cache/tier.h"

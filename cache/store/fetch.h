@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/store/store_parts.h"
 #include "headrace/cache/view.h"
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 
 namespace headrace::cache {
 

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/requests.h"
 #include "headrace/io/log.h"
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 
 namespace headrace::fuse {
 using cache::SampleIndex;

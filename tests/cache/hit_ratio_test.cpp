@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/catalog/chunk.h"
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/simulator.h"
