@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Finds the order out from the opens and has the pusher push along it. It looks
+// SPDX-License-Identifier: Apache-2.0
+// Finds the order out from the opens and has the pusher push along it. It looks
 // only while an order is of use: not where all samples are held, and not once somebody has told the order.
 //
 //   OrderWatch watch(catalog, records, pusher);

@@ -4,7 +4,7 @@
 //
 //   DepthController depth({.initial = 16, .max = 128});
 //   ... for each operation that ended: depth.on_finished(bytes, more_are_waiting, now);
-//   start at most depth.depth() at once
+//   ... start at most depth.depth() at once
 //
 // Thread-safety: none; the driving thread. No clock of its own.
 #pragma once

@@ -3,7 +3,9 @@
 // when to try again, and how the end is reported. Engines differ only in who makes the system call.
 //
 //   begin(operation);
-//   do result = pread(fd, ..., next_transfer(operation)); while (!finished_after(operation, result));
+//   do {
+//     result = pread(fd, ..., next_transfer(operation));
+//   } while (!finished_after(operation, result));
 //   deliver(operation);
 //
 // Thread-safety: as the operation: one thread at a time.
