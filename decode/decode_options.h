@@ -19,7 +19,9 @@ enum class Damage : std::uint8_t {
 
 struct DecodeOptions {
   Damage damage = Damage::kRepair;
-  bool apply_orientation = true;  // EXIF orientation of a JPEG; PIL's Image.open() leaves it alone
+  // Turns a JPEG, PNG or WebP file upright as its EXIF orientation says. Off, as in torchvision's ImageFolder: PIL's
+  // Image.open() leaves the orientation alone.
+  bool apply_orientation = false;
   // Takes a file of 3 073 or 3 074 bytes that is nothing else for a record of CIFAR's binary version. Only its size tells
   // such a record, so a web page or a text of that size passes for one, too.
   bool cifar_records = false;

@@ -42,54 +42,48 @@ Result<Size> ImageDecoder::open(std::span<const std::byte> bytes) {
   if (format_ == ImageFormat::kUnknown && options_.cifar_records && has_size_of_cifar_record(bytes)) {
     format_ = ImageFormat::kCifar;
   }
-  orientation_ = Orientation::kUpright;
-  Result<Size> size = format_ == ImageFormat::kJpeg ? open_jpeg() : open_whole();
-  if (size) size_ = *size;
-  return size;
+  HEADRACE_TRY(stored, format_ == ImageFormat::kJpeg ? open_jpeg() : open_whole());
+  orientation_ = options_.apply_orientation ? exif_orientation(bytes, format_) : Orientation::kUpright;
+  size_ = upright_size(stored, orientation_);
+  return size_;
 }
 
 Result<Size> ImageDecoder::open_jpeg() {
-  Result<JpegDecoder::Header> header = jpeg_.open(bytes_);
-  if (!header) return tl::unexpected(std::move(header.error()));
-  if (options_.apply_orientation) orientation_ = exif_orientation(bytes_);
-  return upright_size(header->size, orientation_);
+  HEADRACE_TRY(header, jpeg_.open(bytes_));
+  return header.size;
 }
 
 Result<Size> ImageDecoder::open_whole() {
   jpeg_.forget_damage();
   const Codec* codec = codec_of(format_);
   if (codec == nullptr) return io::make_error(io::ErrorCode::kUnsupported, "no image format that is known");
-  Result<Size> size = codec->read_size(bytes_);
-  if (!size) return size;
-  if (Status status = check_size(*size, options_); !status) return tl::unexpected(std::move(status.error()));
+  HEADRACE_TRY(size, codec->read_size(bytes_));
+  HEADRACE_TRY_DO(check_size(size, options_));
   return size;
 }
 
 Status ImageDecoder::decode_region(const Box& box, std::uint32_t reduce, Image& out) {
-  return format_ == ImageFormat::kJpeg ? decode_jpeg(box, reduce, out) : decode_whole(box, out);
+  if (orientation_ == Orientation::kUpright) return decode_stored(box, reduce, out);
+  HEADRACE_TRY_DO(decode_stored(stored_box(box, reduced(size_, reduce), orientation_), reduce, stored_));
+  turn_upright(stored_, orientation_, out);
+  return {};
 }
 
-Status ImageDecoder::decode_jpeg(const Box& box, std::uint32_t reduce, Image& out) {
-  if (orientation_ == Orientation::kUpright) return jpeg_.decode(box, reduce, out);
-  Status status = jpeg_.decode(stored_box(box, reduced(size_, reduce), orientation_), reduce, stored_);
-  if (status) turn_upright(stored_, orientation_, out);
-  return status;
-}
-
-Status ImageDecoder::decode_whole(const Box& box, Image& out) {
-  HEADRACE_ASSERT(contains(size_, box));
-  const bool all = box == whole(size_);
-  Image& target = all ? out : stored_;
-  target.reset(size_);
-  Status status = codec_of(format_)->decode(bytes_, target);
-  if (status && !all) cut(stored_, box, out);
-  return status;
+Status ImageDecoder::decode_stored(const Box& box, std::uint32_t reduce, Image& out) {
+  if (format_ == ImageFormat::kJpeg) return jpeg_.decode(box, reduce, out);
+  const Size size = upright_size(size_, orientation_);  // the way back is the same
+  HEADRACE_ASSERT(reduce == 1 && contains(size, box));
+  const bool all = box == whole(size);
+  Image& target = all ? out : whole_;
+  target.reset(size);
+  HEADRACE_TRY_DO(codec_of(format_)->decode(bytes_, target));
+  if (!all) cut(whole_, box, out);
+  return {};
 }
 
 Status ImageDecoder::decode(std::span<const std::byte> bytes, Image& out) {
-  const Result<Size> size = open(bytes);
-  if (!size) return tl::unexpected(size.error());
-  return decode_region(whole(*size), 1, out);
+  HEADRACE_TRY(size, open(bytes));
+  return decode_region(whole(size), 1, out);
 }
 
 }  // namespace headrace::decode

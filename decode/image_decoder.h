@@ -29,12 +29,12 @@ class ImageDecoder {
  public:
   explicit ImageDecoder(const DecodeOptions& options) : options_(options), jpeg_(options) {}
 
-  // The size as people see it, orientation applied. `bytes` stay the caller's, alive until the decoding ends.
+  // The size, turned upright if DecodeOptions::apply_orientation asks for it. `bytes` stay the caller's, alive until the decoding ends.
   // Errors: kCorrupt, kUnsupported (no known format, or a variant of one), kInvalidArgument (limits).
   [[nodiscard]] Result<Size> open(std::span<const std::byte> bytes);
 
-  // Decodes what open() was given, once: the part `box` of the image reduced by `reduce`, in its coordinates as people
-  // see it. The size in them is reduced(size, reduce). `out` may be a part of longer lines. Throws std::bad_alloc.
+  // Decodes what open() was given, once: the part `box` of the image reduced by `reduce`. Its size is
+  // reduced(size, reduce), with the size that open() returned. `out` may be a part of longer lines. Throws std::bad_alloc.
   [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, Image& out);
   // What this file can be reduced by while it is decoded: 1, 2, 4 and 8 for a JPEG, 1 for others.
   [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }
@@ -50,16 +50,16 @@ class ImageDecoder {
  private:
   Result<Size> open_jpeg();
   Result<Size> open_whole();
-  Status decode_jpeg(const Box& box, std::uint32_t reduce, Image& out);
-  Status decode_whole(const Box& box, Image& out);
+  Status decode_stored(const Box& box, std::uint32_t reduce, Image& out);
 
   const DecodeOptions options_;
   JpegDecoder jpeg_;
   ImageFormat format_ = ImageFormat::kUnknown;
   std::span<const std::byte> bytes_;
   Orientation orientation_ = Orientation::kUpright;
-  Size size_;     // as people see it
-  Image stored_;  // before it is turned upright, or cut
+  Size size_;     // as open() returned it
+  Image stored_;  // before it is turned upright
+  Image whole_;   // before it is cut
 };
 
 }  // namespace headrace::decode

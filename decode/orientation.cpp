@@ -3,8 +3,10 @@
 // That one table serves boxes and pixels alike.
 #include "headrace/decode/orientation.h"
 
+#include <bit>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 namespace headrace::decode {
 namespace {
@@ -37,58 +39,103 @@ Turn turn_of(Orientation orientation) {
   return {false, false, false};
 }
 
-// Reads integers of a TIFF structure in its byte order; nullopt behind its end.
-class TiffReader {
- public:
-  explicit TiffReader(std::span<const std::byte> bytes)
-      : bytes_(bytes), big_endian_(bytes.size() > 1 && bytes[0] == std::byte{'M'}) {}
+using Bytes = std::span<const std::byte>;
 
-  [[nodiscard]] std::optional<std::uint32_t> read(std::size_t offset, std::size_t width) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < width) return std::nullopt;
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < width; ++i) {
-      const std::size_t at = offset + (big_endian_ ? i : width - 1 - i);
-      value = value << 8 | std::to_integer<std::uint32_t>(bytes_[at]);
-    }
-    return value;
+// An integer of `width` bytes; nullopt behind the end.
+std::optional<std::uint32_t> read(Bytes bytes, std::endian order, std::size_t offset, std::size_t width) {
+  if (offset > bytes.size() || bytes.size() - offset < width) return std::nullopt;
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    const std::size_t at = offset + (order == std::endian::big ? i : width - 1 - i);
+    value = value << 8 | std::to_integer<std::uint32_t>(bytes[at]);
   }
+  return value;
+}
 
- private:
-  std::span<const std::byte> bytes_;
-  bool big_endian_;
-};
+bool begins_with(Bytes bytes, std::string_view text) {
+  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
 
 // TIFF 6.0: header of 8 bytes with the offset of a directory; a count; entries of 12 bytes: tag, type, count, value.
-Orientation orientation_of_tiff(std::span<const std::byte> tiff) {
+Orientation orientation_of_tiff(Bytes tiff) {
   constexpr std::uint32_t kOrientationTag = 0x0112;
-  const TiffReader reader(tiff);
-  if (reader.read(2, 2) != 42U) return Orientation::kUpright;
-  const std::size_t directory = reader.read(4, 4).value_or(UINT32_MAX);
-  const std::uint32_t count = reader.read(directory, 2).value_or(0);
+  const std::endian order = begins_with(tiff, "M") ? std::endian::big : std::endian::little;
+  if (read(tiff, order, 2, 2) != 42U) return Orientation::kUpright;
+  const std::size_t directory = read(tiff, order, 4, 4).value_or(UINT32_MAX);
+  const std::uint32_t count = read(tiff, order, directory, 2).value_or(0);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::size_t entry = directory + 2 + std::size_t{i} * 12;
-    if (reader.read(entry, 2) != kOrientationTag) continue;
-    const std::uint32_t value = reader.read(entry + 8, 2).value_or(1);
+    if (read(tiff, order, entry, 2) != kOrientationTag) continue;
+    const std::uint32_t value = read(tiff, order, entry + 8, 2).value_or(1);
     return value >= 1 && value <= 8 ? static_cast<Orientation>(value) : Orientation::kUpright;
   }
   return Orientation::kUpright;
 }
 
+constexpr std::string_view kExifMark("Exif\0\0", 6);
+
+// The TIFF structure behind the mark. Writers put the mark into PNG and WebP files, too, which need none.
+Bytes without_mark(Bytes exif) {
+  return begins_with(exif, kExifMark) ? exif.subspan(kExifMark.size()) : exif;
+}
+
+// Segments: 0xff, marker, length with these two bytes (2, big endian), content.
+Bytes exif_of_jpeg(Bytes jpeg) {
+  constexpr std::uint32_t kStartOfScan = 0xda;
+  constexpr std::uint32_t kApp1 = 0xe1;
+  std::size_t at = 2;  // behind the mark of the start
+  while (read(jpeg, std::endian::big, at, 1) == 0xffU) {
+    const std::uint32_t marker = read(jpeg, std::endian::big, at + 1, 1).value_or(kStartOfScan);
+    const std::size_t length = read(jpeg, std::endian::big, at + 2, 2).value_or(0);
+    if (marker == kStartOfScan || length < 2 || jpeg.size() - at < 2 + length) break;
+    const Bytes content = jpeg.subspan(at + 4, length - 2);
+    if (marker == kApp1 && begins_with(content, kExifMark)) return content;
+    at += 2 + length;
+  }
+  return {};
+}
+
+// Chunks: length of the content (4, big endian), name, content, checksum (4).
+Bytes exif_of_png(Bytes png) {
+  constexpr std::size_t kSignatureBytes = 8;
+  std::size_t at = kSignatureBytes;
+  while (const std::optional<std::uint32_t> length = read(png, std::endian::big, at, 4)) {
+    const Bytes chunk = png.subspan(at + 4);
+    if (chunk.size() < std::size_t{*length} + 8) break;
+    if (begins_with(chunk, "eXIf")) return chunk.subspan(4, *length);
+    at += 12 + std::size_t{*length};
+  }
+  return {};
+}
+
+// Chunks of RIFF: name, length of the content (4, little endian), content, filled up to an even length.
+Bytes exif_of_webp(Bytes webp) {
+  constexpr std::size_t kHeaderBytes = 12;  // "RIFF", length of the file, "WEBP"
+  std::size_t at = kHeaderBytes;
+  while (const std::optional<std::uint32_t> length = read(webp, std::endian::little, at + 4, 4)) {
+    const Bytes chunk = webp.subspan(at);
+    if (chunk.size() < std::size_t{*length} + 8) break;
+    if (begins_with(chunk, "EXIF")) return chunk.subspan(8, *length);
+    at += 8 + std::size_t{*length} + *length % 2;
+  }
+  return {};
+}
+
 }  // namespace
 
-Orientation exif_orientation(std::span<const std::byte> jpeg) {
-  constexpr char kExif[] = {'E', 'x', 'i', 'f', '\0', '\0'};
-  const TiffReader markers(jpeg);  // JPEG is big endian, and its first byte 0xff is not 'M': read bytes one by one
-  std::size_t at = 2;              // after SOI
-  while (markers.read(at, 1) == 0xffU) {
-    const std::uint32_t marker = markers.read(at + 1, 1).value_or(0xda);
-    const std::size_t length = markers.read(at + 2, 1).value_or(0) << 8 | markers.read(at + 3, 1).value_or(0);
-    if (marker == 0xda || length < 2 || jpeg.size() - at < 2 + length) break;  // 0xda: the first scan starts
-    const std::span<const std::byte> payload = jpeg.subspan(at + 4, length - 2);
-    if (marker == 0xe1 && payload.size() > sizeof kExif && std::memcmp(payload.data(), kExif, sizeof kExif) == 0) {
-      return orientation_of_tiff(payload.subspan(sizeof kExif));
-    }
-    at += 2 + length;
+Orientation exif_orientation(std::span<const std::byte> bytes, ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kJpeg:
+      return orientation_of_tiff(without_mark(exif_of_jpeg(bytes)));
+    case ImageFormat::kPng:
+      return orientation_of_tiff(without_mark(exif_of_png(bytes)));
+    case ImageFormat::kWebp:
+      return orientation_of_tiff(without_mark(exif_of_webp(bytes)));
+    case ImageFormat::kUnknown:
+    case ImageFormat::kBmp:
+    case ImageFormat::kNumpy:
+    case ImageFormat::kCifar:
+      break;
   }
   return Orientation::kUpright;
 }

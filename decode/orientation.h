@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // EXIF orientation: how a stored image has to be turned to stand upright.
 //
-//   Orientation how = exif_orientation(jpeg_bytes);
+//   Orientation how = exif_orientation(bytes, ImageFormat::kJpeg);
 //   turn_upright(stored, how, upright);
 //
 // Thread-safety: pure functions.
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "headrace/decode/image.h"
+#include "headrace/decode/image_format.h"
 
 namespace headrace::decode {
 
@@ -27,8 +28,9 @@ enum class Orientation : std::uint8_t {
   kTurnAnticlockwise = 8,
 };
 
-// kUpright where the file has no orientation, or a senseless one. Looks at the segments before the first scan only.
-[[nodiscard]] Orientation exif_orientation(std::span<const std::byte> jpeg);
+// Of a JPEG (its segments before the first scan), a PNG or a WebP file. kUpright where the file has no orientation or a
+// senseless one, and for other formats.
+[[nodiscard]] Orientation exif_orientation(std::span<const std::byte> bytes, ImageFormat format);
 
 [[nodiscard]] Size upright_size(Size stored, Orientation orientation);
 // The part of the stored image that `box` of the upright image (of size `upright`) shows.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -139,56 +140,89 @@ TEST_CASE("an image over the limit of pixels is refused before it is decoded") {
   CHECK(image.size() == Size{});
 }
 
-TEST_CASE("each EXIF orientation is undone, for the whole image and for its parts") {
-  const Bytes plain = test::make_jpeg({.size = {40, 24}});
-  const test::ReferenceImage stored = test::reference_decode(plain);
-  ImageDecoder decoder({});
-  Image image;
-  // Where the upright pixel (x, y) lies in the stored image, from the EXIF specification's table of row 0 and column 0.
-  const auto stored_at = [](unsigned orientation, unsigned x, unsigned y) -> std::pair<unsigned, unsigned> {
-    const unsigned w = 40;
-    const unsigned h = 24;
-    switch (orientation) {
-      case 2:
-        return {w - 1 - x, y};
-      case 3:
-        return {w - 1 - x, h - 1 - y};
-      case 4:
-        return {x, h - 1 - y};
-      case 5:
-        return {y, x};
-      case 6:
-        return {y, h - 1 - x};
-      case 7:
-        return {w - 1 - y, h - 1 - x};
-      case 8:
-        return {w - 1 - y, x};
-      default:
-        return {x, y};
-    }
-  };
-  for (unsigned orientation = 0; orientation <= 9; ++orientation) {
-    CAPTURE(orientation);
-    const Bytes file = test::with_orientation(plain, orientation);
-    const auto size = decoder.open(file);
-    REQUIRE(size);
-    CHECK(*size == (orientation >= 5 && orientation <= 8 ? Size{24, 40} : Size{40, 24}));
-    for (const Box& box : {whole(*size), Box{3, 7, 11, 9}}) {
-      REQUIRE(decoder.open(file));
-      REQUIRE(decoder.decode_region(box, 1, image));
-      bool same = true;
-      for (unsigned y = 0; y < box.height; ++y) {
-        for (unsigned x = 0; x < box.width; ++x) {
-          const auto [from_x, from_y] = stored_at(orientation, box.x + x, box.y + y);
-          same = same && std::memcmp(image.row(y) + x * 3, &stored.pixels[(from_y * 40 + from_x) * 3], 3) == 0;
-        }
-      }
-      CHECK(same);
+// Where the upright pixel (x, y) lies in the stored image, from the EXIF specification's table of row 0 and column 0.
+std::pair<unsigned, unsigned> stored_at(unsigned orientation, Size stored, unsigned x, unsigned y) {
+  const unsigned right = stored.width - 1;
+  const unsigned bottom = stored.height - 1;
+  switch (orientation) {
+    case 2:
+      return {right - x, y};
+    case 3:
+      return {right - x, bottom - y};
+    case 4:
+      return {x, bottom - y};
+    case 5:
+      return {y, x};
+    case 6:
+      return {y, bottom - x};
+    case 7:
+      return {right - y, bottom - x};
+    case 8:
+      return {right - y, x};
+    default:
+      return {x, y};
+  }
+}
+
+bool is_part_of(const Image& image, const Box& box, const std::vector<std::uint8_t>& rgb, Size stored,
+                unsigned orientation) {
+  if (image.size() != box.size()) return false;
+  for (unsigned y = 0; y < box.height; ++y) {
+    for (unsigned x = 0; x < box.width; ++x) {
+      const auto [from_x, from_y] = stored_at(orientation, stored, box.x + x, box.y + y);
+      if (std::memcmp(image.row(y) + x * 3, &rgb[(from_y * stored.width + from_x) * 3], 3) != 0) return false;
     }
   }
-  ImageDecoder as_stored({.apply_orientation = false});
-  CHECK(as_stored.open(test::with_orientation(plain, 6)) == Size{40, 24});
-  CHECK(decoder.open(test::with_orientation(plain, 6, std::endian::little)) == Size{24, 40});
+  return true;
+}
+
+// `file` holds `rgb`, of size `stored`, with this orientation.
+void check_turned(const Bytes& file, const std::vector<std::uint8_t>& rgb, Size stored, unsigned orientation) {
+  CAPTURE(orientation);
+  const bool lying = orientation >= 5 && orientation <= 8;
+  ImageDecoder decoder({.apply_orientation = true});
+  Image image;
+  const auto size = decoder.open(file);
+  REQUIRE(size);
+  CHECK(*size == (lying ? Size{stored.height, stored.width} : stored));
+  for (const Box& box : {whole(*size), Box{3, 7, 11, 9}}) {
+    REQUIRE(decoder.open(file));
+    REQUIRE(decoder.decode_region(box, 1, image));
+    CHECK(is_part_of(image, box, rgb, stored, orientation));
+  }
+  ImageDecoder as_stored({});
+  REQUIRE(as_stored.decode(file, image));
+  CHECK(is_part_of(image, whole(stored), rgb, stored, 1));
+}
+
+TEST_CASE("each EXIF orientation is undone on request, for the whole image and for its parts") {
+  constexpr Size kJpegSize = {40, 24};
+  const Bytes jpeg = test::make_jpeg({.size = kJpegSize});
+  const std::vector<std::uint8_t> jpeg_rgb = test::reference_decode(jpeg).pixels;
+  const std::vector<std::uint8_t> rgb = make_pixels(kSize, 3, 4);
+  for (unsigned orientation = 0; orientation <= 9; ++orientation) {
+    const std::string exif = test::exif_tiff(orientation);
+    check_turned(test::with_orientation(jpeg, orientation), jpeg_rgb, kJpegSize, orientation);
+    check_turned(make_png(rgb, exif), rgb, kSize, orientation);
+    check_turned(test::with_exif_chunk(make_webp(rgb), exif), rgb, kSize, orientation);
+  }
+  const std::string little = test::exif_tiff(6, std::endian::little);
+  check_turned(test::with_orientation(jpeg, 6, std::endian::little), jpeg_rgb, kJpegSize, 6);
+  check_turned(make_png(rgb, little), rgb, kSize, 6);
+  check_turned(test::with_exif_chunk(make_webp(rgb), std::string("Exif\0\0", 6) + little), rgb, kSize, 6);
+}
+
+TEST_CASE("an EXIF chunk that is cut off anywhere leaves the image as it is stored, or turns it") {
+  const Bytes webp = test::with_exif_chunk(make_webp(make_pixels(kSize, 3, 4)), test::exif_tiff(6));
+  const Bytes png = make_png(make_pixels(kSize, 3, 4), test::exif_tiff(6));
+  for (std::size_t bytes = 0; bytes <= webp.size(); ++bytes) {
+    const Orientation found = exif_orientation(std::span(webp).first(bytes), ImageFormat::kWebp);
+    CHECK(found == (bytes == webp.size() ? Orientation::kTurnClockwise : Orientation::kUpright));
+  }
+  for (std::size_t bytes = 0; bytes <= png.size(); ++bytes) {
+    const Orientation found = exif_orientation(std::span(png).first(bytes), ImageFormat::kPng);
+    CHECK((found == Orientation::kUpright || found == Orientation::kTurnClockwise));
+  }
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ Bytes with_segment(const Bytes& jpeg, unsigned char marker, const std::string& c
   return file;
 }
 
-Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian order) {
+std::string exif_tiff(unsigned orientation, std::endian order) {
   const auto number = [order](std::uint32_t value, int bytes) {
     std::string text;
     for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
@@ -120,8 +120,12 @@ Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian orde
   const std::string tiff = (order == std::endian::big ? "MM" : "II") + number(42, 2) + number(8, 4);  // directory at 8
   // One entry: orientation, as one SHORT, which fills the first half of its four bytes; no further directory.
   const std::string entry = number(0x0112, 2) + number(3, 2) + number(1, 4) + number(orientation, 2) + number(0, 2);
+  return tiff + number(1, 2) + entry + number(0, 4);
+}
+
+Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian order) {
   constexpr unsigned char kApp1 = 0xe1;
-  return with_segment(jpeg, kApp1, std::string("Exif\0\0", 6) + tiff + number(1, 2) + entry + number(0, 4));
+  return with_segment(jpeg, kApp1, std::string("Exif\0\0", 6) + exif_tiff(orientation, order));
 }
 
 std::vector<JpegSpec> jpeg_kinds() {

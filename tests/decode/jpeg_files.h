@@ -40,6 +40,8 @@ using Bytes = std::vector<std::byte>;
 // A picture with gradients, edges and some noise.
 [[nodiscard]] std::vector<std::uint8_t> make_pixels(decode::Size size, int channels, unsigned seed);
 [[nodiscard]] Bytes make_jpeg(const JpegSpec& spec);
+// The TIFF structure of EXIF that holds this orientation and nothing else.
+[[nodiscard]] std::string exif_tiff(unsigned orientation, std::endian order = std::endian::big);
 // The same file with an EXIF segment that holds this orientation.
 [[nodiscard]] Bytes with_orientation(const Bytes& jpeg, unsigned orientation, std::endian order = std::endian::big);
 // The same file with one more segment (0xff, marker, length, content) at its start.

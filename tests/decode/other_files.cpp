@@ -18,7 +18,7 @@ void put32(std::string& text, std::uint32_t value) {
   for (int i = 0; i < 4; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth) {
+Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth, std::string exif = "") {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr header = {};
@@ -27,6 +27,8 @@ Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth) 
   header.bit_depth = bit_depth;
   header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
   spng_set_ihdr(context, &header);
+  spng_exif chunk = {.length = exif.size(), .data = exif.data()};
+  if (!exif.empty() && spng_set_exif(context, &chunk) != 0) std::abort();
   if (spng_encode_image(context, pixels, bytes, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE) != 0) std::abort();
   std::size_t size = 0;
   int error = 0;
@@ -43,8 +45,8 @@ Bytes bytes_of(const std::string& text) {
   return bytes_of(text.data(), text.size());
 }
 
-Bytes make_png(const std::vector<std::uint8_t>& rgb) {
-  return encode_png(rgb.data(), rgb.size(), 8);
+Bytes make_png(const std::vector<std::uint8_t>& rgb, const std::string& exif) {
+  return encode_png(rgb.data(), rgb.size(), 8, exif);
 }
 
 Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb) {
@@ -60,6 +62,25 @@ Bytes make_webp(const std::vector<std::uint8_t>& rgb) {
   Bytes file = bytes_of(data, size);
   WebPFree(data);
   return file;
+}
+
+Bytes with_exif_chunk(const Bytes& webp, const std::string& exif) {
+  constexpr std::size_t kHeaderBytes = 12;
+  constexpr char kHasExif = 8;
+  const auto chunk = [](const std::string& name, const std::string& content) {
+    std::string text = name;
+    put32(text, static_cast<std::uint32_t>(content.size()));
+    return text + content + std::string(content.size() % 2, '\0');
+  };
+  const auto side = [](std::uint32_t pixels) {  // less one, in 24 bits
+    std::string text;
+    put32(text, pixels - 1);
+    return text.substr(0, 3);
+  };
+  const std::string features =
+      std::string(1, kHasExif) + std::string(3, '\0') + side(kPictureSize.width) + side(kPictureSize.height);
+  const std::string pixels(reinterpret_cast<const char*>(&webp[kHeaderBytes]), webp.size() - kHeaderBytes);
+  return bytes_of(chunk("RIFF", "WEBP" + chunk("VP8X", features) + pixels + chunk("EXIF", exif)));
 }
 
 Bytes make_bmp(std::int32_t height, std::uint32_t bits, const std::string& palette, const std::string& rows,

@@ -14,12 +14,13 @@ inline constexpr decode::Size kPictureSize = {37, 23};  // of all these files; r
 
 [[nodiscard]] Bytes bytes_of(const std::string& text);
 
-[[nodiscard]] Bytes make_png(const std::vector<std::uint8_t>& rgb);
-// The high byte of each number is the one in `rgb`; its low byte is 255 less.
-[[nodiscard]] Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb);
+// With an EXIF chunk, unless `exif` is empty.
+[[nodiscard]] Bytes make_png(const std::vector<std::uint8_t>& rgb, const std::string& exif = "");
 // The high byte of each number is as in `rgb`; the low byte differs from it.
 [[nodiscard]] Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb);
 [[nodiscard]] Bytes make_webp(const std::vector<std::uint8_t>& rgb);
+// The same file in the extended form, with an EXIF chunk at its end.
+[[nodiscard]] Bytes with_exif_chunk(const Bytes& webp, const std::string& exif);
 // Headers of 54 bytes, then the palette, then the rows as given.
 [[nodiscard]] Bytes make_bmp(std::int32_t height, std::uint32_t bits, const std::string& palette,
                              const std::string& rows, std::uint32_t compression = 0);

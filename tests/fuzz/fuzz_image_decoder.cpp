@@ -29,7 +29,7 @@ void transform(const DecodeOptions& options, std::span<const std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  transform({.cifar_records = true, .pixels_max = 1'000'000, .scans_max = 20}, bytes);
+  transform({.apply_orientation = true, .cifar_records = true, .pixels_max = 1'000'000, .scans_max = 20}, bytes);
   transform({.damage = Damage::kSalvage, .pixels_max = 1'000'000, .scans_max = 20}, bytes);
   return 0;
 }

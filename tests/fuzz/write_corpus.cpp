@@ -50,8 +50,9 @@ void add_others(Corpus& corpus) {
   const std::vector<std::uint8_t> rgb = make_pixels(kPictureSize, 3, 1);
   const auto height = static_cast<std::int32_t>(kPictureSize.height);
   for (const Bytes& sound :
-       {make_png(rgb), make_webp(rgb), make_bmp(height, 24, "", bgr_rows(rgb, false, 3)),
-        make_bmp(-height, 32, "", bgr_rows(rgb, true, 4)), make_npy("(23, 37, 3)", rgb), Bytes(3073), Bytes(3074)}) {
+       {make_png(rgb), make_png(rgb, exif_tiff(6)), make_webp(rgb), with_exif_chunk(make_webp(rgb), exif_tiff(6)),
+        make_bmp(height, 24, "", bgr_rows(rgb, false, 3)), make_bmp(-height, 32, "", bgr_rows(rgb, true, 4)),
+        make_npy("(23, 37, 3)", rgb), Bytes(3073), Bytes(3074)}) {
     corpus.add(sound);
     for (std::uint64_t seed = 0; seed < 20; ++seed) corpus.add(damage_randomly(sound, seed).bytes);
   }
