@@ -29,6 +29,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/following.h"
 #include "headrace/cache/order.h"
+#include "headrace/cache/revalidate.h"
 #include "headrace/cache/tier.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
@@ -98,6 +99,8 @@ class Store {
   virtual void set_identity(EntryId entry, const Identity& identity) = 0;
   // The file is gone. Reads that begin after this returned end with kNotFound, until set_identity() brings it back.
   virtual void set_vanished(EntryId entry) = 0;
+  // The files that are not as catalogued by what these two have said.
+  [[nodiscard]] virtual CatalogChanges changes() const = 0;
   // Ensures that a disk tier holds the entry. kNoSpace when all are full, success at once when one holds it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
   // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.

@@ -84,6 +84,7 @@ struct Mount::Impl {
   bool stopped HEADRACE_GUARDED_BY(stop_mutex) = false;
   mutable io::Mutex mutex;
   std::vector<std::string> fallbacks HEADRACE_GUARDED_BY(mutex);
+  std::optional<ChangedFiles> changed_files HEADRACE_GUARDED_BY(mutex);
 };
 
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options) {
@@ -105,8 +106,8 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Status stand_in(cache::Store& store, Channel& channel) {
   const bool takes_over = channel.init_answered();
-  if (Result<Takeover> takeover = open_takeover(channel, store.catalog()); !takeover)
-    return io::forward_error(std::move(takeover));
+  HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
+  ChangedFiles(takeover.changed, takeover.head->changed_count).tell(store);
   auto requests = std::make_shared<Requests>(store, [](cache::EntryId, bool) {});
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
@@ -132,6 +133,11 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   if (takes_over) ++takeover.head->takeovers;
   takeovers = takeover.head->takeovers;
+  {
+    MutexLock lock(mutex);
+    changed_files.emplace(takeover.changed, takeover.head->changed_count);
+    changed_files->tell(store);
+  }
   make_pusher(takeover);
   auto handler =
       std::make_shared<Requests>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
@@ -275,7 +281,14 @@ void Mount::Impl::stop_helpers() {
 
 void Mount::on_changed(const cache::CatalogChanges& changes) {
   std::vector<cache::EntryId> entries = changes.vanished;
-  for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
+  {
+    MutexLock lock(impl_->mutex);
+    for (const cache::EntryId entry : changes.vanished) impl_->changed_files->note(entry, std::nullopt);
+    for (const cache::CatalogChanges::Changed& each : changes.changed) {
+      impl_->changed_files->note(each.entry, each.identity);
+      entries.push_back(each.entry);
+    }
+  }
   impl_->pusher->on_changed(entries);
 }
 

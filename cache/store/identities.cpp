@@ -39,6 +39,19 @@ std::uint32_t Identities::chunks_of(EntryId entry) const {
   return identity ? chunk_count(identity->size_bytes) : 1;
 }
 
+CatalogChanges Identities::changes() const {
+  CatalogChanges changes;
+  MutexLock lock(mutex_);
+  for (const auto& [entry, identity] : changed_) {
+    if (!identity) {
+      changes.vanished.push_back(entry);
+    } else if (*identity != catalog_.identity(entry)) {
+      changes.changed.push_back({entry, *identity});
+    }
+  }
+  return changes;
+}
+
 void Identities::set(EntryId entry, const std::optional<Identity>& identity) {
   MutexLock lock(mutex_);
   changed_[entry] = identity;

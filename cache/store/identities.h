@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/revalidate.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
@@ -24,6 +25,9 @@ class Identities {
   [[nodiscard]] Result<Identity> of_file(EntryId entry) const;
   // How many chunks the tiers hold the file in; 1 for a file that vanished and for what is no file.
   [[nodiscard]] std::uint32_t chunks_of(EntryId entry) const;
+
+  // What set() has said that is not as catalogued, `appeared` aside.
+  [[nodiscard]] CatalogChanges changes() const;
 
   // nullopt: the file has vanished.
   void set(EntryId entry, const std::optional<Identity>& identity);

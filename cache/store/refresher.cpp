@@ -31,7 +31,8 @@ Told differences(const CatalogChanges& changes) {
 }  // namespace
 
 struct Refresher::Impl {
-  Impl(Store& store_in, RefresherOptions options_in) : store(store_in), options(std::move(options_in)) {}
+  Impl(Store& store_in, RefresherOptions options_in)
+      : store(store_in), options(std::move(options_in)), told(differences(store_in.changes())) {}
 
   void run();
   bool wait_for_turn();

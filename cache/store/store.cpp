@@ -82,6 +82,7 @@ class StoreImpl final : public Store {
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
   void set_identity(EntryId entry, const Identity& identity) override { set_changed(entry, identity); }
   void set_vanished(EntryId entry) override { set_changed(entry, std::nullopt); }
+  [[nodiscard]] CatalogChanges changes() const override { return parts_.identities.changes(); }
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) override {

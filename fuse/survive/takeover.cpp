@@ -32,9 +32,12 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();
-  HEADRACE_TRY(memory, channel.takeover_memory(sizeof(TakeoverHead) + samples * sizeof(SamplePages)));
+  const std::size_t entries = catalog.entry_count();
+  const std::size_t pages_at = sizeof(TakeoverHead) + entries * sizeof(ChangedFile);
+  HEADRACE_TRY(memory, channel.takeover_memory(pages_at + samples * sizeof(SamplePages)));
   Takeover takeover{.head = reinterpret_cast<TakeoverHead*>(memory.data()),
-                    .pages = {reinterpret_cast<SamplePages*>(memory.data() + sizeof(TakeoverHead)), samples}};
+                    .changed = {reinterpret_cast<ChangedFile*>(memory.data() + sizeof(TakeoverHead)), entries},
+                    .pages = {reinterpret_cast<SamplePages*>(memory.data() + pages_at), samples}};
   const std::uint64_t fingerprint = fingerprint_of(catalog);
   if (!channel.init_answered()) {
     takeover.head->catalog_fingerprint = fingerprint;

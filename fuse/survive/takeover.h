@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process that serves a mount leaves for its successor: which samples it pushed, and where the reader was.
+// What a process that serves a mount leaves for its successor: which samples it pushed, where the reader was, and which
+// files are not as catalogued any more.
 //
 //   Result<Takeover> takeover = open_takeover(channel, store.catalog());
 //   takeover->pages[sample].held = true;      // the successor finds it so
 //
-// It lies in the channel's shared memory: a head, then one SamplePages per sample. A process may die between any two
+// It lies in the channel's shared memory: a head, then one ChangedFile per entry, then one SamplePages per sample. What
+// is never written takes no memory. A process may die between any two
 // writes. Whatever the successor finds there is safe to act on: a sample that is wrongly taken for pushed costs one
 // READ.
 //
@@ -17,6 +19,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/survive/changed_files.h"
 #include "headrace/io/result.h"
 
 namespace headrace::fuse {
@@ -34,11 +37,13 @@ struct TakeoverHead {
   std::uint64_t takeovers = 0;
   std::uint64_t epoch = 0;  // where the reader is
   std::uint64_t position = 0;
+  std::uint64_t changed_count = 0;
 };
 
 struct Takeover {
   TakeoverHead* head = nullptr;
-  std::span<SamplePages> pages;  // by sample
+  std::span<ChangedFile> changed;  // the first head->changed_count are in use
+  std::span<SamplePages> pages;    // by sample
 };
 
 // Inode numbers follow from the catalog, so a process with another catalog would serve one file's bytes as another's.

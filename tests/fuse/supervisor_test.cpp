@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/cache/refresher.h"
 #include "headrace/fuse/kernel/mount_table.h"
 
 #include "fuse/hanging_store.h"
@@ -45,7 +46,9 @@ struct Seen {
   std::atomic<pid_t> worker = 0;    // the last one that was started
   std::atomic<unsigned> ready = 0;  // how many workers have got ready
   std::atomic<unsigned> announced = 0;
-  std::atomic<bool> hangs = false;  // the first worker waits for an answer of its own
+  std::atomic<bool> hangs = false;         // the first worker waits for an answer of its own
+  std::atomic<bool> may_refresh = false;   // the first worker is to compare the source with the catalog
+  std::atomic<std::uint64_t> changed = 0;  // files that it found changed
   std::atomic<std::uint64_t> takeovers = 0;
   std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
 };
@@ -54,7 +57,7 @@ struct Seen {
 class Supervised {
  public:
   // How a worker goes about its work.
-  enum class Work : std::uint8_t { kServe, kHangFirst };
+  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst };
 
   Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
       : work_(work),
@@ -107,6 +110,11 @@ class Supervised {
     ::waitpid(std::exchange(supervisor_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  // Returns when the first worker has told its mount of `count` files.
+  void refresh(unsigned count) const {
+    seen_->may_refresh = true;
+    wait_until([&] { return seen_->changed == count; });
+  }
   [[nodiscard]] const Seen& seen() const { return *seen_; }
 
  private:
@@ -135,21 +143,35 @@ class Supervised {
     ::sigemptyset(&stop_signal);
     ::sigaddset(&stop_signal, SIGTERM);
     ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
-    HEADRACE_TRY(store, cache::Store::open({.source = mounted_.source().path()}));
+    HEADRACE_TRY(store, open_store());
     if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(*store, channel);
     HEADRACE_TRY(mount, Mount::start(*store, mounted_.options, channel));
     seen_->takeovers = mount->stats().takeovers;
     seen_->held_at_start = mount->stats().held_samples;
     ready();
     ++seen_->ready;
+    if (work_ == Work::kRefreshFirst && seen_->takeovers == 0) refresh(*store, *mount);
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
   }
 
+  Result<std::unique_ptr<cache::Store>> open_store() const {
+    return cache::Store::open({.source = mounted_.source().path(), .catalog_file = catalog_folder_.path() / "saved"});
+  }
+
   Status answer(Channel& channel) const {
-    HEADRACE_TRY(store, cache::Store::open({.source = mounted_.source().path()}));
+    HEADRACE_TRY(store, open_store());
     return stand_in(*store, channel);
+  }
+
+  void refresh(cache::Store& store, Mount& mount) {
+    while (!seen_->may_refresh) std::this_thread::sleep_for(milliseconds(1));
+    cache::Refresher refresher(store, {.on_changed = [&](const cache::CatalogChanges& changes) {
+                                 mount.on_changed(changes);
+                                 seen_->changed = changes.changed.size() + changes.vanished.size();
+                               }});
+    while (seen_->changed == 0) std::this_thread::sleep_for(milliseconds(1));
   }
 
   // Reads through the mount that it serves, past the page cache, for which the kernel waits whatever happens to the
@@ -171,6 +193,7 @@ class Supervised {
   }
 
   const Work work_;
+  headrace::test::TempDir catalog_folder_;
   Seen* seen_;
   Mounted& mounted_;
   pid_t supervisor_ = -1;
@@ -281,6 +304,25 @@ TEST_CASE("a worker that takes over knows what was pushed before it") {
   supervised.kill_worker();
   supervised.wait_until_ready(2);
   CHECK(supervised.seen().held_at_start == kSampleCount);
+  CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+}
+
+TEST_CASE("a worker that takes over serves files as the one before it knew them to be") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kRefreshFirst);
+  supervised.wait_until_ready(1);
+  const std::string grown(2 * kSampleBytes, 'g');
+  const std::string shrunk(kSampleBytes / 2, 's');
+  mounted.source().write(Mounted::sample_name(0), grown);
+  mounted.source().write(Mounted::sample_name(1), shrunk);
+  supervised.refresh(2);
+  supervised.kill_worker();
+  supervised.wait_until_ready(2);
+  CHECK(read_file(mounted.file(Mounted::sample_name(0))) == grown);
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == shrunk);
   CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
 }
 

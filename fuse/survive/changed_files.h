@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that are not as catalogued any more, for a successor: its catalog is the one that the mount was made with,
+// and the kernel has been told of the changes already.
+//
+//   ChangedFiles changed(records, head.changed_count);
+//   changed.note(entry, identity);    // after the store was told, before the kernel is
+//   changed.tell(store);              // in the successor, before it answers
+//
+// A process may die between any two writes: each record has two versions, and which of them holds is written last.
+//
+// Thread-safety: none; the mount's mutex guards it. Ownership: the channel's memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "headrace/cache/store.h"
+
+namespace headrace::fuse {
+
+struct ChangedFile {
+  struct Version {
+    cache::Identity identity;
+    bool vanished = false;
+  };
+  cache::EntryId entry = 0;
+  std::uint32_t current = 0;  // which version holds
+  std::array<Version, 2> versions = {};
+};
+
+class ChangedFiles {
+ public:
+  // `records`: one per entry of the catalog, so that there is room for all; `count` of them are in use.
+  ChangedFiles(std::span<ChangedFile> records, std::uint64_t& count);
+
+  // nullopt: the file has vanished.
+  void note(cache::EntryId entry, const std::optional<cache::Identity>& identity);
+  void tell(cache::Store& store) const;
+
+ private:
+  std::span<ChangedFile> records_;
+  std::uint64_t& count_;
+  std::unordered_map<cache::EntryId, std::size_t> record_of_;
+};
+
+}  // namespace headrace::fuse
