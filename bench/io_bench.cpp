@@ -4,8 +4,7 @@
 // system_calls their system calls per sample.
 //
 //   io/read_files/<way>/cache:<cold|warm>      one file per sample
-//     chain_{direct,buffered}     io_uring: open, read, close in one linked submission
-//     two_phase_direct            io_uring without linked opens
+//     uring_{direct,buffered}     io_uring, with the file's version compared
 //     pool_{direct,buffered}      the pread engine
 //     page_cache (warm only)      PageCacheReader
 //     baseline_{pread,threads,mmap}                     open+fstat+pread+close on 1 and on 16 threads, open+fstat+mmap
@@ -40,7 +39,6 @@
 
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -86,6 +84,7 @@ struct SampleFile {
   std::string path;
   std::uint64_t size_bytes = 0;
   std::uint64_t pack_offset_bytes = 0;
+  FileAttributes attributes = {};
 };
 
 // The files and the pack, in one folder that is removed at the end.
@@ -164,6 +163,7 @@ class DataSet {
     bytes_ += sample.size_bytes;
     largest_ = std::max(largest_, sample.size_bytes);
     check_sum_ += check_value({begin, sample.size_bytes});
+    sample.attributes = *attributes_of(file.get());
     samples_.push_back(std::move(sample));
   }
 
@@ -222,6 +222,7 @@ class EngineRun {
       lane.operation = Operation::read(fd, sample.pack_offset_bytes, sample.size_bytes, std::move(buffer));
     } else {
       lane.operation = Operation::read_path(data.dir(), sample.path.c_str(), 0, sample.size_bytes, std::move(buffer));
+      lane.operation.expected = &sample.attributes;
     }
     lane.operation.cache_mode = mode_;
     lane.operation.context = &lane;
@@ -309,24 +310,20 @@ struct Way {
   const char* name;
   CacheMode mode;
   bool uring;
-  UringMask mask;
   bool packed;
 };
 
-constexpr UringMask kNoChains = {.hidden_features = IORING_FEAT_LINKED_FILE};
-
 const Way kWays[] = {
-    {"read_files/chain_direct", CacheMode::kDirect, true, {}, false},
-    {"read_files/chain_buffered", CacheMode::kBuffered, true, {}, false},
-    {"read_files/two_phase_direct", CacheMode::kDirect, true, kNoChains, false},
-    {"read_files/pool_direct", CacheMode::kDirect, false, {}, false},
-    {"read_files/pool_buffered", CacheMode::kBuffered, false, {}, false},
-    {"read_packed/direct", CacheMode::kDirect, true, {}, true},
-    {"read_packed/pool_direct", CacheMode::kDirect, false, {}, true},
+    {"read_files/uring_direct", CacheMode::kDirect, true, false},
+    {"read_files/uring_buffered", CacheMode::kBuffered, true, false},
+    {"read_files/pool_direct", CacheMode::kDirect, false, false},
+    {"read_files/pool_buffered", CacheMode::kBuffered, false, false},
+    {"read_packed/direct", CacheMode::kDirect, true, true},
+    {"read_packed/pool_direct", CacheMode::kDirect, false, true},
 };
 
 void measure_way(benchmark::State& state, const Way& way, bool cold) {
-  auto engine = way.uring ? open_uring_engine({}, way.mask) : open_pread_engine({}, "");
+  auto engine = way.uring ? open_uring_engine({}) : open_pread_engine({}, "");
   if (!engine) return state.SkipWithError(engine.error().message().c_str());
   if (way.packed) (*engine)->register_file(data_set().pack_direct());
   EngineRun run(**engine, way.mode, way.packed);
@@ -398,7 +395,7 @@ std::uint64_t read_page_cache() {
   std::uint64_t sum = 0;
   for (const SampleFile& sample : data.samples()) {
     const std::span<std::byte> bytes(content.data(), sample.size_bytes);
-    if (!reader.try_read(sample.path.c_str(), bytes)) return 0;
+    if (!reader.try_read(sample.path.c_str(), bytes, &sample.attributes)) return 0;
     sum += check_value(bytes);
   }
   return sum;

@@ -12,9 +12,8 @@ from sweeper import temporary_folder
 
 TRACING = Path("/sys/kernel/tracing")
 WAYS = {  # io_bench's name: what it is
-    "read_files/chain_direct": "io_uring: open, read, close in one chain, direct",
-    "read_files/chain_buffered": "the same through the page cache",
-    "read_files/two_phase_direct": "io_uring, open and read one after the other, direct",
+    "read_files/uring_direct": "io_uring: open, read, close, direct",
+    "read_files/uring_buffered": "the same through the page cache",
     "read_files/pool_direct": "pread pool, direct",
     "read_files/pool_buffered": "pread pool, page cache",
     "read_files/page_cache": "PageCacheReader",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "headrace/io/buffer.h"
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
 namespace headrace::io {
@@ -42,10 +43,14 @@ struct Operation {
   std::uint64_t length_bytes = 0;  // reads: at most this many from offset on; writes: buffer bytes written
   Buffer buffer;                   // reads: capacity >= length rounded out to kBufferAlignment at both ends
   std::size_t skip_bytes = 0;      // set by the engine: content starts at buffer.data() + skip_bytes (direct reads)
+  // Reads: the version of the file whose bytes are wanted; lasts until on_complete. The engine compares it with the
+  // opened file before the first byte and after the last one. nullptr: any version, also a mix of several.
+  const FileAttributes* expected = nullptr;
+  FileAttributes found;  // set by the engine with kStale: the version that the opened file has
 
   // `bytes` is how many bytes of content lie at data(): less than length_bytes only at end of file.
-  // Errors: kNotFound, kPermission, kNoSpace, kSystem; kCancelled: the engine was destroyed. Runs on the driving
-  // thread, may submit further operations, must not block.
+  // Errors: kNotFound, kPermission, kNoSpace, kSystem; kStale without an os_errno: the file is not the one expected;
+  // kCancelled: the engine was destroyed. Runs on the driving thread, may submit further operations, must not block.
   void (*on_complete)(Operation& self, Result<std::uint64_t> bytes) = nullptr;
   void* context = nullptr;  // for on_complete
 
@@ -63,9 +68,10 @@ struct Operation {
     Operation* next = nullptr;
     std::uint64_t progress_bytes = 0;  // transferred, counted from where the (widened) transfer began
     std::int64_t outcome = 0;          // bytes of content or -errno, once kFinished
-    std::uint32_t slot = 0;            // io_uring: index of the slot, and of its direct descriptor
-    int opened_fd = -1;                // io_uring without chains: the file between open and close
+    std::uint32_t slot = 0;            // io_uring: names the operation in completions
+    int opened_fd = -1;                // io_uring: the file between open and close
     Place place = Place::kIdle;
+    bool stale = false;                           // the file is not the one expected
     bool stopped = false;                         // the engine goes down: ends as soon as it can, with kCancelled
     CacheMode cache_mode = CacheMode::kBuffered;  // what is used; kBuffered where the one asked for was refused
     std::uint8_t retry_count = 0;

@@ -20,14 +20,14 @@ namespace {
 // such answers in a row are no accident; then the error is reported.
 constexpr int kRenameRetryLimit = 16;
 
-int open_with_openat2(int dir_fd, const char* path, int flags) {
+int open_with_openat2(int dir_fd, const char* path, int flags, std::uint64_t resolve) {
   open_how how = {};
   how.flags = static_cast<std::uint64_t>(flags);
-  how.resolve = kResolveBeneath;
+  how.resolve = resolve;
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
     if (fd >= 0) return static_cast<int>(fd);
-    const bool again = errno == EINTR || errno == EAGAIN;
+    const bool again = errno == EINTR || (errno == EAGAIN && (resolve & RESOLVE_CACHED) == 0);
     if (!again || attempt == kRenameRetryLimit) return -errno;
   }
 }
@@ -56,8 +56,12 @@ int open_by_walking(int dir_fd, std::string_view path, int flags) {
 }  // namespace
 
 int open_beneath(int dir_fd, const char* path, int flags) {
-  const int fd = open_with_openat2(dir_fd, path, flags);
+  const int fd = open_with_openat2(dir_fd, path, flags, kResolveBeneath);
   return fd == -ENOSYS ? open_by_walking(dir_fd, path, flags) : fd;
+}
+
+int open_beneath_if_cached(int dir_fd, const char* path, int flags) {
+  return open_with_openat2(dir_fd, path, flags, kResolveBeneath | RESOLVE_CACHED);
 }
 
 }  // namespace headrace::io

@@ -17,5 +17,8 @@ inline constexpr std::uint64_t kResolveBeneath = 0x08 | 0x04 | 0x02;
 // The descriptor, or -errno: -EXDEV for a path that would leave the directory, -ELOOP (-ENOTDIR
 // when walking) for a symlink.
 [[nodiscard]] int open_beneath(int dir_fd, const char* path, int flags);
+// The same where the kernel has the whole path in its dentry cache, so that nothing waits. -EAGAIN: it has not. Kernels
+// before Linux 5.12, which lack RESOLVE_CACHED, and filters that hide openat2 always fail.
+[[nodiscard]] int open_beneath_if_cached(int dir_fd, const char* path, int flags);
 
 }  // namespace headrace::io

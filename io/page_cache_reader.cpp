@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,20 +43,18 @@ bool all_cached(int fd, std::size_t bytes) {
   return stat.cached_pages >= (bytes + page_bytes - 1) / page_bytes;
 }
 
-// RESOLVE_CACHED: fails instead of waiting for a directory to be read.
-UniqueFd open_cached(int dir_fd, const char* path) {
-  open_how how = {};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-  how.resolve = kResolveBeneath | RESOLVE_CACHED;
-  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, dir_fd, path, &how, sizeof how)));
+bool is_version(int fd, const FileAttributes* expected) {
+  if (expected == nullptr) return true;
+  const Result<FileAttributes> now = attributes_of(fd);
+  return now && *now == *expected;
 }
 
 }  // namespace
 
-bool PageCacheReader::try_read(const char* path, std::span<std::byte> content) {
+bool PageCacheReader::try_read(const char* path, std::span<std::byte> content, const FileAttributes* expected) {
   const bool cold = miss_streak_.load(std::memory_order_relaxed) >= kMissesBeforeSampling;
   if (cold && calls_.fetch_add(1, std::memory_order_relaxed) % kSampledCalls != 0) return false;
-  const bool hit = read_now(path, content);
+  const bool hit = read_now(path, content, expected);
   if (!hit) {
     miss_streak_.fetch_add(cold ? 0 : 1, std::memory_order_relaxed);
   } else if (miss_streak_.load(std::memory_order_relaxed) != 0) {
@@ -66,9 +63,9 @@ bool PageCacheReader::try_read(const char* path, std::span<std::byte> content) {
   return hit;
 }
 
-bool PageCacheReader::read_now(const char* path, std::span<std::byte> content) const {
-  const UniqueFd file = open_cached(dir_fd_, path);
-  if (!file.valid()) return false;
+bool PageCacheReader::read_now(const char* path, std::span<std::byte> content, const FileAttributes* expected) const {
+  const UniqueFd file(open_beneath_if_cached(dir_fd_, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid() || !is_version(file.get(), expected)) return false;
   if (!in_memory_ && !all_cached(file.get(), content.size())) return false;
   std::size_t done = 0;
   while (done < content.size()) {
@@ -77,7 +74,7 @@ bool PageCacheReader::read_now(const char* path, std::span<std::byte> content) c
     if (count <= 0) return false;
     done += static_cast<std::size_t>(count);
   }
-  return true;
+  return is_version(file.get(), expected);
 }
 
 }  // namespace headrace::io

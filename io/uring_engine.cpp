@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One ring, one thread. Every operation in flight owns a slot: an index that names it in completions and, for files
-// opened by path, its place in the ring's table of direct descriptors.
+// One ring, one thread. Every operation in flight owns a slot, which names it in completions. It takes one step at a
+// time, each with one completion:
 //
-//   kReadPath   openat2 (into the slot) -> read -> close, linked: one system call, no descriptor, two completions.
-//               The read is HARD-linked: a read past the end of the file is short, which would break a soft link, skip
-//               the close and leave the slot occupied. The open reports only failure (CQE_SKIP_SUCCESS), and its
-//               failure silences the rest of the chain.
-//   elsewhere   one entry. On kernels that cannot link an open (before 5.17) a path takes two rounds: open, then read.
+//   kReadPath   open -> compare -> read -> compare -> close. A path in the dentry cache is opened on this thread, which
+//               waits for nothing; another one by the kernel's workers. More reads follow where the kernel moves less
+//               than was asked. To compare costs one fstat(2): the file is open, so its inode is in memory.
+//   elsewhere   the same without open and close: compare -> read -> compare, or one write.
 //
-// The slot is chosen here and not by the kernel (IORING_FILE_INDEX_ALLOC), because later links must name it. O_CLOEXEC
-// is not asked for: it is EINVAL with a direct descriptor, which no other process can inherit anyway.
+// Why the open is not linked to the read: an open that links to later entries puts the file into the ring's own table,
+// and nothing tells the attributes of a file in that table. To look at its path instead would be to look at what lies
+// there by then.
 //
-// Where an open asks a server (network and FUSE file systems), it is sent to the kernel's workers at once
-// (Operation::opens_wait): the kernel tries an open inline as soon as the path is in the dentry cache, and the file
-// system's own part of it then blocks the thread that submits, one open after the other.
+// Where an open asks a server (network and FUSE file systems, Operation::opens_wait), nothing may hold this thread. The
+// open is sent to the kernel's workers at once: the kernel would try it inline as soon as the path is in the dentry
+// cache, and the file system's own part of it then blocks. The second comparison asks the server, as an entry of the
+// ring. So does the close, which may send a message as well; the operation does not wait for it.
 #include "headrace/io/uring_engine.h"
 
 #include <algorithm>
@@ -29,6 +30,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/io/internal/depth_controller.h"
@@ -44,6 +46,7 @@ namespace headrace::io {
 namespace {
 
 using internal::DepthController;
+using internal::Look;
 using internal::OpensNow;
 using internal::OperationQueue;
 using internal::Ring;
@@ -51,35 +54,40 @@ using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using Place = Operation::Internal::Place;
 
-// With the registered files below, the file table stays under the usual limit of 1024 open files, which bounds it.
+// Each holds a descriptor while it reads a path: half of the usual limit of 1024 open files.
 constexpr unsigned kDepthMax = 512;
-constexpr unsigned kEntriesPerOperation = 3;
 // Long-lived files: segments of disk tiers, packs. More than these simply use their descriptors.
 constexpr unsigned kRegisteredFilesMax = 64;
 
-// What a completion belongs to: the step, the slot, and which use of the slot, so that a late one is recognised.
-enum class Step : std::uint8_t { kOpen, kTransfer, kClose, kCancel, kWake };
+// What a completion belongs to.
+enum class Step : std::uint8_t { kOpen, kTransfer, kCompare, kClose, kCancel, kWake };
 
 struct Tag {
-  std::uint32_t use;
   std::uint32_t slot;
   Step step;
 
-  [[nodiscard]] std::uint64_t packed() const {
-    return std::uint64_t{use} << 32 | std::uint64_t{slot} << 8 | static_cast<std::uint64_t>(step);
-  }
+  [[nodiscard]] std::uint64_t packed() const { return std::uint64_t{slot} << 8 | static_cast<std::uint64_t>(step); }
   [[nodiscard]] static Tag unpack(std::uint64_t data) {
-    return {static_cast<std::uint32_t>(data >> 32), static_cast<std::uint32_t>(data >> 8) & 0xffffff,
-            static_cast<Step>(data & 0xff)};
+    return {static_cast<std::uint32_t>(data >> 8), static_cast<Step>(data & 0xff)};
   }
 };
 
 struct Slot {
   Operation* operation = nullptr;
-  std::uint32_t use = 0;
-  unsigned completions_due = 0;
-  std::int32_t result = 0;  // of the transfer, kept until the close has completed
+  struct statx status = {};  // written by the kernel in the step kCompare
 };
+
+int descriptor_of(const Operation& operation) {
+  return operation.kind == Kind::kReadPath ? operation.internal.opened_fd : operation.fd;
+}
+
+// A file is opened with O_NONBLOCK, so that a FIFO in its place holds up nobody. On some devices io_uring then refuses
+// a read that would wait (those whose driver lacks REQ_NOWAIT).
+void let_reads_wait(int fd) {
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+}
 
 class UringEngine final : public Engine {
  public:
@@ -97,20 +105,18 @@ class UringEngine final : public Engine {
 
  private:
   void start_queued();
-  void issue(Operation& operation);
-  [[nodiscard]] bool open_now(Operation& operation);
-  void issue_chain(Operation& operation);
-  void issue_open(Operation& operation);
-  void issue_one(Operation& operation);
-  void prepare_transfer(Operation& operation, io_uring_sqe& sqe);
-  [[nodiscard]] open_how& how_for(const Operation& operation);
-  void tag(io_uring_sqe& sqe, const Operation& operation, Step step);
+  void open(Operation& operation);
+  [[nodiscard]] int open_here(const Operation& operation);
+  void begin_transfer(Operation& operation);
+  void issue_transfer(Operation& operation);
+  void compare_at_end(Operation& operation);
+  void end_started(Operation& operation);
+  void close_opened(Operation& operation);
 
   void on_completion(std::uint64_t user_data, std::int32_t result);
   void on_open(Operation& operation, std::int32_t result);
-  void settle(Operation& operation, std::int64_t result);
-  void close_opened(Operation& operation);
-  void release_slot(Operation& operation);
+  void on_transfer(Operation& operation, std::int32_t result);
+  void on_compared(Slot& slot, std::int32_t result);
   void push_finished(Operation& operation);
 
   void end_queued(Operation& operation);
@@ -134,6 +140,7 @@ class UringEngine final : public Engine {
   OperationQueue finished_;
   std::size_t in_flight_ = 0;
   unsigned started_ = 0;
+  unsigned closes_ = 0;  // of files of finished operations, not completed yet
   bool woken_ = false;
   bool wake_armed_ = false;
   bool closing_ = false;
@@ -153,13 +160,12 @@ UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const Eng
       depth_(internal::depth_options(options, kDepthMax)),
       slots_(depth_.depth_max()),
       depth_shown_(depth_.depth()) {
-  how_buffered_.flags = O_RDONLY | O_NOCTTY;
-  how_buffered_.resolve = kResolveBeneath;
-  how_direct_ = how_buffered_;
-  how_direct_.flags |= O_DIRECT;
+  how_buffered_.flags = static_cast<std::uint64_t>(internal::open_flags(CacheMode::kBuffered));
+  how_direct_.flags = static_cast<std::uint64_t>(internal::open_flags(CacheMode::kDirect));
+  how_buffered_.resolve = how_direct_.resolve = kResolveBeneath;
   for (unsigned slot = depth_.depth_max(); slot-- > 0;) free_slots_.push_back(slot);
   if (ring_->has_file_table()) {
-    for (unsigned i = kRegisteredFilesMax; i-- > 0;) free_file_slots_.push_back(depth_.depth_max() + i);
+    for (unsigned i = kRegisteredFilesMax; i-- > 0;) free_file_slots_.push_back(i);
   }
   arm_wake();
 }
@@ -172,7 +178,7 @@ UringEngine::~UringEngine() {
   }
   while (in_flight_ > 0) wait(Clock::time_point::max());
   wake();  // the kernel must be done with wake_count_ before it goes
-  while (wake_armed_) {
+  while (wake_armed_ || closes_ > 0) {
     ring_->enter(Clock::time_point::max());
     ring_->reap([this](std::uint64_t data, std::int32_t result) { on_completion(data, result); });
   }
@@ -197,11 +203,11 @@ void UringEngine::end_queued(Operation& operation) {
 void UringEngine::stop_started(Operation& operation) {
   operation.internal.stopped = true;
   const std::uint32_t slot = operation.internal.slot;
-  for (const Step step : {Step::kOpen, Step::kTransfer}) {  // whichever runs; never the close
+  for (const Step step : {Step::kOpen, Step::kTransfer, Step::kCompare}) {  // whichever runs; never the close
     ring_->reserve(1);
     io_uring_sqe& sqe = ring_->next_sqe();
-    io_uring_prep_cancel64(&sqe, Tag{slots_[slot].use, slot, step}.packed(), 0);
-    io_uring_sqe_set_data64(&sqe, Tag{slots_[slot].use, slot, Step::kCancel}.packed());
+    io_uring_prep_cancel64(&sqe, Tag{slot, step}.packed(), 0);
+    io_uring_sqe_set_data64(&sqe, Tag{slot, Step::kCancel}.packed());
   }
 }
 
@@ -245,7 +251,7 @@ void UringEngine::arm_wake() {
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
   io_uring_prep_read(&sqe, wake_fd_.get(), &wake_count_, sizeof wake_count_, 0);
-  io_uring_sqe_set_data64(&sqe, Tag{0, 0, Step::kWake}.packed());
+  io_uring_sqe_set_data64(&sqe, Tag{0, Step::kWake}.packed());
   wake_armed_ = true;
 }
 
@@ -285,123 +291,135 @@ void UringEngine::start_queued() {
     slots_[operation.internal.slot].operation = &operation;
     operation.internal.place = Place::kStarted;
     ++started_;
-    issue(operation);
+    operation.kind == Kind::kReadPath ? open(operation) : begin_transfer(operation);
   }
 }
 
-void UringEngine::issue(Operation& operation) {
-  if (operation.kind != Kind::kReadPath || operation.internal.opened_fd >= 0) return issue_one(operation);
-  if (!operation.opens_wait && opens_now_.allowed(started_) && open_now(operation)) return issue_one(operation);
-  ring_->chains() ? issue_chain(operation) : issue_open(operation);
+void UringEngine::open(Operation& operation) {
+  const int fd = operation.opens_wait ? -EAGAIN : open_here(operation);
+  if (fd >= 0) return on_open(operation, fd);
+  // What is wrong, if it is not the cache that lacks the path, is found again on the long way.
+  ring_->reserve(1);
+  io_uring_sqe& sqe = ring_->next_sqe();
+  const bool direct = operation.internal.cache_mode == CacheMode::kDirect;
+  io_uring_prep_openat2(&sqe, operation.fd, operation.path, direct ? &how_direct_ : &how_buffered_);
+  sqe.flags |= IOSQE_ASYNC;
+  sqe.user_data = Tag{operation.internal.slot, Step::kOpen}.packed();
 }
 
-// False: whatever is wrong is found again, and told, on the long way.
-bool UringEngine::open_now(Operation& operation) {
+// A path in the dentry cache is opened without waiting. Another one too, where that is better than to leave it to the
+// kernel's workers.
+int UringEngine::open_here(const Operation& operation) {
+  const int flags = internal::open_flags(operation.internal.cache_mode);
+  if (!opens_now_.allowed(started_)) return open_beneath_if_cached(operation.fd, operation.path, flags);
   const auto begin = Clock::now();
-  const int flags = internal::open_flags(operation);
-  const int fd = open_beneath(operation.fd, operation.path, flags | O_CLOEXEC | O_NONBLOCK);
+  const int fd = open_beneath(operation.fd, operation.path, flags);
   opens_now_.on_opened(Clock::now() - begin);
-  if (fd < 0) return false;
-  ::fcntl(fd, F_SETFL, flags);  // it was there for FIFOs; a read with it would fail rather than wait
-  operation.internal.opened_fd = fd;
-  return true;
+  return fd;
 }
 
-void UringEngine::issue_chain(Operation& operation) {
-  ring_->reserve(kEntriesPerOperation);
-  const std::uint32_t slot = operation.internal.slot;
-  io_uring_sqe& open = ring_->next_sqe();
-  io_uring_prep_openat2_direct(&open, operation.fd, operation.path, &how_for(operation), slot);
-  open.flags |= IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS;
-  if (operation.opens_wait) open.flags |= IOSQE_ASYNC;
-  tag(open, operation, Step::kOpen);
-
-  io_uring_sqe& read = ring_->next_sqe();
-  prepare_transfer(operation, read);
-  read.flags |= IOSQE_IO_HARDLINK;
-  tag(read, operation, Step::kTransfer);
-
-  io_uring_sqe& close = ring_->next_sqe();
-  io_uring_prep_close_direct(&close, slot);
-  tag(close, operation, Step::kClose);
-  slots_[slot].completions_due = 2;
+void UringEngine::begin_transfer(Operation& operation) {
+  const bool good = internal::is_expected(operation, descriptor_of(operation), Look::kBefore);
+  good ? issue_transfer(operation) : end_started(operation);
 }
 
-void UringEngine::issue_open(Operation& operation) {
+void UringEngine::issue_transfer(Operation& operation) {
+  const internal::Transfer transfer = internal::next_transfer(operation, transfer_bytes_max_);
+  const int code = operation.kind == Kind::kWrite ? IORING_OP_WRITE : IORING_OP_READ;
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
-  io_uring_prep_openat2(&sqe, operation.fd, operation.path, &how_for(operation));
-  if (operation.opens_wait) sqe.flags |= IOSQE_ASYNC;
-  tag(sqe, operation, Step::kOpen);
-  slots_[operation.internal.slot].completions_due = 1;
-}
-
-void UringEngine::issue_one(Operation& operation) {
-  ring_->reserve(1);
-  io_uring_sqe& sqe = ring_->next_sqe();
-  prepare_transfer(operation, sqe);
+  io_uring_prep_rw(code, &sqe, descriptor_of(operation), transfer.data, transfer.length_bytes, transfer.offset_bytes);
   if (operation.kind != Kind::kReadPath) {
     if (const auto file = registered_files_.find(operation.fd); file != registered_files_.end()) {
       sqe.fd = static_cast<std::int32_t>(file->second);
       sqe.flags |= IOSQE_FIXED_FILE;
     }
   }
-  tag(sqe, operation, Step::kTransfer);
-  slots_[operation.internal.slot].completions_due = 1;
+  sqe.user_data = Tag{operation.internal.slot, Step::kTransfer}.packed();
 }
 
-// The file is the slot's direct descriptor in a chain, the opened or given descriptor otherwise.
-void UringEngine::prepare_transfer(Operation& operation, io_uring_sqe& sqe) {
-  const internal::Transfer transfer = internal::next_transfer(operation, transfer_bytes_max_);
-  const bool chained = operation.kind == Kind::kReadPath && operation.internal.opened_fd < 0;
-  int fd = operation.kind == Kind::kReadPath ? operation.internal.opened_fd : operation.fd;
-  if (chained) fd = static_cast<int>(operation.internal.slot);
-  const int code = operation.kind == Kind::kWrite ? IORING_OP_WRITE : IORING_OP_READ;
-  io_uring_prep_rw(code, &sqe, fd, transfer.data, transfer.length_bytes, transfer.offset_bytes);
-  if (chained) sqe.flags |= IOSQE_FIXED_FILE;
-}
-
-open_how& UringEngine::how_for(const Operation& operation) {
-  return operation.internal.cache_mode == CacheMode::kDirect ? how_direct_ : how_buffered_;
-}
-
-void UringEngine::tag(io_uring_sqe& sqe, const Operation& operation, Step step) {
+void UringEngine::compare_at_end(Operation& operation) {
+  const int fd = descriptor_of(operation);
+  const bool ask_server = operation.expected != nullptr && operation.internal.outcome >= 0 && operation.opens_wait;
+  if (!ask_server) {
+    static_cast<void>(internal::is_expected(operation, fd, Look::kAfter));
+    return end_started(operation);
+  }
   const std::uint32_t slot = operation.internal.slot;
-  io_uring_sqe_set_data64(&sqe, Tag{slots_[slot].use, slot, step}.packed());
+  ring_->reserve(1);
+  io_uring_sqe& sqe = ring_->next_sqe();
+  io_uring_prep_statx(&sqe, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &slots_[slot].status);
+  sqe.user_data = Tag{slot, Step::kCompare}.packed();
 }
 
 void UringEngine::on_completion(std::uint64_t user_data, std::int32_t result) {
   const Tag tag = Tag::unpack(user_data);
   if (tag.step == Step::kCancel) return;
+  if (tag.step == Step::kClose) {
+    --closes_;
+    return;
+  }
   if (tag.step == Step::kWake) {
     wake_armed_ = false;
     woken_ = true;
     if (!closing_) arm_wake();
     return;
   }
-  HEADRACE_ASSERT(tag.slot < slots_.size());
+  HEADRACE_ASSERT(tag.slot < slots_.size() && slots_[tag.slot].operation != nullptr);
   Slot& slot = slots_[tag.slot];
-  if (slot.operation == nullptr || slot.use != tag.use) return;  // the rest of a chain whose open failed
   if (tag.step == Step::kOpen) return on_open(*slot.operation, result);
-  if (tag.step == Step::kTransfer) slot.result = result;
-  if (--slot.completions_due == 0) settle(*slot.operation, slot.result);
+  if (tag.step == Step::kTransfer) return on_transfer(*slot.operation, result);
+  on_compared(slot, result);
 }
 
 void UringEngine::on_open(Operation& operation, std::int32_t result) {
-  if (result < 0) return settle(operation, result);
+  if (result < 0) return internal::finished_after(operation, result) ? end_started(operation) : open(operation);
   operation.internal.opened_fd = result;
-  if (operation.internal.stopped) return settle(operation, -ECANCELED);
-  issue_one(operation);
+  if (!operation.internal.stopped) return begin_transfer(operation);
+  internal::finish(operation, -ECANCELED);
+  end_started(operation);
 }
 
-void UringEngine::settle(Operation& operation, std::int64_t result) {
-  const CacheMode cache_mode = operation.internal.cache_mode;
-  const bool finished = internal::finished_after(operation, result);
-  if (finished || cache_mode != operation.internal.cache_mode) close_opened(operation);
-  ++slots_[operation.internal.slot].use;
-  if (!finished) return issue(operation);
-  release_slot(operation);
+void UringEngine::on_transfer(Operation& operation, std::int32_t result) {
+  if (result == -EAGAIN && operation.kind == Kind::kReadPath) let_reads_wait(operation.internal.opened_fd);
+  const CacheMode opened_for = operation.internal.cache_mode;
+  if (internal::finished_after(operation, result)) return compare_at_end(operation);
+  if (operation.internal.cache_mode == opened_for) return issue_transfer(operation);
+  close_opened(operation);
+  open(operation);
+}
+
+void UringEngine::on_compared(Slot& slot, std::int32_t result) {
+  Operation& operation = *slot.operation;
+  if (result < 0) {
+    internal::finish(operation, result);
+  } else {
+    static_cast<void>(internal::is_expected(operation, attributes_from(slot.status)));
+  }
+  end_started(operation);
+}
+
+void UringEngine::end_started(Operation& operation) {
+  close_opened(operation);
+  slots_[operation.internal.slot].operation = nullptr;
+  free_slots_.push_back(operation.internal.slot);
+  --started_;
   push_finished(operation);
+}
+
+// On a local file system a file that was only read has nothing to write back and nothing to wait for.
+void UringEngine::close_opened(Operation& operation) {
+  const int fd = std::exchange(operation.internal.opened_fd, -1);
+  if (fd < 0) return;
+  if (!operation.opens_wait) {
+    ::close(fd);
+    return;
+  }
+  ring_->reserve(1);
+  io_uring_sqe& sqe = ring_->next_sqe();
+  io_uring_prep_close(&sqe, fd);
+  sqe.user_data = Tag{0, Step::kClose}.packed();
+  ++closes_;
 }
 
 void UringEngine::push_finished(Operation& operation) {
@@ -409,26 +427,14 @@ void UringEngine::push_finished(Operation& operation) {
   finished_.push_back(operation);
 }
 
-void UringEngine::close_opened(Operation& operation) {
-  if (operation.internal.opened_fd < 0) return;
-  ::close(operation.internal.opened_fd);  // read-only: nothing to write back, nothing to wait for
-  operation.internal.opened_fd = -1;
-}
-
-void UringEngine::release_slot(Operation& operation) {
-  slots_[operation.internal.slot].operation = nullptr;
-  free_slots_.push_back(operation.internal.slot);
-  --started_;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, const UringMask& mask) {
   const internal::DepthOptions depth = internal::depth_options(options, kDepthMax);
-  HEADRACE_TRY(ring, Ring::open({.entries = depth.max * kEntriesPerOperation,
-                                 .file_slots = depth.max + kRegisteredFilesMax,
-                                 .worker_count_max = depth.max,
-                                 .mask = mask}));
+  HEADRACE_TRY(
+      ring,
+      Ring::open(
+          {.entries = depth.max, .file_slots = kRegisteredFilesMax, .worker_count_max = depth.max, .mask = mask}));
   UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd.valid()) return system_error(errno, "eventfd");
   for (const std::string& limit : ring->limits()) log_info("io_uring: {}", limit);

@@ -12,7 +12,6 @@ namespace headrace::io {
 // Makes this kernel look older or stricter, so that tests reach every fall-back. The defaults hide nothing.
 struct UringMask {
   std::uint32_t refused_setup_flags = 0;          // IORING_SETUP_* answered with EINVAL
-  std::uint32_t hidden_features = 0;              // IORING_FEAT_* treated as missing
   std::uint64_t transfer_bytes_max = UINT64_MAX;  // larger transfers come back short, as the kernel may do
 };
 

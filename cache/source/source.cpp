@@ -67,7 +67,7 @@ bool Source::read_now(SourceRead& read) {
   if (read.range.offset != 0 || engine_only_) return false;
   const std::shared_ptr<SourceRoot> now = root();
   if (now->file_system().opens_wait) return false;
-  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length})) return false;
+  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length}, nullptr)) return false;
   read.data = read.buffer.data();
   count_success(read.range.length);
   return true;

@@ -25,27 +25,28 @@ std::int64_t transfer_once(const Operation& operation, int fd) {
   return result_of(::pread(fd, transfer.data, transfer.length_bytes, at));
 }
 
-// O_NONBLOCK: a FIFO put in the file's place must not hold the thread; regular files ignore it.
-int open_path(const Operation& operation) {
-  return open_beneath(operation.fd, operation.path, open_flags(operation) | O_CLOEXEC | O_NONBLOCK);
+// Until the operation has ended, or the file has to be opened in another cache mode. True: it has ended.
+bool transfer(Operation& operation, int fd) {
+  if (!is_expected(operation, fd, Look::kBefore)) return true;
+  const CacheMode opened_for = operation.internal.cache_mode;
+  while (!finished_after(operation, transfer_once(operation, fd))) {
+    if (operation.internal.cache_mode != opened_for) return false;
+  }
+  static_cast<void>(is_expected(operation, fd, Look::kAfter));
+  return true;
 }
 
 }  // namespace
 
 void perform(Operation& operation) {
-  const bool by_path = operation.kind == Operation::Kind::kReadPath;
-  bool finished = false;
-  while (!finished) {
-    const int fd = by_path ? open_path(operation) : operation.fd;
-    if (by_path && fd < 0) {
-      finished = finished_after(operation, fd);
-      continue;
-    }
-    const CacheMode opened_for = operation.internal.cache_mode;
-    do {
-      finished = finished_after(operation, transfer_once(operation, fd));
-    } while (!finished && operation.internal.cache_mode == opened_for);
-    if (by_path) ::close(fd);
+  if (operation.kind != Operation::Kind::kReadPath) {
+    static_cast<void>(transfer(operation, operation.fd));
+    return;
+  }
+  for (bool finished = false; !finished;) {
+    const int fd = open_beneath(operation.fd, operation.path, open_flags(operation.internal.cache_mode));
+    finished = fd < 0 ? finished_after(operation, fd) : transfer(operation, fd);
+    if (fd >= 0) ::close(fd);
   }
 }
 

@@ -26,8 +26,8 @@ constexpr SetupFlag kSetupFlags[] = {
     {IORING_SETUP_SUBMIT_ALL, "no SUBMIT_ALL (Linux 5.18)"},
 };
 
-constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READ, IORING_OP_WRITE, IORING_OP_CLOSE,
-                                              IORING_OP_ASYNC_CANCEL};
+constexpr std::uint8_t kOperationsNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READ,  IORING_OP_WRITE,
+                                              IORING_OP_STATX,   IORING_OP_CLOSE, IORING_OP_ASYNC_CANCEL};
 
 // The kernel lacks memory for a moment: tries 1 ms apart outlast that and do not spin.
 constexpr auto kSubmitRetryPause = std::chrono::milliseconds(1);
@@ -76,13 +76,9 @@ Status Ring::set_up(const RingOptions& options) {
   if (error < 0) return system_error(-error, "io_uring is not available");
   open_ = true;
 
-  const unsigned features = params.features & ~options.mask.hidden_features;
-  if ((features & IORING_FEAT_NODROP) == 0 || (features & IORING_FEAT_EXT_ARG) == 0) {
+  if ((params.features & IORING_FEAT_NODROP) == 0 || (params.features & IORING_FEAT_EXT_ARG) == 0) {
     return make_error(ErrorCode::kUnsupported, "io_uring is too old (Linux 5.11 is needed)");
   }
-  // CQE_SKIP came with the same kernel as LINKED_FILE; together they let a chain end with two completions.
-  chains_ = (features & IORING_FEAT_LINKED_FILE) != 0 && (features & IORING_FEAT_CQE_SKIP) != 0;
-  if (!chains_) limits_.emplace_back("no linked opens (Linux 5.17): a file takes two rounds");
   return {};
 }
 
@@ -101,8 +97,7 @@ void Ring::set_up_file_table(const RingOptions& options) {
   const int error = io_uring_register_files(&ring_, empty.data(), options.file_slots);
   has_file_table_ = error == 0;
   if (has_file_table_) return;
-  chains_ = false;
-  limits_.emplace_back(system_error(-error, "no table of direct descriptors").value().message());
+  limits_.emplace_back(system_error(-error, "no table of registered files").value().message());
 }
 
 void Ring::reserve(unsigned count) {

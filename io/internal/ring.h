@@ -19,7 +19,7 @@ namespace headrace::io::internal {
 
 struct RingOptions {
   unsigned entries = 0;           // submission queue entries
-  unsigned file_slots = 0;        // size of the table of direct descriptors, empty at first
+  unsigned file_slots = 0;        // size of the table of registered files, empty at first
   unsigned worker_count_max = 0;  // kernel threads for what cannot be done without blocking
   UringMask mask = {};
 };
@@ -31,8 +31,6 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Whether openat -> read -> close can be one chain on direct descriptors (Linux 5.17).
-  [[nodiscard]] bool chains() const { return chains_; }
   [[nodiscard]] bool has_file_table() const { return has_file_table_; }
   [[nodiscard]] const std::vector<std::string>& limits() const { return limits_; }
 
@@ -64,7 +62,6 @@ class Ring {
 
   io_uring ring_ = {};
   bool open_ = false;
-  bool chains_ = false;
   bool has_file_table_ = false;
   std::vector<std::string> limits_;
 };

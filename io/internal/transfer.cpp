@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "headrace/io/log.h"
 
@@ -73,6 +74,13 @@ bool use_page_cache_after(Operation& operation, std::int64_t error) {
   return true;
 }
 
+Result<FileAttributes> attributes_from_server(int fd) {
+  struct statx status = {};
+  const int flags = AT_EMPTY_PATH | AT_STATX_FORCE_SYNC;
+  if (::statx(fd, "", flags, STATX_BASIC_STATS, &status) != 0) return system_error(errno, "statx");
+  return attributes_from(status);
+}
+
 std::string describe(const Operation& operation) {
   const std::string verb = operation.kind == Kind::kWrite ? "write" : "read";
   if (operation.kind == Kind::kReadPath) return verb + ' ' + operation.path;
@@ -120,6 +128,26 @@ bool finished_after(Operation& operation, std::int64_t result) {
   return true;
 }
 
+bool is_expected(Operation& operation, int fd, Look look) {
+  if (operation.expected == nullptr) return true;
+  if (look == Look::kAfter && operation.internal.outcome < 0) return false;
+  const bool ask = look == Look::kAfter && operation.opens_wait;
+  return is_expected(operation, ask ? attributes_from_server(fd) : attributes_of(fd));
+}
+
+bool is_expected(Operation& operation, const Result<FileAttributes>& now) {
+  if (!now) {
+    finish(operation, -now.error().os_errno);
+  } else if (*now != *operation.expected) {
+    operation.found = *now;
+    operation.internal.stale = true;
+    finish(operation, -ESTALE);
+  } else {
+    return true;
+  }
+  return false;
+}
+
 void finish(Operation& operation, std::int64_t outcome) {
   operation.internal.outcome = outcome;
 }
@@ -127,6 +155,10 @@ void finish(Operation& operation, std::int64_t outcome) {
 void deliver(Operation& operation) {
   const std::int64_t outcome = operation.internal.outcome;
   operation.internal.place = Operation::Internal::Place::kIdle;
+  if (operation.internal.stale) {
+    operation.on_complete(operation, make_error(ErrorCode::kStale, describe(operation)));
+    return;
+  }
   if (outcome < 0) {
     operation.on_complete(operation, system_error(static_cast<int>(-outcome), describe(operation)));
     return;
@@ -138,8 +170,8 @@ void deliver(Operation& operation) {
   operation.on_complete(operation, static_cast<std::uint64_t>(outcome));
 }
 
-int open_flags(const Operation& operation) {
-  return O_RDONLY | O_NOCTTY | (operation.internal.cache_mode == CacheMode::kDirect ? O_DIRECT : 0);
+int open_flags(CacheMode cache_mode) {
+  return O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | (cache_mode == CacheMode::kDirect ? O_DIRECT : 0);
 }
 
 void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks) {

@@ -3,9 +3,12 @@
 // when to try again, and how the end is reported. Engines differ only in who makes the system call.
 //
 //   begin(operation);
-//   do {
-//     result = pread(fd, ..., next_transfer(operation));
-//   } while (!finished_after(operation, result));
+//   if (is_expected(operation, fd, Look::kBefore)) {
+//     do {
+//       result = pread(fd, ..., next_transfer(operation));
+//     } while (!finished_after(operation, result));
+//     static_cast<void>(is_expected(operation, fd, Look::kAfter));
+//   }
 //   deliver(operation);
 //
 // Thread-safety: as the operation: one thread at a time.
@@ -38,14 +41,25 @@ void begin(Operation& operation);
 // False: do it again with next_transfer(); a path is opened again, with open_flags() as they are then.
 [[nodiscard]] bool finished_after(Operation& operation, std::int64_t result);
 
+// Compares the opened file with the version that the operation expects, before the first byte or after the last one.
+// False: the operation ends without success; the outcome is set, to kStale where the versions differ.
+//
+// The second look asks the server where an open does (Operation::opens_wait): what the kernel remembers may be older
+// than the bytes that the server has just sent.
+enum class Look : std::uint8_t { kBefore, kAfter };
+[[nodiscard]] bool is_expected(Operation& operation, int fd, Look look);
+// The same with attributes that the caller has got.
+[[nodiscard]] bool is_expected(Operation& operation, const Result<FileAttributes>& now);
+
 // Ends the operation with -errno or bytes of content.
 void finish(Operation& operation, std::int64_t outcome);
 
 // Runs on_complete. The operation may be gone afterwards.
 void deliver(Operation& operation);
 
-// Flags for open(2) of a kReadPath, without O_CLOEXEC.
-[[nodiscard]] int open_flags(const Operation& operation);
+// Flags for open(2) of a kReadPath. O_NONBLOCK: a FIFO put in the file's place must not hold the thread; regular files
+// ignore it.
+[[nodiscard]] int open_flags(CacheMode cache_mode);
 
 // Counts an operation whose cache mode was refused and that used the page cache; the first one is logged.
 void count_fallback(const Operation& operation, std::atomic<std::uint64_t>& buffered_fallbacks);

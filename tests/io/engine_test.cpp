@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/io/uring_engine.h"
@@ -104,7 +105,7 @@ TEST_CASE("misaligned ranges come back exactly, by path and by descriptor") {
   });
 }
 
-TEST_CASE("a missing file in a chain is reported and its neighbours are read") {
+TEST_CASE("a missing file is reported and its neighbours are read") {
   const TempDir folder;
   const DirFd dir(folder.path());
   folder.write("there", "content");
@@ -122,7 +123,7 @@ TEST_CASE("a missing file in a chain is reported and its neighbours are read") {
   });
 }
 
-TEST_CASE("a read past the end of the file is short, and the chain still closes the file") {
+TEST_CASE("a read past the end of the file is short, and the file is closed") {
   const TempDir folder;
   const DirFd dir(folder.path());
   const auto path = folder.write("short", "0123456789");
@@ -347,11 +348,22 @@ TEST_CASE("registered files are read and written like others, and more than fit 
   });
 }
 
-TEST_CASE("a folder in the place of a file does not stop the engine") {
+TEST_CASE("a FIFO or a folder in the place of a file does not stop the engine") {
   const TempDir folder;
   const DirFd dir(folder.path());
   folder.write("f", "content");
+  REQUIRE(::mkfifo((folder.path() / "fifo").c_str(), 0600) == 0);
   for_each_engine([&](Engine& engine) {
+    Tracked fifo(path_read(dir, "fifo", 0, 7, CacheMode::kBuffered));
+    static_cast<void>(run(engine, fifo));  // nothing to read, or no reading at a place
+    {
+      const DirFd writer(folder.path() / "fifo", O_RDWR);  // nothing comes, but might
+      const FileAttributes expected = *attributes_of(DirFd(folder.path() / "f", O_RDONLY).get());
+      Tracked waiting(path_read(dir, "fifo", 0, 7, CacheMode::kBuffered));
+      waiting.operation.expected = &expected;
+      REQUIRE_FALSE(run(engine, waiting));
+      CHECK(waiting.result->error().code == ErrorCode::kStale);
+    }
     Tracked directory(path_read(dir, ".", 0, 7, CacheMode::kBuffered));
     REQUIRE_FALSE(run(engine, directory));
     CHECK(directory.result->error().os_errno == EISDIR);

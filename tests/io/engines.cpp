@@ -36,7 +36,6 @@ std::vector<EngineCase> make_cases() {
   std::vector<EngineCase> cases;
   if (io::open_uring_engine({})) {
     cases.push_back(uring_case("io_uring", {}));
-    cases.push_back(uring_case("io_uring, linked opens hidden", {.hidden_features = IORING_FEAT_LINKED_FILE}));
     cases.push_back(uring_case("io_uring, flags refused", {.refused_setup_flags = ~0U}));
     cases.push_back(uring_case("io_uring, short transfers", {.transfer_bytes_max = 8192}));
   }

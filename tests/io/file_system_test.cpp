@@ -72,18 +72,18 @@ TEST_CASE("a file in the page cache is read at once, others are left to the engi
   const DirFd dir(folder.path());
   PageCacheReader reader(dir.get(), describe_file_system(dir.get()).in_memory);
   std::vector<std::byte> bytes(content.size());
-  if (!reader.try_read("a/f", bytes)) skip("this kernel has no cachestat(2)");  // just written, so cached
+  if (!reader.try_read("a/f", bytes, nullptr)) skip("this kernel has no cachestat(2)");  // just written, so cached
   CHECK(as_text(bytes) == content);
-  CHECK(reader.try_read("empty", {}));
+  CHECK(reader.try_read("empty", {}, nullptr));
 
   std::vector<std::byte> too_many(content.size() + 1);
-  CHECK_FALSE(reader.try_read("a/f", too_many));
-  CHECK_FALSE(reader.try_read("a/missing", bytes));
+  CHECK_FALSE(reader.try_read("a/f", too_many, nullptr));
+  CHECK_FALSE(reader.try_read("a/missing", bytes, nullptr));
 
   const DirFd inside(folder.path() / "a");
   PageCacheReader inside_reader(inside.get());
-  CHECK(inside_reader.try_read("f", bytes));
-  CHECK_FALSE(inside_reader.try_read("../a/f", bytes));
+  CHECK(inside_reader.try_read("f", bytes, nullptr));
+  CHECK_FALSE(inside_reader.try_read("../a/f", bytes, nullptr));
 }
 
 TEST_CASE("asking for a cold file neither reads it nor starts to") {
@@ -96,9 +96,9 @@ TEST_CASE("asking for a cold file neither reads it nor starts to") {
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   PageCacheReader reader(dir.get());
   std::vector<std::byte> bytes(1 << 20);
-  CHECK_FALSE(reader.try_read("f", bytes));
+  CHECK_FALSE(reader.try_read("f", bytes, nullptr));
   std::vector<std::byte> first_page(4096);
-  CHECK_FALSE(reader.try_read("f", first_page));  // read-ahead would have brought it
+  CHECK_FALSE(reader.try_read("f", first_page, nullptr));  // read-ahead would have brought it
 }
 
 TEST_CASE("after many misses a hit is still found soon") {
@@ -107,12 +107,12 @@ TEST_CASE("after many misses a hit is still found soon") {
   const DirFd dir(folder.path());
   PageCacheReader reader(dir.get(), describe_file_system(dir.get()).in_memory);
   std::vector<std::byte> bytes(7);
-  if (!reader.try_read("f", bytes)) skip("this kernel has no cachestat(2)");
-  for (int i = 0; i < 200; ++i) CHECK_FALSE(reader.try_read("missing", bytes));
+  if (!reader.try_read("f", bytes, nullptr)) skip("this kernel has no cachestat(2)");
+  for (int i = 0; i < 200; ++i) CHECK_FALSE(reader.try_read("missing", bytes, nullptr));
   int calls = 1;
-  while (!reader.try_read("f", bytes) && calls < 100) ++calls;
+  while (!reader.try_read("f", bytes, nullptr) && calls < 100) ++calls;
   CHECK(calls <= 16);
-  CHECK(reader.try_read("f", bytes));
+  CHECK(reader.try_read("f", bytes, nullptr));
 }
 
 TEST_CASE("open_beneath opens what is inside and nothing else") {

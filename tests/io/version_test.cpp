@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that change before and while they are read, by every way to read: what is reported as success is the version
+// that was expected, whole.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "headrace/io/engine.h"
+#include "headrace/io/fault_engine.h"
+#include "headrace/io/file_attributes.h"
+#include "headrace/io/file_system.h"
+#include "headrace/io/page_cache_reader.h"
+#include "headrace/io/unique_fd.h"
+
+#include "io/engines.h"
+#include "support/temp_dir.h"
+
+using namespace headrace::io;
+using namespace headrace::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Two changes that are further apart have different times, also without fine-grained ones (a tick is 10 ms at most).
+constexpr auto kTick = std::chrono::milliseconds(12);
+constexpr std::size_t kBytes = 200'000;
+
+struct Version {
+  FileAttributes attributes;
+  std::string content;
+};
+
+std::string read_file(const fs::path& path) {
+  std::string content(fs::file_size(path), '\0');
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  REQUIRE(::pread(file.get(), content.data(), content.size(), 0) == static_cast<ssize_t>(content.size()));
+  return content;
+}
+
+Version version_of(const fs::path& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Result<FileAttributes> attributes = attributes_of(file.get());
+  REQUIRE(attributes);
+  return {*attributes, read_file(path)};
+}
+
+void set_mtime(const fs::path& path, std::int64_t mtime_ns) {
+  const timespec times[2] = {{0, UTIME_OMIT}, {mtime_ns / 1'000'000'000, mtime_ns % 1'000'000'000}};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+void write_over(const fs::path& path, char letter) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const std::string half(fs::file_size(path) / 2, letter);
+  const auto bytes = static_cast<ssize_t>(half.size());
+  REQUIRE(::pwrite(file.get(), half.data(), half.size(), 0) == bytes);
+  REQUIRE(::pwrite(file.get(), half.data(), half.size(), bytes) == bytes);
+}
+
+// What may happen to a file in a source. `letter` is the content from then on, where that changes.
+struct Change {
+  const char* name;
+  void (*make)(const fs::path& path, char letter);
+};
+
+const Change kChanges[] = {
+    {"replaced by rename",
+     [](const fs::path& path, char letter) {
+       const fs::path other = path.string() + ".new";
+       const UniqueFd file(::open(other.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+       const std::string content(kBytes, letter);
+       REQUIRE(::write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()));
+       fs::rename(other, path);
+     }},
+    {"grown", [](const fs::path& path, char) { fs::resize_file(path, fs::file_size(path) + 1000); }},
+    {"shrunk", [](const fs::path& path, char) { fs::resize_file(path, fs::file_size(path) - 1000); }},
+    {"rewritten in place", write_over},
+    {"rewritten in place, with its old size and modification time",
+     [](const fs::path& path, char letter) {
+       const std::int64_t mtime_ns = version_of(path).attributes.mtime_ns;
+       write_over(path, letter);
+       set_mtime(path, mtime_ns);
+     }},
+    {"touched", [](const fs::path& path, char letter) { set_mtime(path, 1'000'000'000LL * letter); }},
+};
+
+// A way to read: every engine, the same inside a fault engine, no engine.
+struct Way {
+  std::string name;
+  std::function<void(Tracked&)> read;
+};
+
+void for_each_way(const std::function<void(const Way&)>& body) {
+  for (const EngineCase& engine_case : engine_cases()) {
+    const std::size_t descriptors_before = open_descriptor_count();
+    {
+      auto engine = std::move(*engine_case.open({}));
+      body({engine_case.name, [&](Tracked& tracked) { static_cast<void>(run(*engine, tracked)); }});
+      auto faulty = open_fault_engine(std::move(engine), {.delay_one_in = 2, .reorder = true});
+      body({"fault engine around " + engine_case.name,
+            [&](Tracked& tracked) { static_cast<void>(run(*faulty, tracked)); }});
+    }
+    CHECK(open_descriptor_count() == descriptors_before);
+  }
+  body({"without an engine", [](Tracked& tracked) { run_here(tracked.operation); }});
+}
+
+// As a reader of the source does it: with room for what the file was.
+Operation path_read(int dir_fd, const Version& expected, CacheMode mode, bool opens_wait) {
+  const std::size_t bytes = expected.content.size();
+  Operation operation = Operation::read_path(dir_fd, "f", 0, bytes, buffer_for(0, bytes));
+  operation.cache_mode = mode;
+  operation.opens_wait = opens_wait;
+  operation.expected = &expected.attributes;
+  return operation;
+}
+
+}  // namespace
+
+TEST_CASE("a file that is as expected is read, by every way") {
+  const TempDir folder;
+  const auto path = folder.write("f", std::string(kBytes, 'a'));
+  const Version version = version_of(path);
+  const DirFd dir(folder.path());
+  const DirFd file(path, O_RDONLY);
+  for_each_way([&](const Way& way) {
+    CAPTURE(way.name);
+    for (const CacheMode mode : {CacheMode::kBuffered, CacheMode::kDirect}) {
+      for (const bool opens_wait : {false, true}) {
+        Tracked read(path_read(dir.get(), version, mode, opens_wait));
+        way.read(read);
+        REQUIRE(*read.result == kBytes);
+        CHECK(read.text() == version.content);
+      }
+    }
+    Tracked by_fd(Operation::read(file.get(), 1000, 5000, buffer_for(1000, 5000)));
+    by_fd.operation.expected = &version.attributes;
+    way.read(by_fd);
+    REQUIRE(*by_fd.result == 5000);
+    CHECK(by_fd.text() == version.content.substr(1000, 5000));
+  });
+}
+
+TEST_CASE("a file that changed before it was read is stale, by every way, and what it is now is told") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const auto path = folder.path() / "f";
+  for (const Change& change : kChanges) {
+    CAPTURE(change.name);
+    folder.write("f", std::string(kBytes, 'a'));
+    const Version before = version_of(path);
+    const DirFd file(path, O_RDONLY);  // opened before the change
+    std::this_thread::sleep_for(kTick);
+    change.make(path, 'b');
+    const Version after = version_of(path);
+    const FileAttributes after_of_opened = *attributes_of(file.get());
+    PageCacheReader page_cache(dir.get(), describe_file_system(dir.get()).in_memory);
+    std::vector<std::byte> bytes(1000);
+    CHECK_FALSE(page_cache.try_read("f", bytes, &before.attributes));
+    for_each_way([&](const Way& way) {
+      CAPTURE(way.name);
+      for (const bool opens_wait : {false, true}) {
+        Tracked read(path_read(dir.get(), before, CacheMode::kBuffered, opens_wait));
+        way.read(read);
+        REQUIRE_FALSE(*read.result);
+        CHECK(read.result->error().code == ErrorCode::kStale);
+        CHECK(read.result->error().os_errno == 0);
+        CHECK(read.result->error().message() == "read f: changed since it was catalogued");
+        const bool found = read.operation.found == after.attributes;
+        CHECK(found);
+      }
+      Tracked by_fd(Operation::read(file.get(), 0, 1000, buffer_for(0, 1000)));
+      by_fd.operation.expected = &before.attributes;
+      way.read(by_fd);
+      REQUIRE_FALSE(*by_fd.result);
+      CHECK(by_fd.result->error().code == ErrorCode::kStale);
+      const bool found = by_fd.operation.found == after_of_opened;
+      CHECK(found);
+    });
+  }
+}
+
+namespace {
+
+// Changes one file all the time, and swaps it with another and back, as in `mv f bak; mv new f; ...; mv bak f`.
+class Changer {
+ public:
+  Changer(fs::path path, std::uint64_t seed) : path_(std::move(path)), random_(seed) {
+    publish();
+    thread_ = std::thread([this] {
+      while (!stop_) change_once();
+    });
+  }
+  ~Changer() {
+    stop_ = true;
+    thread_.join();
+  }
+  Changer(const Changer&) = delete;
+  Changer& operator=(const Changer&) = delete;
+
+  // A version that was there lately.
+  Version any() {
+    const std::lock_guard lock(mutex_);
+    return versions_.size() > 1 && asked_++ % 4 == 0 ? versions_[versions_.size() - 2] : versions_.back();
+  }
+
+ private:
+  void change_once() {
+    const std::size_t number = random_() % (std::size(kChanges) + 1);
+    std::this_thread::sleep_for(kTick);
+    if (number < std::size(kChanges)) {
+      if (fs::file_size(path_) < kBytes / 2) fs::resize_file(path_, kBytes);
+      letter_ = letter_ == 'z' ? 'a' : static_cast<char>(letter_ + 1);
+      kChanges[number].make(path_, letter_);
+    } else {
+      const fs::path kept = path_.string() + ".kept";
+      fs::rename(path_, kept);
+      fs::copy_file(kept, path_);
+      write_over(path_, '!');
+      fs::rename(kept, path_);
+    }
+    publish();
+  }
+
+  void publish() {
+    Version version = version_of(path_);
+    const std::lock_guard lock(mutex_);
+    versions_.push_back(std::move(version));
+    if (versions_.size() > 4) versions_.erase(versions_.begin());
+  }
+
+  const fs::path path_;
+  std::mt19937_64 random_;
+  char letter_ = 'a';
+  std::mutex mutex_;
+  std::vector<Version> versions_;
+  unsigned asked_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a file that changes while it is read is read as it was expected, or not at all, by every way") {
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const std::uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  for_each_way([&](const Way& way) {
+    CAPTURE(way.name);
+    Changer changer(folder.write("f", std::string(kBytes, 'a')), seed);
+    PageCacheReader page_cache(dir.get(), describe_file_system(dir.get()).in_memory);
+    std::vector<std::byte> bytes(kBytes);
+    unsigned good = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+    for (unsigned i = 0; std::chrono::steady_clock::now() < end; ++i) {
+      const Version expected = changer.any();
+      Tracked read(path_read(dir.get(), expected, static_cast<CacheMode>(i % 2), i % 3 == 0));
+      way.read(read);
+      const auto& result = *read.result;
+      if (!result) {
+        const bool told = result.error().code == ErrorCode::kStale || result.error().code == ErrorCode::kNotFound;
+        CHECK(told);
+      } else {
+        ++good;
+        REQUIRE(*result == expected.content.size());
+        const bool same = read.text() == expected.content;
+        REQUIRE(same);
+      }
+      const std::size_t length = std::min(kBytes, expected.content.size());
+      if (page_cache.try_read("f", std::span(bytes).first(length), &expected.attributes)) {
+        const bool same = as_text(bytes).substr(0, length) == expected.content.substr(0, length);
+        REQUIRE(same);
+      }
+    }
+    CHECK(good > 0);
+  });
+}
