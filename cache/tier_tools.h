@@ -20,9 +20,9 @@ namespace headrace::cache {
 using io::Result;
 using io::Status;
 
-// A symbolic link in the path of a tier, which somebody other than root and the caller has made, can be turned to
-// another place at any moment: kPermission, naming the link. Links of one's own are followed. For paths as the user
-// wrote them; what was resolved has none any more. Whatever is renamed later, an open tier stays where it is.
+// Refuses (kPermission, naming the link) a path with a symbolic link that neither root nor the caller made: its owner
+// could turn it to another place at any moment. The caller's own links are followed. Check a path as the user wrote it;
+// a resolved one has no links any more. An open tier stays where it is, whatever is renamed later.
 [[nodiscard]] Status check_links(const std::filesystem::path& path);
 
 struct TierInfo {
@@ -40,13 +40,14 @@ struct TierInfo {
   std::vector<DataSet> data_sets;
 };
 
-// Reads the label and the index files, no records. What was written since the index files were last saved is missing.
+// Reads the label and the index files, no records. Records that were written after the index files were saved last are
+// missing.
 // Errors: those of opening a tier, without kBusy.
 [[nodiscard]] Result<TierInfo> describe_tier(const std::filesystem::path& path);
 
 struct VerifyOptions {
   std::uint64_t bytes_per_second = 0;  // how fast to read at most; 0: as fast as it goes
-  // Called a few times a second; false ends the verification.
+  // Runs a few times a second; when it returns false the verification ends.
   std::function<bool(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_progress;
 };
 

@@ -121,7 +121,7 @@ bool DiskTier::contains(const RecordId& record) const {
   return slot && slot->identity_hash == hash_identity(record.identity);
 }
 
-std::optional<RecordPlace> DiskTier::look_up(const RecordId& record) {
+std::optional<FoundRecord> DiskTier::look_up(const RecordId& record) {
   if (!state_.is_read()) return std::nullopt;
   const auto slot = log_->find(log_->key_of(record.name_hash));
   if (!slot) return std::nullopt;
@@ -135,7 +135,7 @@ std::optional<RecordPlace> DiskTier::look_up(const RecordId& record) {
   }
   auto segment = log_->segment_of(*slot);
   if (segment == nullptr) return std::nullopt;  // removed since it was found
-  return RecordPlace{*slot, std::move(segment)};
+  return FoundRecord{*slot, std::move(segment)};
 }
 
 // Counts only what this call took out of the index: each record fails once, whoever notices first.
@@ -146,20 +146,20 @@ void DiskTier::fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& c
   }
 }
 
-void DiskTier::forget(const RecordId& record) {
+void DiskTier::drop(const RecordId& record) {
   const auto slot = log_->find(log_->key_of(record.name_hash));
   if (slot && log_->drop(*slot)) evictions_.fetch_add(1);
 }
 
 bool DiskTier::read(DiskRead& read) {
-  std::optional<RecordPlace> found = look_up(read.record);
+  std::optional<FoundRecord> found = look_up(read.record);
   if (!found) return false;
   read.tier = this;
-  read.place = std::move(*found);
-  const RecordSlot& slot = read.place.slot;
-  read.operation = io::Operation::read(read.place.segment->fd.get(), log_->block_of(slot) * kBlockBytes,
+  read.found = std::move(*found);
+  const RecordSlot& slot = read.found.slot;
+  read.operation = io::Operation::read(read.found.segment->fd.get(), log_->block_of(slot) * kBlockBytes,
                                        slot.payload_bytes, std::move(read.buffer));
-  read.operation.cache_mode = read.place.segment->cache_mode;
+  read.operation.cache_mode = read.found.segment->cache_mode;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     DiskRead& self = *static_cast<DiskRead*>(operation.context);
@@ -170,10 +170,10 @@ bool DiskTier::read(DiskRead& read) {
 }
 
 void DiskTier::end_read(DiskRead& read, Result<std::uint64_t> bytes) {
-  const RecordSlot& slot = read.place.slot;
+  const RecordSlot& slot = read.found.slot;
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
-  read.place.segment.reset();
+  read.found.segment.reset();
   if (!bytes) {
     state_.note_read_error(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
@@ -207,12 +207,12 @@ std::uint64_t part_buffer_bytes(const ChunkRange& range) {
 }
 
 bool DiskTier::read_part(DiskPart& part) {
-  std::optional<RecordPlace> found = look_up(part.record);
+  std::optional<FoundRecord> found = look_up(part.record);
   if (!found || !has_pieces(found->slot.payload_bytes)) return false;
   if (part.range.offset + part.range.length > found->slot.payload_bytes) return false;  // the file changed just now
   part.tier = this;
-  part.place = std::move(*found);
-  const RecordSlot& slot = part.place.slot;
+  part.found = std::move(*found);
+  const RecordSlot& slot = part.found.slot;
   const std::uint64_t last_block = log_->block_of(slot) + blocks_of(slot.payload_bytes) - 1;
   submit_part(part, {last_block * kBlockBytes, kBlockBytes}, [](io::Operation& operation, Result<std::uint64_t> bytes) {
     DiskPart& self = *static_cast<DiskPart*>(operation.context);
@@ -224,8 +224,8 @@ bool DiskTier::read_part(DiskPart& part) {
 void DiskTier::submit_part(DiskPart& part, const ChunkRange& in_segment,
                            void (*on_complete)(io::Operation& operation, Result<std::uint64_t> bytes)) {
   part.operation =
-      io::Operation::read(part.place.segment->fd.get(), in_segment.offset, in_segment.length, std::move(part.buffer));
-  part.operation.cache_mode = part.place.segment->cache_mode;
+      io::Operation::read(part.found.segment->fd.get(), in_segment.offset, in_segment.length, std::move(part.buffer));
+  part.operation.cache_mode = part.found.segment->cache_mode;
   part.operation.context = &part;
   part.operation.on_complete = on_complete;
   thread_->submit(part.operation);
@@ -233,7 +233,7 @@ void DiskTier::submit_part(DiskPart& part, const ChunkRange& in_segment,
 
 void DiskTier::end_part(DiskPart& part, const Status& status) {
   part.buffer = std::move(part.operation.buffer);
-  part.place.segment.reset();
+  part.found.segment.reset();
   part.on_done(part, status);
 }
 
@@ -246,7 +246,7 @@ void DiskTier::end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes) {
     return end_part(part, io::make_error(ErrorCode::kUnsupported, "pieces in tier " + log_->folder().path()));
   }
   part.buffer = std::move(part.operation.buffer);
-  const RecordSlot& slot = part.place.slot;
+  const RecordSlot& slot = part.found.slot;
   const std::uint64_t offset = first_piece(part.range) * kPieceBytes;
   const std::uint64_t end = std::min<std::uint64_t>(end_piece(part.range) * kPieceBytes, slot.payload_bytes);
   submit_part(part, {log_->block_of(slot) * kBlockBytes + offset, end - offset},
@@ -258,7 +258,7 @@ void DiskTier::end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes) {
 
 // From the record's last block, which was read; false where there are none that can be trusted.
 bool DiskTier::take_hashes(DiskPart& part, std::uint64_t bytes) {
-  const RecordSlot& slot = part.place.slot;
+  const RecordSlot& slot = part.found.slot;
   const TierLabel& label = log_->folder().label();
   RecordTrailer trailer;
   const std::byte* const trailer_at = part.operation.data() + kBlockBytes - sizeof trailer;
@@ -266,7 +266,7 @@ bool DiskTier::take_hashes(DiskPart& part, std::uint64_t bytes) {
   const std::uint64_t table_bytes = piece_count(slot.payload_bytes) * sizeof(std::uint64_t);
   const std::byte* const table = trailer_at - table_bytes;
   const std::uint32_t end_block = log_->block_of(slot) + blocks_of(slot.payload_bytes);
-  const bool good = bytes == kBlockBytes && is_trailer_of(trailer, label, part.place.segment->number, end_block) &&
+  const bool good = bytes == kBlockBytes && is_trailer_of(trailer, label, part.found.segment->number, end_block) &&
                     trailer.payload_hash == slot.payload_hash && trailer.pieces_hash != 0 &&
                     trailer.pieces_hash == XXH3_64bits_withSeed(table, table_bytes, label.salt);
   if (!good) return false;
@@ -290,7 +290,7 @@ void DiskTier::end_read_of_pieces(DiskPart& part, Result<std::uint64_t> bytes) {
     rest = rest.subspan(piece.size());
   }
   if (!intact) {
-    fail_record(part.place.slot, corrupt_);
+    fail_record(part.found.slot, corrupt_);
     return end_part(part, io::make_error(ErrorCode::kCorrupt, "read from tier " + log_->folder().path()));
   }
   hits_.fetch_add(1, std::memory_order_relaxed);

@@ -46,7 +46,7 @@ struct RecordId {
 class DiskTier;
 
 // A record where it was found.
-struct RecordPlace {
+struct FoundRecord {
   RecordSlot slot = {};
   std::shared_ptr<Segment> segment = {};
 };
@@ -61,7 +61,7 @@ struct DiskRead {
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
-  RecordPlace place = {};
+  FoundRecord found = {};
   io::Operation operation = {};
 };
 
@@ -78,7 +78,7 @@ struct DiskPart {
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
-  RecordPlace place = {};
+  FoundRecord found = {};
   std::vector<std::uint64_t> hashes = {};  // of the pieces that are read
   io::Operation operation = {};
 };
@@ -86,7 +86,7 @@ struct DiskPart {
 
 struct DiskTierOptions {
   TierOptions tier;
-  TierFolder::DataSet data_set;
+  TierFolder::DataSetName data_set;
   io::EngineOptions engine = {};
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests
 };
@@ -113,8 +113,8 @@ class DiskTier {
   void write(Holding& holding, const RecordId& record, std::function<void(Status)> done);
   [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
   // The record is not wanted here any more: a faster tier has it, or placement evicts it.
-  void forget(const RecordId& record);
-  // From now on single records are evicted with forget() to make room, and the caller keeps to evicting_bytes().
+  void drop(const RecordId& record);
+  // From now on single records are evicted with drop() to make room, and the caller keeps to evicting_bytes().
   void set_evicting(bool evicting) { log_->set_evicting(evicting); }
   // What may be held in records then: the rest of the budget is dead weight that waits for cleaning.
   [[nodiscard]] std::uint64_t evicting_bytes() const { return log_->evicting_bytes(); }
@@ -134,7 +134,7 @@ class DiskTier {
   DiskTier(TierOptions options, RamTier& ram) : options_(std::move(options)), ram_(ram), state_(options_.path) {}
 
   // The record where it is to be read; fails one that is of no use any more.
-  [[nodiscard]] std::optional<RecordPlace> look_up(const RecordId& record);
+  [[nodiscard]] std::optional<FoundRecord> look_up(const RecordId& record);
   void fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
   void end_read(DiskRead& read, Result<std::uint64_t> bytes);
   void submit_part(DiskPart& part, const ChunkRange& in_segment,

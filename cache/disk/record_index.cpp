@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear probing; the home of a key is its place in proportion (Lemire, "A fast alternative to the modulo reduction"),
-// so that a table may have any size and grows by a quarter. Erasing shifts back what stood behind: no tombstones.
+// Linear probing. A key's home is its share of the table (Lemire, "A fast alternative to the modulo reduction"), so
+// that a table may have any size and grows by a quarter. Erasing shifts back what stood behind: there are no tombstones.
 #include "headrace/cache/disk/record_index.h"
 
 #include <algorithm>
@@ -17,11 +17,12 @@ std::size_t home_of(std::uint64_t key, std::size_t slots) {
   return static_cast<std::size_t>((static_cast<unsigned __int128>(key) * slots) >> 64);
 }
 
-// The place of `key`, or the empty one where it would go.
-std::size_t place_of(const std::vector<RecordSlot>& slots, std::uint64_t key) {
-  std::size_t place = home_of(key, slots.size());
-  while (slots[place].key != 0 && slots[place].key != key) place = place + 1 == slots.size() ? 0 : place + 1;
-  return place;
+// Where `key` is, or the empty position where it would go.
+std::size_t position_of(const std::vector<RecordSlot>& slots, std::uint64_t key) {
+  std::size_t position = home_of(key, slots.size());
+  while (slots[position].key != 0 && slots[position].key != key)
+    position = position + 1 == slots.size() ? 0 : position + 1;
+  return position;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ std::optional<RecordSlot> RecordIndex::find(std::uint64_t key) const {
   const Shard& shard = shard_of(key);
   MutexLock lock(shard.mutex);
   if (shard.used == 0) return std::nullopt;
-  const RecordSlot& found = shard.slots[place_of(shard.slots, key)];
+  const RecordSlot& found = shard.slots[position_of(shard.slots, key)];
   if (found.key == 0) return std::nullopt;
   return found;
 }
@@ -60,8 +61,8 @@ std::optional<RecordSlot> RecordIndex::insert(const RecordSlot& slot) {
 }
 
 std::optional<RecordSlot> RecordIndex::insert_into(Shard& shard, const RecordSlot& slot) {
-  RecordSlot& place = shard.slots[place_of(shard.slots, slot.key)];
-  const RecordSlot before = std::exchange(place, slot);
+  RecordSlot& held = shard.slots[position_of(shard.slots, slot.key)];
+  const RecordSlot before = std::exchange(held, slot);
   if (before.key != 0) return before;
   shard.used += 1;
   size_.fetch_add(1, std::memory_order_relaxed);
@@ -74,7 +75,7 @@ bool RecordIndex::has_room(const Shard& shard) {
 
 void RecordIndex::grow(Shard& shard, std::vector<RecordSlot>& larger) {
   for (const RecordSlot& slot : shard.slots) {
-    if (slot.key != 0) larger[place_of(larger, slot.key)] = slot;
+    if (slot.key != 0) larger[position_of(larger, slot.key)] = slot;
   }
   shard.slots.swap(larger);
 }
@@ -83,9 +84,9 @@ bool RecordIndex::erase(const RecordSlot& slot) {
   Shard& shard = shard_of(slot.key);
   MutexLock lock(shard.mutex);
   if (shard.used == 0) return false;
-  const std::size_t place = place_of(shard.slots, slot.key);
-  if (!(shard.slots[place] == slot)) return false;
-  erase_at(shard, place);
+  const std::size_t position = position_of(shard.slots, slot.key);
+  if (!(shard.slots[position] == slot)) return false;
+  erase_at(shard, position);
   size_.fetch_sub(1, std::memory_order_relaxed);
   return true;
 }
@@ -94,9 +95,9 @@ bool RecordIndex::replace(const RecordSlot& before, const RecordSlot& after) {
   Shard& shard = shard_of(before.key);
   MutexLock lock(shard.mutex);
   if (shard.used == 0) return false;
-  RecordSlot& place = shard.slots[place_of(shard.slots, before.key)];
-  if (!(place == before)) return false;
-  place = after;
+  RecordSlot& held = shard.slots[position_of(shard.slots, before.key)];
+  if (!(held == before)) return false;
+  held = after;
   return true;
 }
 
@@ -132,27 +133,18 @@ std::size_t RecordIndex::erase_blocks(std::uint32_t first_block, std::uint32_t e
   std::size_t erased = 0;
   for (Shard& shard : shards_) {
     MutexLock lock(shard.mutex);
-    for (std::size_t place = 0; place < shard.slots.size();) {
-      const RecordSlot& slot = shard.slots[place];
+    for (std::size_t position = 0; position < shard.slots.size();) {
+      const RecordSlot& slot = shard.slots[position];
       if (slot.key != 0 && slot.block >= first_block && slot.block < end_block) {
-        erase_at(shard, place);  // another slot may have moved here: look again
+        erase_at(shard, position);  // another slot may have moved here: look again
         erased += 1;
       } else {
-        ++place;
+        ++position;
       }
     }
   }
   size_.fetch_sub(erased, std::memory_order_relaxed);
   return erased;
-}
-
-std::size_t RecordIndex::memory_bytes() const {
-  std::size_t bytes = 0;
-  for (const Shard& shard : shards_) {
-    MutexLock lock(shard.mutex);
-    bytes += shard.slots.size() * sizeof(RecordSlot);
-  }
-  return bytes;
 }
 
 }  // namespace headrace::cache

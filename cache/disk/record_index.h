@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a disk tier's records lie: 32 bytes per record in sharded open-addressing tables at most 7/8 full.
+// Where a disk tier's records lie: 32 bytes per record, in sharded open-addressing tables that are 7/8 full at most.
 //
 //   index.insert({key, payload_hash, identity_hash, block, payload_bytes});
 //   if (auto slot = index.find(key)) read(slot->block, slot->payload_bytes);
@@ -44,7 +44,6 @@ class RecordIndex {
   // Takes out every record with first_block <= block < end_block; the number of them.
   std::size_t erase_blocks(std::uint32_t first_block, std::uint32_t end_block);
   [[nodiscard]] std::size_t size() const { return size_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::size_t memory_bytes() const;
 
  private:
   // 64: growing one (the only slow step) holds up one read in 64, and only for its share of the records.
@@ -60,7 +59,7 @@ class RecordIndex {
   [[nodiscard]] static bool has_room(const Shard& shard) HEADRACE_REQUIRES(shard.mutex);
   static void grow(Shard& shard, std::vector<RecordSlot>& larger) HEADRACE_REQUIRES(shard.mutex);
   std::optional<RecordSlot> insert_into(Shard& shard, const RecordSlot& slot) HEADRACE_REQUIRES(shard.mutex);
-  static void erase_at(Shard& shard, std::size_t place) HEADRACE_REQUIRES(shard.mutex);
+  static void erase_at(Shard& shard, std::size_t position) HEADRACE_REQUIRES(shard.mutex);
 
   std::array<Shard, kShardCount> shards_;
   std::atomic<std::size_t> size_ = 0;

@@ -55,7 +55,7 @@ struct Append {
 
 struct SegmentLogOptions {
   std::uint64_t budget_bytes = 0;
-  TierFolder::DataSet data_set;  // whose records count as useful
+  TierFolder::DataSetName data_set;  // whose records count as useful
 };
 
 class SegmentLog {
@@ -69,7 +69,7 @@ class SegmentLog {
 
   // Any thread.
   [[nodiscard]] const TierFolder& folder() const { return folder_; }
-  [[nodiscard]] const TierFolder::DataSet& data_set() const { return data_set_; }
+  [[nodiscard]] const TierFolder::DataSetName& data_set() const { return data_set_; }
   [[nodiscard]] std::uint64_t key_of(std::uint64_t name_hash) const;
   [[nodiscard]] std::optional<RecordSlot> find(std::uint64_t key) const { return index_.find(key); }
   [[nodiscard]] std::shared_ptr<Segment> segment_of(const RecordSlot& slot) const;  // null: removed since it was found
@@ -131,7 +131,7 @@ class SegmentLog {
   [[nodiscard]] std::vector<std::shared_ptr<Segment>> segments() const;  // those that are there
 
   const TierFolder folder_;
-  const TierFolder::DataSet data_set_;
+  const TierFolder::DataSetName data_set_;
   const std::uint32_t blocks_per_segment_;
   const std::uint32_t segments_max_;
   TierState& state_;

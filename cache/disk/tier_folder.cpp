@@ -264,15 +264,15 @@ void TierFolder::remove_own_files() const {
   for (const char* name : {kDataSetsName, kLabelName, kLockName}) remove_file(name);
 }
 
-std::vector<TierFolder::DataSet> TierFolder::data_sets() const {
-  std::vector<DataSet> found;
+std::vector<TierFolder::DataSetName> TierFolder::data_sets() const {
+  std::vector<DataSetName> found;
   const auto bytes = read_file(kDataSetsName, kDataSetsBytesMax);
   if (!bytes) return found;
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    DataSet data_set;
+    DataSetName data_set;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), data_set.key, 16);
     if (error != std::errc() || end == line.data() + line.size()) continue;
     data_set.source.assign(end + 1, line.data() + line.size());
@@ -281,8 +281,8 @@ std::vector<TierFolder::DataSet> TierFolder::data_sets() const {
   return found;
 }
 
-Status TierFolder::add_data_set(const DataSet& data_set) const {
-  for (const DataSet& known : data_sets()) {
+Status TierFolder::add_data_set(const DataSetName& data_set) const {
+  for (const DataSetName& known : data_sets()) {
     if (known.key == data_set.key) return {};
   }
   std::string name = data_set.source;

@@ -29,8 +29,7 @@ class TierFolder {
     kReadOnly,  // takes no lock
   };
 
-  // A symbolic link in the path, which somebody other than root and the caller has made, can be turned to another place
-  // at any moment: kPermission, naming the link. open() checks this.
+  // As cache/tier_tools.h says; open() does it, too.
   [[nodiscard]] static Status check_links(const std::filesystem::path& path);
 
   // `segment_bytes` is for a tier that is made now; an older one keeps its own.
@@ -48,12 +47,12 @@ class TierFolder {
   [[nodiscard]] const TierLabel& label() const { return label_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // Registered with the ring that writes here, it holds the lock until the last of a killed process's writes has ended.
+  // The ring that writes here registers it: then the lock of a killed process lasts until its last write has ended.
   [[nodiscard]] int lock_fd() const { return lock_fd_.get(); }
   // Ascending.
   [[nodiscard]] Result<std::vector<std::uint32_t>> segment_numbers() const;
   [[nodiscard]] Result<io::UniqueFd> open_file(const std::string& name, int flags) const;
-  // The file is there with this content, or as it was before, whatever happens on the way.
+  // Whatever happens on the way, the file then has either this content or the one from before.
   [[nodiscard]] Status replace_file(const std::string& name, std::span<const std::byte> head,
                                     std::span<const std::byte> body, bool sync) const;
   void remove_file(const std::string& name) const;
@@ -62,12 +61,12 @@ class TierFolder {
   [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& name, std::uint64_t bytes_max) const;
 
   // Which data sets have records here: key and source.
-  struct DataSet {
+  struct DataSetName {
     std::uint64_t key = 0;
     std::string source;
   };
-  [[nodiscard]] std::vector<DataSet> data_sets() const;
-  [[nodiscard]] Status add_data_set(const DataSet& data_set) const;
+  [[nodiscard]] std::vector<DataSetName> data_sets() const;
+  [[nodiscard]] Status add_data_set(const DataSetName& data_set) const;
 
  private:
   TierFolder(std::string path, io::UniqueFd fd, std::uint64_t segment_bytes)

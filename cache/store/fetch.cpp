@@ -146,8 +146,8 @@ void Fetch::copy_to_tier() {
     return tier.write(holding_, record_,
                       [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
                         if (!written) return;
-                        if (from < store.tiers.size()) store.tiers[from]->forget(record);      // promoted
-                        if (!store.follower->wants(i, entry)) store.tiers[i]->forget(record);  // evicted meanwhile
+                        if (from < store.tiers.size()) store.tiers[from]->drop(record);      // promoted
+                        if (!store.follower->wants(i, entry)) store.tiers[i]->drop(record);  // evicted meanwhile
                       });
   }
 }

@@ -108,7 +108,7 @@ void TierFollower::evict(const Placement::Evictions& evictions) {
     const std::string path = parts_.catalog.path(entry);
     const std::uint32_t chunks = parts_.identities.chunks_of(entry);
     for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-      parts_.tiers[gone.tier]->forget({hash_name(path, chunk), chunk, {}});
+      parts_.tiers[gone.tier]->drop({hash_name(path, chunk), chunk, {}});
     }
   }
 }
