@@ -19,6 +19,8 @@ namespace {
 using io::ErrorCode;
 
 constexpr std::uint64_t kTierBytesMin = 4ULL << 20;
+// 16 TiB: a record's block number within the tier has 32 bits (RecordSlot).
+constexpr std::uint64_t kTierBytesMax = kBlockBytes << 32;
 // 256 MiB: few files, and what a restart has to scan (the segment that was being filled) takes a second or two at most.
 // Small budgets get sixteen segments, so that making room costs a sixteenth; a record must fit into one.
 constexpr std::uint64_t kSegmentBytesMax = 256ULL << 20;
@@ -46,6 +48,13 @@ Result<TierFolder> open_folder(const TierOptions& options) {
     return io::make_error(ErrorCode::kInvalidArgument,
                           fmt::format("tier {}: a budget of {} bytes is too small, {} is the least", path,
                                       options.budget_bytes, kTierBytesMin));
+  }
+  if (options.budget_bytes > kTierBytesMax) {
+    return io::make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("tier {}: a budget of {} bytes is too large, 16 TiB ({}) is the most; give the rest "
+                    "to a second tier in another folder",
+                    path, options.budget_bytes, kTierBytesMax));
   }
   HEADRACE_TRY(folder,
                TierFolder::open(options.path, segment_bytes_for(options.budget_bytes), TierFolder::Mode::kCreate));

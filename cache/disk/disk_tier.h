@@ -93,7 +93,8 @@ struct DiskTierOptions {
 
 class DiskTier {
  public:
-  // Errors: those of TierFolder::open() and SegmentLog::open(); kInvalidArgument for a budget that is too small.
+  // Errors: those of TierFolder::open() and SegmentLog::open(); kInvalidArgument for a budget below
+  // 4 MiB or above 16 TiB.
   [[nodiscard]] static Result<std::unique_ptr<DiskTier>> open(const DiskTierOptions& options, RamTier& ram,
                                                               io::TimerThread& timers);
   ~DiskTier();

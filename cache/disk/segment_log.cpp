@@ -53,13 +53,13 @@ Result<std::unique_ptr<SegmentLog>> SegmentLog::open(TierFolder folder, const Se
 
 Status SegmentLog::load() {
   HEADRACE_TRY(numbers, folder_.segment_numbers());
+  fit_budget(numbers);
   for (const std::uint32_t number : numbers) {
     if (auto loaded = load_segment(number); !loaded) {
       io::log_warning("{}; segment {} is left alone", loaded.error().message(), number);
     }
     next_number_ = number + 1;
   }
-  fit_budget();
   choose_active();
   if (auto named = folder_.add_data_set(data_set_); !named) state_.note_write_error(named.error());
   return {};
@@ -86,9 +86,12 @@ Status SegmentLog::load_segment(std::uint32_t number) {
 }
 
 // The budget may have become smaller since the tier was last used: the oldest segments go.
-void SegmentLog::fit_budget() {
-  const auto present = segments();
-  for (std::size_t i = 0; i + segments_max_ < present.size(); ++i) remove(*present[i]);
+void SegmentLog::fit_budget(std::vector<std::uint32_t>& numbers) {
+  const std::size_t too_many = numbers.size() - std::min<std::size_t>(numbers.size(), segments_max_);
+  for (std::size_t i = 0; i < too_many; ++i) remove_files(numbers[i]);
+  numbers.erase(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(too_many));
+  if (too_many > 0)
+    io::log_info("tier {}: {} segments were more than the budget and are gone", folder_.path(), too_many);
 }
 
 // Filling goes on in the newest segment that is not sealed; older ones (a crash between two of them) are sealed.
@@ -344,6 +347,12 @@ std::vector<RecordSlot> SegmentLog::records_in(const Segment& segment) const {
   return index_.slots_in(segment.place * blocks_per_segment_, (segment.place + 1) * blocks_per_segment_);
 }
 
+// The index first: a segment without one is scanned, an index without its segment would mislead.
+void SegmentLog::remove_files(std::uint32_t number) const {
+  folder_.remove_file(segment_index_name(number));
+  folder_.remove_file(segment_name(number));
+}
+
 // Reads under way keep the file open; what they get is checked against its hash as ever.
 void SegmentLog::remove(const Segment& removed) {
   std::shared_ptr<Segment> segment;
@@ -355,9 +364,7 @@ void SegmentLog::remove(const Segment& removed) {
   const std::size_t records = index_.erase_blocks(first_block, first_block + blocks_per_segment_);
   removed_records_.fetch_add(records, std::memory_order_relaxed);
   used_blocks_.fetch_sub(segment->next_block);
-  // The index first: a segment without one is scanned, an index without its segment would mislead.
-  folder_.remove_file(segment_index_name(segment->number));
-  folder_.remove_file(segment_name(segment->number));
+  remove_files(segment->number);
   thread_.unregister_file(segment->fd.get());
   thread_.post([segment] {});  // the descriptor stays open until it is unregistered
   io::log_info("tier {}: segment {} made room; {} records of it were still known", folder_.path(), segment->number,

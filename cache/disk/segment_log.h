@@ -110,7 +110,7 @@ class SegmentLog {
   // Opening: before the first append, on the opening thread.
   [[nodiscard]] Status load();
   [[nodiscard]] Status load_segment(std::uint32_t number);
-  void fit_budget();
+  void fit_budget(std::vector<std::uint32_t>& numbers);
   void choose_active();
 
   // The I/O thread only.
@@ -128,6 +128,7 @@ class SegmentLog {
   void run_quiet_tasks();
   void begin_held_back();
 
+  void remove_files(std::uint32_t number) const;
   [[nodiscard]] std::vector<std::shared_ptr<Segment>> segments() const;  // those that are there
 
   const TierFolder folder_;

@@ -380,6 +380,17 @@ TEST_CASE("a newer, a foreign and a damaged label are refused with their reason"
   CHECK(Store::open(fixture.options()).error().code == ErrorCode::kCorrupt);
 }
 
+TEST_CASE("a budget that the tier's block numbers cannot count is refused, with the most that it may be") {
+  const Fixture fixture(1);
+  const auto refused = Store::open(fixture.options((16ULL << 40) + kMiB));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+  CHECK(refused.error().context.find("16 TiB") != std::string::npos);
+  CHECK_FALSE(fs::exists(fixture.tier_path()));
+  const auto most = Store::open(fixture.options(16ULL << 40));
+  REQUIRE_MESSAGE(most.has_value(), most.error().message());
+}
+
 TEST_CASE("a tier folder that others may write to is refused") {
   const Fixture fixture(1);
   fs::create_directory(fixture.tier_path());
