@@ -49,7 +49,7 @@ std::string reason_for_min(const Order& order, std::uint64_t epoch, std::size_t 
 
 }  // namespace
 
-std::vector<std::uint32_t> record_footprints(const Catalog& catalog) {
+std::vector<std::uint32_t> record_pages(const Catalog& catalog) {
   std::vector<std::uint32_t> sizes(catalog.sample_count());
   for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
     const std::uint64_t file_bytes = catalog.size_bytes(catalog.sample_entry(sample));
@@ -57,7 +57,7 @@ std::vector<std::uint32_t> record_footprints(const Catalog& catalog) {
     for (std::uint32_t chunk = 0; chunk < chunk_count(file_bytes); ++chunk) {
       bytes += footprint_bytes(chunk_range(file_bytes, chunk).length);
     }
-    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages_in(bytes), UINT32_MAX));
   }
   return sizes;
 }
@@ -98,7 +98,7 @@ void Placement::choose() {
 }
 
 void Placement::start_min() {
-  if (sizes_.empty()) sizes_ = record_footprints(catalog_);
+  if (sizes_.empty()) sizes_ = record_pages(catalog_);
   for (Job& job : jobs_) {
     if (job.uses != nullptr) continue;
     job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);
@@ -107,11 +107,11 @@ void Placement::start_min() {
   outside_.assign(sizes_.size(), {});  // they are times of a clock that may begin again
   min_ = std::make_unique<PolicyStack>();
   for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-    min_->add(make_policy(
-        PolicyKind::kMin,
-        {.capacity_bytes = evicting_bytes_[tier], .sizes = sizes_, .on_evict = [this, tier](SampleIndex sample) {
-           evictions_.push_back({tier, sample});
-         }}));
+    min_->add(make_policy(PolicyKind::kMin, {.capacity_bytes = pages_in(evicting_bytes_[tier]),
+                                             .sizes = sizes_,
+                                             .on_evict = [this, tier](SampleIndex sample) {
+                                               evictions_.push_back({tier, sample});
+                                             }}));
   }
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {

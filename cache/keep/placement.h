@@ -34,12 +34,17 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/keep/policy_stack.h"
+#include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
 
-// What each sample takes of a tier: all its records. 4 GiB and more count as 4 GiB.
-[[nodiscard]] std::vector<std::uint32_t> record_footprints(const Catalog& catalog);
+// What each sample takes of a tier, all its records, in pages: a file of 100 GB has to count in full in 32 bits. The
+// capacities of the policies are in pages, too.
+[[nodiscard]] std::vector<std::uint32_t> record_pages(const Catalog& catalog);
+[[nodiscard]] constexpr std::uint64_t pages_in(std::uint64_t bytes) {
+  return bytes / io::kBufferAlignment;
+}
 
 class Placement {
  public:
@@ -107,7 +112,7 @@ class Placement {
   const Catalog& catalog_;
   const std::vector<std::uint64_t> evicting_bytes_;  // by tier
   const IsHeld is_held_;
-  std::vector<std::uint32_t> sizes_;  // by sample, on disk; filled before the first policy, then constant
+  std::vector<std::uint32_t> sizes_;  // by sample, in pages on disk; filled before the first policy, then constant
   std::atomic<bool> evicts_ = false;
 
   mutable io::Mutex mutex_;

@@ -72,7 +72,7 @@ std::optional<EpochReads> TierFollower::epoch_reads() const {
     if (!samples) return std::nullopt;
     std::uint64_t capacity = epoch_.options.held_bytes + parts_.ram.budget_bytes();
     for (const auto& tier : parts_.tiers) capacity += tier->stats().budget_bytes;
-    epoch_.minimum_source_reads = minimum_source_reads(*samples, record_footprints(parts_.catalog), capacity);
+    epoch_.minimum_source_reads = minimum_source_reads(*samples, record_pages(parts_.catalog), pages_in(capacity));
   }
   return EpochReads{epoch_.options.epoch, parts_.source.stats().hits - epoch_.source_reads_before,
                     *epoch_.minimum_source_reads};
