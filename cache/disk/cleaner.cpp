@@ -9,8 +9,7 @@ namespace headrace::cache {
 
 using io::Buffer;
 
-Cleaner::Cleaner(SegmentLog& log, const TierState& state, io::IoThread& thread)
-    : log_(log), state_(state), thread_(thread) {
+Cleaner::Cleaner(SegmentLog& log, TierState& state, io::IoThread& thread) : log_(log), state_(state), thread_(thread) {
   log_.set_cleaning([this] { start(); });
 }
 

@@ -21,7 +21,7 @@ namespace headrace::cache {
 
 class Cleaner {
  public:
-  Cleaner(SegmentLog& log, const TierState& state, io::IoThread& thread);
+  Cleaner(SegmentLog& log, TierState& state, io::IoThread& thread);
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
@@ -34,7 +34,7 @@ class Cleaner {
   void end(bool nothing_left);
 
   SegmentLog& log_;
-  const TierState& state_;
+  TierState& state_;
   io::IoThread& thread_;
   // One record is on its way at a time: cleaning goes on beside reads and need not be faster than what fills the tier.
   std::shared_ptr<Segment> from_;  // null: none is being cleaned

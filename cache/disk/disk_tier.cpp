@@ -357,7 +357,7 @@ struct DiskTier::Write {
   Append append = {};
 };
 
-bool DiskTier::admits(std::uint64_t payload_bytes) const {
+bool DiskTier::admits(std::uint64_t payload_bytes) {
   return state_.takes_records() && footprint_bytes(payload_bytes) <= log_->folder().label().segment_bytes;
 }
 

@@ -107,7 +107,7 @@ class DiskTier {
   [[nodiscard]] bool read(DiskRead& read);
   [[nodiscard]] bool read_part(DiskPart& part);
   // Whether write() would take a record of this size now.
-  [[nodiscard]] bool admits(std::uint64_t payload_bytes) const;
+  [[nodiscard]] bool admits(std::uint64_t payload_bytes);
   // Appends the content of a holding that RamTier::pin_for_write() has given. `done` (may be empty) runs on the I/O
   // thread once the record can be read, or with why it cannot. The caller bounds what it has in flight with
   // pending_bytes().

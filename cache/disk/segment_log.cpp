@@ -243,6 +243,7 @@ void SegmentLog::end_append(Append& record, Result<std::uint64_t> bytes) {
   segment->unsynced = true;
   appends_in_flight_ -= 1;
   if (bytes) {
+    state_.note_good_write();
     const IndexedRecord indexed = indexed_from(record.trailer);
     segment->records.push_back(indexed);
     record.moved_from ? index_moved(*segment, record) : index_record(*segment, indexed);

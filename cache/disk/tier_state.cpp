@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/disk/tier_state.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "headrace/io/log.h"
 
@@ -15,6 +18,9 @@ using io::MutexLock;
 
 // 16: a bad sector costs a few; a disk that fails all of them is gone.
 constexpr std::uint64_t kReadErrorsMax = 16;
+// 1 s: whoever makes room expects to see it used. A minute: one failing call costs nothing, and a log stays readable.
+constexpr std::int64_t kFirstRetryMs = 1'000;
+constexpr std::int64_t kLastRetryMs = 60'000;
 
 }  // namespace
 
@@ -31,10 +37,31 @@ void TierState::note_room() {
 void TierState::note_write_error(const Error& error) {
   if (error.code == ErrorCode::kCancelled || has_ended()) return;
   errors_.fetch_add(1, std::memory_order_relaxed);
-  const State state = error.code == ErrorCode::kNoSpace ? State::kNoSpace
-                      : error.os_errno == EROFS         ? State::kReadOnly
-                                                        : State::kWriteFailed;
+  if (error.code == ErrorCode::kNoSpace) return note_no_space(error.message());
+  const State state = error.os_errno == EROFS ? State::kReadOnly : State::kWriteFailed;
   if (state_.load() != state) set(state, error.message());
+}
+
+// Several writes that were under way may fail together: the pause grows once for them.
+void TierState::note_no_space(std::string why) {
+  if (state_.load() == State::kNoSpace) return;
+  const std::int64_t before = retry_in_ms_.load();
+  const std::int64_t pause = std::clamp(before * 2, kFirstRetryMs, kLastRetryMs);
+  retry_in_ms_.store(pause);
+  retry_at_.store(Clock::now() + std::chrono::milliseconds(pause));
+  if (before == 0) return set(State::kNoSpace, std::move(why));
+  state_.store(State::kNoSpace);  // known and logged
+}
+
+bool TierState::retries() {
+  State no_space = State::kNoSpace;
+  if (state_.load(std::memory_order_relaxed) != no_space || Clock::now() < retry_at_.load()) return false;
+  return state_.compare_exchange_strong(no_space, State::kOk);
+}
+
+void TierState::end_retries() {
+  if (state_.load() != State::kOk || retry_in_ms_.exchange(0) == 0) return;
+  io::log_info("tier {}: there is space again, and records are added", tier_path_);
 }
 
 void TierState::note_read_error(const Error& error) {
@@ -59,10 +86,15 @@ bool TierState::close() {
 std::string TierState::describe() const {
   static constexpr const char* kNames[] = {
       "ok", "full", "no space: ", "read-only: ", "write failed: ", "dropped: ", "closed"};
-  std::string text = kNames[static_cast<std::size_t>(state_.load())];
+  const State state = state_.load();
+  std::string text = kNames[static_cast<std::size_t>(state)];
   if (!text.ends_with(' ')) return text;
-  MutexLock lock(mutex_);
-  return text + why_;
+  {
+    MutexLock lock(mutex_);
+    text += why_;
+  }
+  const std::int64_t pause = retry_in_ms_.load();
+  return state != State::kNoSpace ? text : fmt::format("{} (tried again every {} s)", text, pause / 1000);
 }
 
 }  // namespace headrace::cache

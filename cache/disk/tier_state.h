@@ -5,15 +5,18 @@
 //   if (state.takes_records()) ...
 //   state.note_write_error(error);   // logged once; describe() says it from then on
 //
-// A failed write (full disk, I/O error, read-only) ends admission, and reads go on. After 16 failed reads in a row the
-// tier is not asked any more.
+// A failed write (full disk, I/O error, read-only) ends admission, and reads go on. A full disk is tried again after
+// 1 s, then after twice as long each time, at most a minute. After 16 failed reads in a row the tier is not asked any
+// more.
 //
 // Thread-safety: every function from any thread. Lock order: mutex_ is a leaf.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
@@ -24,9 +27,9 @@ class TierState {
  public:
   explicit TierState(std::string tier_path) : tier_path_(std::move(tier_path)) {}
 
-  [[nodiscard]] bool takes_records() const { return state_.load(std::memory_order_relaxed) == State::kOk; }
+  [[nodiscard]] bool takes_records() { return state_.load(std::memory_order_relaxed) == State::kOk || retries(); }
   // Records that were handed over before close() still reach the disk.
-  [[nodiscard]] bool finishes_records() const { return takes_records() || is_closed(); }
+  [[nodiscard]] bool finishes_records() { return takes_records() || is_closed(); }
   [[nodiscard]] bool is_read() const { return state_.load(std::memory_order_relaxed) != State::kFailed; }
   [[nodiscard]] bool is_closed() const { return state_.load() == State::kClosed; }
   // Closed, or not used any more.
@@ -35,6 +38,9 @@ class TierState {
   void note_full();
   void note_room();  // it is not full any more
   void note_write_error(const io::Error& error);
+  void note_good_write() {
+    if (retry_in_ms_.load(std::memory_order_relaxed) != 0) end_retries();
+  }
   void note_read_error(const io::Error& error);
   void note_good_read() { read_errors_in_a_row_.store(0, std::memory_order_relaxed); }
   // False: it had ended before.
@@ -44,13 +50,19 @@ class TierState {
   [[nodiscard]] std::string describe() const;  // for TierStats::state
 
  private:
+  using Clock = std::chrono::steady_clock;
   enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kFailed, kClosed };
   void set(State state, std::string why);
+  void note_no_space(std::string why);
+  [[nodiscard]] bool retries();
+  void end_retries();
 
   const std::string tier_path_;
   std::atomic<State> state_ = State::kOk;
   std::atomic<std::uint64_t> read_errors_in_a_row_ = 0;
   std::atomic<std::uint64_t> errors_ = 0;
+  std::atomic<std::int64_t> retry_in_ms_ = 0;  // the pause before a full disk is tried again; 0: it was not full
+  std::atomic<Clock::time_point> retry_at_ = Clock::time_point{};
   mutable io::Mutex mutex_;
   std::string why_ HEADRACE_GUARDED_BY(mutex_);  // the error that set the state
 };

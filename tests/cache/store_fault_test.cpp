@@ -111,6 +111,9 @@ class SmallFileSystem {
   ~SmallFileSystem() { ::umount2(path_.c_str(), MNT_DETACH); }
   SmallFileSystem(const SmallFileSystem&) = delete;
   SmallFileSystem& operator=(const SmallFileSystem&) = delete;
+  void resize(const char* options) const {
+    REQUIRE(::mount("headrace-test", path_.c_str(), "tmpfs", MS_REMOUNT, options) == 0);
+  }
   // The kernel closes the files of an io_uring a moment after the ring is gone; until then the mount is busy.
   void make_read_only() const {
     for (int attempt = 0; attempt < 200; ++attempt) {
@@ -165,7 +168,7 @@ TEST_CASE("a tier that fails every read is dropped and the source serves") {
 
 TEST_CASE("a tier that cannot be written to is still read") {
   Fixture fixture;
-  fixture.options.make_tier_engine = faulty({.seed = 3, .after_operations = 40, .no_space_one_in = 2});
+  fixture.options.make_tier_engine = faulty({.seed = 3, .after_operations = 40, .no_space_one_in = 1});
   const auto store = fixture.open();
   const std::size_t warmed = Fixture::warm_all(*store);
   CHECK(warmed >= 40);
@@ -200,6 +203,21 @@ TEST_CASE("a full file system ends admission, and what is there is served") {
   const auto store = fixture.open();
   CHECK(fixture.read_all(*store) == kFiles);
   CHECK(Fixture::tier(*store).hits > 20);
+}
+
+TEST_CASE("a full file system that gets room again is filled on") {
+  Fixture fixture;
+  const SmallFileSystem small(fixture.options.tiers.front().path, "size=6m,mode=0700");
+  const auto store = fixture.open();
+  REQUIRE(Fixture::warm_all(*store) < kFiles);
+  REQUIRE(Fixture::tier(*store).state.find("(tried again every 1 s)") != std::string::npos);
+  small.resize("size=64m");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (Fixture::warm_all(*store) < kFiles && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(Fixture::warm_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).state == "ok");
 }
 
 TEST_CASE("a read-only file system is served from") {
