@@ -62,7 +62,8 @@ struct VerifyReport {
 // Errors: those of opening a tier, kBusy included (stop the process that uses it, or look at its own figures).
 [[nodiscard]] Result<VerifyReport> verify_tier(const std::filesystem::path& path, const VerifyOptions& options);
 
-// Removes the tier's files, and its folder when nothing else is in it. Errors: kBusy, kNotFound, those of opening.
+// Removes the tier's files, and its folder when nothing else is in it; also a tier whose label is damaged or of another
+// format. Errors: kBusy, kNotFound, kPermission, else the system's.
 [[nodiscard]] Status remove_tier(const std::filesystem::path& path);
 
 }  // namespace headrace::cache

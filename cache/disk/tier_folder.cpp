@@ -93,8 +93,15 @@ Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint
   if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());
   TierFolder folder(path.string(), std::move(fd), segment_bytes);
   HEADRACE_TRY_DO(folder.check_owner());
-  HEADRACE_TRY_DO(mode == Mode::kCreate ? folder.take_or_make() : folder.read_label());
-  if (mode == Mode::kOwner) HEADRACE_TRY_DO(folder.take_lock());
+  if (mode == Mode::kCreate) {
+    HEADRACE_TRY_DO(folder.take_or_make());
+    return folder;
+  }
+  Status labelled = folder.read_label();
+  const bool removable = mode == Mode::kRemover && folder.open_file(kLabelName, O_RDONLY) &&
+                         folder.open_file(kLockName, O_RDONLY);  // else it never was a tier
+  if (!labelled && !removable) return io::forward_error(std::move(labelled));
+  if (mode != Mode::kReadOnly) HEADRACE_TRY_DO(folder.take_lock());
   return folder;
 }
 
@@ -157,6 +164,13 @@ Status TierFolder::take_lock() {
   return write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), path_ + "/" + kLockName);
 }
 
+// Nothing is lost with a tier but time: all of it can be read from the source again.
+tl::unexpected<io::Error> TierFolder::unusable(ErrorCode code, std::string_view what) const {
+  return io::make_error(code, fmt::format("tier {0}: {1}; \"headrace tier rm {0}\" removes it, and what it held is "
+                                          "fetched from the source again",
+                                          path_, what));
+}
+
 Status TierFolder::read_label() {
   auto bytes = read_file(kLabelName, sizeof(TierLabel));
   if (!bytes && bytes.error().code == ErrorCode::kNotFound) {
@@ -164,20 +178,20 @@ Status TierFolder::read_label() {
   }
   if (!bytes) return io::forward_error(std::move(bytes));
   if (bytes->size() < sizeof(TierLabel)) {
-    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: its label is cut off", path_));
+    return unusable(ErrorCode::kCorrupt, "its label is cut off");
   }
   std::memcpy(&label_, bytes->data(), sizeof label_);
   if (label_.magic != TierLabel::kMagic) {
-    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: not a tier of headrace", path_));
+    return unusable(ErrorCode::kCorrupt, "its label is damaged, or this is not a tier of headrace");
   }
   if (label_.version != kTierVersion) {
-    return io::make_error(ErrorCode::kUnsupported, fmt::format("tier {}: format {}, this program knows {}", path_,
-                                                               label_.version, kTierVersion));
+    return unusable(ErrorCode::kUnsupported,
+                    fmt::format("it has format {}, this program knows {}", label_.version, kTierVersion));
   }
   const bool sane = label_.block_bytes == kBlockBytes && label_.segment_bytes >= kBlockBytes &&
                     label_.segment_bytes % kBlockBytes == 0 && label_.segment_bytes <= (1ULL << 40);
   if (label_.hash != label_hash(label_) || !sane) {
-    return io::make_error(ErrorCode::kCorrupt, fmt::format("tier {}: its label is damaged", path_));
+    return unusable(ErrorCode::kCorrupt, "its label is damaged");
   }
   return {};
 }

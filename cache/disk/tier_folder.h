@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headrace/cache/disk/record_format.h"
@@ -27,6 +28,7 @@ class TierFolder {
     kCreate,    // locks the tier, makes it where there is none
     kOwner,     // locks the tier that is there
     kReadOnly,  // takes no lock
+    kRemover,   // locks the tier that is there, whatever its label says
   };
 
   // As cache/tier_tools.h says; open() does it, too.
@@ -76,6 +78,7 @@ class TierFolder {
   [[nodiscard]] bool holds_nothing_else() const;
   [[nodiscard]] Result<std::vector<std::string>> list() const;
   [[nodiscard]] Status take_lock();
+  [[nodiscard]] tl::unexpected<io::Error> unusable(io::ErrorCode code, std::string_view what) const;
   [[nodiscard]] Status read_label();
   [[nodiscard]] Status write_label(std::uint64_t segment_bytes);
 

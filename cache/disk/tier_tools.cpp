@@ -174,7 +174,7 @@ Result<VerifyReport> verify_tier(const std::filesystem::path& path, const Verify
 
 Status remove_tier(const std::filesystem::path& path) {
   {
-    HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kOwner));
+    HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kRemover));
     HEADRACE_TRY(numbers, folder.segment_numbers());
     for (const std::uint32_t number : numbers) {
       folder.remove_file(segment_index_name(number));

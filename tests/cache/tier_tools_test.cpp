@@ -141,6 +141,28 @@ TEST_CASE("removing a tier leaves what is not the tier's") {
   CHECK_FALSE(fs::exists(fixture.tier));
 }
 
+TEST_CASE("a tier with a damaged label names its remedy, and the remedy works") {
+  const Fixture fixture;
+  for (const std::streamoff byte : {0, 8, 20, 24, 60}) {
+    CAPTURE(byte);
+    fixture.fill();
+    std::fstream label(fixture.tier / "tier", std::ios::in | std::ios::out | std::ios::binary);
+    label.seekg(byte);
+    const int before = label.get();
+    label.seekp(byte);
+    label.put(static_cast<char>(before ^ 4));
+    label.close();
+    StoreOptions options;
+    options.source = fixture.source.path();
+    options.tiers = {{.kind = TierKind::kSsd, .path = fixture.tier, .budget_bytes = 16 << 20}};
+    const auto refused = Store::open(options);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().context.find("headrace tier rm " + fixture.tier.string()) != std::string::npos);
+    REQUIRE(remove_tier(fixture.tier).has_value());
+    CHECK_FALSE(fs::exists(fixture.tier));
+  }
+}
+
 TEST_CASE("a folder with other files in it is not made a tier") {
   const Fixture fixture;
   fs::create_directory(fixture.tier);
