@@ -92,6 +92,17 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
   return false;
 }
 
+// A tier below the mount point would be opened through the mount, which waits for the tier.
+io::Status check_tiers(const std::vector<cache::TierOptions>& tiers, const fs::path& mount_point) {
+  for (const cache::TierOptions& tier : tiers) {
+    if (!is_inside(tier.path, mount_point)) continue;
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("tier {} lies inside the mount point; choose a folder elsewhere", tier.path.string()));
+  }
+  return {};
+}
+
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   MountPlan plan;
   if (arguments.source.empty() || arguments.mount_point.empty()) {
@@ -105,6 +116,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   plan.over_source = over_source;
   HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
   plan.store = std::move(store);
+  HEADRACE_TRY_DO(check_tiers(plan.store.tiers, plan.mount_point));
   plan.store.source_path_covered = plan.over_source;
   plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);

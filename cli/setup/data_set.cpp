@@ -30,10 +30,6 @@ tl::unexpected<io::Error> option_error(std::string_view option, const std::strin
   return make_error(ErrorCode::kInvalidArgument, fmt::format("{} {}", option, sentence));
 }
 
-bool is_inside(const fs::path& path, const fs::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
-}
-
 io::Result<std::uint64_t> parse_ram(std::string_view text) {
   const std::uint64_t limit = io::memory_limit_bytes();
   io::Result<std::uint64_t> bytes = parse_size(text, limit);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/setup/places.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -114,6 +115,10 @@ io::Result<fs::path> control_socket_of(const fs::path& mount_point) {
   return runtime_directory().map([&](const fs::path& directory) {
     return directory / file_name_for(path.filename().native(), path.native(), ".sock");
   });
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }
 
 }  // namespace headrace::cli

@@ -22,6 +22,9 @@ namespace headrace::cli {
 // whose daemon died (nothing below it answers then).
 [[nodiscard]] std::filesystem::path canonical_path(const std::filesystem::path& path);
 
+// Whether `path` is `folder` or lies below it; both canonical.
+[[nodiscard]] bool is_inside(const std::filesystem::path& path, const std::filesystem::path& folder);
+
 // Each makes its folder with mode 0700 when it is missing.
 // Errors: kPermission when the folder belongs to somebody else or others may enter it.
 [[nodiscard]] io::Result<std::filesystem::path> runtime_directory();
