@@ -101,7 +101,7 @@ bool RecordIndex::replace(const RecordSlot& before, const RecordSlot& after) {
   return true;
 }
 
-std::vector<RecordSlot> RecordIndex::slots_in(std::uint32_t first_block, std::uint32_t end_block) const {
+std::vector<RecordSlot> RecordIndex::slots_in(std::uint64_t first_block, std::uint64_t end_block) const {
   std::vector<RecordSlot> found;
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mutex);
@@ -127,24 +127,6 @@ void RecordIndex::erase_at(Shard& shard, std::size_t hole) {
   }
   slots[hole] = RecordSlot{};
   shard.used -= 1;
-}
-
-std::size_t RecordIndex::erase_blocks(std::uint32_t first_block, std::uint32_t end_block) {
-  std::size_t erased = 0;
-  for (Shard& shard : shards_) {
-    MutexLock lock(shard.mutex);
-    for (std::size_t position = 0; position < shard.slots.size();) {
-      const RecordSlot& slot = shard.slots[position];
-      if (slot.key != 0 && slot.block >= first_block && slot.block < end_block) {
-        erase_at(shard, position);  // another slot may have moved here: look again
-        erased += 1;
-      } else {
-        ++position;
-      }
-    }
-  }
-  size_.fetch_sub(erased, std::memory_order_relaxed);
-  return erased;
 }
 
 }  // namespace headrace::cache

@@ -344,8 +344,21 @@ bool SegmentLog::remove_least_useful() {
   return true;
 }
 
+// From what the segment's index file says, so that it costs the segment's records and not the tier's.
 std::vector<RecordSlot> SegmentLog::records_in(const Segment& segment) const {
-  return index_.slots_in(segment.place * blocks_per_segment_, (segment.place + 1) * blocks_per_segment_);
+  const std::uint64_t first_block = std::uint64_t{segment.place} * blocks_per_segment_;
+  Segment saved;  // what the sealed segment itself no longer has in memory
+  saved.number = segment.number;
+  const bool in_memory = !segment.records.empty();
+  if (!in_memory && !(load_segment_index(folder_, saved) && saved.sealed)) {
+    return index_.slots_in(first_block, first_block + blocks_per_segment_);
+  }
+  std::vector<RecordSlot> held;
+  for (const IndexedRecord& record : in_memory ? segment.records : saved.records) {
+    const auto slot = index_.find(record_key(record.data_set_key, record.name_hash));
+    if (slot && slot->block == first_block + record.first_block) held.push_back(*slot);
+  }
+  return held;
 }
 
 // The index first: a segment without one is scanned, an index without its segment would mislead.
@@ -361,8 +374,8 @@ void SegmentLog::remove(const Segment& removed) {
     MutexLock lock(mutex_);
     segment = std::exchange(segments_[removed.place], nullptr);
   }
-  const std::uint32_t first_block = segment->place * blocks_per_segment_;
-  const std::size_t records = index_.erase_blocks(first_block, first_block + blocks_per_segment_);
+  std::size_t records = 0;
+  for (const RecordSlot& slot : records_in(*segment)) records += index_.erase(slot) ? 1 : 0;
   removed_records_.fetch_add(records, std::memory_order_relaxed);
   used_blocks_.fetch_sub(segment->next_block);
   remove_files(segment->number);
