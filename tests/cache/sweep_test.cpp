@@ -28,6 +28,7 @@ namespace {
 using headrace::cache::kSweepBatch;
 using headrace::cache::kSweepInFlight;
 using headrace::cache::ReadHint;
+using headrace::cache::Result;
 using headrace::cache::SampleIndex;
 using headrace::cache::SeekMeter;
 using headrace::cache::SourceRead;
