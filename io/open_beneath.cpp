@@ -57,7 +57,8 @@ int open_by_walking(int dir_fd, std::string_view path, int flags) {
 
 int open_beneath(int dir_fd, const char* path, int flags) {
   const int fd = open_with_openat2(dir_fd, path, flags, kResolveBeneath);
-  return fd == -ENOSYS ? open_by_walking(dir_fd, path, flags) : fd;
+  // EPERM: what filters answer that do not know the call.
+  return fd == -ENOSYS || fd == -EPERM ? open_by_walking(dir_fd, path, flags) : fd;
 }
 
 int open_beneath_if_cached(int dir_fd, const char* path, int flags) {

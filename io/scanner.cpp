@@ -9,10 +9,13 @@
 #include "headrace/io/scanner.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -20,15 +23,16 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/open_beneath.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::io {
@@ -49,20 +53,25 @@ struct LinuxDirent64 {
   char d_name[];
 };
 
-// Saturates outside of the years 1677 to 2262. Some file systems allow such times, and they are always a mistake.
-std::int64_t nanoseconds(const statx_timestamp& time) {
-  std::int64_t sum = 0;
-  if (__builtin_mul_overflow(time.tv_sec, std::int64_t{1'000'000'000}, &sum) ||
-      __builtin_add_overflow(sum, std::int64_t{time.tv_nsec}, &sum)) {
-    return time.tv_sec < 0 ? INT64_MIN : INT64_MAX;
-  }
-  return sum;
+// Waits before another try: a server that restarts or a process that has too many open files needs a moment.
+constexpr std::array<std::chrono::milliseconds, 2> kRetryDelays{std::chrono::milliseconds(20),
+                                                                std::chrono::milliseconds(250)};
+// Of a whole scan. With all of them a scan on 8 threads takes 1 s longer; a source that is away for longer is reported.
+constexpr unsigned kRetriesMax = 64;
+
+bool may_pass(int os_errno) {
+  constexpr int kPassing[] = {EIO,       ESTALE,       EMFILE,    ENFILE,     ENOMEM,       EAGAIN,
+                              EINTR,     ETIMEDOUT,    EREMOTEIO, ENOTCONN,   ECONNREFUSED, ECONNRESET,
+                              EHOSTDOWN, EHOSTUNREACH, ENETDOWN,  ENETUNREACH};
+  return std::ranges::find(kPassing, os_errno) != std::end(kPassing);
 }
 
-ScannedAttributes attributes_from(const struct statx& status) {
-  return {.size_bytes = status.stx_size,
-          .mtime_ns = nanoseconds(status.stx_mtime),
-          .inode = status.stx_ino,
+ScannedAttributes scanned_from(const struct statx& status) {
+  const FileAttributes version = attributes_from(status);
+  return {.size_bytes = version.size_bytes,
+          .mtime_ns = version.mtime_ns,
+          .ctime_ns = version.ctime_ns,
+          .inode = version.inode,
           .mode = status.stx_mode,
           .uid = status.stx_uid,
           .gid = status.stx_gid};
@@ -74,24 +83,14 @@ dev_t device_of(const struct statx& status) {
 
 // Returns 0 or an errno.
 int read_status(int directory_fd, const char* name, int flags, struct statx& status) {
-  constexpr unsigned kMask = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID | STATX_MTIME | STATX_INO | STATX_SIZE;
-  return ::statx(directory_fd, name, flags | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, kMask, &status) == 0 ? 0 : errno;
-}
-
-// Opens a folder below `root_fd`; no component may be a symlink, even one that was swapped in after the listing.
-UniqueFd open_beneath(int root_fd, const std::string& path) {
-  const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  open_how how = {};
-  how.flags = static_cast<std::uint64_t>(flags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  const long fd = ::syscall(SYS_openat2, root_fd, path.c_str(), &how, sizeof how);
-  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return UniqueFd(static_cast<int>(fd));
-  return UniqueFd(::openat(root_fd, path.c_str(), flags));  // a seccomp filter that does not know openat2
+  flags |= AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+  return ::statx(directory_fd, name, flags, STATX_BASIC_STATS, &status) == 0 ? 0 : errno;
 }
 
 // A folder whose entries are being read. Its descriptor is closed after the last batch.
 struct OpenFolder {
   UniqueFd fd;
+  struct statx status = {};
   std::uint32_t number = 0;
   ScannedDirectory* result = nullptr;
   std::size_t batches_left HEADRACE_GUARDED_BY(mutex) = 0;
@@ -115,8 +114,9 @@ class TreeScanner {
   void work();
   [[nodiscard]] bool is_stopped() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
   void scan_folder(std::uint32_t number);
-  bool open_folder(OpenFolder& folder);
-  bool list_entries(OpenFolder& folder);
+  int open_folder(OpenFolder& folder);
+  [[nodiscard]] bool is_foreign_fuse(const OpenFolder& folder) const;
+  int list_entries(OpenFolder& folder);
   void add_listed(OpenFolder& folder, const LinuxDirent64& listed);
   void queue_batches(const std::shared_ptr<OpenFolder>& folder);
   void read_batch(const Batch& batch);
@@ -126,12 +126,14 @@ class TreeScanner {
   ScannedDirectory& directory(std::uint32_t number);
   std::string path_of(std::uint32_t number);
   void skip(const std::string& path, std::string_view reason);
-  void skip_errno(const std::string& path, int os_errno);
+  void add_unreadable(const std::string& path, int os_errno);
+  bool wait_to_retry(int os_errno, unsigned tries);
   std::string path_in(const OpenFolder& folder, std::string_view name);
 
   const UniqueFd root_;
   const dev_t root_device_;
   const std::atomic<bool>* const stop_;  // may be null
+  std::atomic<unsigned> retries_ = 0;
 
   Mutex mutex_;
   CondVar changed_;
@@ -199,44 +201,43 @@ void TreeScanner::scan_folder(std::uint32_t number) {
   auto folder = std::make_shared<OpenFolder>();
   folder->number = number;
   folder->result = &directory(number);
-  if (!open_folder(*folder) || !list_entries(*folder)) return;
+  int error = open_folder(*folder);
+  for (unsigned tries = 0; error != 0 && wait_to_retry(error, tries); ++tries) error = open_folder(*folder);
+  if (error != 0) return error == ENOENT ? void() : add_unreadable(path_of(number), error);
+  if (is_foreign_fuse(*folder)) return skip(path_of(number), "a FUSE mount inside the tree");
   folder->result->readable = true;
   queue_batches(folder);
 }
 
-// False: skipped.
-bool TreeScanner::open_folder(OpenFolder& folder) {
+// Opens and lists. Returns 0 or an errno.
+int TreeScanner::open_folder(OpenFolder& folder) {
   const std::string path = path_of(folder.number);
-  folder.fd = open_beneath(root_.get(), path.empty() ? "." : path);
-  if (!folder.fd.valid()) {
-    if (errno != ENOENT) skip_errno(path, errno);
-    return false;
-  }
-  struct statx status = {};
-  if (const int error = read_status(folder.fd.get(), "", AT_EMPTY_PATH, status); error != 0) {
-    skip_errno(path, error);
-    return false;
-  }
-  struct statfs file_system = {};
-  if (device_of(status) != root_device_ && ::fstatfs(folder.fd.get(), &file_system) == 0 &&
-      file_system.f_type == FUSE_SUPER_MAGIC) {
-    skip(path, "a FUSE mount inside the tree");
-    return false;
-  }
-  folder.result->attributes = attributes_from(status);
-  return true;
+  const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  const int fd = open_beneath(root_.get(), path.empty() ? "." : path.c_str(), flags);
+  if (fd < 0) return -fd;
+  folder.fd.reset(fd);
+  if (const int error = read_status(fd, "", AT_EMPTY_PATH, folder.status); error != 0) return error;
+  folder.result->attributes = scanned_from(folder.status);
+  return is_foreign_fuse(folder) ? 0 : list_entries(folder);
 }
 
-// False: skipped.
-bool TreeScanner::list_entries(OpenFolder& folder) {
+bool TreeScanner::is_foreign_fuse(const OpenFolder& folder) const {
+  struct statfs file_system = {};
+  return device_of(folder.status) != root_device_ && ::fstatfs(folder.fd.get(), &file_system) == 0 &&
+         file_system.f_type == FUSE_SUPER_MAGIC;
+}
+
+// Returns 0 or an errno; the folder then has no entries.
+int TreeScanner::list_entries(OpenFolder& folder) {
   const auto buffer = std::make_unique<std::byte[]>(kListingBytes);
   while (true) {
     const long bytes = ::syscall(SYS_getdents64, folder.fd.get(), buffer.get(), kListingBytes);
     if (bytes == 0) break;
     if (bytes < 0) {
+      const int error = errno;
       folder.result->entries.clear();
-      skip_errno(path_of(folder.number), errno);
-      return false;
+      folder.result->names.clear();
+      return error;
     }
     for (long offset = 0; offset < bytes;) {
       const auto* listed = reinterpret_cast<const LinuxDirent64*>(buffer.get() + offset);
@@ -246,7 +247,7 @@ bool TreeScanner::list_entries(OpenFolder& folder) {
   }
   std::sort(folder.result->entries.begin(), folder.result->entries.end(),
             [](const auto& a, const auto& b) { return a.attributes.inode < b.attributes.inode; });
-  return true;
+  return 0;
 }
 
 // Until the attributes of an entry are read, its mode is the type that the listing gave, or 0 where it gave none.
@@ -311,11 +312,15 @@ bool TreeScanner::read_entry(OpenFolder& folder, ScannedEntry& entry, std::strin
   }
   const std::string name(folder.result->name(entry));
   struct statx status = {};
-  if (const int error = read_status(folder.fd.get(), name.c_str(), 0, status); error != 0) {
-    if (error != ENOENT) skip_errno(path_in(folder, name), error);
+  int error = read_status(folder.fd.get(), name.c_str(), 0, status);
+  for (unsigned tries = 0; error != 0 && wait_to_retry(error, tries); ++tries) {
+    error = read_status(folder.fd.get(), name.c_str(), 0, status);
+  }
+  if (error != 0) {
+    if (error != ENOENT) add_unreadable(path_in(folder, name), error);
     return false;
   }
-  entry.attributes = attributes_from(status);
+  entry.attributes = scanned_from(status);
   if (S_ISREG(status.stx_mode)) return true;
   if (S_ISLNK(status.stx_mode)) return read_target(folder, entry, name.c_str(), targets);
   if (S_ISDIR(status.stx_mode)) {
@@ -330,7 +335,7 @@ bool TreeScanner::read_target(OpenFolder& folder, ScannedEntry& entry, const cha
   char target[PATH_MAX];
   const ssize_t bytes = ::readlinkat(folder.fd.get(), name, target, sizeof target);
   if (bytes < 0) {
-    if (errno != ENOENT) skip_errno(path_in(folder, name), errno);
+    if (errno != ENOENT) add_unreadable(path_in(folder, name), errno);
     return false;
   }
   entry.target_offset = static_cast<std::uint32_t>(targets.size());
@@ -389,8 +394,19 @@ void TreeScanner::skip(const std::string& path, std::string_view reason) {
   if (count <= kWarningsMax) log_warning("scan: {}: skipped: {}", path.empty() ? "." : path, reason);
 }
 
-void TreeScanner::skip_errno(const std::string& path, int os_errno) {
+void TreeScanner::add_unreadable(const std::string& path, int os_errno) {
   skip(path, std::generic_category().message(os_errno));
+  MutexLock lock(mutex_);
+  ++tree_.unreadable_count;
+  if (tree_.unreadable.size() < kUnreadableMax) tree_.unreadable.push_back({path, os_errno});
+}
+
+// False: another try is of no use.
+bool TreeScanner::wait_to_retry(int os_errno, unsigned tries) {
+  if (!may_pass(os_errno) || tries >= kRetryDelays.size() || is_stopped()) return false;
+  if (retries_.fetch_add(1, std::memory_order_relaxed) >= kRetriesMax) return false;
+  std::this_thread::sleep_for(kRetryDelays[tries]);
+  return true;
 }
 
 }  // namespace
@@ -407,7 +423,7 @@ Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& p
   struct statx status = {};
   const int error = read_status(directory_fd, path.c_str(), 0, status);
   if (error != 0) return system_error(error, "stat " + path);
-  return attributes_from(status);
+  return scanned_from(status);
 }
 
 Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
@@ -421,7 +437,9 @@ Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {
   const dev_t device = device_of(status);
   ScannedTree tree = TreeScanner(std::move(root), device, options.stop).run(scan_threads(options));
   if (options.stop != nullptr && options.stop->load()) return make_error(ErrorCode::kCancelled, "scan");
-  if (!tree.directories[0].readable) return make_error(ErrorCode::kSystem, "read the source folder", EIO);
+  if (!tree.directories[0].readable) {
+    return system_error(tree.unreadable.empty() ? ENOENT : tree.unreadable[0].os_errno, "read the source folder");
+  }
   if (tree.skipped > kWarningsMax) log_warning("scan: {} entries skipped in all", tree.skipped);
   return tree;
 }

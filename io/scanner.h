@@ -31,6 +31,7 @@ inline constexpr std::uint32_t kNoDirectory = UINT32_MAX;
 struct ScannedAttributes {
   std::uint64_t size_bytes = 0;
   std::int64_t mtime_ns = 0;
+  std::int64_t ctime_ns = 0;
   std::uint64_t inode = 0;
   mode_t mode = 0;  // type and permission bits
   uid_t uid = 0;
@@ -65,10 +66,20 @@ struct ScannedDirectory {
   }
 };
 
+// A folder that could not be listed, or an entry whose attributes could not be read.
+struct Unreadable {
+  std::string path;
+  int os_errno = 0;
+};
+
 struct ScannedTree {
   std::deque<ScannedDirectory> directories;  // [0] is the root
-  std::size_t skipped = 0;                   // folders and files that could not be read, special files, FUSE mounts
+  std::size_t skipped = 0;                   // left out: what could not be read, special files, FUSE mounts
+  std::size_t unreadable_count = 0;          // of these, what could not be read: the tree is not the whole data set
+  std::vector<Unreadable> unreadable;        // the first kUnreadableMax of them
 };
+// Enough to see which folders they are, few enough to be shown.
+inline constexpr std::size_t kUnreadableMax = 100;
 
 struct ScanOptions {
   unsigned threads = 0;  // 0: chosen from the cores; the threads wait for the device most of the time
@@ -79,7 +90,9 @@ struct ScanOptions {
 // Of one file, symlink or folder. Errors: kNotFound, kPermission, kSystem.
 [[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
-// Each thing skipped is logged as a warning, the first few by name. What vanishes during the scan is left out silently.
+// What cannot be read for a reason that may pass (EIO, ESTALE, EMFILE, a network that is away) is tried again for a short
+// while. What still cannot be read is left out and told in `unreadable`. Each thing left out is logged as a warning, the
+// first few by name. What vanishes during the scan is left out silently.
 // Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read; kCancelled.
 [[nodiscard]] Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options);
 

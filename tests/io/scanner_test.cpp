@@ -2,12 +2,16 @@
 #include "headrace/io/scanner.h"
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +76,7 @@ TEST_CASE("a scan finds every file with the attributes that lstat reports") {
     CHECK(found.inode == status.st_ino);
     CHECK(found.uid == status.st_uid);
     CHECK(found.mtime_ns == status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);
+    CHECK(found.ctime_ns == status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec);
   }
   CHECK(tree->skipped == 0);
 }
@@ -129,10 +134,11 @@ TEST_CASE("special files are skipped and counted") {
   REQUIRE(tree);
   CHECK(by_path(*tree).size() == 1);
   CHECK(tree->skipped == 1);
+  CHECK(tree->unreadable_count == 0);
 }
 
 // Root reads every folder, so the scan runs as another user, in a process of its own.
-TEST_CASE("an unreadable folder is skipped and counted, the rest is scanned") {
+TEST_CASE("an unreadable folder is told by name, the rest is scanned") {
   const TempDir dir;
   dir.write("open/file", "x");
   dir.write("closed/file", "x");
@@ -143,13 +149,44 @@ TEST_CASE("an unreadable folder is skipped and counted, the rest is scanned") {
     if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(3);
     const Result<ScannedTree> tree = scan(dir.path());
     const bool right = tree && tree->skipped == 1 && by_path(*tree).count("open/file") == 1 &&
-                       by_path(*tree).count("closed/file") == 0;
+                       by_path(*tree).count("closed/file") == 0 && tree->unreadable_count == 1 &&
+                       tree->unreadable[0].path == "closed" && tree->unreadable[0].os_errno == EACCES;
     ::_exit(right ? 0 : 1);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   ::chmod((dir.path() / "closed").c_str(), 0700);
+}
+
+// The limit holds for the whole process, so each scan runs in a process of its own.
+TEST_CASE("a scan that has no descriptor left waits for one a little while, and then says so") {
+  const TempDir dir;
+  dir.write("folder/file", "x");
+  for (const bool comes : {true, false}) {
+    CAPTURE(comes);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const UniqueFd root(::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      const rlimit limit = {64, 64};
+      if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::_exit(3);
+      std::vector<int> taken;
+      for (int fd = ::dup(root.get()); fd >= 0; fd = ::dup(root.get())) taken.push_back(fd);
+      ::close(taken.back());  // for the scan's own copy of `root`; its first folder finds none
+      std::thread giver([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        if (comes) ::close(taken.front());
+      });
+      const Result<ScannedTree> tree = scan_tree(root.get(), {.threads = 1});
+      giver.join();
+      const bool whole = tree && tree->unreadable_count == 0 && by_path(*tree).count("folder/file") == 1;
+      const bool refused = !tree && tree.error().os_errno == EMFILE;
+      ::_exit((comes ? whole : refused) ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
 }
 
 TEST_CASE("a deep tree is scanned from one thread and from many alike") {
