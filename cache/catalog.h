@@ -75,6 +75,9 @@ class Catalog {
   // Errors of load: kNotFound, kCorrupt (whatever is wrong with the content), kUnsupported (another version).
   [[nodiscard]] Status save(const std::filesystem::path& file) const;
   [[nodiscard]] static Result<Catalog> load(const std::filesystem::path& file);
+  // The same with an open file, for a process that takes over from this one.
+  [[nodiscard]] Status save_fd(int fd) const;
+  [[nodiscard]] static Result<Catalog> load_fd(int fd);
   // Whether a scan with these options would list the samples in the same way (for a catalog that was loaded).
   [[nodiscard]] bool fits(const CatalogOptions& options) const;
 

@@ -44,6 +44,7 @@ struct StoreOptions {
   bool source_path_covered = false;
   CatalogOptions catalog = {};
   std::filesystem::path catalog_file;  // where the catalog is saved and looked for; empty: not saved
+  int catalog_fd = -1;  // a saved catalog that is used instead, whatever the source holds by now (not owned)
   // Bytes of content that may lie in RAM. 0: views have no limit, but content goes with its last view. Only of what
   // read_range_async() works through, 32 MiB stay.
   std::uint64_t ram_bytes = 0;

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "headrace/cache/catalog.h"
 #include "headrace/io/result.h"
 
 namespace headrace::fuse {
@@ -25,6 +26,9 @@ struct ChannelOptions {
   std::string source_name = "headrace";
   bool allow_other = false;
   bool over_source = false;  // the mount point has content that the mount hides: the source itself
+  // Where the catalog is kept for a process that takes over, in a file without a name. Empty, or a file system that has
+  // no such files: in memory.
+  std::filesystem::path scratch_folder = {};
 };
 
 class Channel {
@@ -49,18 +53,23 @@ class Channel {
   // Memory of at least this size, zero at first, that a process which takes over finds as it was left. Valid as long as
   // the channel; ask for the same size each time.
   [[nodiscard]] Result<std::span<std::byte>> takeover_memory(std::size_t bytes);
+  // The catalog that the mount was made with (cache::StoreOptions::catalog_fd): inode numbers follow from it, and the
+  // source may have other names by now. -1: none was kept.
+  [[nodiscard]] int catalog_fd() const;
+  Status keep_catalog(const cache::Catalog& catalog);
 
  private:
   friend Result<Channel> open_channel(const ChannelOptions& options);
   struct Shared;  // in memory that forked processes share
   Channel() = default;
-  Status share_memory();
+  Status share_memory(const ChannelOptions& options);
   void close();
 
   int fd_ = -1;
   std::filesystem::path path_;
   std::string device_;
   Shared* shared_ = nullptr;
+  int catalog_fd_ = -1;
   int takeover_fd_ = -1;           // memfd
   std::span<std::byte> takeover_;  // its mapping in this process
 };

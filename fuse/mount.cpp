@@ -37,6 +37,8 @@ constexpr milliseconds kProgressInterval{100};
 // One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
 constexpr unsigned kReadAheadKiB = 1024;
 
+enum class Unmount : std::uint8_t { kNo, kYes };
+
 // One more than keep the processors busy: it stays ready for requests while the others wait for storage.
 unsigned session_thread_count(unsigned asked) {
   return asked > 0 ? asked : 1 + std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
@@ -58,7 +60,7 @@ struct Mount::Impl {
   void on_overflow();
   void set_ram_bytes(std::uint64_t bytes);
   void add_fallback(std::string line);
-  void stop();
+  void stop(Unmount unmount = Unmount::kYes);
   void stop_helpers();
 
   cache::Store& store;
@@ -100,7 +102,10 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options, Channel& channel) {
   auto impl = std::make_unique<Impl>(store, std::move(options));
-  HEADRACE_TRY_DO(impl->start(channel));
+  if (Status started = impl->start(channel); !started) {
+    impl->stop(Unmount::kNo);  // another process may do better
+    return io::forward_error(std::move(started));
+  }
   return std::unique_ptr<Mount>(new Mount(std::move(impl)));
 }
 
@@ -246,12 +251,14 @@ void Mount::Impl::add_fallback(std::string line) {
   fallbacks.push_back(std::move(line));
 }
 
-void Mount::Impl::stop() {
+void Mount::Impl::stop(Unmount unmount) {
   MutexLock lock(stop_mutex);
   if (std::exchange(stopped, true)) return;
   if (session) stop_helpers();
-  if (const Status unmounted = unmount_device(path, device); !unmounted) {
-    io::log_error("{}", unmounted.error().message());
+  if (unmount == Unmount::kYes) {
+    if (const Status unmounted = unmount_device(path, device); !unmounted) {
+      io::log_error("{}", unmounted.error().message());
+    }
   }
   if (!session) return;  // start() failed early
   const auto deadline = steady_clock::now() + kPatience;

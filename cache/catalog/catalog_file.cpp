@@ -117,7 +117,7 @@ class CatalogFile {
  public:
   CatalogFile(Catalog& catalog, std::string name) : catalog_(catalog), name_(std::move(name)) {}
 
-  static Status save(const Catalog& catalog, const std::filesystem::path& file);
+  static Status save(const Catalog& catalog, int fd, const std::string& name);
   Status load(int fd);
 
  private:
@@ -181,19 +181,16 @@ Header CatalogFile::header_of(const Catalog& catalog) {
   return header;
 }
 
-Status CatalogFile::save(const Catalog& catalog, const std::filesystem::path& file) {
-  const std::string name = file.string();
-  Draft draft(file);
-  if (draft.fd() < 0) return io::system_error(errno, "create " + name);
+Status CatalogFile::save(const Catalog& catalog, int fd, const std::string& name) {
   const Header header = header_of(catalog);
-  if (Status done = write_all(draft.fd(), &header, sizeof header, 0, name); !done) return done;
+  if (Status done = write_all(fd, &header, sizeof header, 0, name); !done) return done;
   std::uint64_t offset = sizeof header;
   for (const auto section : sections_of(catalog)) {
-    if (Status done = write_all(draft.fd(), section.data(), section.size(), offset, name); !done) return done;
+    if (Status done = write_all(fd, section.data(), section.size(), offset, name); !done) return done;
     offset += section.size();
   }
-  if (::ftruncate(draft.fd(), static_cast<off_t>(offset)) != 0) return io::system_error(errno, "write " + name);
-  return draft.rename_to(file);
+  if (::ftruncate(fd, static_cast<off_t>(offset)) != 0) return io::system_error(errno, "write " + name);
+  return {};
 }
 
 Status CatalogFile::load(int fd) {
@@ -343,7 +340,20 @@ const char* CatalogFile::check_samples() {
 }
 
 Status Catalog::save(const std::filesystem::path& file) const {
-  return CatalogFile::save(*this, file);
+  Draft draft(file);
+  if (draft.fd() < 0) return io::system_error(errno, "create " + file.string());
+  HEADRACE_TRY_DO(CatalogFile::save(*this, draft.fd(), file.string()));
+  return draft.rename_to(file);
+}
+
+Status Catalog::save_fd(int fd) const {
+  return CatalogFile::save(*this, fd, "the catalog for a successor");
+}
+
+Result<Catalog> Catalog::load_fd(int fd) {
+  Catalog catalog;
+  HEADRACE_TRY_DO(CatalogFile(catalog, "the catalog of a predecessor").load(fd));
+  return catalog;
 }
 
 Result<Catalog> Catalog::load(const std::filesystem::path& file) {

@@ -302,7 +302,8 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
                                        .directory_fd = options.source_fd,
                                        .path_covered = options.source_path_covered,
                                        .catalog_file = options.catalog_file}));
-  HEADRACE_TRY(catalog, open_catalog(root->fd(), options.catalog, options.catalog_file));
+  HEADRACE_TRY(catalog, options.catalog_fd >= 0 ? Catalog::load_fd(options.catalog_fd)
+                                                : open_catalog(root->fd(), options.catalog, options.catalog_file));
   auto store = std::make_unique<StoreImpl>(std::move(catalog), options.ram_bytes);
   HEADRACE_TRY_DO(store->start(options, std::move(root)));
   return store;

@@ -161,7 +161,9 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
 io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
                 const ReadyCallback& ready) {
   StopSignal stop;
-  HEADRACE_TRY(store, open_store(plan.store, stop));
+  cache::StoreOptions store_options = plan.store;
+  store_options.catalog_fd = channel.catalog_fd();
+  HEADRACE_TRY(store, open_store(std::move(store_options), stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   cache::Refresher refresher(
       *store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
@@ -185,11 +187,13 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.channel.source_name = mounted_name(plan.source);
   options.channel.allow_other = arguments.allow_other;
   options.channel.over_source = plan.over_source;
+  options.channel.scratch_folder = plan.store.catalog_file.parent_path();
   options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
     return work(arguments, plan, channel, worker_ready);
   };
   options.stand_in = [&](fuse::Channel& channel) -> io::Status {
     cache::StoreOptions store_options = plan.store;
+    store_options.catalog_fd = channel.catalog_fd();
     store_options.tiers.clear();  // the worker that has died still holds their locks
     HEADRACE_TRY(store, cache::Store::open(store_options));
     return fuse::stand_in(*store, channel);

@@ -45,6 +45,7 @@ using io::ErrorCode;
 // INIT is 104 bytes with protocol 7.36 and later; the kernel refuses to hand over a request to a buffer under 8 KiB.
 struct Channel::Shared {
   std::atomic<bool> init_answered = false;
+  std::atomic<bool> has_catalog = false;
   std::size_t init_bytes = 0;
   std::array<std::byte, 8192> init = {};
 };
@@ -118,6 +119,12 @@ std::string device_of(const std::filesystem::path& path) {
   return mounts.empty() ? std::string() : mounts.back().device;
 }
 
+// -1: see errno.
+int make_scratch_file(const std::filesystem::path& folder) {
+  const int fd = folder.empty() ? -1 : ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  return fd >= 0 ? fd : ::memfd_create("headrace-catalog", MFD_CLOEXEC);
+}
+
 Result<std::size_t> read_init(int fd, std::span<std::byte> buffer) {
   ssize_t count = 0;
   do {
@@ -146,6 +153,7 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     path_ = std::move(other.path_);
     device_ = std::move(other.device_);
     shared_ = std::exchange(other.shared_, nullptr);
+    catalog_fd_ = std::exchange(other.catalog_fd_, -1);
     takeover_fd_ = std::exchange(other.takeover_fd_, -1);
     takeover_ = std::exchange(other.takeover_, {});
   }
@@ -160,18 +168,31 @@ void Channel::close() {
   hang_up();
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
   if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
+  if (catalog_fd_ >= 0) ::close(std::exchange(catalog_fd_, -1));
   if (takeover_fd_ >= 0) ::close(takeover_fd_);
   takeover_fd_ = -1;
   shared_ = nullptr;
   takeover_ = {};
 }
 
-Status Channel::share_memory() {
+Status Channel::share_memory(const ChannelOptions& options) {
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
   shared_ = new (memory) Shared;
   takeover_fd_ = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
   if (takeover_fd_ < 0) return io::system_error(errno, "memory for the channel");
+  catalog_fd_ = make_scratch_file(options.scratch_folder);
+  if (catalog_fd_ < 0) return io::system_error(errno, "memory for the channel");
+  return {};
+}
+
+int Channel::catalog_fd() const {
+  return shared_->has_catalog.load() ? catalog_fd_ : -1;
+}
+
+Status Channel::keep_catalog(const cache::Catalog& catalog) {
+  HEADRACE_TRY_DO(catalog.save_fd(catalog_fd_));
+  shared_->has_catalog.store(true);
   return {};
 }
 
@@ -208,7 +229,7 @@ Result<Channel> open_channel(const ChannelOptions& options) {
   HEADRACE_TRY(path, resolve_mount_point(options.mountpoint));
   HEADRACE_TRY_DO(check_mount_point(path, options.over_source));
   Channel channel;
-  HEADRACE_TRY_DO(channel.share_memory());
+  HEADRACE_TRY_DO(channel.share_memory(options));
   HEADRACE_TRY(fd, mount_and_take_descriptor(path.string(), options));
   channel.fd_ = fd;
   channel.device_ = device_of(path);

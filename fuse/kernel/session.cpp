@@ -255,9 +255,9 @@ int Session::invalidate(std::uint64_t inode) {
   return -fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
 }
 
-bool Session::resend() {
+bool resend(int fd) {
   const fuse_out_header notice = {.len = sizeof(fuse_out_header), .error = kNotifyResend, .unique = 0};
-  return ::write(fd_, &notice, sizeof(notice)) == static_cast<ssize_t>(sizeof(notice));
+  return ::write(fd, &notice, sizeof(notice)) == static_cast<ssize_t>(sizeof(notice));
 }
 
 }  // namespace headrace::fuse

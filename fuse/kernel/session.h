@@ -43,6 +43,9 @@ inline constexpr std::size_t kOpcodeCount = 64;
 // "READ" for 15; empty for what the protocol does not define.
 [[nodiscard]] std::string_view opcode_name(std::size_t opcode);
 
+// Asks for what another process read from `fd` and did not answer (Linux 6.9). False when the kernel does not offer it.
+[[nodiscard]] bool resend(int fd);
+
 class Session : public std::enable_shared_from_this<Session> {
  public:
   // Errors: kUnsupported (the kernel's protocol is too old), kSystem.
@@ -85,8 +88,7 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] int store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes);
   // Drops the pages and attributes of an inode. 0 or an errno: ENOENT when the kernel does not know it.
   [[nodiscard]] int invalidate(std::uint64_t inode);
-  // Asks for what another process read and did not answer (Linux 6.9). False when the kernel does not offer it.
-  [[nodiscard]] bool resend();
+  [[nodiscard]] bool resend() { return fuse::resend(fd_); }
 
   [[nodiscard]] std::uint64_t request_count(std::size_t opcode) const { return counts_[opcode].load(); }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/survive/life_line.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
@@ -40,6 +41,10 @@ constexpr std::chrono::seconds kPatienceAfterStop{10};
 // A process that was killed is gone within milliseconds, with gigabytes of memory within tenths of a second. A stand-in
 // that comes too early does no harm.
 constexpr std::chrono::milliseconds kPatienceWithTheDead{300};
+// A successor that could not start is followed by another one, at first soon: a lock goes with the last thread of the
+// process that died. Later it waits for somebody to free what is missing, which no hurry brings about.
+constexpr std::chrono::milliseconds kRetryFirst{250};
+constexpr std::chrono::milliseconds kRetryLast{30'000};
 
 // For the handler: the pipe to the supervisor.
 volatile std::sig_atomic_t crash_report_fd = -1;
@@ -106,7 +111,7 @@ class Supervisor {
   Status run();
 
  private:
-  enum class Outcome : std::uint8_t { kEnded, kDied };
+  enum class Outcome : std::uint8_t { kEnded, kDied, kFailedToStart };
 
   Status start_worker();
   [[noreturn]] void be_worker(int report_fd, LifeLine life);
@@ -121,6 +126,8 @@ class Supervisor {
   [[nodiscard]] int poll_timeout_ms() const;
   Result<Outcome> judge(int wait_status);
   bool may_restart();
+  [[nodiscard]] bool may_retry(const io::Error& error) const;
+  Result<bool> wait_before_retry();
 
   const SupervisorOptions& options_;
   Channel& channel_;
@@ -131,6 +138,7 @@ class Supervisor {
   io::UniqueFd life_;        // hangs up when the worker is dying
   std::string error_;        // what the worker reported, encoded
   bool is_leaving_ = false;  // the worker ends in order
+  bool is_ready_ = false;    // the worker has got so far
   pid_t worker_ = -1;
   pid_t stand_in_ = -1;
   steady_clock::time_point stand_in_at_ = steady_clock::time_point::max();
@@ -138,6 +146,7 @@ class Supervisor {
   bool stopping_ = false;
   steady_clock::time_point kill_at_ = steady_clock::time_point::max();
   std::deque<steady_clock::time_point> deaths_;
+  std::chrono::milliseconds retry_delay_ = kRetryFirst;
 };
 
 Status Supervisor::run() {
@@ -147,6 +156,12 @@ Status Supervisor::run() {
     HEADRACE_TRY_DO(start_worker());
     HEADRACE_TRY(outcome, await_worker());
     if (outcome == Outcome::kEnded) return {};
+    if (outcome == Outcome::kFailedToStart) {
+      HEADRACE_TRY(is_mounted, wait_before_retry());
+      if (!is_mounted) return {};
+      continue;
+    }
+    retry_delay_ = kRetryFirst;
     if (!may_restart()) return io::make_error(ErrorCode::kSystem, "the worker of the mount died");
   }
 }
@@ -159,6 +174,7 @@ Status Supervisor::start_worker() {
   HEADRACE_TRY(life, LifeLine::open());
   error_.clear();
   is_leaving_ = false;
+  is_ready_ = false;
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);  // or the child writes once more what is not written yet
   worker_ = ::fork();
@@ -202,8 +218,10 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
     if (steady_clock::now() > kill_at_) ::kill(worker_, SIGKILL);
     int wait_status = 0;
     if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) {
-      end_stand_in();
-      return judge(wait_status);
+      const Result<Outcome> outcome = judge(wait_status);
+      worker_ = -1;
+      if (!outcome || *outcome != Outcome::kFailedToStart) end_stand_in();
+      return outcome;
     }
     look_after_stand_in();
     if (steady_clock::now() >= stand_in_at_) start_stand_in();
@@ -224,8 +242,7 @@ void Supervisor::on_life_ended() {
 
 void Supervisor::start_stand_in() {
   stand_in_at_ = steady_clock::time_point::max();
-  io::log_warning("mount {}: worker {} has died, but threads of it wait for answers: a stand-in gives them",
-                  channel_.path().string(), worker_);
+  io::log_warning("mount {}: a stand-in answers until a worker can", channel_.path().string());
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);
   stand_in_ = ::fork();
@@ -243,17 +260,20 @@ void Supervisor::start_stand_in() {
   ::_exit(status ? 0 : 1);
 }
 
-// It uses nothing of the mount itself, so it goes at once.
+// It uses nothing of the mount itself, so it goes at once. Where a worker answers beside it, that one is given again what
+// the stand-in has read and not answered.
 void Supervisor::end_stand_in() {
   stand_in_at_ = steady_clock::time_point::max();
   if (stand_in_ <= 0) return;
   ::kill(stand_in_, SIGKILL);
   ::waitpid(std::exchange(stand_in_, -1), nullptr, 0);
+  if (is_ready_) static_cast<void>(resend(channel_.fd()));
 }
 
 void Supervisor::look_after_stand_in() {
   if (stand_in_ <= 0 || ::waitpid(stand_in_, nullptr, WNOHANG) != stand_in_) return;
   stand_in_ = -1;
+  if (life_.valid()) return;  // a worker is starting, or answers already
   give_up("the stand-in has ended");
 }
 
@@ -270,7 +290,7 @@ void Supervisor::take_signal() {
     options_.on_stop_signal(static_cast<int>(signal.ssi_signo));
     stopping_ = true;
     kill_at_ = steady_clock::now() + kPatienceAfterStop;
-    ::kill(worker_, SIGTERM);
+    if (worker_ > 0) ::kill(worker_, SIGTERM);
   }
 }
 
@@ -281,7 +301,9 @@ void Supervisor::read_report() {
   std::string_view rest(text.data(), static_cast<std::size_t>(count));
   if (rest.front() == kReady) {
     rest.remove_prefix(1);
+    is_ready_ = true;
     if (!std::exchange(announced_, true)) options_.on_ready();
+    if (life_.valid()) end_stand_in();
   }
   if (rest.ends_with(kCrashed)) return on_life_ended();
   if (!rest.empty()) is_leaving_ = true;
@@ -292,12 +314,44 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
   if (report_.get() >= 0) read_report();
   if (WIFEXITED(wait_status)) {
     if (WEXITSTATUS(wait_status) == 0) return Outcome::kEnded;
-    return tl::unexpected(decode(error_));
+    io::Error error = decode(error_);
+    if (!may_retry(error)) return tl::unexpected(std::move(error));
+    io::log_error(
+        "mount {}: no worker can take over yet: {}; a stand-in answers meanwhile, and the next try is in {} ms",
+        channel_.path().string(), error.message(), retry_delay_.count());
+    return Outcome::kFailedToStart;
   }
   if (stopping_ && !announced_) return io::make_error(ErrorCode::kCancelled, "stopped by a signal before it was ready");
   if (stopping_) return Outcome::kEnded;
   io::log_error("mount {}: worker {} died of signal {}", channel_.path().string(), worker_, WTERMSIG(wait_status));
   return Outcome::kDied;
+}
+
+// The first worker's failure is the user's to see. kStale: the source is not the one that the mount was made with.
+bool Supervisor::may_retry(const io::Error& error) const {
+  return announced_ && !is_ready_ && !stopping_ && channel_.can_resend() && error.code != ErrorCode::kStale;
+}
+
+// False: the mount has ended meanwhile. A stand-in that ends with an error is started anew with the next try: what the
+// worker lacks, it may lack as well.
+Result<bool> Supervisor::wait_before_retry() {
+  const auto until = steady_clock::now() + retry_delay_;
+  retry_delay_ = std::min(2 * retry_delay_, kRetryLast);
+  if (stand_in_ < 0) start_stand_in();
+  while (!stopping_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
+    if (left.count() <= 0) return true;
+    pollfd signals = {signal_fd_.get(), POLLIN, 0};
+    if (::poll(&signals, 1, static_cast<int>(left.count())) < 0 && errno != EINTR)
+      return io::system_error(errno, "poll");
+    take_signal();
+    int wait_status = 0;
+    if (stand_in_ <= 0 || ::waitpid(stand_in_, &wait_status, WNOHANG) != stand_in_) continue;
+    stand_in_ = -1;
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return false;
+  }
+  end_stand_in();
+  return false;
 }
 
 bool Supervisor::may_restart() {

@@ -8,6 +8,8 @@
 
 #include <xxhash.h>
 
+#include "headrace/io/log.h"
+
 namespace headrace::fuse {
 using cache::Catalog;
 using cache::EntryId;
@@ -41,6 +43,10 @@ Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::uint64_t fingerprint = fingerprint_of(catalog);
   if (!channel.init_answered()) {
     takeover.head->catalog_fingerprint = fingerprint;
+    if (const Status kept = channel.keep_catalog(catalog); !kept) {
+      io::log_warning("{}: when the source has other names by then, the mount ends with its worker",
+                      kept.error().message());
+    }
   } else if (takeover.head->catalog_fingerprint != fingerprint) {
     return io::make_error(io::ErrorCode::kStale, "the source");
   }

@@ -46,8 +46,10 @@ struct Seen {
   std::atomic<pid_t> worker = 0;    // the last one that was started
   std::atomic<unsigned> ready = 0;  // how many workers have got ready
   std::atomic<unsigned> announced = 0;
-  std::atomic<bool> hangs = false;         // the first worker waits for an answer of its own
-  std::atomic<bool> may_refresh = false;   // the first worker is to compare the source with the catalog
+  std::atomic<bool> hangs = false;        // the first worker waits for an answer of its own
+  std::atomic<bool> may_refresh = false;  // the first worker is to compare the source with the catalog
+  std::atomic<unsigned> failed = 0;       // workers that could not take over
+  std::atomic<unsigned> stand_ins = 0;
   std::atomic<std::uint64_t> changed = 0;  // files that it found changed
   std::atomic<std::uint64_t> takeovers = 0;
   std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
@@ -57,7 +59,7 @@ struct Seen {
 class Supervised {
  public:
   // How a worker goes about its work.
-  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst };
+  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst, kFailSecond, kNeverAgain };
 
   Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
       : work_(work),
@@ -110,6 +112,10 @@ class Supervised {
     ::waitpid(std::exchange(supervisor_, -1), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  void wait_until_a_stand_in_answers() const {
+    wait_until([&] { return seen_->stand_ins > 0; });
+    CHECK(read_file(mounted_.file(Mounted::sample_name(0))) == Mounted::sample_content(0, kSampleBytes));
+  }
   // Returns when the first worker has told its mount of `count` files.
   void refresh(unsigned count) const {
     seen_->may_refresh = true;
@@ -143,7 +149,12 @@ class Supervised {
     ::sigemptyset(&stop_signal);
     ::sigaddset(&stop_signal, SIGTERM);
     ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
-    HEADRACE_TRY(store, open_store());
+    HEADRACE_TRY(store, open_store(channel));
+    const bool may_fail = work_ == Work::kNeverAgain || (work_ == Work::kFailSecond && seen_->failed < 2);
+    if (may_fail && channel.init_answered()) {
+      ++seen_->failed;
+      return io::make_error(io::ErrorCode::kBusy, "the tier");
+    }
     if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(*store, channel);
     HEADRACE_TRY(mount, Mount::start(*store, mounted_.options, channel));
     seen_->takeovers = mount->stats().takeovers;
@@ -156,12 +167,15 @@ class Supervised {
     return {};
   }
 
-  Result<std::unique_ptr<cache::Store>> open_store() const {
-    return cache::Store::open({.source = mounted_.source().path(), .catalog_file = catalog_folder_.path() / "saved"});
+  Result<std::unique_ptr<cache::Store>> open_store(const Channel& channel) const {
+    return cache::Store::open({.source = mounted_.source().path(),
+                               .catalog_file = catalog_folder_.path() / "saved",
+                               .catalog_fd = channel.catalog_fd()});
   }
 
   Status answer(Channel& channel) const {
-    HEADRACE_TRY(store, open_store());
+    HEADRACE_TRY(store, open_store(channel));
+    ++seen_->stand_ins;
     return stand_in(*store, channel);
   }
 
@@ -326,21 +340,60 @@ TEST_CASE("a worker that takes over serves files as the one before it knew them 
   CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
 }
 
-TEST_CASE("a source that changed while its worker died ends the mount rather than showing wrong files") {
+TEST_CASE("a worker that takes over shows the names that the mount was made with, whatever the source has by then") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(4, kSampleBytes);
   need_resend(mounted);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
-  mounted.source().write("a/000000-new.jpg", "shifts every number after it");
+  mounted.source().write("a/000000-new.jpg", "would shift every number after it");
   supervised.kill_worker();
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
-  while (!mounts_at(mounted.path()).empty() && steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
+  supervised.wait_until_ready(2);
+  for (unsigned i = 0; i < 4; ++i) {
+    CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, kSampleBytes));
+  }
+  CHECK(read_file(mounted.file("a/000000-new.jpg")).empty());
+  CHECK(supervised.stop() == 0);
+}
+
+TEST_CASE("a worker that cannot take over yet is tried again, and readers are served meanwhile") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kFailSecond);
+  supervised.wait_until_ready(1);
+  CheckingReaders readers(mounted, 4);
+  readers.wait_for_reads(20);
+  supervised.kill_worker();
+  supervised.wait_until_ready(2);
+  readers.wait_for_reads(50);
+  readers.finish();
+  CHECK(readers.failures() == 0);
+  CHECK(supervised.seen().failed == 2);
+  CHECK(supervised.seen().stand_ins >= 1);
+  CHECK(supervised.stop() == 0);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("a mount whose worker cannot take over yet can be unmounted, and stopped") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kNeverAgain);
+  supervised.wait_until_ready(1);
+  supervised.kill_worker();
+  supervised.wait_until_a_stand_in_answers();
+  SUBCASE("unmounted") {
+    CHECK(unmount(mounted.path()));
+    CHECK(supervised.wait() == 0);
+  }
+  SUBCASE("stopped") {
+    CHECK(supervised.stop() == 0);
   }
   CHECK(mounts_at(mounted.path()).empty());
-  CHECK(supervised.wait() == 1);
 }
 
 TEST_CASE("killing the supervisor ends the mount, and the next one finds the place free") {
