@@ -90,6 +90,12 @@ void PageCacheAccount::forget(SampleIndex sample) {
   --held_samples_;
 }
 
+void PageCacheAccount::drop(SampleIndex sample) {
+  fail(sample);
+  forget_read_in(sample);
+  pages_[sample].stale = true;
+}
+
 void PageCacheAccount::want(SampleIndex sample) {
   if (std::exchange(pages_[sample].released, false) && pages_[sample].held) released_bytes_ -= sizes_[sample];
 }

@@ -55,6 +55,8 @@ class PageCacheAccount {
   [[nodiscard]] bool take_stale(cache::SampleIndex sample);
   // The push failed: it is not held any more.
   void fail(cache::SampleIndex sample);
+  // Whoever changed the file has the kernel drop what it holds of it: nothing of it counts any more.
+  void drop(cache::SampleIndex sample);
   // The plan wants it: it is not evicted. It may be named before it is placed.
   void want(cache::SampleIndex sample);
   // The plan does not want it any more: it is evicted when its room is needed.

@@ -167,6 +167,12 @@ void PushPlan::on_read(SampleIndex sample, bool from_start) {
   }
 }
 
+void PushPlan::on_changed(SampleIndex sample) {
+  retained_.drop(sample);
+  pages_.drop(sample);
+  if (read_ahead_) read_ahead_->on_lost(sample);
+}
+
 bool PushPlan::take_losses() {
   const std::uint64_t losses = counters_.lost_samples - losses_taken_;
   const std::uint64_t opens = counters_.opens - opens_taken_;

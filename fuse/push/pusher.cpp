@@ -22,6 +22,7 @@ namespace {
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
+
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
 
@@ -135,7 +136,7 @@ void Pusher::start_fetches() {
       }
       fetch = std::move(*next);
       ++in_flight_;
-      in_flight_bytes_ += piece_bytes(fetch.sample, 0);
+      in_flight_bytes_ += first_piece_bytes(fetch);
     }
     drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
@@ -148,12 +149,14 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
     fetch.sample = *lost;
     fetch.retain = true;
     fetch.push = false;
-    return fetch;
+  } else if (const std::optional<SampleIndex> sample = plan_.next_fetch()) {
+    fetch.sample = *sample;
+    fetch.retain = plan_.retain(*sample);
+  } else {
+    return std::nullopt;
   }
-  const std::optional<SampleIndex> sample = plan_.next_fetch();
-  if (!sample) return std::nullopt;
-  fetch.sample = *sample;
-  fetch.retain = plan_.retain(*sample);
+  const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  fetch.file_bytes = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
   return fetch;
 }
 
@@ -165,17 +168,18 @@ bool Pusher::is_full() const {
   return !changed_ && in_flight_ == 0;
 }
 
-std::uint64_t Pusher::file_bytes(SampleIndex sample) const {
-  return catalog_.size_bytes(catalog_.sample_entry(sample));
+std::uint64_t Pusher::piece_bytes(const Fetch& fetch) {
+  return std::min(fetch.file_bytes - fetch.offset, kPieceBytesMax);
 }
 
-std::uint64_t Pusher::piece_bytes(SampleIndex sample, std::uint64_t offset) const {
-  return std::min(file_bytes(sample) - offset, kPieceBytesMax);
+std::uint64_t Pusher::first_piece_bytes(const Fetch& fetch) {
+  return std::min(fetch.file_bytes, kPieceBytesMax);
 }
 
 void Pusher::read_piece(Fetch fetch) {
   const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
   const std::uint64_t offset = fetch.offset;
+  const bool is_one_piece = fetch.file_bytes <= kPieceBytesMax;
   const cache::ReadHint hint = fetch.retain ? cache::ReadHint::kAheadAndKeep : cache::ReadHint::kAhead;
   auto done = [self = shared_from_this(), fetch = std::make_shared<Fetch>(std::move(fetch))](Result<cache::View> view) {
     fetch->view = std::move(view);
@@ -184,7 +188,7 @@ void Pusher::read_piece(Fetch fetch) {
     self->fetched_.push_back(std::move(*fetch));
     self->work_.notify_one();
   };
-  if (catalog_.size_bytes(entry) <= kPieceBytesMax) {
+  if (is_one_piece) {
     store_.read_async(entry, std::move(done), hint);
   } else {
     store_.read_range_async(entry, offset, kPieceBytesMax, std::move(done));
@@ -192,7 +196,7 @@ void Pusher::read_piece(Fetch fetch) {
 }
 
 void Pusher::push(Fetch fetch) {
-  const std::uint64_t piece = piece_bytes(fetch.sample, fetch.offset);
+  const std::uint64_t piece = piece_bytes(fetch);
   if (!fetch.push) return finish(fetch, fetch.view && !has_changed(fetch) ? Landing::kRetained : Landing::kNotRetained);
   const bool is_first = fetch.offset == 0;
   const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
@@ -205,8 +209,8 @@ void Pusher::push(Fetch fetch) {
   }
   fetch.offset += piece;
   fetch.view = cache::View{};
-  if (fetch.offset < file_bytes(fetch.sample)) return read_piece(std::move(fetch));
-  finish(fetch, Landing::kPushed);
+  if (fetch.offset < fetch.file_bytes) return read_piece(std::move(fetch));
+  finish(fetch, has_changed(fetch) ? Landing::kFailedAfterPlace : Landing::kPushed);
 }
 
 int Pusher::store_piece(const Fetch& fetch) {
@@ -259,7 +263,7 @@ void Pusher::on_changed(std::span<const cache::EntryId> entries) {
     if (const std::optional<SampleIndex> sample = catalog_.sample_of(entry)) plan_.on_changed(*sample);
     to_forget_.push_back(entry);
   }
-  work_.notify_one();
+  plan_changed();
 }
 
 void Pusher::evict_for(std::uint64_t bytes) {
@@ -322,7 +326,7 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
   {
     MutexLock lock(mutex_);
     --in_flight_;
-    in_flight_bytes_ -= piece_bytes(fetch.sample, 0);
+    in_flight_bytes_ -= first_piece_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();

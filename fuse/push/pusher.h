@@ -73,6 +73,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   struct Fetch {
     cache::SampleIndex sample = 0;
     std::uint64_t generation = 0;  // of the plan that named it
+    std::uint64_t file_bytes = 0;  // as it was known to be when it began
     std::uint64_t offset = 0;      // of the piece
     std::uint64_t changes = 0;     // change_count_ when it began
     bool retain = false;           // the store keeps it for the next time
@@ -87,6 +88,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void read_piece(Fetch fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
+  [[nodiscard]] static std::uint64_t piece_bytes(const Fetch& fetch);
+  [[nodiscard]] static std::uint64_t first_piece_bytes(const Fetch& fetch);
   [[nodiscard]] bool has_changed(const Fetch& fetch);
   void forget_changed();
   void evict_for(std::uint64_t bytes);
@@ -97,8 +100,6 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void finish(const Fetch& fetch, Landing landing);
 
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
-  [[nodiscard]] std::uint64_t file_bytes(cache::SampleIndex sample) const;
-  [[nodiscard]] std::uint64_t piece_bytes(cache::SampleIndex sample, std::uint64_t offset) const;
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
   void plan_changed() HEADRACE_REQUIRES(mutex_);

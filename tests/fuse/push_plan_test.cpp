@@ -517,6 +517,21 @@ std::vector<SampleIndex> victims(PushPlan& plan) {
   return gone;
 }
 
+TEST_CASE("a file that was changed on purpose is no loss, and is pushed again") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 3 * kSampleCount * kSampleBytes, .order = sequential()});
+  push_all(plan);
+  plan.on_changed(3);
+  CHECK(stats_of(plan).held_samples == kSampleCount - 1);
+  plan.on_read(3, true);
+  CHECK(stats_of(plan).lost_samples == 0);
+  CHECK_FALSE(plan.next_to_retain());
+  CHECK(push_all(plan) == std::vector<SampleIndex>{3});
+  CHECK(plan.take_stale(3));
+  CHECK(stats_of(plan).held_samples == kSampleCount);
+  CHECK(stats_of(plan).read_in_bytes == 0);
+}
+
 TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
   constexpr unsigned kCount = 100;
   Planned planned(std::vector<std::size_t>(kCount, kSampleBytes));
