@@ -18,6 +18,7 @@
 
 #include <doctest/doctest.h>
 
+#include "support/source_tree.h"
 #include "support/temp_dir.h"
 
 namespace headrace::test {
@@ -28,71 +29,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLineLengthMax = 120;
 constexpr std::size_t kFunctionLinesMax = 70;
 constexpr std::size_t kFileLinesMax = 800;
-
-struct Source {
-  fs::path path;  // relative to the root of the repository
-  std::string text;
-};
-
-using Complaints = std::vector<std::string>;
-
-std::string read(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-bool is_code(const Source& source) {
-  const auto extension = source.path.extension();
-  return extension == ".h" || extension == ".cpp";
-}
-
-bool is_script(const Source& source) {
-  return source.path.extension() == ".py" || source.text.starts_with("#!");
-}
-
-// Everything that was written by hand and is text.
-const std::vector<Source>& tree() {
-  static const std::vector<Source> sources = [] {
-    std::vector<Source> found;
-    const fs::path root = HEADRACE_SOURCE_DIR;
-    for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
-      const std::string name = entry->path().filename().string();
-      if (name == "build" || name == ".git" || name == "__pycache__") {
-        entry.disable_recursion_pending();
-      } else if (entry->is_regular_file()) {
-        found.push_back({fs::relative(entry->path(), root), read(entry->path())});
-      }
-    }
-    return found;
-  }();
-  return sources;
-}
-
-template <typename Filter, typename Check>
-Complaints over_tree(Filter filter, Check check) {
-  Complaints all;
-  for (const Source& source : tree()) {
-    if (!filter(source)) continue;
-    for (std::string& complaint : check(source)) all.push_back(std::move(complaint));
-  }
-  return all;
-}
-
-std::string at(const Source& source, std::size_t line, std::string_view what) {
-  return source.path.string() + ":" + std::to_string(line) + ": " + std::string(what);
-}
-
-void expect_none(const Complaints& complaints) {
-  for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
-  CHECK(complaints.empty());
-}
 
 Complaints check_lines(const Source& source) {
   // Written in two parts, or this file would complain about itself.
@@ -208,14 +144,63 @@ Complaints check_links(const fs::path& root, const Source& source) {
   return complaints;
 }
 
+// A line of a usage example without what follows from its end: blanks, comments.
+std::string bare_code(const std::string& line) {
+  const std::string code = without_literals(line);
+  return code.substr(0, code.find_last_not_of(' ') + 1);
+}
+
+// Usage examples stand in comments, indented by three blanks: a block of such lines is code if one of them ends with
+// ';'. The formatter once joined them to sentences (ReflowComments). Then a statement begins behind another one, a line
+// ends in the middle of a phrase, or a bracket stays open. "..." stands for what the reader fills in.
+Complaints check_example(const Source& source, std::size_t first_line, const std::vector<std::string>& block) {
+  static constexpr std::string_view kOpen = "({[";
+  static constexpr std::string_view kClose = ")}]";
+  static constexpr std::string_view kEnds = ";{}(),=&|+:?>";
+  Complaints complaints;
+  int depth = 0;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const std::string code = bare_code(block[i]);
+    bool good = code.empty() || kEnds.find(code.back()) != std::string_view::npos || code.starts_with("...") ||
+                code.ends_with("...");
+    for (std::size_t j = 0; j < code.size(); ++j) {
+      if (kOpen.find(code[j]) != std::string_view::npos) ++depth;
+      if (kClose.find(code[j]) != std::string_view::npos) --depth;
+      if (code[j] == ';' && depth == 0 && j + 1 < code.size()) good = false;
+    }
+    if (!good) complaints.push_back(at(source, first_line + i, "a usage example is no code any more"));
+  }
+  if (depth != 0) complaints.push_back(at(source, first_line, "a bracket of a usage example stays open"));
+  return complaints;
+}
+
+Complaints check_examples(const Source& source) {
+  static const std::string kMark = "//   ";
+  Complaints complaints;
+  std::vector<std::string> block;
+  bool code = false;
+  const std::vector<std::string> lines = lines_of(source.text + "\n\n");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].starts_with(kMark)) {
+      block.push_back(lines[i].substr(kMark.size()));
+      code |= bare_code(block.back()).ends_with(";");
+      continue;
+    }
+    if (code) {
+      for (std::string& complaint : check_example(source, i - block.size() + 1, block)) {
+        complaints.push_back(std::move(complaint));
+      }
+    }
+    block.clear();
+    code = false;
+  }
+  return complaints;
+}
+
 std::string repeated(std::string_view line, std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text += line;
   return text;
-}
-
-bool is_code_or_script(const Source& source) {
-  return is_code(source) || is_script(source);
 }
 
 }  // namespace
@@ -257,6 +242,29 @@ TEST_CASE("links between documents resolve") {
                         [&](const Source& source) { return check_links(root, source); }));
   CHECK(check_links(root, {"planted.md", "see [there](no/such/file.md)"}).size() == 1);
   CHECK(check_links(root, {"planted.md", "see [there](tests/tidy_test.cpp#top)"}).empty());
+}
+
+TEST_CASE("usage examples are code, line by line") {
+  expect_none(over_tree([](const Source& source) { return source.path.extension() == ".h" && is_product_code(source); },
+                        check_examples));
+  const auto complaints = [](const char* text) { return check_examples({"planted.h", text}).size(); };
+  CHECK(complaints("//   auto a = f({.x = 1});  // why; and how\n//   for (int i = 0; i < 3; ++i) a(\";(\");\n") == 0);
+  CHECK(complaints("//   auto a = f(1,\n//            2);\n//   if (!a) return;\n") == 0);
+  CHECK(complaints("//   kTimm  not an example: (open\n") == 0);
+  CHECK(complaints("//   f([&] { ... end ...; return 1; });\n//   for (int i : a) ...\n//   ... then as above\n") == 0);
+  CHECK(complaints("//   auto a = f(1); if (!a) return;\n") == 1);
+  CHECK(complaints("//   auto a = f(1);  // slower, never\n//   an error\n") == 1);
+  CHECK(complaints("//   auto a = f(1;\n") == 1);
+}
+
+TEST_CASE("the formatter leaves comments alone") {
+  if (std::system("command -v clang-format >/dev/null") != 0) skip("clang-format is not installed");
+  const TempDir dir;
+  const std::string text = "//   first(1);  // " + std::string(100, 'x') + " y\n//   second(2);\n";
+  const fs::path file = dir.write("planted.h", text);
+  const std::string style = "--style=file:" + (fs::path(HEADRACE_SOURCE_DIR) / ".clang-format").string();
+  CHECK(std::system(("clang-format -i " + style + " " + file.string()).c_str()) == 0);
+  CHECK(read(file) == text);
 }
 
 TEST_CASE("sources are formatted by clang-format") {
