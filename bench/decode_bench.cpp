@@ -8,7 +8,7 @@
 //   decode/jitter/<step>                 224 x 224
 //   decode/sample/<transform>            from JPEG bytes to a float16 NCHW tensor
 //   decode/queue/<kind>/threads:<n>      one item through the queue: handover between n pairs of threads
-//   decode/ring/slot_ring                one slot from feeder to filler to consumer, on one thread
+//   decode/ring/slot_ring                one item from feeder to filler to consumer, on one thread
 //
 // Figures: time per call; items are pixels of the result, or handed-over items.
 #include <condition_variable>
@@ -26,8 +26,8 @@
 
 #include "headrace/decode/color_jitter.h"
 #include "headrace/decode/image_decoder.h"
+#include "headrace/decode/internal/ordered_ring.h"
 #include "headrace/decode/internal/queue.h"
-#include "headrace/decode/internal/slot_ring.h"
 #include "headrace/decode/pixel_kernels.h"
 #include "headrace/decode/sample_transformer.h"
 
@@ -253,7 +253,7 @@ BENCHMARK(hand_over<BoundedQueue<std::uint64_t>>)->Name("decode/queue/bounded")-
 BENCHMARK(hand_over<LockedQueue>)->Name("decode/queue/baseline_lock")->Threads(2)->Threads(4)->UseRealTime();
 
 void go_round(benchmark::State& state) {
-  SlotRing<std::uint64_t> ring(8);
+  OrderedRing<std::uint64_t> ring(8);
   for (auto _ : state) {
     ring.complete(*ring.acquire());
     benchmark::DoNotOptimize(ring.front());
