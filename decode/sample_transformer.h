@@ -42,8 +42,6 @@ class SampleTransformer {
   // Resizes, jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
   void write(std::byte* out);
 
-  [[nodiscard]] const CropPlan& plan() const { return plan_; }  // of the last decode()
-
  private:
   Status decode_plan(ImageDecoder& decoder, Size image);
   void place_on_canvas();

@@ -45,7 +45,6 @@ class TensorWriter {
  public:
   explicit TensorWriter(const TensorFormat& format);
 
-  [[nodiscard]] const TensorFormat& format() const { return format_; }
   [[nodiscard]] std::size_t sample_bytes(Size size) const;
   // `out` is aligned to the element.
   void write(const Image& image, std::byte* out) const;

@@ -89,9 +89,6 @@ void WorkerPool::close() {
   impl_->stopped = true;
   impl_->queue.close();
 }
-std::size_t WorkerPool::thread_count() const {
-  return impl_->threads.size();
-}
 std::size_t WorkerPool::queue_depth() const {
   return impl_->queue.depth();
 }

@@ -58,7 +58,7 @@ class WorkerPool {
   // Ends submit(), now and later. The threads end after the tasks that they have begun, and a JPEG that such a task is
   // decoding ends with kCancelled.
   void close();
-  [[nodiscard]] std::size_t thread_count() const;
+  // A moment's figure.
   [[nodiscard]] std::size_t queue_depth() const;
 
  private:
