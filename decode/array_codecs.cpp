@@ -59,12 +59,11 @@ io::Result<std::string_view> header_text(Bytes bytes, Bytes& data) {
 
 io::Result<Array> read_array(Bytes bytes) {
   Array array;
-  const io::Result<std::string_view> text = header_text(bytes, array.data);
-  if (!text) return tl::unexpected(text.error());
-  if (!after(*text, "'descr': ").starts_with("'|u1'") || !after(*text, "'fortran_order': ").starts_with("False")) {
+  HEADRACE_TRY(text, header_text(bytes, array.data));
+  if (!after(text, "'descr': ").starts_with("'|u1'") || !after(text, "'fortran_order': ").starts_with("False")) {
     return make_error(ErrorCode::kUnsupported, "NumPy array: not unsigned bytes in C order");
   }
-  const std::vector<std::uint32_t> shape = parse_shape(after(*text, "'shape': "));
+  const std::vector<std::uint32_t> shape = parse_shape(after(text, "'shape': "));
   if (shape.size() == 3) array.channels = shape[2];
   if (shape.size() < 2 || shape.size() > 3 || (array.channels != 1 && array.channels != 3)) {
     return make_error(ErrorCode::kUnsupported, "NumPy array: not (height, width), (height, width, 1 or 3)");
@@ -74,20 +73,18 @@ io::Result<Array> read_array(Bytes bytes) {
 }
 
 io::Result<Size> read_numpy_size(Bytes bytes) {
-  const io::Result<Array> array = read_array(bytes);
-  if (!array) return tl::unexpected(array.error());
-  return array->size;
+  HEADRACE_TRY(array, read_array(bytes));
+  return array.size;
 }
 
 io::Status decode_numpy(Bytes bytes, Image& out) {
-  const io::Result<Array> array = read_array(bytes);
-  if (!array) return tl::unexpected(array.error());
-  if (array->data.size() < array->size.pixels() * array->channels) {
+  HEADRACE_TRY(array, read_array(bytes));
+  if (array.data.size() < array.size.pixels() * array.channels) {
     return make_error(ErrorCode::kCorrupt, "NumPy array: ends early");
   }
-  const auto* from = reinterpret_cast<const std::uint8_t*>(array->data.data());
+  const auto* from = reinterpret_cast<const std::uint8_t*>(array.data.data());
   const std::span<std::uint8_t> to = out.bytes();
-  if (array->channels == 3) {
+  if (array.channels == 3) {
     std::memcpy(to.data(), from, to.size());
   } else {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i / 3];

@@ -67,9 +67,8 @@ io::Result<Header> read_header(Bytes bytes) {
 }
 
 io::Result<Size> read_size(Bytes bytes) {
-  const io::Result<Header> header = read_header(bytes);
-  if (!header) return tl::unexpected(header.error());
-  return header->size;
+  HEADRACE_TRY(header, read_header(bytes));
+  return header.size;
 }
 
 void copy_reversed(Bytes from, std::uint8_t* rgb) {  // stored as blue, green, red
@@ -95,16 +94,15 @@ void read_row(const Header& header, Bytes bytes, Bytes row, std::uint8_t* out) {
 }
 
 io::Status decode(Bytes bytes, Image& out) {
-  const io::Result<Header> header = read_header(bytes);
-  if (!header) return tl::unexpected(header.error());
-  const std::size_t all_rows = header->row_bytes() * header->size.height;
-  const std::size_t palette_end = header->palette_at + header->palette_count * 4;
-  if (header->pixels_at > bytes.size() || bytes.size() - header->pixels_at < all_rows || palette_end > bytes.size()) {
+  HEADRACE_TRY(header, read_header(bytes));
+  const std::size_t all_rows = header.row_bytes() * header.size.height;
+  const std::size_t palette_end = header.palette_at + header.palette_count * 4;
+  if (header.pixels_at > bytes.size() || bytes.size() - header.pixels_at < all_rows || palette_end > bytes.size()) {
     return make_error(ErrorCode::kCorrupt, "BMP: ends early");
   }
-  for (std::uint32_t y = 0; y < header->size.height; ++y) {
-    const std::size_t stored = header->top_down ? y : header->size.height - 1 - y;
-    read_row(*header, bytes, bytes.subspan(header->pixels_at + stored * header->row_bytes(), header->row_bytes()),
+  for (std::uint32_t y = 0; y < header.size.height; ++y) {
+    const std::size_t stored = header.top_down ? y : header.size.height - 1 - y;
+    read_row(header, bytes, bytes.subspan(header.pixels_at + stored * header.row_bytes(), header.row_bytes()),
              out.row(y));
   }
   return {};

@@ -298,9 +298,8 @@ JpegDecoder::~JpegDecoder() = default;
 Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
   Impl& impl = *impl_;
   impl.damage.clear();
-  Status status = impl.guarded([&] { impl.start(bytes); });
-  if (status) status = impl.check_header();
-  if (!status) return tl::unexpected(std::move(status.error()));
+  HEADRACE_TRY_DO(impl.guarded([&] { impl.start(bytes); }));
+  HEADRACE_TRY_DO(impl.check_header());
   const jpeg_decompress_struct& info = impl.info;
   return Header{{info.image_width, info.image_height}, info.num_components, info.progressive_mode != FALSE};
 }

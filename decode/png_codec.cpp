@@ -31,8 +31,7 @@ io::Result<Context> open(std::span<const std::byte> bytes, spng_ihdr& header) {
 
 io::Result<Size> read_size(std::span<const std::byte> bytes) {
   spng_ihdr header = {};
-  const io::Result<Context> context = open(bytes, header);
-  if (!context) return tl::unexpected(context.error());
+  HEADRACE_TRY(context, open(bytes, header));
   return Size{header.width, header.height};
 }
 
@@ -40,9 +39,8 @@ io::Result<Size> read_size(std::span<const std::byte> bytes) {
 // which that cuts off at 255.
 io::Status decode(std::span<const std::byte> bytes, Image& out) {
   spng_ihdr header = {};
-  const io::Result<Context> context = open(bytes, header);
-  if (!context) return tl::unexpected(context.error());
-  const int code = spng_decode_image(context->get(), out.bytes().data(), out.bytes().size(), SPNG_FMT_RGB8, 0);
+  HEADRACE_TRY(context, open(bytes, header));
+  const int code = spng_decode_image(context.get(), out.bytes().data(), out.bytes().size(), SPNG_FMT_RGB8, 0);
   if (code != 0) return error_of(code);
   return {};
 }

@@ -51,19 +51,17 @@ DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_m
 }
 
 Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key) {
-  Result<Size> size = decoder.open(bytes);
-  if (!size) return tl::unexpected(std::move(size.error()));
+  HEADRACE_TRY(size, decoder.open(bytes));
   random_ = Random(key);
-  plan_ = plan_crop(transform_, *size, random_);
-  return decode_plan(decoder, *size);
+  plan_ = plan_crop(transform_, size, random_);
+  return decode_plan(decoder, size);
 }
 
 Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan) {
-  Result<Size> size = decoder.open(bytes);
-  if (!size) return tl::unexpected(std::move(size.error()));
+  HEADRACE_TRY(size, decoder.open(bytes));
   random_ = Random({});
   plan_ = plan;
-  return decode_plan(decoder, *size);
+  return decode_plan(decoder, size);
 }
 
 Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
