@@ -312,6 +312,7 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
   SUBCASE("as it is after a change, from then on") {
     plan.on_changed(3);
     CHECK(stats_of(plan).retained_samples == 0);
+    push_all(plan);
     plan.on_read(3, true);
     CHECK(plan.next_to_retain() == 3);
   }

@@ -335,8 +335,8 @@ TEST_CASE("a worker that takes over serves files as the one before it knew them 
   supervised.refresh(2);
   supervised.kill_worker();
   supervised.wait_until_ready(2);
-  CHECK(read_file(mounted.file(Mounted::sample_name(0))) == grown);
-  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == shrunk);
+  CHECK((read_file(mounted.file(Mounted::sample_name(0))) == grown));
+  CHECK((read_file(mounted.file(Mounted::sample_name(1))) == shrunk));
   CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
 }
 
