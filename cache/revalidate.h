@@ -25,11 +25,16 @@ struct CatalogChanges {
     EntryId entry = kNoEntry;
     Identity identity;  // from now on
   };
-  std::vector<Changed> changed;   // files whose identity is another
-  std::vector<EntryId> vanished;  // files and symlinks that are gone, or are something else now
-  std::size_t appeared = 0;       // names that the catalog does not have: serving them takes a new catalog
+  struct ChangedAttributes {
+    EntryId entry = kNoEntry;
+    AttributeClass attributes;  // from now on
+  };
+  std::vector<ChangedAttributes> attributes;  // files, folders and symlinks whose mode or owner is another
+  std::vector<Changed> changed;               // files whose identity is another
+  std::vector<EntryId> vanished;              // files and symlinks that are gone, or are something else now
+  std::size_t appeared = 0;                   // names that the catalog does not have: serving them takes a new catalog
 
-  [[nodiscard]] bool none() const { return changed.empty() && vanished.empty() && appeared == 0; }
+  [[nodiscard]] bool none() const { return attributes.empty() && changed.empty() && vanished.empty() && appeared == 0; }
 };
 
 struct RevalidateOptions {

@@ -78,6 +78,8 @@ class Store {
   // What the entry is known to be now: as catalogued, or what set_identity() said since. Folders and symlinks are always
   // as catalogued. Errors: kInvalidArgument (no such entry), kNotFound (the file has vanished).
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
+  // Mode and owner: as catalogued, or what set_attributes() said since.
+  [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
   // The directory that the source is read from now. It is another one after the source was unmounted and mounted anew.
   [[nodiscard]] virtual std::shared_ptr<const io::UniqueFd> source_directory() const = 0;
 
@@ -100,7 +102,8 @@ class Store {
   virtual void set_identity(EntryId entry, const Identity& identity) = 0;
   // The file is gone. Reads that begin after this returned end with kNotFound, until set_identity() brings it back.
   virtual void set_vanished(EntryId entry) = 0;
-  // The files that are not as catalogued by what these two have said.
+  virtual void set_attributes(EntryId entry, const AttributeClass& attributes) = 0;
+  // What is not as catalogued by what these three have said.
   [[nodiscard]] virtual CatalogChanges changes() const = 0;
   // Ensures that a disk tier holds the entry. kNoSpace when all are full, success at once when one holds it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;

@@ -43,6 +43,7 @@ class Channel {
   // Lets go of /dev/fuse, and of nothing else.
   void hang_up();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }  // of the mount point, resolved
+  [[nodiscard]] bool serves_others() const { return serves_others_; }        // ChannelOptions::allow_other
   [[nodiscard]] const std::string& device() const { return device_; }        // "0:35": the mount's, as mountinfo has it
   [[nodiscard]] std::span<const std::byte> init_request() const;
   // True once INIT was answered, by this process or by one that shared the channel across fork().
@@ -68,6 +69,7 @@ class Channel {
   int fd_ = -1;
   std::filesystem::path path_;
   std::string device_;
+  bool serves_others_ = false;
   Shared* shared_ = nullptr;
   int catalog_fd_ = -1;
   int takeover_fd_ = -1;           // memfd

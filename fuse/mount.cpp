@@ -113,7 +113,7 @@ Status stand_in(cache::Store& store, Channel& channel) {
   const bool takes_over = channel.init_answered();
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   ChangedFiles(takeover.changed, takeover.head->changed_count).tell(store);
-  auto requests = std::make_shared<Requests>(store, [](cache::EntryId, bool) {});
+  auto requests = std::make_shared<Requests>(store, channel.serves_others(), [](cache::EntryId, bool) {});
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));
@@ -144,8 +144,8 @@ Status Mount::Impl::start(Channel& channel) {
     changed_files->tell(store);
   }
   make_pusher(takeover);
-  auto handler =
-      std::make_shared<Requests>(store, [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
+  auto handler = std::make_shared<Requests>(
+      store, channel.serves_others(), [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
@@ -291,12 +291,18 @@ void Mount::on_changed(const cache::CatalogChanges& changes) {
   {
     MutexLock lock(impl_->mutex);
     for (const cache::EntryId entry : changes.vanished) impl_->changed_files->note(entry, std::nullopt);
+    for (const auto& [entry, attributes] : changes.attributes) {
+      impl_->changed_files->note_attributes(entry, attributes);
+    }
     for (const cache::CatalogChanges::Changed& each : changes.changed) {
       impl_->changed_files->note(each.entry, each.identity);
       entries.push_back(each.entry);
     }
   }
-  impl_->pusher->on_changed(entries);
+  for (const auto& [entry, ignored] : changes.attributes) {
+    [[maybe_unused]] const int unknown = impl_->session->invalidate_attributes(inode_of(entry));  // ENOENT: no need to
+  }
+  if (!entries.empty()) impl_->pusher->on_changed(entries);
 }
 
 MountStats Mount::stats() const {

@@ -30,6 +30,10 @@ std::vector<EntryId> directories_of(const Catalog& catalog) {
   return directories;
 }
 
+AttributeClass class_of(const io::ScannedAttributes& attributes) {
+  return {.mode = attributes.mode, .uid = attributes.uid, .gid = attributes.gid};
+}
+
 // Several threads take directories one by one, until one of these turns out to have changed.
 class FolderCheck {
  public:
@@ -64,7 +68,8 @@ class FolderCheck {
     const std::string path = directory == kRootEntry ? "." : catalog_.path(directory);
     const Result<io::ScannedAttributes> now = io::read_attributes(source_fd_, path);
     const Identity before = catalog_.identity(directory);
-    return now && S_ISDIR(now->mode) && now->mtime_ns == before.mtime_ns && now->inode == before.inode;
+    return now && class_of(*now) == catalog_.attributes(directory) && now->mtime_ns == before.mtime_ns &&
+           now->inode == before.inode;
   }
 
   const Catalog& catalog_;
@@ -95,6 +100,7 @@ class Comparison {
   void compare(EntryId directory, io::ScannedDirectory& scanned) {
     std::sort(scanned.entries.begin(), scanned.entries.end(),
               [&](const auto& a, const auto& b) { return scanned.name(a) < scanned.name(b); });
+    compare_attributes(directory, scanned.attributes);
     const Catalog::Range range = catalog_.children(directory);
     EntryId known = range.first;
     const EntryId end = range.first + range.count;
@@ -114,12 +120,14 @@ class Comparison {
   void compare_entry(EntryId known, const io::ScannedDirectory& scanned, const io::ScannedEntry& entry) {
     const bool directory = entry.directory != io::kNoDirectory;
     const bool symlink = S_ISLNK(entry.attributes.mode);
-    if (directory && catalog_.is_directory(known)) {
-      pairs_.push_back({known, entry.directory});
-    } else if (directory != catalog_.is_directory(known) || symlink != catalog_.is_symlink(known)) {
+    if (directory != catalog_.is_directory(known) || symlink != catalog_.is_symlink(known)) {
       vanish(known);
       appear(entry);
-    } else if (symlink) {
+      return;
+    }
+    if (!directory) compare_attributes(known, entry.attributes);
+    if (directory) return pairs_.push_back({known, entry.directory});
+    if (symlink) {
       if (catalog_.symlink_target(known) != scanned.target(entry)) vanish(known);
     } else {
       const Identity now = {.size_bytes = entry.attributes.size_bytes,
@@ -127,6 +135,11 @@ class Comparison {
                             .inode = entry.attributes.inode};
       if (now != catalog_.identity(known)) changes_.changed.push_back({known, now});
     }
+  }
+
+  void compare_attributes(EntryId known, const io::ScannedAttributes& scanned) {
+    const AttributeClass now = class_of(scanned);
+    if (now != catalog_.attributes(known)) changes_.attributes.push_back({known, now});
   }
 
   bool is_unreadable(const io::ScannedEntry& entry) const {

@@ -49,7 +49,24 @@ CatalogChanges Identities::changes() const {
       changes.changed.push_back({entry, *identity});
     }
   }
+  for (const auto& [entry, attributes] : attributes_) {
+    if (attributes != catalog_.attributes(entry)) changes.attributes.push_back({entry, attributes});
+  }
   return changes;
+}
+
+AttributeClass Identities::attributes(EntryId entry) const {
+  if (any_changed_.load(std::memory_order_acquire)) {
+    MutexLock lock(mutex_);
+    if (const auto found = attributes_.find(entry); found != attributes_.end()) return found->second;
+  }
+  return catalog_.attributes(entry);
+}
+
+void Identities::set_attributes(EntryId entry, const AttributeClass& attributes) {
+  MutexLock lock(mutex_);
+  attributes_[entry] = attributes;
+  any_changed_.store(true, std::memory_order_release);
 }
 
 void Identities::set(EntryId entry, const std::optional<Identity>& identity) {

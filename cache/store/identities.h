@@ -29,6 +29,9 @@ class Identities {
   // What set() has said that is not as catalogued, `appeared` aside.
   [[nodiscard]] CatalogChanges changes() const;
 
+  // Mode and owner, of whatever entry.
+  [[nodiscard]] AttributeClass attributes(EntryId entry) const;
+  void set_attributes(EntryId entry, const AttributeClass& attributes);
   // nullopt: the file has vanished.
   void set(EntryId entry, const std::optional<Identity>& identity);
 
@@ -37,6 +40,7 @@ class Identities {
   std::atomic<bool> any_changed_ = false;  // spares the lock as long as nothing has changed
   mutable io::Mutex mutex_;
   std::unordered_map<EntryId, std::optional<Identity>> changed_ HEADRACE_GUARDED_BY(mutex_);
+  std::unordered_map<EntryId, AttributeClass> attributes_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace::cache

@@ -37,6 +37,7 @@ struct Refresher::Impl {
   void run();
   bool wait_for_turn();
   void compare();
+  CatalogChanges tell_attributes(const CatalogChanges& changes);
   CatalogChanges tell_store(const CatalogChanges& changes);
   void tell(EntryId entry, const std::optional<Identity>& now, CatalogChanges& news);
 
@@ -118,6 +119,9 @@ void Refresher::Impl::compare() {
     state.failure = changes.error().message();
     return;
   }
+  // Before the content: a file that was replaced by one that fewer may read is not shown to more.
+  const CatalogChanges attributes = tell_attributes(*changes);
+  if (!attributes.none() && options.on_changed) options.on_changed(attributes);
   const CatalogChanges news = tell_store(*changes);
   if (!news.none() && options.on_changed) options.on_changed(news);
   MutexLock lock(mutex);
@@ -131,6 +135,20 @@ void Refresher::Impl::compare() {
            .vanished = changes->vanished.size(),
            .appeared = changes->appeared,
            .failure = ""};
+}
+
+CatalogChanges Refresher::Impl::tell_attributes(const CatalogChanges& changes) {
+  CatalogChanges news;
+  std::map<EntryId, AttributeClass> found;
+  for (const auto& [entry, ignored] : store.changes().attributes) found[entry] = store.catalog().attributes(entry);
+  for (const auto& [entry, attributes] : changes.attributes) found[entry] = attributes;
+  for (const auto& [entry, attributes] : found) {
+    if (store.attributes(entry) == attributes) continue;
+    store.set_attributes(entry, attributes);
+    news.attributes.push_back({entry, attributes});
+  }
+  if (!news.none()) io::log_info("refresh: {} names have another mode or owner", news.attributes.size());
+  return news;
 }
 
 // Returns what the store has not been told before. That a file is as catalogued again is news, too.

@@ -82,6 +82,10 @@ class StoreImpl final : public Store {
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
   void set_identity(EntryId entry, const Identity& identity) override { set_changed(entry, identity); }
   void set_vanished(EntryId entry) override { set_changed(entry, std::nullopt); }
+  [[nodiscard]] AttributeClass attributes(EntryId entry) const override { return parts_.identities.attributes(entry); }
+  void set_attributes(EntryId entry, const AttributeClass& attributes) override {
+    parts_.identities.set_attributes(entry, attributes);
+  }
   [[nodiscard]] CatalogChanges changes() const override { return parts_.identities.changes(); }
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;

@@ -152,6 +152,7 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     fd_ = std::exchange(other.fd_, -1);
     path_ = std::move(other.path_);
     device_ = std::move(other.device_);
+    serves_others_ = other.serves_others_;
     shared_ = std::exchange(other.shared_, nullptr);
     catalog_fd_ = std::exchange(other.catalog_fd_, -1);
     takeover_fd_ = std::exchange(other.takeover_fd_, -1);
@@ -232,6 +233,7 @@ Result<Channel> open_channel(const ChannelOptions& options) {
   HEADRACE_TRY_DO(channel.share_memory(options));
   HEADRACE_TRY(fd, mount_and_take_descriptor(path.string(), options));
   channel.fd_ = fd;
+  channel.serves_others_ = options.allow_other;
   channel.device_ = device_of(path);
   channel.path_ = std::move(path);
   Result<std::size_t> init = read_init(channel.fd_, channel.shared_->init);

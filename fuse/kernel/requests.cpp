@@ -15,6 +15,7 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 
 #include "headrace/fuse/kernel/session.h"
 
@@ -43,7 +44,7 @@ bool is_known(const Catalog& catalog, fuse_ino_t inode) {
 
 struct stat attributes_of(const Requests& requests, EntryId entry) {
   const Catalog& catalog = requests.catalog();
-  const cache::AttributeClass& shared = catalog.attributes(entry);
+  const cache::AttributeClass shared = requests.attributes(entry);
   const cache::Identity identity = requests.identity(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
@@ -210,8 +211,12 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 
 }  // namespace
 
-Requests::Requests(cache::Store& store, std::function<void(EntryId, bool from_start)> on_read)
-    : store_(store), catalog_(store.catalog()), on_read_(std::move(on_read)), file_bytes_(sum_of_files(catalog_)) {}
+Requests::Requests(cache::Store& store, bool serves_others, std::function<void(EntryId, bool from_start)> on_read)
+    : store_(store),
+      serves_others_(serves_others),
+      catalog_(store.catalog()),
+      on_read_(std::move(on_read)),
+      file_bytes_(sum_of_files(catalog_)) {}
 
 // What is not listed libfuse answers with ENOSYS: most the kernel then never asks again (FLUSH, GETXATTR, LSEEK,
 // ACCESS), the ioctl of CPython's open() it asks every time. Writing never gets here: the mount is read-only in the
@@ -242,6 +247,23 @@ cache::Identity Requests::identity(EntryId entry) const {
 void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
   const Session::Wait wait(session);
   store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow);
+}
+
+// The group's bits of a file with an ACL are the most that the ACL grants to anybody, and the others' bits do not tell
+// whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root).
+cache::AttributeClass Requests::attributes(EntryId entry) const {
+  cache::AttributeClass attributes = store_.attributes(entry);
+  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~(S_IRWXG | S_IRWXO);
+  return attributes;
+}
+
+// Asked when the kernel asks for attributes, which it keeps then. What cannot be found out counts as an ACL, unless the
+// file is gone.
+bool Requests::has_acl(EntryId entry) const {
+  const std::shared_ptr<const io::UniqueFd> source = store_.source_directory();
+  const std::string path = "/proc/self/fd/" + std::to_string(source->get()) + "/" + catalog_.path(entry);
+  if (::lgetxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
+  return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
 }
 
 void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {

@@ -6,7 +6,7 @@
 // closes without asking. An inode number is EntryId + 1, so FORGET means nothing here, and a successor needs no table
 // of inodes.
 //
-//   auto requests = std::make_shared<Requests>(store, [&](EntryId entry, bool from_start) { ... });
+//   auto requests = std::make_shared<Requests>(store, false, [&](EntryId entry, bool from_start) { ... });
 //   auto session = Session::open(channel, Requests::operations(), requests);
 //
 // Thread-safety: every function from any thread. Ownership: of the Session that calls it; the Store outlives it.
@@ -44,7 +44,8 @@ class Requests {
  public:
   // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
-  Requests(cache::Store& store, std::function<void(cache::EntryId, bool from_start)> on_read);
+  // `serves_others`: users other than the one who mounted may read.
+  Requests(cache::Store& store, bool serves_others, std::function<void(cache::EntryId, bool from_start)> on_read);
 
   // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
@@ -54,6 +55,8 @@ class Requests {
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
+  // Mode and owner; nothing for others where they see more than the source's ACL may let them.
+  [[nodiscard]] cache::AttributeClass attributes(cache::EntryId entry) const;
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
@@ -65,8 +68,10 @@ class Requests {
   void read_whole(Session& session, cache::EntryId entry, cache::ReadCallback done);
   void answer_read(fuse_req* request, std::uint64_t length, const io::Result<cache::View>& view);
   void end_read(std::chrono::nanoseconds waited);
+  [[nodiscard]] bool has_acl(cache::EntryId entry) const;
 
   cache::Store& store_;
+  const bool serves_others_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId, bool from_start)> on_read_;
   const std::uint64_t file_bytes_;  // of all files, for statfs

@@ -88,6 +88,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] int store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes);
   // Drops the pages and attributes of an inode. 0 or an errno: ENOENT when the kernel does not know it.
   [[nodiscard]] int invalidate(std::uint64_t inode);
+  // Drops the attributes alone: unlike the two above, it waits for no page.
+  [[nodiscard]] int invalidate_attributes(std::uint64_t inode);
   [[nodiscard]] bool resend() { return fuse::resend(fd_); }
 
   [[nodiscard]] std::uint64_t request_count(std::size_t opcode) const { return counts_[opcode].load(); }

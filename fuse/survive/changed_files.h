@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that are not as catalogued any more, for a successor: its catalog is the one that the mount was made with,
+// The files and folders that are not as catalogued any more, for a successor: its catalog is the one that the mount was made with,
 // and the kernel has been told of the changes already.
 //
 //   ChangedFiles changed(records, head.changed_count);
-//   changed.note(entry, identity);    // after the store was told, before the kernel is
-//   changed.tell(store);              // in the successor, before it answers
+//   changed.note(entry, identity);            // after the store was told, before the kernel is
+//   changed.note_attributes(entry, attributes);
+//   changed.tell(store);                      // in the successor, before it answers
 //
 // A process may die between any two writes: each record has two versions, and which of them holds is written last.
 //
@@ -25,6 +26,9 @@ namespace headrace::fuse {
 struct ChangedFile {
   struct Version {
     cache::Identity identity;
+    cache::AttributeClass attributes;
+    bool has_identity = false;
+    bool has_attributes = false;
     bool vanished = false;
   };
   cache::EntryId entry = 0;
@@ -39,9 +43,13 @@ class ChangedFiles {
 
   // nullopt: the file has vanished.
   void note(cache::EntryId entry, const std::optional<cache::Identity>& identity);
+  void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
   void tell(cache::Store& store) const;
 
  private:
+  [[nodiscard]] ChangedFile::Version present(cache::EntryId entry) const;
+  void write(cache::EntryId entry, const ChangedFile::Version& version);
+
   std::span<ChangedFile> records_;
   std::uint64_t& count_;
   std::unordered_map<cache::EntryId, std::size_t> record_of_;

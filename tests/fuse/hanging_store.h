@@ -73,6 +73,10 @@ class HangingStore final : public cache::Store {
   void set_ram_bytes(std::uint64_t bytes) override { inner_.set_ram_bytes(bytes); }
   void set_identity(EntryId entry, const cache::Identity& identity) override { inner_.set_identity(entry, identity); }
   void set_vanished(EntryId entry) override { inner_.set_vanished(entry); }
+  cache::AttributeClass attributes(EntryId entry) const override { return inner_.attributes(entry); }
+  void set_attributes(EntryId entry, const cache::AttributeClass& attributes) override {
+    inner_.set_attributes(entry, attributes);
+  }
   cache::CatalogChanges changes() const override { return inner_.changes(); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }
   bool is_on_disk(EntryId entry) const override { return inner_.is_on_disk(entry); }

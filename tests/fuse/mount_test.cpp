@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/mount.h"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -92,6 +93,74 @@ TEST_CASE("pushed files that changed in the source are shown as they are now, on
   }
   CHECK(difference(mounted.source().path(), mounted.path()) == "");
   CHECK(refresher.state().changed == 3);
+}
+
+TEST_CASE("modes and owners that changed in the source are shown as they are now, once a comparison has seen them") {
+  need_fuse();
+  test::need_root();
+  Mounted mounted;
+  mounted.write_samples(8, 10'000);
+  mounted.options.allow_other = true;
+  mounted.start();
+  REQUIRE(difference(mounted.source().path(), mounted.path()) == "");
+  const fs::path file = mounted.source().path() / Mounted::sample_name(0);
+  REQUIRE(::chmod(file.c_str(), 0600) == 0);
+  REQUIRE(::chown((mounted.source().path() / Mounted::sample_name(1)).c_str(), 1234, 5678) == 0);
+  REQUIRE(::chmod(file.parent_path().c_str(), 0700) == 0);
+  REQUIRE(::chmod(mounted.source().path().c_str(), 0711) == 0);
+  cache::Refresher refresher(mounted.store(), {.on_changed = [&](const cache::CatalogChanges& changes) {
+                               mounted.mount().on_changed(changes);
+                             }});
+  const auto wait_until_equal = [&] {
+    const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+    while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    CHECK(difference(mounted.source().path(), mounted.path()) == "");
+  };
+  wait_until_equal();
+  REQUIRE(::chmod(file.c_str(), 0644) == 0);
+  REQUIRE(::chmod(file.parent_path().c_str(), 0755) == 0);
+  refresher.request();
+  wait_until_equal();
+}
+
+// What setfacl -m u:12345:--- writes (linux/posix_acl_xattr.h): version 2, then tag, permissions and id of each entry.
+bool deny_user(const fs::path& path) {
+  struct Entry {
+    std::uint16_t tag, permissions;
+    std::uint32_t id;
+  };
+  struct {
+    std::uint32_t version = 2;
+    std::array<Entry, 5> entries = {
+        {{0x01, 6, UINT32_MAX}, {0x02, 0, 12345}, {0x04, 4, UINT32_MAX}, {0x10, 4, UINT32_MAX}, {0x20, 4, UINT32_MAX}}};
+  } const acl;
+  return ::setxattr(path.c_str(), "system.posix_acl_access", &acl, sizeof(acl), 0) == 0;
+}
+
+TEST_CASE("a file with an ACL is its owner's alone where others may use the mount") {
+  need_fuse();
+  test::need_root();
+  Mounted mounted;
+  mounted.write_samples(4, 10'000);
+  if (!deny_user(mounted.source().path() / Mounted::sample_name(0)))
+    headrace::test::skip("no ACLs on this file system");
+  const auto mode_of = [&](unsigned number) {
+    struct stat status {};
+    REQUIRE(::stat(mounted.file(Mounted::sample_name(number)).c_str(), &status) == 0);
+    return status.st_mode & 0777;
+  };
+  SUBCASE("where others may") {
+    mounted.options.allow_other = true;
+    mounted.start();
+    CHECK(mode_of(0) == 0600);
+    CHECK(mode_of(1) == 0644);
+  }
+  SUBCASE("where they may not") {
+    mounted.start();
+    CHECK(mode_of(0) == 0644);
+  }
 }
 
 TEST_CASE("a folder of 100 000 entries is listed and looked up completely") {

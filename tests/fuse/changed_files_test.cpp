@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/survive/changed_files.h"
+
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "fuse/mounted.h"
+
+namespace headrace::fuse {
+namespace {
+
+using cache::EntryId;
+using test::Mounted;
+
+TEST_CASE("a successor's store is told of every file that changed, as it is now") {
+  Mounted source;
+  source.write_samples(4, 10'000);
+  source.open_store();
+  cache::Store& store = source.store();
+  const auto entry = [&](cache::SampleIndex sample) { return store.catalog().sample_entry(sample); };
+  std::vector<ChangedFile> records(store.catalog().entry_count());
+  std::uint64_t count = 0;
+  {
+    ChangedFiles changed(records, count);
+    changed.note(entry(0), cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3});
+    changed.note(entry(0), cache::Identity{.size_bytes = 4, .mtime_ns = 5, .inode = 6});
+    changed.note(entry(1), std::nullopt);
+    changed.note_attributes(entry(0), {.mode = S_IFREG | 0600, .uid = 7, .gid = 8});
+    changed.note_attributes(cache::kRootEntry, {.mode = S_IFDIR | 0700, .uid = 7, .gid = 8});
+  }
+  CHECK(count == 3);
+  ChangedFiles(records, count).tell(store);
+  CHECK(store.identity(entry(0)).value() == cache::Identity{.size_bytes = 4, .mtime_ns = 5, .inode = 6});
+  CHECK(store.attributes(entry(0)).mode == (S_IFREG | 0600));
+  CHECK(store.attributes(cache::kRootEntry).uid == 7);
+  CHECK(store.identity(entry(1)).error().code == io::ErrorCode::kNotFound);
+  CHECK(store.identity(entry(2)).value() == store.catalog().identity(entry(2)));
+  CHECK(store.attributes(entry(2)) == store.catalog().attributes(entry(2)));
+}
+
+// A process may die between any two writes.
+TEST_CASE("a record whose writing was cut short says what it said before") {
+  Mounted source;
+  source.write_samples(2, 10'000);
+  source.open_store();
+  cache::Store& store = source.store();
+  const EntryId entry = store.catalog().sample_entry(0);
+  std::vector<ChangedFile> records(store.catalog().entry_count());
+  std::uint64_t count = 0;
+  ChangedFiles(records, count).note(entry, cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3});
+  records[0].versions[1 - records[0].current].identity.size_bytes = 99;
+  records[1].entry = store.catalog().sample_entry(1);
+  ChangedFiles(records, count).tell(store);
+  CHECK(store.identity(entry)->size_bytes == 1);
+  CHECK(store.identity(store.catalog().sample_entry(1))->size_bytes == 10'000);
+}
+
+}  // namespace
+}  // namespace headrace::fuse
