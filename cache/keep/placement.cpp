@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/sample_sizes.h"
 
 namespace headrace::cache {
 namespace {
@@ -49,19 +49,6 @@ std::string reason_for_min(const Order& order, std::uint64_t epoch, std::size_t 
 
 }  // namespace
 
-std::vector<std::uint32_t> record_pages(const Catalog& catalog) {
-  std::vector<std::uint32_t> sizes(catalog.sample_count());
-  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
-    const std::uint64_t file_bytes = catalog.size_bytes(catalog.sample_entry(sample));
-    std::uint64_t bytes = 0;
-    for (std::uint32_t chunk = 0; chunk < chunk_count(file_bytes); ++chunk) {
-      bytes += footprint_bytes(chunk_range(file_bytes, chunk).length);
-    }
-    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages_in(bytes), UINT32_MAX));
-  }
-  return sizes;
-}
-
 Placement::Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting_bytes, IsHeld is_held)
     : catalog_(catalog), evicting_bytes_(std::move(evicting_bytes)), is_held_(std::move(is_held)) {}
 
@@ -98,7 +85,7 @@ void Placement::choose() {
 }
 
 void Placement::start_min() {
-  if (sizes_.empty()) sizes_ = record_pages(catalog_);
+  if (sizes_.empty()) sizes_ = sample_sizes(catalog_, SampleSize::kPagesInStore);
   for (Job& job : jobs_) {
     if (job.uses != nullptr) continue;
     job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);

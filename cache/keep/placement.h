@@ -39,9 +39,7 @@
 
 namespace headrace::cache {
 
-// What each sample takes of a tier, all its records, in pages: a file of 100 GB has to count in full in 32 bits. The
-// capacities of the policies are in pages, too.
-[[nodiscard]] std::vector<std::uint32_t> record_pages(const Catalog& catalog);
+// The capacities of the policies are in pages, as the sizes of the samples are.
 [[nodiscard]] constexpr std::uint64_t pages_in(std::uint64_t bytes) {
   return bytes / io::kBufferAlignment;
 }

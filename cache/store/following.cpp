@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
 
 namespace headrace::cache {
@@ -72,7 +73,8 @@ std::optional<EpochReads> TierFollower::epoch_reads() const {
     if (!samples) return std::nullopt;
     std::uint64_t capacity = epoch_.options.held_bytes + parts_.ram.budget_bytes();
     for (const auto& tier : parts_.tiers) capacity += tier->stats().budget_bytes;
-    epoch_.minimum_source_reads = minimum_source_reads(*samples, record_pages(parts_.catalog), pages_in(capacity));
+    epoch_.minimum_source_reads =
+        minimum_source_reads(*samples, sample_sizes(parts_.catalog, SampleSize::kPagesInStore), pages_in(capacity));
   }
   return EpochReads{epoch_.options.epoch, parts_.source.stats().hits - epoch_.source_reads_before,
                     *epoch_.minimum_source_reads};

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "headrace/cache/chunk.h"
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 
@@ -37,15 +37,6 @@ struct ComingSample {
   bool planned = false;                // the plan is told how the fetch ends
   bool awaited = false;                // a consumer sleeps until then
 };
-
-std::vector<std::uint32_t> sample_footprints(const Catalog& catalog) {
-  std::vector<std::uint32_t> sizes(catalog.sample_count());
-  for (SampleIndex i = 0; i < sizes.size(); ++i) {
-    const std::uint64_t bytes = footprint_bytes(catalog.size_bytes(catalog.sample_entry(i)));
-    sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
-  }
-  return sizes;
-}
 
 std::uint64_t default_window(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes) {
   if (ram_bytes == 0 || sizes.empty()) return kWindowBytesMin;
@@ -115,7 +106,7 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
     : store_(store),
       order_(order),
       last_epoch_(options.first_epoch + options.epochs),
-      sizes_(sample_footprints(store.catalog())),
+      sizes_(sample_sizes(store.catalog(), SampleSize::kInStore)),
       epoch_(options.first_epoch),
       position_(options.first_position),
       samples_(std::move(first_epoch)),

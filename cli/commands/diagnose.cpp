@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cli/commands/stat.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
@@ -189,7 +190,8 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   HEADRACE_TRY_DO(measure_storage(*store, milliseconds(1000 * arguments.seconds), measured));
   HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
 
-  const std::vector<Prospect> prospects = predict(measured, sample_sizes(store->catalog()), *order);
+  const std::vector<Prospect> prospects =
+      predict(measured, cache::sample_sizes(store->catalog(), cache::SampleSize::kContent), *order);
   if (arguments.json) {
     print_json(to_json(measured, prospects));
   } else {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/revalidate.h"
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
@@ -93,7 +94,7 @@ io::Status run_simulate(const SimulateArguments& arguments) {
   HEADRACE_TRY(caches, parse_caches(arguments.caches, data.catalog.sample_bytes()));
   HEADRACE_TRY(trace, cache::trace_of(*data.order, {.epochs = arguments.epochs}));
 
-  const std::vector<std::uint32_t> sizes = sample_sizes(data.catalog);
+  const std::vector<std::uint32_t> sizes = cache::sample_sizes(data.catalog, cache::SampleSize::kContent);
   std::vector<Row> rows;
   for (const std::uint64_t bytes : caches) {
     for (const cache::PolicyKind policy : policies) {

@@ -191,13 +191,4 @@ io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArgume
   return DataSet{std::move(source), std::move(catalog), std::move(order)};
 }
 
-std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog) {
-  std::vector<std::uint32_t> sizes(catalog.sample_count());
-  for (cache::SampleIndex i = 0; i < sizes.size(); ++i) {
-    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(i));
-    sizes[i] = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
-  }
-  return sizes;
-}
-
 }  // namespace headrace::cli

@@ -65,6 +65,4 @@ struct DataSet {
 [[nodiscard]] io::Result<DataSet> open_data_set(const std::filesystem::path& source, const CacheArguments& arguments,
                                                 std::string_view order_spec);
 
-[[nodiscard]] std::vector<std::uint32_t> sample_sizes(const cache::Catalog& catalog);
-
 }  // namespace headrace::cli

@@ -5,28 +5,19 @@
 #include <numeric>
 #include <utility>
 
+#include "headrace/cache/sample_sizes.h"
+
 namespace headrace::fuse {
 using cache::SampleIndex;
 
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
 // Room for samples that are open but not read yet: released, still in the page cache. What they take, the next epoch
 // lacks; 32 more samples arrive before one that was opened has to go.
 constexpr std::uint64_t kGraceShare = 32;
 constexpr std::uint64_t kGraceBytesMax = 64 << 20;
 constexpr std::uint64_t kGraceSamplesMin = 32;
 constexpr std::uint64_t kGraceShareMost = 4;
-
-std::vector<std::uint32_t> page_cache_sizes(const cache::Catalog& catalog, std::uint32_t most) {
-  std::vector<std::uint32_t> sizes(catalog.sample_count());
-  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
-    const std::uint64_t bytes = catalog.size_bytes(catalog.sample_entry(sample));
-    const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages * kPageBytes, most));
-  }
-  return sizes;
-}
 
 std::uint64_t count_pushable(const PageCacheAccount& account) {
   std::uint64_t count = 0;
@@ -40,7 +31,7 @@ std::uint64_t count_pushable(const PageCacheAccount& account) {
 PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages)
     : catalog_(catalog),
       pages_(pages),
-      sizes_(page_cache_sizes(catalog, kSizeMax)),
+      sizes_(cache::sample_sizes(catalog, cache::SampleSize::kInPageCache)),
       total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
       pushable_count_(count_pushable(*this)) {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
@@ -51,7 +42,7 @@ PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<Samp
 }
 
 bool PageCacheAccount::can_be_pushed(SampleIndex sample) const {
-  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < kSizeMax;
+  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < cache::kSampleSizeMax;
 }
 
 std::uint64_t PageCacheAccount::wanted_bytes_max() const {

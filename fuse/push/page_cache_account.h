@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -92,7 +91,6 @@ class PageCacheAccount {
   // A reader whose file's pages go while it copies them has to ask for them again. 32: twice the readers that a
   // machine's loaders are expected to have in the middle of a file at one time.
   static constexpr std::size_t kReadInLeast = 32;
-  static constexpr std::uint32_t kSizeMax = std::numeric_limits<std::uint32_t>::max();
 
   const cache::Catalog& catalog_;
   const std::span<SamplePages> pages_;

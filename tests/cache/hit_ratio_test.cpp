@@ -15,6 +15,7 @@
 #include "headrace/cache/chunk.h"
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/order.h"
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/fault_engine.h"
@@ -23,6 +24,7 @@
 
 namespace {
 
+using headrace::cache::Catalog;
 using headrace::cache::EntryId;
 using headrace::cache::Following;
 using headrace::cache::footprint_bytes;
@@ -30,6 +32,8 @@ using headrace::cache::make_order;
 using headrace::cache::Order;
 using headrace::cache::PolicyKind;
 using headrace::cache::SampleIndex;
+using headrace::cache::sample_sizes;
+using headrace::cache::SampleSize;
 using headrace::cache::simulate;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
@@ -255,6 +259,25 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
         doctest::Approx(predicted(PolicyKind::kMin)).epsilon(0.015));
   CHECK(store.stats().tiers[1].placement == "min: several orders are read at once");
   CHECK(store.stats().tiers[1].used_bytes <= 4 * kMiB);
+}
+
+TEST_CASE("sizes of samples are told by where they lie, and a large file's chunks are counted one by one") {
+  const TempDir folder;
+  const std::vector<std::uint64_t> bytes = {0, 1, 4096, 8 * kMiB, 8 * kMiB + 1, 12 * kMiB, 8 * kMiB * 1024};
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    folder.write("class/" + std::to_string(i) + ".jpg", "");
+    std::filesystem::resize_file(folder.path() / "class" / (std::to_string(i) + ".jpg"), bytes[i]);
+  }
+  const auto catalog = Catalog::scan(folder.path().c_str(), {});
+  REQUIRE(catalog.has_value());
+  constexpr std::uint32_t kPage = 4096;
+  using Sizes = std::vector<std::uint32_t>;
+  CHECK(sample_sizes(*catalog, SampleSize::kContent) ==
+        Sizes{0, 1, kPage, 8 * kMiB, 8 * kMiB + 1, 12 * kMiB, UINT32_MAX});
+  CHECK(sample_sizes(*catalog, SampleSize::kInPageCache) ==
+        Sizes{0, kPage, kPage, 8 * kMiB, 8 * kMiB + kPage, 12 * kMiB, UINT32_MAX});
+  CHECK(sample_sizes(*catalog, SampleSize::kInStore) ==
+        Sizes{kPage, kPage, 2 * kPage, 8 * kMiB + kPage, 8 * kMiB + 3 * kPage, 12 * kMiB + 3 * kPage, UINT32_MAX});
 }
 
 TEST_CASE("next uses are those of the order, however far the reader went") {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/sample_sizes.h"
+
+#include <algorithm>
+
+#include "headrace/cache/chunk.h"
+
+namespace headrace::cache {
+namespace {
+
+std::uint64_t bytes_in_store(std::uint64_t file_bytes) {
+  const std::uint32_t last = chunk_count(file_bytes) - 1;
+  return last * footprint_bytes(kChunkBytes) + footprint_bytes(chunk_range(file_bytes, last).length);
+}
+
+std::uint64_t size_of(std::uint64_t file_bytes, SampleSize what) {
+  switch (what) {
+    case SampleSize::kContent:
+      return file_bytes;
+    case SampleSize::kInPageCache:
+      return (file_bytes + io::kBufferAlignment - 1) / io::kBufferAlignment * io::kBufferAlignment;
+    case SampleSize::kPagesInStore:
+      return bytes_in_store(file_bytes) / io::kBufferAlignment;
+    case SampleSize::kInStore:
+      break;
+  }
+  return bytes_in_store(file_bytes);
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> sample_sizes(const Catalog& catalog, SampleSize what) {
+  std::vector<std::uint32_t> sizes(catalog.sample_count());
+  for (SampleIndex sample = 0; sample < sizes.size(); ++sample) {
+    const std::uint64_t size = size_of(catalog.size_bytes(catalog.sample_entry(sample)), what);
+    sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, kSampleSizeMax));
+  }
+  return sizes;
+}
+
+}  // namespace headrace::cache
