@@ -39,6 +39,10 @@ def curves(bench, _arguments):
     return [(curve.__name__, lambda curve=curve: curve(bench)) for curve in series.CURVES]
 
 
+def epoch(bench, _arguments):
+    return [("epoch", lambda: series.epoch(bench))]
+
+
 def latency(bench, _arguments):
     return [("one sample", lambda: series.latency(bench)), ("first batch", lambda: series.first_batch(bench))]
 
@@ -89,6 +93,7 @@ def run_script(bench, name):
 
 PARTS = {
     "rows": rows,
+    "epoch": epoch,
     "curves": curves,
     "latency": latency,
     "peers": lambda bench, _: peers.items(bench),

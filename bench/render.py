@@ -232,6 +232,7 @@ def faults_section(items, _folder):
 
 SECTIONS = {
     "rows": ("The rows of bench/compare", rows_section),
+    "epoch": ("One epoch", curves_section),
     "curves": ("Shapes", curves_section),
     "latency": ("Latency", latency_section),
     "peers": ("Other ways to the same end", peers_section),

@@ -142,4 +142,38 @@ def first_batch(bench):
     return {"ways": rows}
 
 
+def epoch(bench):
+    """How fast the files of the first epoch come, on a source that adds 20 ms to each open and read.
+
+    The caches are empty at the start. Two processes read what the order says, a tenth of the epoch after the other.
+    """
+    folder = bench.data_set(bench.count(1000, 200))
+    bench.file_list(folder)
+    lines = {}
+    with temporary_folder("slow-", bench.work) as place, SlowFs(bench.program("slow_fs"), folder, place) as source:
+        order = bench.execute([bench.program("headrace"), "order", source, "--order", ORDER, "--print", "path"])
+        ways = {"headrace, order given": ("--order", ORDER), "headrace, order found by itself": (),
+                "the source directly": None}
+        for name, options in ways.items():
+            bench.drop_caches()
+            bench.warm(folder, bench.list_of(folder))  # below the latency everything is in RAM
+            if options is None:
+                lines[name] = rates_of_slices(bench, source, order.splitlines())
+                continue
+            with Mount(bench, source, "--ram", "1G", *options) as mount:
+                lines[name] = rates_of_slices(bench, mount.path, order.splitlines())
+    return {"title": "Files per second over the first epoch, source that adds 20 ms", "x": "files read",
+            "y": "files/s", "y_base": 10, "lines": lines}
+
+
+def rates_of_slices(bench, root, samples, slices=10):
+    """[files read until the end of a slice, its files per second] for each slice of the list."""
+    points, part = [], bench.work / "slice.list"
+    for number in range(slices):
+        begin, end = len(samples) * number // slices, len(samples) * (number + 1) // slices
+        part.write_text("".join(name + "\n" for name in samples[begin:end]), encoding="utf-8")
+        points.append([end, read(bench, root, part, "--processes", 2).rate])
+    return points
+
+
 CURVES = (processes, file_size, cached_share)

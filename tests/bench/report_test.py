@@ -208,18 +208,23 @@ class PublishedTest(unittest.TestCase):
                 render.write_page(self.results, Path(folder))
                 self.assertEqual(page.read_text(), (Path(folder) / "RESULTS.md").read_text())
 
-    def test_the_table_of_the_readme_is_replaced_and_nothing_else(self):
-        results = {"rows": part(won=row(2.0), limit=row(0.9, bound=True)), "peers": part(
-            **{"headrace, order given": peer(2), "sledge": peer(1)})}
+    def test_the_figures_of_the_readme_are_replaced_and_nothing_else(self):
+        results = {"rows": part(**{"mount-latency": row(2.0), "reader-source": row(0.9, bound=True), "scan": row(3.0)})}
         with tempfile.TemporaryDirectory() as folder:
             readme = Path(folder) / "README.md"
             readme.write_text((ROOT / "README.md").read_text())
             summary.write_into(readme, results)
             text = readme.read_text()
-            self.assertIn("| `bench/compare limit` | ours | theirs | 0.90 of that bound |", text)
-            self.assertIn("| epoch 5, 20 ms source | 2.00 s | sledge: 1.00 s | 0.50 |", text)
+            self.assertIn("**2.0 times**", text)
+            self.assertIn("**90 %**", text)
+            self.assertIn("`bench/compare reader-source`", text)
+            self.assertNotIn("bench/compare scan", text)
+            self.assertNotIn("bench/compare mount-learned", text)
             summary.write_into(readme, self.results)
             self.assertEqual(readme.read_text(), (ROOT / "README.md").read_text())
+
+    def test_without_figures_the_readme_says_how_to_get_them(self):
+        self.assertIn("bench/report", summary.results_text({}))
 
     def test_a_revision_has_one_entry_in_the_history(self):
         with tempfile.TemporaryDirectory() as folder:
