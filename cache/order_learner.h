@@ -48,7 +48,6 @@ struct OrderLearnerOptions {
   std::filesystem::path record_folder = {};  // orders are kept here from run to run; empty: nothing is kept
   bool search_all_seeds = true;              // false: known and small seeds only
   unsigned search_threads = 0;               // of the lowest priority; 0: half of the cores
-  double search_share = 1.0;                 // of the time of each of these threads; the rest it sleeps
   // Searches through the usual seeds that find nothing may take so much CPU time at first, then this share of a core:
   // some twenty epochs of a job whose order cannot be known, then one attempt every few seconds.
   double fruitless_seconds = 10;

@@ -33,10 +33,6 @@ struct TraceOptions {
 
 // Errors: those of Order::epoch().
 [[nodiscard]] Result<Trace> trace_of(const Order& order, const TraceOptions& options);
-// Several readers that share a cache and advance side by side: one read of each in turn. Epochs end where the first
-// trace's do.
-[[nodiscard]] Trace interleave(std::span<const Trace> traces);
-
 struct SimulatedTier {
   PolicyKind policy = PolicyKind::kNeverEvict;
   std::uint64_t capacity_bytes = 0;

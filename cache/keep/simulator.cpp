@@ -136,22 +136,6 @@ Result<Trace> trace_of(const Order& order, const TraceOptions& options) {
   return trace;
 }
 
-Trace interleave(std::span<const Trace> traces) {
-  Trace all;
-  std::uint64_t longest = 0;
-  for (const Trace& trace : traces) longest = std::max<std::uint64_t>(longest, trace.reads.size());
-  std::size_t epoch = 0;
-  for (std::uint64_t i = 0; i < longest; ++i) {
-    for (const Trace& trace : traces) {
-      if (i < trace.reads.size()) all.reads.push_back(trace.reads[i]);
-    }
-    const std::vector<std::uint64_t>& ends = traces.front().epoch_ends;
-    for (; epoch < ends.size() && ends[epoch] <= i + 1; ++epoch) all.epoch_ends.push_back(all.reads.size());
-  }
-  if (!all.epoch_ends.empty()) all.epoch_ends.back() = all.reads.size();
-  return all;
-}
-
 SimulationResult simulate(const Trace& trace, std::span<const std::uint32_t> sizes, const SimulationOptions& options) {
   return Simulation(trace, sizes, options).run(options.warmup_epochs);
 }

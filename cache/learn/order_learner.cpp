@@ -316,9 +316,7 @@ void OrderLearner::Impl::seed_loop() {
 std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   const Track::Request& request = job.request;
   SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &cancelled_},
-                    {.threads = search_threads(options_.search_threads),
-                     .share = options_.search_share,
-                     .seeds = options_.search_seeds});
+                    {.threads = search_threads(options_.search_threads), .seeds = options_.search_seeds});
   io::log_info("order: searching all seeds for the order of {} samples ({})", request.n, SeedScan::instruction_set());
   const Clock::time_point began = Clock::now();
   show_search(&search, began);

@@ -65,7 +65,7 @@ template <typename FitOf>
 // The work of the search must never take time from a training process.
 void lower_priority() {
   const sched_param parameter{};
-  pthread_setschedparam(pthread_self(), SCHED_IDLE, &parameter);  // refused: the share still bounds it
+  pthread_setschedparam(pthread_self(), SCHED_IDLE, &parameter);  // refused: the search then competes with the loader
   pthread_setname_np(pthread_self(), "hr-seeds");
 }
 
@@ -117,20 +117,17 @@ double SeedSearch::cpu_seconds() const {
 }
 
 void SeedSearch::go_through(const SeedScan& scan, const SeedScanPlan& plan) {
-  constexpr std::uint64_t kChunk = 1 << 18;  // about 5 ms: how long cancelling takes, and the grain of the share
+  constexpr std::uint64_t kChunk = 1 << 18;  // about 5 ms: how long cancelling takes
   lower_priority();
   std::vector<std::uint32_t> survivors;
   while (!found_ && !task_.cancelled->load(std::memory_order_relaxed)) {
     const std::uint64_t first = next_.fetch_add(kChunk);
     if (first >= options_.seeds) break;
-    const auto begin = std::chrono::steady_clock::now();
     const std::uint64_t count = std::min(kChunk, options_.seeds - first);
     survivors.clear();
     scan.run(static_cast<std::uint32_t>(first), count, survivors);
     check(survivors, plan);
     tested_ += count;
-    const auto spent = std::chrono::steady_clock::now() - begin;
-    if (options_.share < 1.0) std::this_thread::sleep_for(spent * (1.0 / std::max(options_.share, 0.01) - 1.0));
   }
   cpu_ns_ += thread_cpu_ns();
 }

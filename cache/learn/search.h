@@ -43,7 +43,6 @@ struct Match {
 
 struct SeedSearchOptions {
   unsigned threads = 1;
-  double share = 1.0;
   std::uint64_t seeds = std::uint64_t{1} << 32;
 };
 

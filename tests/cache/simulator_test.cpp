@@ -210,13 +210,6 @@ TEST_CASE("a trace without epochs to spare is counted whole") {
   CHECK(simulate({}, {}, {}).hit_ratio() == 0);
 }
 
-TEST_CASE("jobs that share a cache take turns") {
-  const std::vector<Trace> traces = {{.reads = {1, 2, 3}, .epoch_ends = {2, 3}}, {.reads = {7, 8}, .epoch_ends = {2}}};
-  const Trace all = interleave(traces);
-  CHECK(all.reads == std::vector<SampleIndex>{1, 7, 2, 8, 3});
-  CHECK(all.epoch_ends == std::vector<std::uint64_t>{4, 5});
-}
-
 TEST_CASE("the program's own read-ahead reaches the minimum but for its window") {
   constexpr std::uint32_t kSamples = 5'000;
   const std::unique_ptr<Order> order = order_of("torch-distributed:seed=0", kSamples);
