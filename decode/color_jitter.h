@@ -15,15 +15,16 @@
 
 namespace headrace::decode {
 
-// 0: black, grey of the mean, grey of each pixel; 1: unchanged; more: exaggerated.
+// A factor of 1 changes nothing; more exaggerates. 0 leaves black (brightness), the grey of the mean (contrast) or the
+// grey of each pixel (saturation).
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 // Turns the colour circle by `shift` turns, -0.5 to 0.5.
 void adjust_hue(Image& image, double shift);
 
-// What a ColorJitter comes to for one image. In `order`: 0 brightness, 1 contrast, 2 saturation, 3 hue, as torchvision
-// numbers them.
+// The factors and the order that one image gets. In `order`, 0 is brightness, 1 contrast, 2 saturation, 3 hue, as
+// torchvision numbers them.
 struct JitterDraw {
   std::array<int, 4> order = {0, 1, 2, 3};
   double brightness = 1;

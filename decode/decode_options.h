@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every image decoder obeys: limits against hostile files, and what to do with damaged ones.
+// Options of every image decoder: limits against hostile files, and what to do with damaged ones.
 #pragma once
 
 #include <cstdint>

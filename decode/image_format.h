@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kind of image a file is, from its first bytes; names are not looked at.
+// Finds the kind of an image from the first bytes of its file. The name of the file does not matter.
 //
 //   if (detect_format(bytes) == ImageFormat::kPng) ...
 //

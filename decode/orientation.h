@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXIF orientation: how a stored image has to be turned to stand upright.
+// EXIF orientation: says how to turn a stored image upright.
 //
 //   Orientation how = exif_orientation(bytes, ImageFormat::kJpeg);
 //   turn_upright(stored, how, upright);

@@ -10,7 +10,7 @@
 // number of the block, sample, epoch, position. Of epoch and position the lower 32 bits count: no training has more
 // epochs, and of the places that a sample has in one epoch no two are apart by a multiple of 2^32.
 //
-// Thread-safety: none; make one where it is needed, it costs nothing.
+// Thread-safety: none. Making a generator costs nothing: make one where you need it.
 #pragma once
 
 #include <array>

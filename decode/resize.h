@@ -26,7 +26,7 @@ struct RealBox {
 };
 
 struct ResizeSpec {
-  RealBox part;  // of the input; pixels around it count where the filter reaches them, as far as there are any
+  RealBox part;  // of the input; the filter also uses the pixels around it, where there are any
   Size target;
   bool antialias = true;
   bool mirror = false;  // left to right; costs nothing here

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One encoded sample to one tensor, decoding only what the transform looks at.
+// Turns one encoded sample into one tensor. It decodes only the pixels that the transform needs.
 //
 //   SampleTransformer transformer(transform, writer);
 //   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .position = 5, .sample = 17});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time goes between the reader and the training loop, and which stage holds the others up.
+// How long each stage between the reader and the training loop works and waits, and which one limits the rate.
 //
 //   StageReport report = loader->report();
 //   print(format(report));   // a table of stages, then one line of advice

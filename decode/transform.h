@@ -74,7 +74,7 @@ struct Transform {
 // smaller than the crop.
 [[nodiscard]] Status check(const Transform& transform);
 
-// Where the output's pixels come from.
+// Which pixels of the image the output shows, and where.
 struct CropPlan {
   RealBox part;                // of the image; in whole pixels if `confined`
   Size target;                 // what `part` is resized to
