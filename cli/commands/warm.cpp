@@ -97,7 +97,7 @@ io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& 
     });
   }
   if (!arguments.order.empty() || arguments.seed != kNoSeed) {
-    return make_error(ErrorCode::kInvalidArgument, "--list is an order itself; leave --order and --seed out");
+    return make_error(ErrorCode::kInvalidArgument, "--list excludes --order and --seed: the list is the order");
   }
   if (arguments.list != "-") return absolute_order_spec("file:" + arguments.list);
   return spooled.read_standard_input().map([](const fs::path& path) { return "file:" + path.string(); });

@@ -194,7 +194,7 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ram", "500T"}, 2, "--ram 500T");
   f.check_refused({"mount", source, point, "--ram", "101%"}, 2, "--ram '101%'");
   f.check_refused({"mount", source, point, "--ssd", tier}, 2, "PATH:SIZE");
-  f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "no size");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "size 0");
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
   f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
   f.check_refused({"mount", source, point, "--ssd", source + "/tier:1G"}, 2, "inside the source");

@@ -188,7 +188,7 @@ TEST_CASE("the dashboard asks only for metrics that exist") {
   text << std::ifstream(HEADRACE_SOURCE "/cli/monitoring/dashboard.json").rdbuf();
   const nlohmann::json dashboard = nlohmann::json::parse(text.str());
   std::ostringstream metrics;
-  metrics << std::ifstream(HEADRACE_SOURCE "/cli/metrics_prometheus.cpp").rdbuf();
+  metrics << std::ifstream(HEADRACE_SOURCE "/cli/daemon/metrics_prometheus.cpp").rdbuf();
   REQUIRE(dashboard["panels"].size() >= 6);
   CHECK(dashboard["schemaVersion"].get<int>() >= 36);  // Grafana 9
   CHECK_FALSE(dashboard["title"].get<std::string>().empty());

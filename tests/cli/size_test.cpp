@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/setup/size.h"
-#include "headrace/cli/show/figures.h"
 
 #include <doctest/doctest.h>
+
+#include "headrace/cli/show/figures.h"
 
 using headrace::cli::format_count;
 using headrace::cli::format_duration;
