@@ -33,8 +33,9 @@ class Screen {
 
   // Asks for the size each time, so that the picture fits after a resize.
   static WatchView view() {
-    std::setlocale(LC_CTYPE, "");
-    WatchView view{.unicode = std::string_view(::nl_langinfo(CODESET)) == "UTF-8"};
+    // This command has one thread.
+    std::setlocale(LC_CTYPE, "");                                                    // NOLINT(concurrency-mt-unsafe)
+    WatchView view{.unicode = std::string_view(::nl_langinfo(CODESET)) == "UTF-8"};  // NOLINT(concurrency-mt-unsafe)
     winsize size{};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
       view.columns = size.ws_col;

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "headrace/cli/daemon/unix_socket.h"
+#include "headrace/cli/setup/environment.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/log.h"
@@ -103,7 +104,7 @@ io::Status parse_outcome(const std::string& message) {
   }
   if (!status && ready_sent) io::log_error("{}", status.error().message());
   if (!ready_sent) send_outcome(outcome.get(), status);
-  std::exit(status ? 0 : 1);
+  std::exit(status ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): the body has joined its threads
 }
 
 // Reads what the child says until it is ready or gone. The first signal to stop is passed on to it.
@@ -128,14 +129,14 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
 
 // $JOURNAL_STREAM names the stream that systemd connected stderr to (systemd.exec(5)).
 bool stderr_is_journal() {
-  const char* stream = std::getenv("JOURNAL_STREAM");
+  const char* stream = environment("JOURNAL_STREAM");
   struct stat file = {};
   if (stream == nullptr || ::fstat(STDERR_FILENO, &file) != 0) return false;
   return stream == fmt::format("{}:{}", file.st_dev, file.st_ino);
 }
 
 void notify_systemd() {
-  const char* socket = std::getenv("NOTIFY_SOCKET");
+  const char* socket = environment("NOTIFY_SOCKET");
   if (socket == nullptr || *socket == '\0') return;
   io::Result<sockaddr_un> address = unix_address(socket);
   if (!address) return;

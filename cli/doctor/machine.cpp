@@ -14,6 +14,7 @@
 #include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
+#include "headrace/cli/setup/environment.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/engine.h"
@@ -139,7 +140,7 @@ Finding examine_fuse_device() {
 }
 
 fs::path find_program(const char* name) {
-  const char* path = std::getenv("PATH");
+  const char* path = environment("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const fs::path candidate = fs::path(folder) / name;
@@ -234,7 +235,7 @@ Finding examine_cores() {
 }
 
 Finding examine_container() {
-  const bool kubernetes = std::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+  const bool kubernetes = environment("KUBERNETES_SERVICE_HOST") != nullptr;
   const bool docker = fs::exists("/.dockerenv");
   const bool podman = fs::exists("/run/.containerenv");
   const char* name = kubernetes ? "Kubernetes" : docker ? "Docker" : podman ? "Podman" : "none seen";

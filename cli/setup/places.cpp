@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <optional>
 #include <system_error>
 
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#include "headrace/cli/setup/environment.h"
 
 namespace headrace::cli {
 namespace {
@@ -22,7 +24,7 @@ using io::system_error;
 constexpr int kSymlinksMax = 40;  // the kernel's limit, too
 
 fs::path from_environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = environment(name);
   return value == nullptr || *value != '/' ? fs::path() : fs::path(value);
 }
 
