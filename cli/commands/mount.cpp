@@ -92,15 +92,19 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
   return false;
 }
 
-// A tier below the mount point would be opened through the mount, which waits for the tier.
-io::Status check_tiers(const std::vector<cache::TierOptions>& tiers, const fs::path& mount_point) {
-  for (const cache::TierOptions& tier : tiers) {
-    if (!is_inside(tier.path, mount_point)) continue;
-    return make_error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("tier {} lies inside the mount point; choose a folder elsewhere", tier.path.string()));
-  }
-  return {};
+// What the daemon opens itself must not lie where it mounts: it would wait for its own answer, for ever.
+io::Status check_outside(const MountPlan& plan) {
+  const auto check = [&](const char* what, const fs::path& path) -> io::Status {
+    if (path.empty() || !is_inside(path, plan.mount_point)) return {};
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{} {} lies inside the mount point {}, which will cover it; choose a place elsewhere",
+                                  what, path.string(), plan.mount_point.string()));
+  };
+  for (const cache::TierOptions& tier : plan.store.tiers) HEADRACE_TRY_DO(check("tier", tier.path));
+  HEADRACE_TRY_DO(check("list", plan.store.catalog.sample_list));
+  constexpr std::string_view kFile = "file:";
+  const bool is_file = plan.order.starts_with(kFile);
+  return check("list", is_file ? canonical_path(plan.order.substr(kFile.size())) : fs::path());
 }
 
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
@@ -116,10 +120,10 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   plan.over_source = over_source;
   HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
   plan.store = std::move(store);
-  HEADRACE_TRY_DO(check_tiers(plan.store.tiers, plan.mount_point));
   plan.store.source_path_covered = plan.over_source;
   plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
   plan.order = absolute_order_spec(arguments.order);
+  HEADRACE_TRY_DO(check_outside(plan));
   HEADRACE_TRY(cache, cache_directory());
   plan.order_records = cache / "orders";
   return plan;

@@ -198,8 +198,10 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
   f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
   f.check_refused({"mount", source, point, "--ssd", source + "/tier:1G"}, 2, "inside the source");
-  f.check_refused({"mount", source, point, "--ssd", point + "/tier:1G"}, 2, "inside the mount point");
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G", "--hdd", tier + ":1G"}, 2, "tier already");
+  f.check_refused({"mount", source, point, "--ssd", point + "/tier:1G"}, 2, "inside the mount point");
+  f.check_refused({"mount", source, source, "--samples", source + "/cat/1.jpg"}, 2, "inside the mount point");
+  f.check_refused({"mount", source, source, "--order", "file:" + source + "/cat/1.jpg"}, 2, "inside the mount point");
   f.check_refused({"mount", source, point, "--order", "dance"}, 2, "dance");
   f.check_refused({"mount", source, point, "--order", "file:/nonexistent"}, 1, "/nonexistent");
   f.check_refused({"mount", source, point, "--log-level", "loud"}, 2, "--log-level");
