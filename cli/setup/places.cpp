@@ -36,20 +36,34 @@ fs::path choose_directory(const char* own, const char* root_default, const char*
   return fallback;
 }
 
-// Somebody else who controls the folder could replace our sockets and logs.
+// What is wrong with a folder for sockets and logs, and the remedy: somebody else who controls it could replace them.
+// Nothing when it is ours alone. A link is refused too, because its owner can turn it elsewhere.
+std::optional<std::string> fault_of(const struct stat& status) {
+  constexpr const char* kElsewhere = "set HEADRACE_RUNTIME_DIR, HEADRACE_CACHE_DIR or HEADRACE_LOG_DIR to one of yours";
+  if (S_ISLNK(status.st_mode)) return fmt::format("is a symbolic link, not a folder; {}", kElsewhere);
+  if (!S_ISDIR(status.st_mode)) return fmt::format("is not a folder; {}", kElsewhere);
+  if (status.st_uid != ::geteuid()) return fmt::format("belongs to user {}; {}", status.st_uid, kElsewhere);
+  if ((status.st_mode & 0077) != 0) return "can be entered by others; give it mode 0700 with chmod 700";
+  return std::nullopt;
+}
+
 io::Status check_private(const fs::path& directory) {
   struct stat status {};
   if (::lstat(directory.c_str(), &status) != 0) return system_error(errno, directory.string());
-  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & 0077) != 0) {
-    return make_error(ErrorCode::kPermission,
-                      fmt::format("{} must be a folder of yours with mode 0700; mend it with chmod 700, or set "
-                                  "HEADRACE_RUNTIME_DIR, HEADRACE_CACHE_DIR or HEADRACE_LOG_DIR",
-                                  directory.string()));
-  }
-  return {};
+  const std::optional<std::string> fault = fault_of(status);
+  if (!fault) return {};
+  return make_error(ErrorCode::kPermission, fmt::format("{} {}", directory.string(), *fault));
+}
+
+// Everybody can make this folder before we do, so nothing is used in it that is not proved to be ours.
+fs::path fallback_in_tmp() {
+  return fs::path("/tmp") / fmt::format("headrace-{}", ::geteuid());
 }
 
 io::Result<fs::path> make_private(const fs::path& directory) {
+  if (directory.parent_path() == fallback_in_tmp()) {
+    HEADRACE_TRY_DO(make_private(directory.parent_path()).map([](const fs::path&) {}));
+  }
   std::error_code failure;
   fs::create_directories(directory.parent_path(), failure);
   if (failure) return system_error(failure.value(), "make folder " + directory.parent_path().string());
@@ -60,14 +74,20 @@ io::Result<fs::path> make_private(const fs::path& directory) {
   return directory;
 }
 
-fs::path home() {
-  fs::path path = from_environment("HOME");
-  return path.empty() ? fs::path("/tmp") / fmt::format("headrace-{}", ::geteuid()) : path;
+// For users without XDG_RUNTIME_DIR, such as those of cron: the folder that it would name, where the system has made it.
+fs::path runtime_fallback() {
+  const fs::path of_user = fs::path("/run/user") / std::to_string(::geteuid());
+  if (check_private(of_user)) return of_user / "headrace";
+  return fallback_in_tmp();
+}
+
+fs::path cache_fallback() {
+  const fs::path home = from_environment("HOME");
+  return home.empty() ? fallback_in_tmp() / "cache" : home / ".cache" / "headrace";
 }
 
 fs::path cache_directory_path() {
-  return choose_directory("HEADRACE_CACHE_DIR", "/var/cache/headrace", "XDG_CACHE_HOME",
-                          home() / ".cache" / "headrace");
+  return choose_directory("HEADRACE_CACHE_DIR", "/var/cache/headrace", "XDG_CACHE_HOME", cache_fallback());
 }
 
 }  // namespace
@@ -88,8 +108,7 @@ fs::path canonical_path(const fs::path& path) {
 }
 
 io::Result<fs::path> runtime_directory() {
-  return make_private(choose_directory("HEADRACE_RUNTIME_DIR", "/run/headrace", "XDG_RUNTIME_DIR",
-                                       fmt::format("/tmp/headrace-{}", ::geteuid())));
+  return make_private(choose_directory("HEADRACE_RUNTIME_DIR", "/run/headrace", "XDG_RUNTIME_DIR", runtime_fallback()));
 }
 
 io::Result<fs::path> cache_directory() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where headrace keeps its own files, and the one name that a mount point has, however the user writes it.
 //
-//   control socket   $HEADRACE_RUNTIME_DIR, else root: /run/headrace, others: $XDG_RUNTIME_DIR/headrace or
-//                    /tmp/headrace-UID
+//   control socket   $HEADRACE_RUNTIME_DIR, else root: /run/headrace, others: $XDG_RUNTIME_DIR/headrace,
+//                    /run/user/UID/headrace or /tmp/headrace-UID
 //   saved catalogs   $HEADRACE_CACHE_DIR, else root: /var/cache/headrace, others: $XDG_CACHE_HOME/headrace or
 //                    ~/.cache/headrace
 //   log files        $HEADRACE_LOG_DIR, else root: /var/log/headrace, others: the cache folder
@@ -26,7 +26,7 @@ namespace headrace::cli {
 [[nodiscard]] bool is_inside(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 // Each makes its folder with mode 0700 when it is missing.
-// Errors: kPermission when the folder belongs to somebody else or others may enter it.
+// Errors: kPermission when it is a link, belongs to somebody else, or others may enter it.
 [[nodiscard]] io::Result<std::filesystem::path> runtime_directory();
 [[nodiscard]] io::Result<std::filesystem::path> cache_directory();
 [[nodiscard]] io::Result<std::filesystem::path> log_directory();
