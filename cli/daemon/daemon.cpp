@@ -17,6 +17,7 @@
 #include "headrace/cli/daemon/unix_socket.h"
 #include "headrace/cli/setup/environment.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/prune.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
@@ -43,9 +44,31 @@ io::UniqueFd open_journal() {
   return fd;
 }
 
+// The logs of mounts that have ended are for finding out what went wrong: 64 of them, and 256 MiB, are months of that.
+constexpr KeepLimits kKeptLogs = {.files = 64, .bytes = std::uint64_t{256} << 20};
+// A mount adds to its log; from this size on it begins a new one and keeps the last.
+constexpr std::uintmax_t kLogBytesMax = std::uintmax_t{16} << 20;
+
+// A mount that runs has a control socket of the same name.
+bool has_socket(const std::filesystem::path& log) {
+  const io::Result<std::filesystem::path> directory = runtime_directory();
+  std::error_code failure;
+  return directory && std::filesystem::exists(*directory / log.stem().replace_extension(".sock"), failure);
+}
+
+void keep_small(const std::filesystem::path& directory, const std::filesystem::path& log) {
+  std::error_code failure;
+  const std::uintmax_t bytes = std::filesystem::file_size(log, failure);
+  if (!failure && bytes > kLogBytesMax) {
+    std::filesystem::rename(log, directory / (log.stem().string() + ".old.log"), failure);
+  }
+  prune(directory, ".log", kKeptLogs, [&](const auto& other) { return other == log || has_socket(other); });
+}
+
 io::Result<io::UniqueFd> open_log_file(const std::string& name) {
   HEADRACE_TRY(directory, log_directory());
   const std::filesystem::path file = directory / name;
+  keep_small(directory, file);
   io::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (fd.get() < 0) return system_error(errno, "open log " + file.string());
   return fd;

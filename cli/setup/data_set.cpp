@@ -14,6 +14,7 @@
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/prune.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
@@ -100,13 +101,19 @@ constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptio
                                                         {"uring", io::EngineOptions::Kind::kUring},
                                                         {"pread", io::EngineOptions::Kind::kPread}};
 
-// A data set that is listed in two ways has two catalogs.
+// A catalog that is missing costs a scan, so those that were used last are enough: 64 data sets are more than anybody
+// trains on in turn, and 4 GiB hold the catalogs of 60 data sets with a million files each.
+constexpr KeepLimits kKeptCatalogs = {.files = 64, .bytes = std::uint64_t{4} << 30};
+constexpr std::string_view kCatalogEnding = ".catalog";
+
+// A data set that is listed in two ways has two catalogs. Removes the oldest of the others.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
   const fs::path list = arguments.sample_list.empty() ? fs::path() : canonical_path(arguments.sample_list);
   const std::string identity = fmt::format("{}\n{}\n{}", source.string(), arguments.listing, list.string());
-  return cache_directory().map([&](const fs::path& directory) {
-    return directory / file_name_for(source.filename().native(), identity, ".catalog");
-  });
+  HEADRACE_TRY(directory, cache_directory());
+  const fs::path file = directory / file_name_for(source.filename().native(), identity, kCatalogEnding);
+  prune(directory, kCatalogEnding, kKeptCatalogs, [&file](const fs::path& other) { return other == file; });
+  return file;
 }
 
 }  // namespace

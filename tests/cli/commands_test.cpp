@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -390,6 +392,21 @@ TEST_CASE("read reports samples that cannot be read and ends with 1") {
   const Outcome decoded = tool({"read", data.source(), "--decode", "--ram", "16M"});
   CHECK(decoded.status == 1);
   CHECK(contains(decoded.errors, "10 samples could not be read"));
+}
+
+TEST_CASE("catalogs that were used long ago make room") {
+  const Tool tool;
+  const DataSet data;
+  const auto order = [&] { return tool({"order", data.source(), "--order", "sequential"}).status; };
+  REQUIRE(order() == 0);
+  const std::filesystem::path folder = tool.home() / "cache";
+  const std::filesystem::path own = std::filesystem::directory_iterator(folder)->path();
+  for (int i = 0; i < 70; ++i) std::ofstream(folder / ("old-" + std::to_string(i) + ".catalog")) << "x";
+  REQUIRE(order() == 0);
+  std::size_t left = 0;
+  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder)) ++left;
+  CHECK(left <= 65);  // 64, and the one in use if it was the oldest
+  CHECK(std::filesystem::exists(own));
 }
 
 TEST_CASE("read --profile prints the stages and one line of advice") {
