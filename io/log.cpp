@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "headrace/io/internal/log_limit.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::io {
 namespace {
@@ -123,8 +124,9 @@ bool log_enabled(LogLevel level) {
 }
 
 void log_line(LogLevel level, std::string_view line) {
-  if (!to_journal()) return logger()->log(to_spdlog(level), line);
-  logger()->log(to_spdlog(level), std::string(journal_prefix(level)).append(line));
+  const std::string safe = printable(line);
+  if (!to_journal()) return logger()->log(to_spdlog(level), safe);
+  logger()->log(to_spdlog(level), std::string(journal_prefix(level)).append(safe));
 }
 
 }  // namespace headrace::io

@@ -5,6 +5,7 @@
 #include "headrace/cli/commands/mount.h"
 #include "headrace/cli/options/config_file.h"
 #include "headrace/cli/options/options.h"
+#include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {
 namespace {
@@ -24,7 +25,8 @@ io::Status run_config_check(const ConfigCheckArguments& arguments) {
   }
   io::Status checked = check_mount(mount);
   if (checked) {
-    fmt::print("{}: good, mounts {} at {}\n", arguments.file, mount.source.string(), mount.mount_point.string());
+    print_line(stdout, fmt::format("{}: good, mounts {} at {}", arguments.file, mount.source.string(),
+                                   mount.mount_point.string()));
     return {};
   }
   checked.error().context.insert(0, arguments.file + ": ");

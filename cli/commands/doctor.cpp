@@ -12,6 +12,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/wrap.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::cli {
 namespace {
@@ -39,8 +40,8 @@ void print(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   for (const Finding& finding : findings) {
     const std::string text = wrap(finding.text, {.columns = columns, .indent = 8 + width + 2});
-    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), finding.name, width, text);
-    if (!finding.remedy.empty()) fmt::print("{:8}-> {}\n", "", finding.remedy);
+    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), io::printable(finding.name), width, text);
+    if (!finding.remedy.empty()) fmt::print("{:8}-> {}\n", "", io::printable(finding.remedy));
   }
 }
 

@@ -7,11 +7,13 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "headrace/cache/order_families.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::cli {
 namespace {
@@ -63,12 +65,15 @@ io::Status run_order(const OrderArguments& arguments) {
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(samples, data.order->prefix(arguments.epoch, arguments.count));
 
+  // As ls does: a pipe gets the names as they are, a terminal what it can show.
+  const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
   PieceWriter writer;
   for (const cache::SampleIndex sample : samples) {
     if (arguments.print == "index") {
       writer.line(sample);
     } else {
-      writer.line(data.catalog.path(data.catalog.sample_entry(sample)));
+      const std::string path = data.catalog.path(data.catalog.sample_entry(sample));
+      writer.line(on_terminal ? io::printable(path) : path);
     }
   }
   return {};

@@ -17,6 +17,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::cli {
 namespace {
@@ -42,7 +43,8 @@ io::Status run_tier_ls(const TierArguments& arguments) {
     return {};
   }
   for (const cache::TierInfo::DataSet& set : info.data_sets) {
-    fmt::print("{:>9} {:>8} records  {}\n", format_size(set.bytes), format_count(set.records), set.source);
+    fmt::print("{:>9} {:>8} records  {}\n", format_size(set.bytes), format_count(set.records),
+               io::printable(set.source));
   }
   return {};
 }

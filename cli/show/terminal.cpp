@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/show/terminal.h"
 
+#include <string>
+
 #include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "headrace/cli/show/wrap.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::cli {
 
@@ -16,11 +19,12 @@ std::size_t terminal_columns(std::FILE* stream) {
   return size.ws_col;
 }
 
-void print_line(std::FILE* stream, std::string_view line, std::size_t indent) {
+void print_line(std::FILE* stream, std::string_view raw, std::size_t indent) {
+  const std::string line = io::printable(raw);
   const std::size_t columns = terminal_columns(stream);
   if (columns == 0 || line.size() <= columns) return fmt::print(stream, "{}\n", line);
   fmt::print(stream, "{}{}\n", line.substr(0, indent),
-             wrap(line.substr(indent), {.columns = columns, .indent = indent}));
+             wrap(std::string_view(line).substr(indent), {.columns = columns, .indent = indent}));
 }
 
 }  // namespace headrace::cli

@@ -12,6 +12,7 @@
 
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/io/printable.h"
 
 namespace headrace::cli {
 namespace {
@@ -20,7 +21,7 @@ using nlohmann::json;
 
 WatchTier tier_from(const json& tier) {
   return {.kind = text_of(tier, "kind"),
-          .path = text_of(tier, "path"),
+          .path = io::printable(text_of(tier, "path")),
           .used_bytes = number_of(tier, "used_bytes"),
           .budget_bytes = number_of(tier, "budget_bytes"),
           .hits = number_of(tier, "hits"),
@@ -130,7 +131,7 @@ WatchSample sample_from(const json& stat) {
   const json& mount = member_of(stat, "mount");
   WatchSample sample;
   sample.uptime_seconds = real_of(stat, "uptime_seconds");
-  sample.title = text_of(stat, "source") + " on " + text_of(stat, "mount_point");
+  sample.title = io::printable(text_of(stat, "source") + " on " + text_of(stat, "mount_point"));
   sample.order = text_of(mount, "order");
   sample.epoch = number_of(mount, "epoch");
   sample.position = number_of(mount, "position");

@@ -394,6 +394,22 @@ TEST_CASE("read reports samples that cannot be read and ends with 1") {
   CHECK(contains(decoded.errors, "10 samples could not be read"));
 }
 
+TEST_CASE("control characters in the names of files reach no terminal, no log and no error") {
+  const Tool tool;
+  const TempDir data;
+  static_cast<void>(data.write("a/1\n\x1b[2J.jpg", "no image"));
+  const Outcome decoded = tool({"read", data.path().string(), "--decode", "--ram", "16M"});
+  CHECK(contains(decoded.errors, "a/1\\n\\x1b[2J.jpg"));
+  CHECK_FALSE(contains(decoded.errors, "\x1b"));
+  const Outcome missing = tool({"read", (data.path() / "\x1b[2J\x9b").string()});
+  CHECK(contains(missing.errors, "\\x1b[2J\\x9b"));
+  CHECK_FALSE(contains(missing.errors, "\x1b"));
+  const std::vector<std::string> order = {"order", data.path().string(), "--order", "sequential"};
+  CHECK(tool(order).output == "a/1\n\x1b[2J.jpg\n");  // a pipe gets the name as it is
+  const auto shown = tool.start_on_terminal(order);
+  CHECK(contains(shown->wait().output, "a/1\\n\\x1b[2J.jpg"));
+}
+
 TEST_CASE("catalogs that were used long ago make room") {
   const Tool tool;
   const DataSet data;
