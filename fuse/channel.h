@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "headrace/cache/catalog.h"
 #include "headrace/io/result.h"
@@ -86,5 +87,8 @@ class Channel {
 [[nodiscard]] Status unmount(const std::filesystem::path& mountpoint);
 // The same for this channel's mount alone: not for one that was made at the same place later.
 [[nodiscard]] Status unmount(const Channel& channel);
+
+// The devices ("0:35") of what unmount() would end there; empty: nothing.
+[[nodiscard]] std::vector<std::string> devices_at(const std::filesystem::path& mountpoint);
 
 }  // namespace headrace::fuse

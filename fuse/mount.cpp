@@ -72,7 +72,8 @@ struct Mount::Impl {
   std::uint64_t takeovers = 0;
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
-  std::atomic<bool> blind = false;          // not all opens are seen: READs stand for them
+  std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
+  std::atomic<bool> blind = false;  // not all opens are seen: READs stand for them
   std::shared_ptr<Session> session;
   Requests* requests = nullptr;  // the session's
   std::unique_ptr<Follower> follower;
@@ -228,6 +229,7 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
 }
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
+  opened_at = steady_clock::now();
   pusher->on_opens(samples);
   if (order_watch) order_watch->on_opens(samples);
 }
@@ -330,6 +332,10 @@ MountStats Mount::stats() const {
     stats.order_confidence_bits = found.confidence_bits;
     stats.order_opens = found.opens;
     stats.order_search_cpu_seconds = found.search_cpu_seconds;
+  }
+  const steady_clock::time_point opened_at = impl_->opened_at;
+  if (opened_at != steady_clock::time_point::min()) {
+    stats.seconds_since_open = std::chrono::duration<double>(steady_clock::now() - opened_at).count();
   }
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);

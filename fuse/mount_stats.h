@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,12 +39,13 @@ struct MountStats {
   std::uint64_t push_failures = 0;  // samples that could not be read or stored
   std::uint64_t lost_samples = 0;   // pushed, then dropped by the kernel on its own
 
-  std::uint64_t opens = 0;      // opens of samples seen
-  std::uint64_t hits = 0;       // samples that lay in the page cache when they were opened
-  std::uint64_t late = 0;       // opened while their push was under way
-  std::uint64_t strays = 0;     // opened where the order did not expect it
-  std::uint64_t overflows = 0;  // times that opens went unseen because the inotify queue was full
-  std::uint64_t epoch = 0;      // where the reader is
+  std::uint64_t opens = 0;                   // opens of samples seen
+  std::optional<double> seconds_since_open;  // nullopt: none was seen
+  std::uint64_t hits = 0;                    // samples that lay in the page cache when they were opened
+  std::uint64_t late = 0;                    // opened while their push was under way
+  std::uint64_t strays = 0;                  // opened where the order did not expect it
+  std::uint64_t overflows = 0;               // times that opens went unseen because the inotify queue was full
+  std::uint64_t epoch = 0;                   // where the reader is
   std::uint64_t position = 0;
   std::uint64_t ahead_samples = 0;      // pushed or under way in front of the reader
   std::string order_found_by;           // how a learned order was found; empty: given, or unknown

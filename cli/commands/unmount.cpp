@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/commands/unmount.h"
 
-#include <chrono>
-#include <thread>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -11,41 +16,103 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/channel.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
 
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
 using nlohmann::json;
 
-// A descriptor that becomes readable when the daemon has ended, that is when its supervisor has: that goes last. Empty
-// when no daemon runs.
-io::UniqueFd find_daemon(const std::filesystem::path& mount_point) {
-  const io::Result<json> version = call_daemon(mount_point, "version", json::object());
-  if (!version) return {};
-  const auto pid = static_cast<pid_t>(number_of(*version, "supervisor_pid"));
-  return io::UniqueFd(pid > 1 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1);
+// A loader that runs opens samples more often than this; one that has ended or failed does not.
+constexpr double kSecondsOfReading = 10;
+// A daemon that nobody holds ends sooner. A wait that a person notices is explained.
+constexpr int kSilentMs = 1000;
+constexpr int kPatienceMs = 30'000;  // time for a slow disk to take what its tier has not written yet
+constexpr int kForcedMs = 15'000;    // a supervisor kills a worker that has not ended 10 s after it was told to
+
+// The daemon of a mount, if one runs. It has ended when its supervisor has: that goes last.
+class Daemon {
+ public:
+  explicit Daemon(const fs::path& mount_point) : processes_(find_daemon(mount_point)) {
+    if (runs()) supervisor_ = io::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, processes_->supervisor, 0)));
+  }
+  [[nodiscard]] bool runs() const { return processes_ && processes_->supervisor > 1; }
+  [[nodiscard]] bool is_part(pid_t pid) const {
+    return processes_ && (pid == processes_->worker || pid == processes_->supervisor);
+  }
+  [[nodiscard]] pid_t pid() const { return runs() ? processes_->supervisor : 0; }
+  [[nodiscard]] bool ends_within(int milliseconds) const {
+    if (!supervisor_.valid()) return true;
+    pollfd ended{supervisor_.get(), POLLIN, 0};
+    return ::poll(&ended, 1, milliseconds) > 0;
+  }
+  void tell_to_stop() const { ::syscall(SYS_pidfd_send_signal, supervisor_.get(), SIGTERM, nullptr, 0); }
+
+ private:
+  std::optional<DaemonProcesses> processes_;
+  io::UniqueFd supervisor_;
+};
+
+io::Status check_not_read(const fs::path& mount_point) {
+  const io::Result<json> stat = call_daemon(mount_point, "stat", json::object());
+  if (!stat) return {};  // nobody answers: whoever unmounts wants to end just that
+  const json& mount = member_of(*stat, "mount");
+  const double seconds = real_of(mount, "seconds_since_open");
+  if (!mount.contains("seconds_since_open") || seconds >= kSecondsOfReading) return {};
+  return make_error(ErrorCode::kBusy,
+                    fmt::format("{} is being read: a sample was opened {:.1f} s ago; end what reads it, or unmount it "
+                                "with --force",
+                                mount_point.string(), seconds));
+}
+
+// Who keeps a daemon from ending although its mount is unmounted here.
+std::string reason_to_wait(const std::vector<Holder>& users, const std::vector<std::string>& devices) {
+  std::vector<Holder> holders = namespaces_with(devices);
+  std::copy_if(users.begin(), users.end(), std::back_inserter(holders),
+               [](const Holder& user) { return state_of(user.pid).has_value(); });
+  if (!holders.empty()) return describe(holders);
+  return "no process that this user may look into holds it; its tiers may still be being written";
+}
+
+io::Status wait_for_end(const Daemon& daemon, const fs::path& mount_point, const std::string& reason) {
+  print_line(stderr, fmt::format("headrace: {} is unmounted here; waiting up to {} s for its daemon (pid {}): {}",
+                                 mount_point.string(), kPatienceMs / 1000, daemon.pid(), reason));
+  if (daemon.ends_within(kPatienceMs)) return {};
+  return make_error(ErrorCode::kTimedOut,
+                    fmt::format("{} is unmounted here, but its daemon (pid {}) still runs: {}; end what holds it, or "
+                                "headrace unmount --force {}",
+                                mount_point.string(), daemon.pid(), reason, mount_point.string()));
 }
 
 }  // namespace
 
 io::Status run_unmount(const UnmountArguments& arguments) {
-  constexpr int kPatienceMs = 30'000;  // time for a slow disk to take what its tier has not written yet
-  const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
-  const io::UniqueFd daemon = find_daemon(mount_point);
+  const fs::path mount_point = canonical_path(arguments.mount_point);
+  const Daemon daemon(mount_point);
+  if (daemon.runs() && !arguments.force) HEADRACE_TRY_DO(check_not_read(mount_point));
+  std::vector<Holder> users = users_of(mount_point);
+  std::erase_if(users, [&](const Holder& user) { return daemon.is_part(user.pid); });
+  const std::vector<std::string> devices = fuse::devices_at(mount_point);
   HEADRACE_TRY_DO(fuse::unmount(mount_point));
-  if (!daemon.valid()) return {};
-  pollfd ended{daemon.get(), POLLIN, 0};
-  if (::poll(&ended, 1, kPatienceMs) > 0) return {};
-  return io::make_error(
-      io::ErrorCode::kTimedOut,
-      fmt::format("{} is unmounted, but its daemon still runs: a process has something in it open (the "
-                  "folder of a shell counts), or the tiers are being written",
-                  mount_point.string()));
+  if (!users.empty()) {
+    print_line(stderr, fmt::format("headrace: {} was in use: {}", mount_point.string(), describe(users)));
+  }
+  if (daemon.ends_within(kSilentMs)) return {};
+  const std::string reason = reason_to_wait(users, devices);
+  if (!arguments.force) return wait_for_end(daemon, mount_point, reason);
+  daemon.tell_to_stop();
+  if (daemon.ends_within(kForcedMs)) return {};
+  return make_error(ErrorCode::kTimedOut, fmt::format("{} is unmounted here, but its daemon (pid {}) does not end: {}",
+                                                      mount_point.string(), daemon.pid(), reason));
 }
 
 }  // namespace headrace::cli

@@ -10,6 +10,7 @@ namespace headrace::cli {
 
 struct UnmountArguments {
   std::filesystem::path mount_point;
+  bool force = false;  // also while it is being read; ends a daemon that others hold
 };
 [[nodiscard]] io::Status run_unmount(const UnmountArguments& arguments);
 

@@ -10,6 +10,8 @@ void add_unmount_command(CLI::App& app, Selected& selected) {
       app, selected, {kMountCommands, "unmount", "End a mount, even if its daemon died; no error if there is none"},
       run_unmount, arguments);
   add_mount_point(command, arguments->mount_point);
+  command.add_flag("--force", arguments->force,
+                   "Also while samples are being read, and while processes or other namespaces hold the mount");
   command.alias("umount");
   command.footer("Example:\n  headrace unmount /mnt/train");
 }

@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include <sys/types.h>
+
 #include "headrace/io/result.h"
 
 namespace headrace::cli {
@@ -63,6 +65,8 @@ class ControlClient {
   ControlClient(ControlClient&& other) noexcept;
   ControlClient& operator=(ControlClient&&) = delete;
 
+  // The process that listens there; 0: it cannot be told.
+  [[nodiscard]] pid_t peer() const;
   // Sends a line and waits for the line that answers it. Both are without the line end.
   // Errors: kTimedOut, kCorrupt (reply too long), kNotFound (the daemon ended).
   [[nodiscard]] io::Result<std::string> ask(std::string_view line,

@@ -62,6 +62,12 @@ io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& so
   return ControlClient(fd.release());
 }
 
+pid_t ControlClient::peer() const {
+  ucred listener{};  // as it was when listen() was called (unix(7), SO_PEERCRED)
+  socklen_t length = sizeof listener;
+  return ::getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &listener, &length) == 0 ? listener.pid : 0;
+}
+
 io::Result<std::string> ControlClient::ask(std::string_view line, milliseconds patience) {
   const auto deadline = steady_clock::now() + patience;
   HEADRACE_TRY_DO(send_all(fd_, std::string(line) + "\n", deadline));

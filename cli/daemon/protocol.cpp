@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/daemon/control.h"
+#include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
 
@@ -83,6 +84,16 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
   if (!client) return io::forward_error(std::move(client));
   HEADRACE_TRY(reply, client->ask(format_request(command, arguments)));
   return parse_reply(reply);
+}
+
+std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_point) {
+  const io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
+  if (!socket) return std::nullopt;
+  const io::Result<ControlClient> client = ControlClient::connect(*socket);
+  if (!client) return std::nullopt;
+  const std::optional<ProcessState> worker = state_of(client->peer());
+  if (!worker) return std::nullopt;
+  return DaemonProcesses{.worker = client->peer(), .supervisor = worker->parent};
 }
 
 }  // namespace headrace::cli

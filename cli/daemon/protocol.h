@@ -11,10 +11,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
+#include <sys/types.h>
 
 #include "headrace/io/result.h"
 
@@ -38,5 +40,12 @@ using HandleCommand =
 // Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                                                      const nlohmann::json& arguments);
+
+struct DaemonProcesses {
+  pid_t worker = 0;      // serves, and answers on the socket
+  pid_t supervisor = 0;  // its parent, which ends last
+};
+// nullopt: no daemon listens for this mount point.
+[[nodiscard]] std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_point);
 
 }  // namespace headrace::cli

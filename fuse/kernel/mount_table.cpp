@@ -203,6 +203,16 @@ Status unmount(const fs::path& mountpoint) {
   return detach_while(path, [](const auto& mounts) { return mounts.back().is_headrace(); });
 }
 
+std::vector<std::string> devices_at(const fs::path& mountpoint) {
+  std::vector<std::string> devices;
+  const Result<fs::path> path = resolve_mount_point(mountpoint);
+  if (!path) return devices;
+  for (const MountEntry& entry : mounts_at(*path)) {
+    if (entry.is_headrace()) devices.push_back(entry.device);
+  }
+  return devices;
+}
+
 Status unmount_device(const fs::path& path, const std::string& device) {
   return detach_while(path, [&device](const auto& mounts) {
     return std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });

@@ -136,7 +136,7 @@ TEST_CASE("JSON of stat is as documented") {
   const std::string tier = (tool.home() / "tier").string() + ":64M";
   const auto mounted = std::unique_ptr<const std::string, std::function<void(const std::string*)>>(
       &point, [&tool](const std::string* at) {
-        static_cast<void>(tool({"unmount", *at}));
+        static_cast<void>(tool({"unmount", "--force", *at}));
       });
   REQUIRE(tool({"mount", (data.path() / "source").string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
   static_cast<void>(std::ifstream(point + "/a/1.jpg").get());

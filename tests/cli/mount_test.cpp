@@ -87,8 +87,8 @@ struct Fixture {
     fs::create_directory(mount_point);
   }
   ~Fixture() {
-    static_cast<void>(tool({"unmount", mount_point.string()}));
-    static_cast<void>(tool({"unmount", source.string()}));
+    static_cast<void>(tool({"unmount", "--force", mount_point.string()}));
+    static_cast<void>(tool({"unmount", "--force", source.string()}));
   }
 
   // Refused in one line, nothing printed, nothing mounted, no daemon left.
@@ -158,13 +158,66 @@ TEST_CASE("mount returns when the data set can be read, unmount when the daemon 
   // Not the bare path, which umount(8) would take for this mount.
   CHECK(contains(read_file("/proc/self/mountinfo"), " fuse.headrace headrace:" + fixture.source.string() + " "));
 
-  const Outcome unmounted = fixture.tool({"unmount", fixture.mount_point.string()});
+  const Outcome unmounted = fixture.tool({"unmount", "--force", fixture.mount_point.string()});
   CHECK(unmounted.status == 0);
   CHECK(unmounted.errors.empty());
   CHECK_FALSE(is_mounted(fixture.mount_point));
   CHECK(has_ended(stat["pid"].get<pid_t>()));
   CHECK(fixture.tool({"unmount", fixture.mount_point.string()}).status == 0);  // nothing there is as good
   CHECK(contains(read_file("/proc/mounts"), fixture.mount_point.string()) == false);
+}
+
+TEST_CASE("a mount that was just read is not unmounted without --force, one that was not is") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  CHECK_FALSE(fixture.stat()["mount"].contains("seconds_since_open"));
+  CHECK(fixture.tool({"unmount", point}).status == 0);
+
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  static_cast<void>(read_file(fixture.mount_point / "cat" / "3.jpg"));
+  REQUIRE(wait_until([&] { return fixture.stat()["mount"].contains("seconds_since_open"); }));
+  CHECK(fixture.stat()["mount"]["seconds_since_open"] < 10.0);
+  const Outcome refused = fixture.tool({"unmount", point});
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.errors, "is being read"));
+  CHECK(contains(refused.errors, "--force"));
+  CHECK(is_mounted(fixture.mount_point));
+  CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
+  CHECK_FALSE(is_mounted(fixture.mount_point));
+}
+
+TEST_CASE("unmount names who uses a mount, and --force ends the daemon all the same") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const json stat = fixture.stat();
+  const auto user = fixture.tool.start_shell("cd " + point + " && touch " + (fixture.tool.home() / "in").string() +
+                                             " && exec sleep 1000");
+  REQUIRE(wait_until([&] { return fs::exists(fixture.tool.home() / "in"); }));
+  const auto waiting = fixture.tool.start({"unmount", point});
+  REQUIRE(wait_until([&] { return contains(waiting->errors(), "waiting"); }));
+  CHECK(contains(waiting->errors(), fmt::format("(pid {}) works in it", user->pid())));
+  CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
+  CHECK(has_ended(stat["pid"].get<pid_t>()));
+  CHECK(waiting->wait().status == 0);
+}
+
+TEST_CASE("unmount names a mount namespace that keeps the daemon, and --force ends it all the same") {
+  if (::geteuid() != 0) skip("needs root");
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const json stat = fixture.stat();
+  const std::string ready = (fixture.tool.home() / "in").string();
+  const auto other = fixture.tool.start_shell("exec unshare --mount sh -c 'touch " + ready + "; exec sleep 1000'");
+  REQUIRE(wait_until([&] { return fs::exists(ready); }));
+  const auto waiting = fixture.tool.start({"unmount", point});
+  REQUIRE(wait_until([&] { return contains(waiting->errors(), "waiting"); }));
+  CHECK(contains(waiting->errors(), fmt::format("(pid {}) still has it mounted in its mount namespace", other->pid())));
+  CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
+  CHECK(has_ended(stat["pid"].get<pid_t>()));
+  CHECK(waiting->wait().status == 0);
 }
 
 TEST_CASE("a mount may lie over its source") {
@@ -174,7 +227,7 @@ TEST_CASE("a mount may lie over its source") {
   REQUIRE(mounted.status == 0);
   CHECK(is_mounted(fixture.source));
   CHECK(read_file(fixture.source / "cat" / "3.jpg") == std::string(3000, 'd'));
-  CHECK(fixture.tool({"unmount", fixture.source.string()}).status == 0);
+  CHECK(fixture.tool({"unmount", "--force", fixture.source.string()}).status == 0);
   CHECK_FALSE(is_mounted(fixture.source));
   CHECK(read_file(fixture.source / "cat" / "3.jpg") == std::string(3000, 'd'));
 }
@@ -184,7 +237,7 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   const std::string source = f.source.string();
   const std::string point = f.mount_point.string();
   const std::string tier = (f.tool.home() / "tier").string();
-  static_cast<void>(f.tool({"unmount", point}));  // makes the runtime folder
+  static_cast<void>(f.tool({"unmount", "--force", point}));  // makes the runtime folder
   f.check_refused({"mount", source + "x", point}, 1, source + "x");
   f.check_refused({"mount", source + "/cat/1.jpg", point}, 2, "not a folder");
   f.check_refused({"mount", source, point + "/missing"}, 1, "mkdir -p");
@@ -289,7 +342,7 @@ TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by t
       REQUIRE(again.status == 0);
       fixture.check_equal_trees(fixture.mount_point);
     }
-    CHECK(fixture.tool({"unmount", point}).status == 0);
+    CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
     CHECK_FALSE(is_mounted(point));
   }
 }
@@ -380,7 +433,7 @@ TEST_CASE("stat --watch into a pipe writes plain lines until it is told to stop 
   CHECK(outcome.status == 0);
   CHECK_FALSE(contains(outcome.output, "\x1b"));
   const auto second = fixture.tool.start({"stat", point, "--watch"});
-  CHECK(fixture.tool({"unmount", point}).status == 0);
+  CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
   CHECK(second->wait().status == 1);
 }
 
@@ -398,7 +451,7 @@ TEST_CASE("settings come from the command line, then the environment, then the c
     CAPTURE(mounted.errors);
     REQUIRE(mounted.status == 0);
     const std::uint64_t ram = fixture.stat()["mount"]["ram_bytes"];
-    REQUIRE(fixture.tool({"unmount", point}).status == 0);
+    REQUIRE(fixture.tool({"unmount", "--force", point}).status == 0);
     return ram >> 20;
   };
   CHECK(ram_with({}) == 32);
@@ -471,7 +524,7 @@ TEST_CASE("a daemon waits for no pipe and reads no device when it is given an or
   const std::string point = fixture.mount_point.string();
   const std::string fifo = (fixture.tool.home() / "fifo").string();
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  static_cast<void>(fixture.tool({"unmount", point}));  // makes the runtime folder
+  static_cast<void>(fixture.tool({"unmount", "--force", point}));  // makes the runtime folder
   for (const std::string& list : {fifo, std::string("/dev/zero")}) {
     fixture.check_refused({"mount", fixture.source.string(), point, "--order", "file:" + list}, 2, "no regular file");
   }

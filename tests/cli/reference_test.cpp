@@ -144,8 +144,8 @@ TEST_CASE("mount(8) mounts a line of fstab, with all that may stand in one") {
   // mount(8) looks for its helpers in /sbin alone: ours is laid over that, for this command only.
   const std::string script = "mount -t overlay none -o lowerdir=" + here + "/sbin:/usr/sbin /usr/sbin; mount -T " +
                              here + "/fstab " + here + "/mnt; cat " + here +
-                             "/mnt/cat/1.jpg; HEADRACE_RUNTIME_DIR=" + run + "/run " HEADRACE_BINARY " unmount " +
-                             here + "/mnt";
+                             "/mnt/cat/1.jpg; HEADRACE_RUNTIME_DIR=" + run +
+                             "/run " HEADRACE_BINARY " unmount --force " + here + "/mnt";
   CHECK(shell("unshare --mount sh -ec '" + script + "'") == "one");
 }
 

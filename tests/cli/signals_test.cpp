@@ -215,7 +215,7 @@ TEST_CASE("diagnose takes along the command that it has started, and what that h
   const std::string script = "trap '' TERM; sleep 1000 & echo $$ $! > " + pids.string() + "; wait; wait";
   const auto child = tool.start({"diagnose", point, "--seconds", "600", "--", "sh", "-c", script});
   const Outcome outcome = stop(*child, SIGINT, [&] { return contains(read_file(pids), "\n"); });
-  CHECK(tool({"unmount", point}).status == 0);
+  CHECK(tool({"unmount", "--force", point}).status == 0);
   CHECK(outcome.status == kInterrupted);
   CHECK(outcome.output.empty());
   std::istringstream list(read_file(pids));

@@ -76,7 +76,7 @@ TEST_CASE("stat --watch keeps within its window, follows a resize and gives the 
   struct Unmount {
     const Tool& tool;
     std::string point;
-    ~Unmount() { static_cast<void>(tool({"unmount", point})); }
+    ~Unmount() { static_cast<void>(tool({"unmount", "--force", point})); }
   } unmount{tool, point};
 
   const auto watch = tool.start_on_terminal({"stat", point, "--watch"});

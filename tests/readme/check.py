@@ -94,19 +94,19 @@ def check_commands(build, _compiler, work):
         for line in commands("headrace"):
             needs_mount = "/mnt/imagenet" in line
             if mounted and " mount " in line:
-                run(["headrace", "unmount", work / "mnt"], env=environment)
+                run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
             if needs_mount and not mounted and " mount " not in line:
                 run(replace(mount, places), shell=True, env=environment)
             run(replace(line, places), shell=True, env=environment)
             if needs_mount:
                 mounted = " unmount " not in line
-        run(["headrace", "unmount", work / "mnt"], env=environment)
+        run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
         run(replace(shlex.join(pod_command()), places), shell=True, env=environment)
-        run(["headrace", "unmount", work / "mnt"], env=environment)
+        run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
         source, point, options = fstab_line()
         run(replace(f"sh {build}/reference/mount.headrace {source} {point} -o {options}", places), shell=True,
             env=dict(environment, HEADRACE=str(build / "cli/headrace")))
-        run(["headrace", "unmount", work / "mnt"], env=environment)
+        run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
     finally:
         subprocess.run(["umount", "--lazy", work / "mnt"], check=False, stderr=subprocess.DEVNULL)
 

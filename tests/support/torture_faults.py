@@ -63,14 +63,14 @@ class Stage:
                            env=environment)
 
     def unmount(self):
-        self.bench.execute([self.bench.program("headrace"), "unmount", self.mountpoint])
+        self.bench.execute([self.bench.program("headrace"), "unmount", "--force", self.mountpoint])
         if is_mounted(self.mountpoint):
             unmount(self.mountpoint)
             raise Failed("headrace unmount left the mount behind")
 
     def remount(self):
         """As a user would: the mount does not recover by itself."""
-        self.bench.execute([self.bench.program("headrace"), "unmount", self.mountpoint])
+        self.bench.execute([self.bench.program("headrace"), "unmount", "--force", self.mountpoint])
         self.mount()
 
     def daemons(self):
@@ -105,7 +105,7 @@ class Stage:
             for _ in range(count):
                 bench.execute([bench.program("headrace"), "mount", folder, mountpoint, "--ram", "16M"])
                 next(mountpoint.rglob("*.jpg")).read_bytes()
-                bench.execute([bench.program("headrace"), "unmount", mountpoint])
+                bench.execute([bench.program("headrace"), "unmount", "--force", mountpoint])
         if is_mounted(mountpoint):
             raise Failed("a mount was left behind")
         return time.monotonic() - start

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What /proc tells of other processes: whether one is stopped, and which ones keep a mount in use.
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace headrace::cli {
+
+struct ProcessState {
+  bool is_stopped = false;  // by SIGSTOP or a debugger: it lives but does nothing
+  pid_t parent = 0;
+};
+// nullopt: there is no such process.
+[[nodiscard]] std::optional<ProcessState> state_of(pid_t pid);
+
+struct Holder {
+  pid_t pid = 0;
+  std::string command;  // as ps shows it in short
+  std::string how;      // "works in it", "has 3 of its files open"
+};
+[[nodiscard]] std::string describe(const std::vector<Holder>& holders);
+
+// The processes that work in a mount or have files of it open, as far as this user may look. Ask before the mount is
+// detached: afterwards /proc no longer tells where their files lie.
+[[nodiscard]] std::vector<Holder> users_of(const std::filesystem::path& mount_point);
+
+// One process of each other mount namespace that has one of these devices ("0:35") mounted.
+[[nodiscard]] std::vector<Holder> namespaces_with(const std::vector<std::string>& devices);
+
+}  // namespace headrace::cli
