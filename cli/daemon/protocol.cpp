@@ -82,6 +82,12 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
                                   mount_point.string(), mount_point.string()));
   }
   if (!client) return io::forward_error(std::move(client));
+  if (const std::optional<ProcessState> state = state_of(client->peer()); state && state->is_stopped) {
+    return make_error(ErrorCode::kTimedOut,
+                      fmt::format("the process that serves {0} (pid {1}) is stopped and answers nobody; kill -CONT {1} "
+                                  "lets it go on",
+                                  mount_point.string(), client->peer()));
+  }
   HEADRACE_TRY(reply, client->ask(format_request(command, arguments)));
   return parse_reply(reply);
 }

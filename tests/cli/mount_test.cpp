@@ -220,6 +220,22 @@ TEST_CASE("unmount names a mount namespace that keeps the daemon, and --force en
   CHECK(waiting->wait().status == 0);
 }
 
+TEST_CASE("stat says that the process that serves is stopped, at once") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGSTOP) == 0);
+  REQUIRE(wait_until([&] { return contains(read_file(fmt::format("/proc/{}/stat", worker)), ") T "); }));
+  const auto started = steady_clock::now();
+  const Outcome outcome = fixture.tool({"stat", point});
+  CHECK(steady_clock::now() - started < std::chrono::seconds(5));
+  CHECK(outcome.status == 1);
+  CHECK(contains(outcome.errors, fmt::format("kill -CONT {}", worker)));
+  REQUIRE(::kill(worker, SIGCONT) == 0);
+  CHECK(fixture.tool({"stat", point}).status == 0);
+}
+
 TEST_CASE("a mount may lie over its source") {
   const Fixture fixture;
   const Outcome mounted = fixture.tool({"mount", fixture.source.string(), fixture.source.string(), "--ram", "64M"});
