@@ -27,8 +27,8 @@ struct FollowOptions {
 struct EpochReads {
   std::uint64_t epoch = 0;
   std::uint64_t source_reads = 0;
-  // How many files of the epoch do not fit, when the smallest are held: N - C where sizes are equal. This is a bound and
-  // no forecast: the first epoch does not reach it, nor do epochs that differ, where MIN itself needs more.
+  // How many files of the epoch do not fit, when the smallest are held: N - C where sizes are equal. This is a bound
+  // and no forecast: the first epoch does not reach it, nor do epochs that differ, where MIN itself needs more.
   std::uint64_t minimum_source_reads = 0;
 };
 

@@ -4,14 +4,15 @@
 //
 //   Result<Listing> listing = list_samples(catalog, {.listing = ListingRule::kTimm});
 //
-//   kImageFolder  torchvision's ImageFolder. The classes are the folders of the root, sorted. In each, the folders below
-//                 come sorted by their whole path, then the names. Nine image suffixes in any case. Symlinks are followed.
+//   kImageFolder  torchvision's ImageFolder. The classes are the folders of the root, sorted. In each, the folders
+//                 below come sorted by their whole path, then the names. Nine image suffixes in any case. Symlinks are
+//                 followed.
 //   kTimm         timm's ImageFolder reader. All folders, .png .jpg .jpeg, sorted by the natural key of the lower-cased
 //                 path. timm leaves the order of paths that differ only in case or leading zeros to readdir; here their
 //                 bytes decide.
 //   kDali         DALI's readers.file. The folders of the root, not what lies deeper, sorted by bytes.
-//   kKeras        image_dataset_from_directory. As ImageFolder, with Keras' suffixes, without hidden classes and without
-//                 symlinked folders.
+//   kKeras        image_dataset_from_directory. As ImageFolder, with Keras' suffixes, without hidden classes and
+//                 without symlinked folders.
 //   kSorted       Every file, sorted by path. Symlinked folders are not entered.
 //
 // Names sort as Python sorts str: by bytes, except names that are not valid UTF-8 (cache/catalog/names.h).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a store which files of its source have changed. A thread of its own compares the catalog with the tree: at once,
-// every so often, and on request.
+// Tells a store which files of its source have changed. A thread of its own compares the catalog with the tree: at
+// once, every so often, and on request.
 //
 //   Refresher refresher(*store, {.every = 1h, .on_changed = [&](const CatalogChanges& c) { forget(c); }});
 //   refresher.request();   // a comparison that begins from now on
@@ -24,7 +24,8 @@ struct RefresherOptions {
   std::chrono::seconds every{0};  // 0: once at the start, then only on request
   // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
-  // Called with what is new since the last comparison, after the store was told. On the refresher's thread. May be empty.
+  // Called with what is new since the last comparison, after the store was told. On the refresher's thread. May be
+  // empty.
   std::function<void(const CatalogChanges&)> on_changed = {};
 };
 

@@ -9,8 +9,8 @@
 // Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
 //
 // Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where pinned views fill
-// the budget, a read waits until enough of them are gone, at most 30 s, and then ends with kBusy. Reads for now go before
-// reads ahead. A file that is larger than the budget is kNoSpace. Beside content a sample costs about 200 bytes.
+// the budget, a read waits until enough of them are gone, at most 30 s, and then ends with kBusy. Reads for now go
+// before reads ahead. A file that is larger than the budget is kNoSpace. Beside content a sample costs about 200 bytes.
 //
 // Thread-safety: every function from any thread, until destruction begins. A callback runs exactly once and must not
 // block. It runs at once on the calling thread where the content is in RAM (ours or the page cache), else on an I/O
@@ -40,7 +40,8 @@ namespace headrace::cache {
 struct StoreOptions {
   std::filesystem::path source;
   int source_fd = -1;  // an open directory to use instead of the path (not owned, needed until open() returns)
-  // True: the path leads elsewhere by now (a mount lies over it). False: a source that was unmounted is looked for there.
+  // True: the path leads elsewhere by now (a mount lies over it). False: a source that was unmounted is looked for
+  // there.
   bool source_path_covered = false;
   CatalogOptions catalog = {};
   std::filesystem::path catalog_file;  // where the catalog is saved and looked for; empty: not saved
@@ -75,8 +76,8 @@ class Store {
   virtual ~Store() = default;
 
   [[nodiscard]] virtual const Catalog& catalog() const = 0;
-  // What the entry is known to be now: as catalogued, or what set_identity() said since. Folders and symlinks are always
-  // as catalogued. Errors: kInvalidArgument (no such entry), kNotFound (the file has vanished).
+  // What the entry is known to be now: as catalogued, or what set_identity() said since. Folders and symlinks are
+  // always as catalogued. Errors: kInvalidArgument (no such entry), kNotFound (the file has vanished).
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
   // Mode and owner: as catalogued, or what set_attributes() said since.
   [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
@@ -109,7 +110,8 @@ class Store {
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
   // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.
   [[nodiscard]] virtual bool is_on_disk(EntryId entry) const = 0;
-  // What is read from now on follows the order: disk tiers then hold what is needed next. The order outlives the handle.
+  // What is read from now on follows the order: disk tiers then hold what is needed next. The order outlives the
+  // handle.
   [[nodiscard]] virtual std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) = 0;
   // Writes what disk tiers have not written yet: pending records and their index. Syncs.
   [[nodiscard]] virtual Status flush() = 0;

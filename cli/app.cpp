@@ -24,10 +24,10 @@
 #include "headrace/cli/commands/tier.h"
 #include "headrace/cli/commands/unmount.h"
 #include "headrace/cli/commands/warm.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/usage_error.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
 

@@ -8,8 +8,8 @@
 //   if (!(*loader)->status()) report((*loader)->status().error());
 //
 // The samples of a batch stand in exactly the order of the source, whatever finished first, and what becomes of one
-// depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A batch never
-// spans two epochs. To resume after a batch, start the reader at its `next_position`.
+// depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A
+// batch never spans two epochs. To resume after a batch, start the reader at its `next_position`.
 //
 // The threads are those of Pipeline (pipeline.h). Memory: batches_ahead + 1 batches (one more with BadSamples::kSkip).
 #pragma once
@@ -65,8 +65,8 @@ struct BatchOptions {
   std::size_t batch_size = 256;
   bool drop_last = false;  // leaves out an epoch's last batch if it is not full
   BadSamples bad_samples = BadSamples::kRaise;
-  // Where an order repeats samples and deals them to several ranks (ra-sampler), give each rank a seed of its own: ranks
-  // may have the same sample at the same position.
+  // Where an order repeats samples and deals them to several ranks (ra-sampler), give each rank a seed of its own:
+  // ranks may have the same sample at the same position.
   std::uint64_t seed = 0;
   Transform transform = {};
   TensorFormat format = {};

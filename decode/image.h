@@ -48,8 +48,8 @@ struct Box {
 class Image {
  public:
   static constexpr std::uint32_t kChannels = 3;  // RGB
-  // Readable bytes behind the last pixel, so that kernels may load whole vectors. They are zero: what kernels load there
-  // does not count, but a checker of memory cannot know that.
+  // Readable bytes behind the last pixel, so that kernels may load whole vectors. They are zero: what kernels load
+  // there does not count, but a checker of memory cannot know that.
   static constexpr std::size_t kSlackBytes = 64;
 
   // Makes room for `size`; memory grows, never shrinks. Throws std::bad_alloc.

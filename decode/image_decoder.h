@@ -29,12 +29,14 @@ class ImageDecoder {
  public:
   explicit ImageDecoder(const DecodeOptions& options) : options_(options), jpeg_(options) {}
 
-  // The size, turned upright if DecodeOptions::apply_orientation asks for it. `bytes` stay the caller's, alive until the decoding ends.
+  // The size, turned upright if DecodeOptions::apply_orientation asks for it. `bytes` stay the caller's, alive until
+  // the decoding ends.
   // Errors: kCorrupt, kUnsupported (no known format, or a variant of one), kInvalidArgument (limits).
   [[nodiscard]] Result<Size> open(std::span<const std::byte> bytes);
 
   // Decodes what open() was given, once: the part `box` of the image reduced by `reduce`. Its size is
-  // reduced(size, reduce), with the size that open() returned. `out` may be a part of longer lines. Throws std::bad_alloc.
+  // reduced(size, reduce), with the size that open() returned. `out` may be a part of longer lines. Throws
+  // std::bad_alloc.
   [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, Image& out);
   // What this file can be reduced by while it is decoded: 1, 2, 4 and 8 for a JPEG, 1 for others.
   [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }

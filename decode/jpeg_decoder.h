@@ -51,8 +51,8 @@ class JpegDecoder {
   // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans), kCancelled (end_when). Throws std::bad_alloc.
   [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, Image& out);
 
-  // From now on a decode() that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked at
-  // once a line, and between the scans. `stopped` outlives the decoder.
+  // From now on a decode() that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked
+  // at once a line, and between the scans. `stopped` outlives the decoder.
   void end_when(const std::atomic<bool>& stopped);
 
   // What was repaired or salvaged in the last decode(); empty for a sound file.

@@ -12,8 +12,8 @@
 // before that the mount ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and
 // unmounts. If the supervisor itself is killed the worker ends the same way.
 //
-// A successor that cannot start (another process holds a tier's lock, no descriptors are left) does not end the mount: a
-// stand-in answers from the source, and the supervisor tries again after 250 ms, later every 30 s.
+// A successor that cannot start (another process holds a tier's lock, no descriptors are left) does not end the mount:
+// a stand-in answers from the source, and the supervisor tries again after 250 ms, later every 30 s.
 //
 // A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an
 // answer that only the worker could give, it does not go: the kernel lets nobody out of such a wait. Then a stand-in

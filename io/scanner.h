@@ -90,9 +90,9 @@ struct ScanOptions {
 // Of one file, symlink or folder. Errors: kNotFound, kPermission, kSystem.
 [[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
-// What cannot be read for a reason that may pass (EIO, ESTALE, EMFILE, a network that is away) is tried again for a short
-// while. What still cannot be read is left out and told in `unreadable`. Each thing left out is logged as a warning, the
-// first few by name. What vanishes during the scan is left out silently.
+// What cannot be read for a reason that may pass (EIO, ESTALE, EMFILE, a network that is away) is tried again for a
+// short while. What still cannot be read is left out and told in `unreadable`. Each thing left out is logged as a
+// warning, the first few by name. What vanishes during the scan is left out silently.
 // Errors: kNotFound (not a directory), kPermission, kSystem: `root_fd` itself cannot be read; kCancelled.
 [[nodiscard]] Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options);
 

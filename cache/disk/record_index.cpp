@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear probing. A key's home is its share of the table (Lemire, "A fast alternative to the modulo reduction"), so
-// that a table may have any size and grows by a quarter. Erasing shifts back what stood behind: there are no tombstones.
+// that a table may have any size and grows by a quarter. Erasing shifts back what stood behind: there are no
+// tombstones.
 #include "headrace/cache/disk/record_index.h"
 
 #include <algorithm>

@@ -7,9 +7,9 @@
 // A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again. A read that
 // finds less than the catalog says is kStale. Both are logged once, not once per read.
 //
-// A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails. So
-// the path is looked at before a read is tried again, at most once a second. Another directory there is used from then
-// on if it has the very file that is being read, as it was catalogued.
+// A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails.
+// So the path is looked at before a read is tried again, at most once a second. Another directory there is used from
+// then on if it has the very file that is being read, as it was catalogued.
 //
 // Reads ahead of a hard disk are sorted by where the files lie (source/sweep.h).
 //
@@ -75,8 +75,8 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   void read(SourceRead& read);
-  // Fills the buffer on the calling thread where the page cache has the file: that takes no longer than handing the read
-  // over. True: done, on_done does not run.
+  // Fills the buffer on the calling thread where the page cache has the file: that takes no longer than handing the
+  // read over. True: done, on_done does not run.
   [[nodiscard]] bool read_now(SourceRead& read);
   // Runs a task on the I/O thread.
   void post(std::function<void()> task) { thread_->post(std::move(task)); }

@@ -100,8 +100,8 @@ Sweep::Batch Sweep::take_oldest(std::size_t count) {
   return batch;
 }
 
-// Looking offsets up costs no extra seek: it brings in the inodes, which the reads need anyway. Meanwhile the disk is busy
-// with what is left of the last batch.
+// Looking offsets up costs no extra seek: it brings in the inodes, which the reads need anyway. Meanwhile the disk is
+// busy with what is left of the last batch.
 void Sweep::sort_by_disk_offset(Batch& batch) const {
   if (batch.size() == 1) return;
   std::vector<std::pair<std::uint64_t, SourceRead*>> placed;

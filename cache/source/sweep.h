@@ -8,8 +8,8 @@
 // While kSweepInFlight reads are under way, others wait. Then the oldest of them, at most kSweepBatch, are issued by
 // rising offset on the disk. A batch is closed: what comes later, and is needed later, cannot push ahead of it.
 //
-// Virtual disks often say that they rotate. A disk that answers faster than any head can move gets its reads at once, in
-// the order in which they come (SeekMeter). So does a disk of which nothing is known yet, for the first reads.
+// Virtual disks often say that they rotate. A disk that answers faster than any head can move gets its reads at once,
+// in the order in which they come (SeekMeter). So does a disk of which nothing is known yet, for the first reads.
 //
 // Thread-safety: every function from any thread.
 #pragma once

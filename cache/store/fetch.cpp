@@ -130,8 +130,8 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   delete this;
 }
 
-// Has the first tier that takes the chunk write a copy, of those that are faster than where it came from. Where too much
-// waits to be written already, the next epoch brings the chunk again.
+// Has the first tier that takes the chunk write a copy, of those that are faster than where it came from. Where too
+// much waits to be written already, the next epoch brings the chunk again.
 void Fetch::copy_to_tier() {
   if (store_.closing.load()) return;
   const std::uint64_t budget = store_.ram.budget_bytes();
@@ -177,8 +177,8 @@ void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& reques
 }
 
 // A read that needs no fetch. With a RAM budget the chunk was mostly fetched ahead, and that fetch was counted. Without
-// one, memory has a chunk only while others read or write it. With a slow disk this happens often, and a use that is not
-// counted would look as if it were still to come.
+// one, memory has a chunk only while others read or write it. With a slow disk this happens often, and a use that is
+// not counted would look as if it were still to come.
 void note_use_in_memory(StoreParts& store, const ChunkRequest& request) {
   const bool is_use = request.key.chunk == 0 && !is_ahead(request.hint) && !request.for_disk_fill;
   if (is_use && store.ram.budget_bytes() == 0 && store.follower->watches()) {

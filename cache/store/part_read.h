@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kPartBytesMax = 256 << 10;
 // Thread-safety: every function from any thread.
 class RangeBorders {
  public:
-  // Notes the range. False: it begins where one began or ended lately. Then the whole chunk is worth a fetch: the reader
-  // works through the file, or reads this part again and again.
+  // Notes the range. False: it begins where one began or ended lately. Then the whole chunk is worth a fetch: the
+  // reader works through the file, or reads this part again and again.
   [[nodiscard]] bool is_alone(const ChunkRequest& request);
 
  private:

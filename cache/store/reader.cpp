@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Reader holds the views of the samples that it has fetched ahead (the window) until next() hands them out. What the
-// plan calls resident is held by the store's RAM tier, which was asked to keep it, and is found there in the next epoch.
+// plan calls resident is held by the store's RAM tier, which was asked to keep it, and is found there in the next
+// epoch.
 #include "headrace/cache/reader.h"
 
 #include <algorithm>
@@ -83,8 +84,8 @@ class ReaderImpl final : public Reader {
   const Order& order_;
   const std::uint64_t last_epoch_;  // exclusive
   const std::vector<std::uint32_t> sizes_;
-  // Calls of fetch_ahead() that are not dealt with. Whoever raises it from 0 deals with all of them, so that a fetch that
-  // ends at once, inside start(), does not become a nested call.
+  // Calls of fetch_ahead() that are not dealt with. Whoever raises it from 0 deals with all of them, so that a fetch
+  // that ends at once, inside start(), does not become a nested call.
   std::atomic<std::uint32_t> fetch_requests_ = 0;
 
   mutable io::Mutex mutex_;

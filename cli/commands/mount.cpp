@@ -55,8 +55,8 @@ struct MountPlan {
   fs::path order_records;  // what was learned in earlier runs
 };
 
-// What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means the
-// file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
+// What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means
+// the file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
 std::string mounted_name(const Source& source) {
   return "headrace:" + source.path.string();
 }

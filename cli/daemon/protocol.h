@@ -37,8 +37,8 @@ using HandleCommand =
 [[nodiscard]] std::string answer_request(std::string_view line, const HandleCommand& handle);
 
 // Connects to the daemon of a mount point and asks it.
-// Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); kTimedOut when its process is
-// stopped; the daemon's own.
+// Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); kTimedOut when its process
+// is stopped; the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                                                      const nlohmann::json& arguments);
 

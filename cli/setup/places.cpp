@@ -74,7 +74,8 @@ io::Result<fs::path> make_private(const fs::path& directory) {
   return directory;
 }
 
-// For users without XDG_RUNTIME_DIR, such as those of cron: the folder that it would name, where the system has made it.
+// For users without XDG_RUNTIME_DIR, such as those of cron: the folder that it would name, where the system has made
+// it.
 fs::path runtime_fallback() {
   const fs::path of_user = fs::path("/run/user") / std::to_string(::geteuid());
   if (check_private(of_user)) return of_user / "headrace";

@@ -15,8 +15,8 @@ namespace headrace::cli {
 // Columns of the terminal behind `stream`; 0 when it is no terminal.
 [[nodiscard]] std::size_t terminal_columns(std::FILE* stream);
 
-// Prints `line` and a line end; control characters in it are written out (io/printable.h). Where it is broken, the later
-// lines begin at column `indent`.
+// Prints `line` and a line end; control characters in it are written out (io/printable.h). Where it is broken, the
+// later lines begin at column `indent`.
 void print_line(std::FILE* stream, std::string_view line, std::size_t indent = 0);
 
 }  // namespace headrace::cli

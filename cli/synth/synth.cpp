@@ -34,8 +34,8 @@ using io::make_error;
 using io::Result;
 using io::Status;
 
-// 8 canvases of 11 MB are enough: random places, scales and reflections give cuts that share no block of pixels. A small
-// data set needs fewer.
+// 8 canvases of 11 MB are enough: random places, scales and reflections give cuts that share no block of pixels. A
+// small data set needs fewer.
 constexpr std::uint32_t kCanvasesMax = 8;
 constexpr std::uint32_t kFilesPerCanvas = 20;
 // Bounds the memory for photographs: 32 of 20 megapixels take 2 GB. The first ones by name are used.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The consumer's side of a BatchLoader: complete groups of rows to batches.
 //
-// A group without skipped samples is the batch. Otherwise (BadSamples::kSkip) the good rows of as many groups as it takes
-// are copied into a batch of the assembler's own.
+// A group without skipped samples is the batch. Otherwise (BadSamples::kSkip) the good rows of as many groups as it
+// takes are copied into a batch of the assembler's own.
 //
 // Thread-safety: none; the consumer's thread.
 #pragma once

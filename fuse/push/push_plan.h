@@ -105,8 +105,8 @@ class PushPlan {
   [[nodiscard]] std::uint64_t retained_limit() const;
   // A sample whose copy has to go, because the limit fell or a smaller one came; already counted as gone.
   [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop() { return retained_.next_to_drop(retained_limit()); }
-  // The file has changed, and the kernel is told to drop its pages. That is no loss: it is pushed again as it is now. It
-  // goes on counting with its catalogued size.
+  // The file has changed, and the kernel is told to drop its pages. That is no loss: it is pushed again as it is now.
+  // It goes on counting with its catalogued size.
   void on_changed(cache::SampleIndex sample);
   void on_overflow() { ++counters_.overflows; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files and folders that are not as catalogued any more, for a successor: its catalog is the one that the mount was made with,
-// and the kernel has been told of the changes already.
+// The files and folders that are not as catalogued any more, for a successor: its catalog is the one that the mount was
+// made with, and the kernel has been told of the changes already.
 //
 //   ChangedFiles changed(records, head.changed_count);
 //   changed.note(entry, identity);            // after the store was told, before the kernel is

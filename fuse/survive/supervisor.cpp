@@ -260,8 +260,8 @@ void Supervisor::start_stand_in() {
   ::_exit(status ? 0 : 1);
 }
 
-// It uses nothing of the mount itself, so it goes at once. Where a worker answers beside it, that one is given again what
-// the stand-in has read and not answered.
+// It uses nothing of the mount itself, so it goes at once. Where a worker answers beside it, that one is given again
+// what the stand-in has read and not answered.
 void Supervisor::end_stand_in() {
   stand_in_at_ = steady_clock::time_point::max();
   if (stand_in_ <= 0) return;

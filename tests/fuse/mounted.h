@@ -62,7 +62,8 @@ class Mounted {
 
 // Runs `round` until it returns true, at most five times: the kernel may drop pages that lie idle at any moment
 // (DAMON's proactive reclaim), and then a count of requests is another one. Each round makes its own mount. Fails the
-// case when no round returns true. A sanitizer gives the kernel much more time: there one round runs, and is not judged.
+// case when no round returns true. A sanitizer gives the kernel much more time: there one round runs, and is not
+// judged.
 void until_pages_stay(const std::function<bool()>& round);
 // open, fstat, read, close; empty with errno set when one fails.
 [[nodiscard]] std::string read_file(const std::string& path);
