@@ -74,14 +74,7 @@ class Stage:
         self.mount()
 
     def daemons(self):
-        """The processes that serve the mount: those whose command line names it."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-                if b"mount" in words and str(self.mountpoint).encode() in words:
-                    found.append(int(entry.name))
-        return sorted({member for pid in found for member in process_tree(pid)})
+        return daemons_of(self.mountpoint)
 
     @contextlib.contextmanager
     def source_fault(self, word):
@@ -109,6 +102,17 @@ class Stage:
         if is_mounted(mountpoint):
             raise Failed("a mount was left behind")
         return time.monotonic() - start
+
+
+def daemons_of(mountpoint):
+    """The processes that serve a mount: those whose command line names it. The worker comes last."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if b"mount" in words and str(mountpoint).encode() in words:
+                found.append(int(entry.name))
+    return sorted({member for pid in found for member in process_tree(pid)})
 
 
 def kill_worker(stage, rng):
