@@ -13,17 +13,18 @@ import random
 import re
 import time
 
-from sources import Failed, is_mounted, unmount
+from sources import Failed, SlowFs, is_mounted, unmount
 from sweeper import holding
 from torture_versions import History, content, read_whole
 
 READERS = 24
 READ_SECONDS_MAX = 5
 MIB = 1 << 20
-BUDGETS = (0, 1, MIB, 4 * MIB, 8 * MIB, 16 * MIB, 26 * MIB, 42 * MIB, 64 * MIB)
+BUDGETS = (0, 1, MIB, 4 * MIB, 8 * MIB, 16 * MIB, 26 * MIB, 42 * MIB, 64 * MIB, 200 * MIB)
+LATENCY_MS = 20  # of each open and read of the source, in every other round
 # Most are of the sizes at which chunks begin to count: 8 MiB are whole, 12 and 20 MiB are three and five chunks.
 SIZES = [0, 1, 4096, *[100_000] * 20, *[MIB] * 8, 8 * MIB, 8 * MIB + 1, *[12 * MIB] * 4, *[20 * MIB] * 4, 64 * MIB]
-ROUND_SECONDS = 10
+ROUND_SECONDS = 8
 COLUMNS = ("rounds", "good", "refused", "busy", "wrong", "late", "not mounted")
 
 
@@ -82,6 +83,15 @@ def figures_of(history, seen, slow_source):
     return row
 
 
+@contextlib.contextmanager
+def source_of(bench, folder, slow):
+    if slow:
+        with SlowFs(bench.program("slow_fs"), folder, bench.work / "slow", LATENCY_MS, LATENCY_MS) as source:
+            yield source
+    else:
+        yield folder
+
+
 def one_round(bench, folder, history, budget, options, seed):
     mountpoint = bench.work / "mount"
     mountpoint.mkdir(exist_ok=True)
@@ -112,26 +122,27 @@ def torture_memory(bench, arguments):
     history = history_of_files(folder)
     deadline = time.monotonic() + 60 * arguments.minutes
     number = 0
-    while number < len(BUDGETS) or time.monotonic() < deadline:
-        budget = BUDGETS[number] if number < len(BUDGETS) else rng.randrange(64 * MIB)
-        with_tier = rng.random() < 0.5
+    while number < 2 * len(BUDGETS) or time.monotonic() < deadline:
+        budget = BUDGETS[number // 2] if number < 2 * len(BUDGETS) else rng.randrange(64 * MIB)
+        with_tier, slow = rng.random() < 0.5, number % 2 == 1
         options = ["--ssd", f"{bench.work / 'tier'}:64M"] if with_tier else []
         options += rng.choice(([], ["--order", "torch-distributed:seed=0"]))
-        figures = one_round(bench, folder, history, budget, options, arguments.seed + number)
-        name = f"{budget / MIB:.1f} MiB{' and a tier' if with_tier else ''}"
+        with source_of(bench, folder, slow) as source:
+            figures = one_round(bench, source, history, budget, options, arguments.seed + number)
+        name = f"{budget / MIB:.1f} MiB{', slow source' if slow else ''}{', a tier' if with_tier else ''}"
         row = rows.setdefault(name, dict.fromkeys(COLUMNS, 0) | {"longest": 0})
         for column in COLUMNS:
             row[column] += figures[column]
         row["longest"] = max(row["longest"], figures["longest"])
-        print(f"{name:24} {figures['good']} reads good, longest {figures['longest']:.1f} s", flush=True)
+        print(f"{name:32} {figures['good']} reads good, longest {figures['longest']:.1f} s", flush=True)
         number += 1
     return rows
 
 
 def print_memory(rows):
-    print(f"\n{'RAM':24}" + "".join(f"{column:>12}" for column in (*COLUMNS, "longest")))
+    print(f"\n{'RAM':32}" + "".join(f"{column:>12}" for column in (*COLUMNS, "longest")))
     for name, row in rows.items():
-        print(f"{name:24}" + "".join(f"{row[column]:>12}" for column in COLUMNS) + f"{row['longest']:>10.1f} s")
+        print(f"{name:32}" + "".join(f"{row[column]:>12}" for column in COLUMNS) + f"{row['longest']:>10.1f} s")
 
 
 def memory_good(rows):

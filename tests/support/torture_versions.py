@@ -143,20 +143,29 @@ class History:
         return "cut", f"{where}, {seen.length} bytes of {lengths}"
 
 
+def pieces_of(length, rng):
+    """Offsets and lengths that cover a file, from front to back or in any order, and what may lie behind its end."""
+    pieces, offset = [], 0
+    while offset < length:
+        piece = rng.choice((4096, 65536, 1_000_000, 1 << 20))
+        pieces.append((offset, min(piece, length - offset)))
+        offset += piece
+    if rng.random() < 0.3:
+        rng.shuffle(pieces)
+    return [*pieces, (length, 1 << 20)]
+
+
 def read_whole(root, path, file, reader, rng, pause_seconds):
     """Opens, reads in parts of random size, closes."""
     seen = Seen(file, time.monotonic(), 0, reader=reader)
-    parts = []
+    parts = {}
     try:
         descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while True:
+            for offset, length in pieces_of(os.fstat(descriptor).st_size, rng):
                 before = time.monotonic()
-                part = os.read(descriptor, rng.choice((4096, 65536, 1 << 20, 4 << 20)))
+                parts[offset] = os.pread(descriptor, length, offset)
                 seen.longest_call = max(seen.longest_call, time.monotonic() - before)
-                if not part:
-                    break
-                parts.append(part)
                 if rng.random() < 0.02:
                     time.sleep(rng.random() * pause_seconds)
         finally:
@@ -164,5 +173,17 @@ def read_whole(root, path, file, reader, rng, pause_seconds):
     except OSError as error:
         seen.error = error.errno
     seen.ended = time.monotonic()
-    look_at(seen, b"".join(parts))
+    look_at(seen, from_the_front(parts))
     return seen
+
+
+def from_the_front(parts):
+    """The bytes up to the first that is missing."""
+    whole = []
+    end = 0
+    for offset in sorted(parts):
+        if offset != end:
+            break
+        whole.append(parts[offset])
+        end += len(parts[offset])
+    return b"".join(whole)
