@@ -75,10 +75,12 @@ template <typename T>
 //
 //   HEADRACE_TRY(buffer, Buffer::allocate(size));   // `buffer` is a Buffer from here on
 //   HEADRACE_TRY_DO(folder.sync());                 // a Status: nothing to name
+// NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared cannot stand in parentheses.
 #define HEADRACE_TRY(name, expression)                                                    \
   auto name##_or_error = (expression);                                                    \
   if (!name##_or_error) return ::headrace::io::forward_error(std::move(name##_or_error)); \
   auto name = *std::move(name##_or_error)
+// NOLINTEND(bugprone-macro-parentheses)
 #define HEADRACE_TRY_DO(expression)                                        \
   if (::headrace::io::Status failed_status = (expression); !failed_status) \
   return ::headrace::io::forward_error(std::move(failed_status))
