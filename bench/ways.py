@@ -12,7 +12,9 @@ from sweeper import temporary_folder
 
 TRACING = Path("/sys/kernel/tracing")
 WAYS = {  # io_bench's name: what it is
-    "read_files/uring_direct": "io_uring: open, read, close, direct",
+    "read_files/chain_direct": "io_uring: open, read, close in one chain, direct (0.1.0)",
+    "read_files/chain_buffered": "the same through the page cache (0.1.0)",
+    "read_files/uring_direct": "io_uring: open, compare, read, compare, close, direct",
     "read_files/uring_buffered": "the same through the page cache",
     "read_files/pool_direct": "pread pool, direct",
     "read_files/pool_buffered": "pread pool, page cache",
