@@ -9,7 +9,7 @@
 // nothing has to be remembered across a restart. Samples are the entries that the listing rule selects, in its order:
 // sample i is what the loader calls dataset[i].
 //
-// Memory: 40 bytes per entry plus its name, 8 per sample, 16 per directory: 70 bytes per file of ImageNet. Limits: 2^32
+// Memory: 48 bytes per entry plus its name, 8 per sample, 16 per directory: 78 bytes per file of ImageNet. Limits: 2^32
 // entries, 4 GiB of names (about 200 M files), 65 536 combinations of mode, owner and group.
 // Thread-safety: immutable after construction; any thread may use it.
 #pragma once
@@ -24,6 +24,7 @@
 
 #include <sys/types.h>
 
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -46,13 +47,10 @@ struct CatalogOptions {
   unsigned scan_threads = 0;          // 0: chosen from the cores (directory reads wait for the device)
 };
 
-// What identifies the content of a file: as long as it stays the same, cached bytes are good.
-struct Identity {
-  std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;
-  std::uint64_t inode = 0;
-  friend bool operator==(const Identity&, const Identity&) = default;
-};
+// What identifies the content of a file: as long as it stays the same, cached bytes are good. No program can set ctime,
+// so content that was replaced under its old size, mtime and inode (rsync --inplace -t) is noticed all the same. ctime
+// also changes with mode, owner and links; then the file is fetched again.
+using Identity = io::FileAttributes;
 
 // Attributes of which many files share few combinations. Each combination is stored once.
 struct AttributeClass {
@@ -124,6 +122,7 @@ class Catalog {
   struct Row {
     std::uint64_t size_bytes;
     std::int64_t mtime_ns;
+    std::int64_t ctime_ns;
     std::uint64_t inode;
     std::uint32_t name_offset;
     EntryId parent;
@@ -143,7 +142,7 @@ class Catalog {
     std::uint64_t sample_list_hash = 0;  // of the list's content; 0: no list
     friend bool operator==(const Request&, const Request&) = default;
   };
-  static_assert(sizeof(Row) == 40 && sizeof(Directory) == 16 && sizeof(AttributeClass) == 12,
+  static_assert(sizeof(Row) == 48 && sizeof(Directory) == 16 && sizeof(AttributeClass) == 12,
                 "these lie in the saved form");
 
   [[nodiscard]] mode_t type(EntryId entry) const;

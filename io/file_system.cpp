@@ -31,11 +31,12 @@ struct KnownFileSystem {
 };
 
 // Numbers that linux/magic.h lacks are from statfs(2).
+constexpr std::uint64_t kZfsMagic = 0x2fc12fc1;
 constexpr KnownFileSystem kKnownFileSystems[] = {
     {EXT4_SUPER_MAGIC, "ext4", true, false, false},   {0x58465342, "xfs", true, false, false},
     {BTRFS_SUPER_MAGIC, "btrfs", true, false, false}, {0xf2f52010, "f2fs", true, false, false},
     {TMPFS_MAGIC, "tmpfs", false, true, false},       {RAMFS_MAGIC, "ramfs", false, true, false},
-    {0x2fc12fc1, "zfs", false, false, false},         {OVERLAYFS_SUPER_MAGIC, "overlay", false, false, false},
+    {kZfsMagic, "zfs", false, false, false},          {OVERLAYFS_SUPER_MAGIC, "overlay", false, false, false},
     {0x65735546, "fuse", false, false, true},         {NFS_SUPER_MAGIC, "nfs", false, false, true},
     {V9FS_MAGIC, "9p", false, false, true},           {0xff534d42, "cifs", false, false, true},
 };
@@ -46,10 +47,28 @@ const KnownFileSystem* find_known(std::uint64_t magic) {
   return found != std::end(kKnownFileSystems) ? found : nullptr;
 }
 
-std::uint64_t magic_of(int fd) {
+// Some architectures have a signed f_type; the magic numbers are 32 bits.
+std::uint64_t magic_of(const struct statfs& about) {
+  return static_cast<std::uint32_t>(about.f_type);
+}
+
+// All zero where the kernel does not say.
+struct statfs statfs_of(int fd) {
   struct statfs about = {};
-  // Some architectures have a signed f_type; the magic numbers are 32 bits.
-  return ::fstatfs(fd, &about) == 0 ? static_cast<std::uint32_t>(about.f_type) : 0;
+  if (::fstatfs(fd, &about) != 0) about = {};
+  return about;
+}
+
+// f_fsid comes from the UUID on ext2, ext3, ext4 and btrfs (where subvolumes differ, too) and from the data set's number
+// on zfs. xfs and f2fs put the number of the block device there, which a reboot or another loop device changes; tmpfs
+// draws it anew for each mount; nfs and fuse leave it zero; overlay shows that of one layer (Linux 6.18, fs/*/super.c).
+std::uint64_t lasting_id(const struct statfs& about) {
+  const std::uint64_t magic = magic_of(about);
+  if (magic != EXT4_SUPER_MAGIC && magic != BTRFS_SUPER_MAGIC && magic != kZfsMagic) return 0;
+  std::uint64_t id = 0;
+  static_assert(sizeof id == sizeof about.f_fsid);
+  std::memcpy(&id, &about.f_fsid, sizeof id);
+  return id;
 }
 
 // Whether the kernel says that direct reads of this file work at our alignment (Linux 6.1). Where it says nothing, as
@@ -82,7 +101,8 @@ bool sysfs_says_yes(const std::string& path) {
 }  // namespace
 
 FileSystemTraits describe_file_system(int fd) {
-  const std::uint64_t magic = magic_of(fd);
+  const struct statfs about = statfs_of(fd);
+  const std::uint64_t magic = magic_of(about);
   const KnownFileSystem* const known = find_known(magic);
   FileSystemTraits traits;
   traits.name = known != nullptr ? known->name : fmt::format("{:#x}", magic);
@@ -90,11 +110,12 @@ FileSystemTraits describe_file_system(int fd) {
   traits.in_memory = known != nullptr && known->in_memory;
   traits.opens_wait = known == nullptr || known->opens_wait;
   traits.rotational = is_rotational(fd);
+  traits.id = lasting_id(about);
   return traits;
 }
 
 CacheMode choose_cache_mode(int fd) {
-  return cache_mode_for(fd, find_known(magic_of(fd)));
+  return cache_mode_for(fd, find_known(magic_of(statfs_of(fd))));
 }
 
 // A partition has no queue of its own. The queue of its disk is one level up.

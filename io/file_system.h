@@ -22,6 +22,8 @@ struct FileSystemTraits {
   bool in_memory = false;                       // tmpfs, ramfs: reads never wait, and a copy gains nothing
   bool opens_wait = true;                       // an open may ask a server: network, FUSE and unknown file systems
   bool rotational = false;                      // a hard disk, as far as the kernel knows
+  // Tells this file system from all others, also after a reboot and at another path; 0: nothing does so reliably.
+  std::uint64_t id = 0;
 };
 
 [[nodiscard]] FileSystemTraits describe_file_system(int fd);

@@ -48,7 +48,7 @@ bool Catalog::is_symlink(EntryId entry) const {
 
 Identity Catalog::identity(EntryId entry) const {
   const Row& row = rows_[entry];
-  return {.size_bytes = row.size_bytes, .mtime_ns = row.mtime_ns, .inode = row.inode};
+  return {.size_bytes = row.size_bytes, .mtime_ns = row.mtime_ns, .ctime_ns = row.ctime_ns, .inode = row.inode};
 }
 
 std::uint64_t Catalog::size_bytes(EntryId entry) const {

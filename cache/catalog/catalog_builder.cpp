@@ -71,6 +71,7 @@ Status CatalogBuilder::add_entry(const io::ScannedAttributes& attributes, EntryI
   HEADRACE_TRY(attribute, attribute_class(attributes));
   catalog_.rows_.push_back({.size_bytes = attributes.size_bytes,
                             .mtime_ns = attributes.mtime_ns,
+                            .ctime_ns = attributes.ctime_ns,
                             .inode = attributes.inode,
                             .name_offset = static_cast<std::uint32_t>(catalog_.names_.size()),
                             .parent = parent,

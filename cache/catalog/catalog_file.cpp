@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The saved form of a catalog: a Header, then the arrays as they lie in memory, one right behind the other:
 //
-//   rows            row_count x 40          Catalog::Row
+//   rows            row_count x 48          Catalog::Row
 //   directories     directory_count x 16    Catalog::Directory
 //   attributes      attribute_count x 12    AttributeClass
 //   samples         sample_count x 4        EntryId
@@ -29,7 +29,7 @@ namespace headrace::cache {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x676c746361636872;  // "hrcactlg", read as a little-endian number
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;                 // 2: rows have ctime
 
 struct Header {
   std::uint64_t magic = kMagic;

@@ -132,6 +132,7 @@ class Comparison {
     } else {
       const Identity now = {.size_bytes = entry.attributes.size_bytes,
                             .mtime_ns = entry.attributes.mtime_ns,
+                            .ctime_ns = entry.attributes.ctime_ns,
                             .inode = entry.attributes.inode};
       if (now != catalog_.identity(known)) changes_.changed.push_back({known, now});
     }
@@ -167,7 +168,12 @@ class Comparison {
 std::optional<Catalog> load_current(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
   Result<Catalog> saved = Catalog::load(file);
   if (!saved) {
-    if (saved.error().code != io::ErrorCode::kNotFound) io::log_warning("{}; scanning anew", saved.error().message());
+    const io::ErrorCode code = saved.error().code;
+    if (code == io::ErrorCode::kUnsupported) {
+      io::log_info("{}; scanning anew", saved.error().message());
+    } else if (code != io::ErrorCode::kNotFound) {
+      io::log_warning("{}; scanning anew", saved.error().message());
+    }
     return std::nullopt;
   }
   if (!saved->fits(options)) return std::nullopt;

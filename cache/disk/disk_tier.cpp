@@ -82,7 +82,7 @@ std::uint64_t hash_name(std::string_view path, std::uint32_t chunk) {
 }
 
 std::uint64_t hash_identity(const Identity& identity) {
-  static_assert(sizeof(Identity) == 24, "hashed as it lies in memory: no padding");
+  static_assert(sizeof(Identity) == 32, "hashed as it lies in memory: no padding");
   return XXH3_64bits(&identity, sizeof identity);
 }
 
@@ -338,6 +338,7 @@ RecordTrailer make_trailer(const Holding& holding, const RecordId& record, std::
   trailer.file_bytes = identity.size_bytes;
   trailer.mtime_ns = identity.mtime_ns;
   trailer.inode = identity.inode;
+  trailer.ctime_ns = identity.ctime_ns;
   std::byte* const trailer_at = holding.data + footprint_bytes(holding.size) - sizeof trailer;
   std::fill(holding.data + holding.size, trailer_at, std::byte{0});
   if (is_chunked(identity.size_bytes) && has_pieces(holding.size)) {

@@ -23,7 +23,7 @@ namespace headrace::cache {
 
 static_assert(std::endian::native == std::endian::little, "the tier's files are little-endian and mapped as they are");
 
-inline constexpr std::uint32_t kTierVersion = 1;
+inline constexpr std::uint32_t kTierVersion = 2;  // 2: the identity has ctime, the data set its file system
 inline constexpr std::uint64_t kBlockBytes = 4096;
 // What is checked on its own in a record of a chunk: 64 KiB, twice what the kernel reads ahead at first.
 inline constexpr std::uint64_t kPieceBytes = 64 << 10;
@@ -57,12 +57,14 @@ struct RecordTrailer {
   std::uint64_t inode = 0;
   // XXH3, seeded with the salt, of the table before the trailer: the XXH3 of each 64 KiB of the payload. 0: no table.
   std::uint64_t pieces_hash = 0;
-  std::uint64_t reserved[4] = {};
+  std::int64_t ctime_ns = 0;  // of the identity, too
+  std::uint64_t reserved[3] = {};
   std::uint64_t hash = 0;  // XXH3 of the bytes before it, seeded with the tier's salt
 };
 static_assert(sizeof(RecordTrailer) == kTrailerBytes && std::is_trivially_copyable_v<RecordTrailer>);
 static_assert(offsetof(RecordTrailer, payload_bytes) == 40 && offsetof(RecordTrailer, file_bytes) == 56 &&
-              offsetof(RecordTrailer, pieces_hash) == 80 && offsetof(RecordTrailer, hash) == 120);
+              offsetof(RecordTrailer, pieces_hash) == 80 && offsetof(RecordTrailer, ctime_ns) == 88 &&
+              offsetof(RecordTrailer, hash) == 120);
 
 struct SegmentIndexHeader {
   static constexpr std::uint64_t kMagic = 0x7865646e69676573;  // "segindex"

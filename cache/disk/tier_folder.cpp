@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "headrace/io/log.h"
+
 namespace headrace::cache {
 namespace {
 
@@ -120,6 +122,9 @@ Status TierFolder::take_or_make() {
   HEADRACE_TRY_DO(take_lock());
   auto read = read_label();  // anew: another process may have made it before we had the lock
   if (read || read.error().code != ErrorCode::kNotFound) return read;
+  if (!is_new) io::log_info("{}", read.error().message());
+  HEADRACE_TRY_DO(remove_segments());  // of an earlier format
+  remove_file(kDataSetsName);
   return write_label(segment_bytes_);
 }
 
@@ -184,7 +189,7 @@ Status TierFolder::read_label() {
   if (label_.magic != TierLabel::kMagic) {
     return unusable(ErrorCode::kCorrupt, "its label is damaged, or this is not a tier of headrace");
   }
-  if (label_.version != kTierVersion) {
+  if (label_.version > kTierVersion) {
     return unusable(ErrorCode::kUnsupported,
                     fmt::format("it has format {}, this program knows {}", label_.version, kTierVersion));
   }
@@ -192,6 +197,11 @@ Status TierFolder::read_label() {
                     label_.segment_bytes % kBlockBytes == 0 && label_.segment_bytes <= (1ULL << 40);
   if (label_.hash != label_hash(label_) || !sane) {
     return unusable(ErrorCode::kCorrupt, "its label is damaged");
+  }
+  if (label_.version < kTierVersion) {  // its records lack what would show that a file was replaced
+    return io::make_error(ErrorCode::kNotFound,
+                          fmt::format("tier {}: of format {}, which an earlier version wrote; a mount fills it anew",
+                                      path_, label_.version));
   }
   return {};
 }
@@ -231,6 +241,15 @@ Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;
+}
+
+Status TierFolder::remove_segments() const {
+  HEADRACE_TRY(numbers, segment_numbers());
+  for (const std::uint32_t number : numbers) {
+    remove_file(segment_index_name(number));  // first: an index without its segment would mislead
+    remove_file(segment_name(number));
+  }
+  return {};
 }
 
 Result<UniqueFd> TierFolder::open_file(const std::string& name, int flags) const {
@@ -274,8 +293,10 @@ Result<std::vector<std::byte>> TierFolder::read_file(const std::string& name, st
   return bytes;
 }
 
-void TierFolder::remove_own_files() const {
+Status TierFolder::remove_all() const {
+  HEADRACE_TRY_DO(remove_segments());
   for (const char* name : {kDataSetsName, kLabelName, kLockName}) remove_file(name);
+  return {};
 }
 
 std::vector<TierFolder::DataSetName> TierFolder::data_sets() const {

@@ -35,6 +35,7 @@ class TierFolder {
   [[nodiscard]] static Status check_links(const std::filesystem::path& path);
 
   // `segment_bytes` is for a tier that is made now; an older one keeps its own.
+  // A tier of an earlier format counts as missing; kCreate empties it and makes it anew.
   // Errors: kBusy (naming the process that owns it), kPermission (others may write to it), kUnsupported (a newer
   // format), kCorrupt (its label), kInvalidArgument (kCreate: other files in it), kNotFound, else the system's.
   [[nodiscard]] static Result<TierFolder> open(const std::filesystem::path& path, std::uint64_t segment_bytes,
@@ -58,7 +59,7 @@ class TierFolder {
   [[nodiscard]] Status replace_file(const std::string& name, std::span<const std::byte> head,
                                     std::span<const std::byte> body, bool sync) const;
   void remove_file(const std::string& name) const;
-  void remove_own_files() const;  // all but the segments
+  [[nodiscard]] Status remove_all() const;  // every file of the tier
   // Reads the whole of a file of at most `bytes_max`.
   [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& name, std::uint64_t bytes_max) const;
 
@@ -76,6 +77,7 @@ class TierFolder {
   [[nodiscard]] Status check_owner() const;
   [[nodiscard]] Status take_or_make();
   [[nodiscard]] bool holds_nothing_else() const;
+  [[nodiscard]] Status remove_segments() const;
   [[nodiscard]] Result<std::vector<std::string>> list() const;
   [[nodiscard]] Status take_lock();
   [[nodiscard]] tl::unexpected<io::Error> unusable(io::ErrorCode code, std::string_view what) const;

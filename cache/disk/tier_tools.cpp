@@ -175,12 +175,7 @@ Result<VerifyReport> verify_tier(const std::filesystem::path& path, const Verify
 Status remove_tier(const std::filesystem::path& path) {
   {
     HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kRemover));
-    HEADRACE_TRY(numbers, folder.segment_numbers());
-    for (const std::uint32_t number : numbers) {
-      folder.remove_file(segment_index_name(number));
-      folder.remove_file(segment_name(number));
-    }
-    folder.remove_own_files();
+    HEADRACE_TRY_DO(folder.remove_all());
   }
   if (::rmdir(path.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != EBUSY) {
     return io::system_error(errno, "remove tier " + path.string());

@@ -29,11 +29,6 @@ bool is_alive(int fd) {
   return ::statx(fd, "", flags, STATX_TYPE | STATX_NLINK, &about) == 0 && about.stx_nlink > 0;
 }
 
-Identity identity_of(const struct stat& info) {
-  return {static_cast<std::uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec,
-          info.st_ino};
-}
-
 // Without a saved catalog there is nothing to compare with: the scan that follows says what is there.
 Status check_same_data_set(const SourceRoot& root, const SourceRootOptions& options) {
   if (options.catalog_file.empty()) return {};
@@ -64,8 +59,9 @@ std::shared_ptr<SourceRoot> SourceRoot::find_remount(const std::filesystem::path
 
 bool SourceRoot::has_file(const char* path, const Identity& identity) const {
   const UniqueFd file(io::open_beneath(fd(), path, O_PATH | O_CLOEXEC));
-  struct stat info {};
-  return file.valid() && ::fstat(file.get(), &info) == 0 && identity_of(info) == identity;
+  if (!file.valid()) return false;
+  const Result<Identity> found = io::attributes_of(file.get());
+  return found && *found == identity;
 }
 
 bool SourceRoot::is_root_of(const Catalog& catalog) const {

@@ -127,11 +127,15 @@ io::Status print_check(const fs::path& target, const Forecast& forecast) {
 // --check and --dry-run only look: they make no tier and evict nothing. So tiers that do not exist are left out, and a
 // tier that is larger than the budget given here keeps its size.
 io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
-  std::erase_if(tiers, [](const cache::TierOptions& tier) { return !fs::exists(tier.path); });
+  std::vector<cache::TierOptions> existing;
   for (cache::TierOptions& tier : tiers) {
-    HEADRACE_TRY(info, cache::describe_tier(tier.path));
-    tier.budget_bytes = std::max(tier.budget_bytes, info.segments * info.segment_bytes);
+    const io::Result<cache::TierInfo> info = cache::describe_tier(tier.path);
+    if (!info && info.error().code == io::ErrorCode::kNotFound) continue;
+    if (!info) return tl::unexpected<io::Error>(info.error());
+    tier.budget_bytes = std::max(tier.budget_bytes, info->segments * info->segment_bytes);
+    existing.push_back(std::move(tier));
   }
+  tiers = std::move(existing);
   return {};
 }
 

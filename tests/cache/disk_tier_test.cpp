@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -25,12 +26,14 @@
 #include "headrace/cache/disk/record_format.h"
 #include "headrace/cache/disk/segment.h"
 #include "headrace/cache/store.h"
+#include "headrace/cache/tier_tools.h"
 
 #include "support/temp_dir.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using headrace::cache::describe_tier;
 using headrace::cache::EntryId;
 using headrace::cache::footprint_bytes;
 using headrace::cache::kChunkBytes;
@@ -39,6 +42,7 @@ using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
+using headrace::cache::TierLabel;
 using headrace::cache::TierOptions;
 using headrace::cache::TierStats;
 using headrace::cache::trailer_hash;
@@ -254,7 +258,7 @@ TEST_CASE("a flipped bit in any field of a record or an index costs that record 
     CHECK(hits_after("segment-00000001", offset, true) == 5);
     CHECK(hits_after("segment-00000001", offset, false) == 5);
   }
-  for (const std::uint64_t field : {0, 4, 8, 16, 24, 32, 40, 44, 48, 52, 56, 64, 72, 80, 120}) {
+  for (const std::uint64_t field : {0, 4, 8, 16, 24, 32, 40, 44, 48, 52, 56, 64, 72, 80, 88, 120}) {
     CAPTURE(field);
     CHECK(hits_after("segment-00000001", trailer + field, true) == 6);
     CHECK(hits_after("segment-00000001", trailer + field, false) == 5);
@@ -301,6 +305,40 @@ TEST_CASE("a file that changed is not served from the tier") {
   REQUIRE(view.has_value());
   CHECK(text_of(*view) == changed);
   CHECK(view->served_from() == TierKind::kSource);
+}
+
+TEST_CASE("content that was replaced under its old size and mtime is not served from the tier") {
+  const Fixture fixture(3);
+  warm_all(*fixture.open());
+  const fs::path file = fixture.source.path() / "class0/0.jpg";
+  const auto mtime = fs::last_write_time(file);
+  const std::string changed(fixture.contents[0].size(), 'x');
+  fixture.source.write("class0/0.jpg", changed);  // in place: the inode stays
+  fs::last_write_time(file, mtime);
+  const auto store = fixture.open();
+  const auto view = store->read(*store->catalog().find("class0/0.jpg"));
+  REQUIRE(view.has_value());
+  CHECK(text_of(*view) == changed);
+  CHECK(view->served_from() == TierKind::kSource);
+}
+
+TEST_CASE("a tier of format 1 is emptied and filled anew") {
+  const Fixture fixture(20);
+  warm_all(*fixture.open());
+  const fs::path label_file = fixture.tier_path() / "tier";
+  TierLabel label;
+  std::fstream stream(label_file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.read(reinterpret_cast<char*>(&label), sizeof label);
+  label.version = 1;
+  label.hash = XXH3_64bits(&label, offsetof(TierLabel, hash));
+  stream.seekp(0).write(reinterpret_cast<const char*>(&label), sizeof label);
+  stream.close();
+  CHECK(describe_tier(fixture.tier_path()).error().code == ErrorCode::kNotFound);
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == 0);
+  REQUIRE(store->flush().has_value());
+  CHECK(fixture.read_all(*store) == 20);
+  CHECK(describe_tier(fixture.tier_path())->version == 2);
 }
 
 TEST_CASE("two data sets share a tier without seeing each other's files") {
@@ -366,7 +404,7 @@ TEST_CASE("a newer, a foreign and a damaged label are refused with their reason"
   const auto error_with = [&](std::uint64_t offset) {
     const fs::path saved = fixture.scratch.path() / "saved";
     fs::copy_file(label, saved, fs::copy_options::overwrite_existing);
-    flip_bit(label, offset, 1);
+    flip_bit(label, offset, 0);
     auto refused = Store::open(fixture.options());
     fs::copy_file(saved, label, fs::copy_options::overwrite_existing);
     REQUIRE_FALSE(refused.has_value());

@@ -2,6 +2,7 @@
 #include "headrace/cache/revalidate.h"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -53,6 +54,32 @@ TEST_CASE("an untouched source is current") {
   const Source source;
   CHECK(source.folders_are_current());
   CHECK(source.changes().none());
+}
+
+TEST_CASE("content that was replaced under its old size and mtime is found") {
+  const Source source;
+  source.write("a/2.jpg", "2wo");
+  const timespec past[2] = {{.tv_sec = 1'000'000'000, .tv_nsec = 1}, {.tv_sec = 1'000'000'000, .tv_nsec = 1}};
+  REQUIRE(::utimensat(AT_FDCWD, (source.path() / "a/2.jpg").c_str(), past, 0) == 0);
+  const CatalogChanges changes = source.changes();
+  REQUIRE(changes.changed.size() == 1);
+  CHECK(changes.changed[0].identity.mtime_ns == source.catalog().identity(changes.changed[0].entry).mtime_ns);
+}
+
+TEST_CASE("a catalog that an earlier version saved is made anew without an error") {
+  const TempDir scratch;
+  scratch.write("data/1.jpg", "one");
+  const fs::path file = scratch.path() / "saved";
+  const UniqueFd fd(::open((scratch.path() / "data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(open_catalog(fd.get(), {}, file).has_value());
+  std::fstream saved(file, std::ios::in | std::ios::out | std::ios::binary);
+  saved.seekp(8).put('\1');
+  saved.close();
+  REQUIRE_FALSE(Catalog::load(file).has_value());
+  const auto anew = open_catalog(fd.get(), {}, file);
+  REQUIRE(anew.has_value());
+  CHECK(anew->sample_count() == 1);
+  CHECK(Catalog::load(file).has_value());
 }
 
 TEST_CASE("a file written in place is found, with its identity from now on") {

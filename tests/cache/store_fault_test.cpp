@@ -2,8 +2,11 @@
 // Devices and file systems that fail: the store goes on serving, says what happened, and bounds what it tries.
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +16,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/cache/store.h"
@@ -235,8 +239,12 @@ TEST_CASE("a read-only file system is served from") {
 // same ones, as a file system that is mounted anew shows them; else copies.
 void replace_folder(const fs::path& folder, bool same_files) {
   const fs::path anew = folder.string() + ".anew";
-  const auto how = same_files ? fs::copy_options::create_hard_links : fs::copy_options::none;
-  fs::copy(folder, anew, how | fs::copy_options::recursive);
+  if (same_files) {  // moved: a link to a file would change its ctime
+    fs::create_directory(anew);
+    for (const auto& each : fs::directory_iterator(folder)) fs::rename(each.path(), anew / each.path().filename());
+  } else {
+    fs::copy(folder, anew, fs::copy_options::recursive);
+  }
   fs::remove_all(folder);
   fs::rename(anew, folder);
 }
@@ -266,6 +274,81 @@ TEST_CASE("a worker that takes over the descriptor of an unmounted source finds 
   CHECK(fixture.read_all(*fixture.open()) == kFiles);
   fixture.options.source_path_covered = true;  // then the path is of no use
   CHECK_FALSE(Store::open(fixture.options).has_value());
+}
+
+TEST_CASE("a file system that is mounted in the place of another is not served from the old one's records") {
+  Fixture fixture;
+  const fs::path source = fixture.scratch.path() / "source";
+  fixture.options.source = source;
+  const auto read_first = [&](char content) {
+    const SmallFileSystem image(source, "size=1m,mode=0700");
+    const fs::path file = source / "class" / "0.jpg";
+    fs::create_directory(source / "class");
+    std::ofstream(file) << std::string(5000, content);
+    const timespec past[2] = {{.tv_sec = 1'000'000'000, .tv_nsec = 0}, {.tv_sec = 1'000'000'000, .tv_nsec = 0}};
+    REQUIRE(::utimensat(AT_FDCWD, file.c_str(), past, 0) == 0);
+    const auto store = fixture.open();
+    const auto view = store->read(store->catalog().sample_entry(0));
+    REQUIRE(view.has_value());
+    CHECK(view->bytes().front() == static_cast<std::byte>(content));
+    REQUIRE(store->flush().has_value());
+  };
+  read_first('a');
+  read_first('b');  // the same path, size, mtime and inode
+}
+
+bool runs(const std::string& command) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread
+  return std::system(("( " + command + " ) >/dev/null 2>&1").c_str()) == 0;
+}
+
+// Writes over the content in the image itself: nothing that stat() shows changes.
+void replace_in_image(const fs::path& image, const std::string& before, const std::string& after) {
+  std::fstream stream(image, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  const std::size_t at = bytes.find(before);
+  REQUIRE(at != std::string::npos);
+  stream.seekp(static_cast<std::streamoff>(at));
+  stream.write(after.data(), static_cast<std::streamsize>(after.size()));
+}
+
+TEST_CASE("an image whose files differ in content alone is told from another one by its file system's id") {
+  Fixture fixture;
+  const fs::path source = fixture.scratch.path() / "source";
+  const std::string folder = fixture.scratch.path().string();
+  const std::string point = source.string();
+  fixture.options.source = source;
+  fs::create_directory(source);
+  const std::string before(5000, 'a');
+  const std::string after(5000, 'b');
+  fixture.scratch.write("content", before);
+  struct Unmount {
+    const fs::path& point;
+    ~Unmount() { ::umount2(point.c_str(), MNT_DETACH); }  // where a check ends the test early
+  } const unmount{source};
+  const bool made = runs("cd " + folder + " && truncate -s 16M 1 && mkfs.ext4 -q -F 1 && mount -o loop 1 " + point +
+                         " && mkdir source/class && cp content source/class/0.jpg && umount " + point +
+                         " && cp 1 2 && e2fsck -fy 2; tune2fs -U random 2");
+  if (!made) skip("needs the right to mount an ext4 image, and e2fsprogs");
+  replace_in_image(fixture.scratch.path() / "2", before, after);
+  const auto read_first = [&](const std::string& image) {
+    REQUIRE(runs("mount -o loop " + folder + "/" + image + " " + point));
+    auto store = fixture.open();
+    const auto bytes = [&] {
+      const auto view = store->read(store->catalog().sample_entry(0));
+      REQUIRE(view.has_value());
+      return std::string(reinterpret_cast<const char*>(view->bytes().data()), view->bytes().size());
+    }();
+    REQUIRE(store->flush().has_value());
+    store.reset();
+    for (int attempt = 0; attempt < 200 && !runs("umount " + point); ++attempt) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return bytes;
+  };
+  CHECK(read_first("1") == before);
+  CHECK(read_first("2") == after);
+  CHECK(read_first("1") == before);
 }
 
 TEST_CASE("another folder in the place of the source is not taken for it") {

@@ -145,9 +145,7 @@ class Model {
     replace(file, version);
     struct stat info {};
     REQUIRE(::stat((source_.path() / name_of(file)).c_str(), &info) == 0);
-    store_->set_identity(entries_[file],
-                         Identity{static_cast<std::uint64_t>(info.st_size),
-                                  info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec, info.st_ino});
+    store_->set_identity(entries_[file], headrace::io::attributes_from(info));
     files_[file].oldest.store(version);
   }
 

@@ -189,7 +189,7 @@ TEST_CASE("the files on disk begin with what cache/README.md says") {
     return text;
   };
   CHECK(read_at("tier", 0, 8) == std::string("hr-tier\0", 8));
-  CHECK(read_at("tier", 8, 4) == std::string("\1\0\0\0", 4));
+  CHECK(read_at("tier", 8, 4) == std::string("\2\0\0\0", 4));
   CHECK(read_at("segment-00000001.index", 0, 8) == "segindex");
   // 10 000 bytes of payload: three blocks, the trailer at the end of the third.
   CHECK(read_at("segment-00000001", 3 * kBlockBytes - sizeof(RecordTrailer), 4) == "RCRD");

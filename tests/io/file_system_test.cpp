@@ -29,6 +29,16 @@ TEST_CASE("files in memory are read through the page cache, which is where they 
   CHECK_FALSE(traits.rotational);
 }
 
+TEST_CASE("an id that lasts is told for ext4 and for no file system in memory") {
+  const TempDir folder;
+  folder.write("inside/f", "");
+  const FileSystemTraits outer = describe_file_system(DirFd(folder.path()).get());
+  CHECK(describe_file_system(DirFd(folder.path() / "inside").get()).id == outer.id);
+  if (outer.name == "ext4") CHECK(outer.id != 0);
+  if (outer.in_memory) CHECK(outer.id == 0);
+  if (::access("/dev/shm", R_OK) == 0) CHECK(describe_file_system(DirFd("/dev/shm").get()).id == 0);
+}
+
 TEST_CASE("the cache mode chosen for a folder works on its files") {
   const TempDir folder;
   folder.write("f", "content");
@@ -49,6 +59,7 @@ TEST_CASE("a closed descriptor gets the values that always work") {
   CHECK(traits.cache_mode == CacheMode::kBuffered);
   CHECK_FALSE(traits.rotational);
   CHECK_FALSE(physical_offset(-1));
+  CHECK(traits.id == 0);
 }
 
 TEST_CASE("two files on one device have two places") {
