@@ -45,6 +45,8 @@ struct CatalogOptions {
   ListingRule listing = ListingRule::kImageFolder;  // where it finds no sample, kSorted is used, and the log says so
   std::filesystem::path sample_list;  // a file of relative paths, one per line: these are the samples, in this order
   unsigned scan_threads = 0;          // 0: chosen from the cores (directory reads wait for the device)
+  // What cannot be read is left out, and unreadable() counts it. False: a scan that meets such a folder or file fails.
+  bool accept_unreadable = false;
 };
 
 // What identifies the content of a file: as long as it stays the same, cached bytes are good. No program can set ctime,
@@ -62,14 +64,14 @@ struct AttributeClass {
 
 class Catalog {
  public:
-  // Scans `source`. Folders that cannot be read are logged, counted in skipped() and left out.
-  // Errors: kNotFound, kPermission (source itself), kInvalidArgument (not a directory; list names a missing file),
-  // kUnsupported (a tree beyond the limits above).
+  // Scans `source`. Errors: as opening the source; those of the first folder or file that cannot be read, which the
+  // error names; kInvalidArgument (not a directory; list names a missing file); kUnsupported (a tree beyond the limits
+  // above).
   [[nodiscard]] static Result<Catalog> scan(const std::filesystem::path& source, const CatalogOptions& options);
   // As scan(), from an open directory: for a source that a mount has been laid over.
   [[nodiscard]] static Result<Catalog> scan_fd(int source_fd, const CatalogOptions& options);
   // The saved form is a header, the arrays and an XXH3 (cache/catalog/catalog_file.cpp). save() replaces `file` at once
-  // or not at all.
+  // or not at all. For later starts only a catalog of all that there is may be saved: unreadable() is 0.
   // Errors of load: kNotFound, kCorrupt (whatever is wrong with the content), kUnsupported (another version).
   [[nodiscard]] Status save(const std::filesystem::path& file) const;
   [[nodiscard]] static Result<Catalog> load(const std::filesystem::path& file);
@@ -80,7 +82,8 @@ class Catalog {
   [[nodiscard]] bool fits(const CatalogOptions& options) const;
 
   [[nodiscard]] std::size_t entry_count() const;
-  [[nodiscard]] std::size_t skipped() const;  // folders or files that could not be read, special files
+  [[nodiscard]] std::size_t skipped() const;     // left out: what could not be read, special files, FUSE mounts
+  [[nodiscard]] std::size_t unreadable() const;  // of these, what could not be read: samples may be missing
 
   [[nodiscard]] const AttributeClass& attributes(EntryId entry) const;
   [[nodiscard]] bool is_directory(EntryId entry) const;
@@ -158,6 +161,7 @@ class Catalog {
   std::string source_path_;            // resolves absolute symlinks that lead back into the tree; may be empty
   std::uint64_t sample_bytes_ = 0;
   std::uint64_t skipped_ = 0;
+  std::uint64_t unreadable_ = 0;
   std::uint32_t class_count_ = 0;
   ListingRule listing_ = ListingRule::kSorted;
   Request request_;

@@ -45,11 +45,13 @@ struct RevalidateOptions {
 // False: a folder is gone, or its mtime or inode is another. The log names it.
 // Errors: as Catalog::scan_fd().
 [[nodiscard]] Result<bool> folders_current(const Catalog& catalog, int source_fd, const RevalidateOptions& options);
+// Errors: as Catalog::scan_fd(), also of a folder that cannot be read now: its files have not vanished by that.
 [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd,
                                                   const RevalidateOptions& options);
 
 // The saved catalog, if it lists what `options` ask for and no folder has changed. Else a scan, which replaces `file`.
-// `file` empty: always a scan. Errors: as Catalog::scan_fd(). A file that cannot be read or written is logged.
+// `file` empty: always a scan. A catalog that lacks what could not be read is not saved. A file that cannot be read or
+// written is logged. Errors: as Catalog::scan_fd().
 [[nodiscard]] Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options,
                                            const std::filesystem::path& file);
 

@@ -29,6 +29,9 @@ std::size_t Catalog::entry_count() const {
 std::size_t Catalog::skipped() const {
   return skipped_;
 }
+std::size_t Catalog::unreadable() const {
+  return unreadable_;
+}
 
 const AttributeClass& Catalog::attributes(EntryId entry) const {
   return attributes_[rows_[entry].attribute_class];

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "headrace/cache/listing.h"
@@ -40,6 +41,7 @@ class CatalogBuilder {
 Result<Catalog> CatalogBuilder::build(const CatalogOptions& options, std::string source_path) {
   reserve();
   catalog_.skipped_ = tree_.skipped;
+  catalog_.unreadable_ = tree_.unreadable_count;
   catalog_.source_path_ = std::move(source_path);
   HEADRACE_TRY_DO(add_entry(tree_.directories[0].attributes, kRootEntry, ""));
   add_directory(kRootEntry, 0);
@@ -171,6 +173,14 @@ Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& option
   return CatalogBuilder(std::move(tree)).build(options, std::move(source_path));
 }
 
+Status check_all_was_read(const io::ScannedTree& tree) {
+  if (tree.unreadable_count == 0) return {};
+  const io::Unreadable& first = tree.unreadable.front();
+  std::string context = "source: /" + first.path;
+  if (tree.unreadable_count > 1) context += fmt::format(" and {} more", tree.unreadable_count - 1);
+  return io::system_error(first.os_errno, context + " cannot be read");
+}
+
 Result<Catalog> Catalog::scan(const std::filesystem::path& source, const CatalogOptions& options) {
   const io::UniqueFd directory(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.valid()) return scan_fd(directory.get(), options);
@@ -181,6 +191,7 @@ Result<Catalog> Catalog::scan(const std::filesystem::path& source, const Catalog
 
 Result<Catalog> Catalog::scan_fd(int source_fd, const CatalogOptions& options) {
   HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.scan_threads}));
+  if (!options.accept_unreadable) HEADRACE_TRY_DO(check_all_was_read(tree));
   std::error_code no_proc;  // then absolute symlinks count as leaving the tree
   const std::string link = "/proc/self/fd/" + std::to_string(source_fd);
   return build_catalog(std::move(tree), options, std::filesystem::read_symlink(link, no_proc).string());

@@ -18,4 +18,7 @@ namespace headrace::cache {
 [[nodiscard]] Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& options,
                                             std::string source_path);
 
+// Errors: of the first folder or file that the scan could not read, with its name.
+[[nodiscard]] Status check_all_was_read(const io::ScannedTree& tree);
+
 }  // namespace headrace::cache

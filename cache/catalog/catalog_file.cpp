@@ -44,6 +44,7 @@ struct Header {
   std::uint64_t name_bytes = 0;
   std::uint64_t source_path_bytes = 0;
   std::uint64_t skipped = 0;
+  std::uint64_t unreadable = 0;
   std::uint64_t sample_list_hash = 0;
   std::uint32_t class_count = 0;
   std::uint8_t listing = 0;
@@ -51,7 +52,7 @@ struct Header {
   std::uint16_t reserved = 0;
   std::uint64_t header_hash = 0;  // XXH3-64 of the header up to here
 };
-static_assert(sizeof(Header) == 112 && std::has_unique_object_representations_v<Header>);
+static_assert(sizeof(Header) == 120 && std::has_unique_object_representations_v<Header>);
 
 std::uint64_t hash_of(const Header& header) {
   return XXH3_64bits(&header, offsetof(Header, header_hash));
@@ -173,6 +174,7 @@ Header CatalogFile::header_of(const Catalog& catalog) {
   header.name_bytes = catalog.names_.size();
   header.source_path_bytes = catalog.source_path_.size();
   header.skipped = catalog.skipped_;
+  header.unreadable = catalog.unreadable_;
   header.sample_list_hash = catalog.request_.sample_list_hash;
   header.class_count = catalog.class_count_;
   header.listing = static_cast<std::uint8_t>(catalog.listing_);
@@ -223,6 +225,7 @@ Status CatalogFile::read_header(int fd, Header& header) {
     return corrupt(name_, "bad header");
   }
   catalog_.skipped_ = header.skipped;
+  catalog_.unreadable_ = header.unreadable;
   catalog_.class_count_ = header.class_count;
   catalog_.listing_ = static_cast<ListingRule>(header.listing);
   catalog_.request_ = {.listing = static_cast<ListingRule>(header.requested_listing),

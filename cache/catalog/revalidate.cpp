@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/io/log.h"
 #include "headrace/io/scanner.h"
 #include "headrace/io/unique_fd.h"
@@ -105,12 +106,12 @@ class Comparison {
     EntryId known = range.first;
     const EntryId end = range.first + range.count;
     for (const io::ScannedEntry& entry : scanned.entries) {
-      if (is_unreadable(entry)) continue;  // it has no place in a catalog either
       const std::string_view name = scanned.name(entry);
       while (known < end && catalog_.name(known) < name) vanish(known++);
       if (known < end && catalog_.name(known) == name) {
-        compare_entry(known++, scanned, entry);
-      } else {
+        if (!is_unreadable(entry)) compare_entry(known, scanned, entry);  // else it counts as unchanged
+        ++known;
+      } else if (!is_unreadable(entry)) {
         appear(entry);
       }
     }
@@ -188,6 +189,7 @@ Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const
   if (file.empty()) return Catalog::scan_fd(source_fd, options);
   if (std::optional<Catalog> saved = load_current(source_fd, options, file)) return std::move(*saved);
   HEADRACE_TRY(scanned, Catalog::scan_fd(source_fd, options));
+  if (scanned.unreadable() > 0) return scanned;  // the next start may be able to read what is missing here
   if (const Status saved = scanned.save(file); !saved) {
     io::log_warning("{}; the next start scans again", saved.error().message());
   }
@@ -201,6 +203,7 @@ Result<bool> folders_current(const Catalog& catalog, int source_fd, const Revali
 
 Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
   HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.threads, .stop = options.stop}));
+  if (catalog.unreadable() == 0) HEADRACE_TRY_DO(check_all_was_read(tree));  // what is not seen has not vanished
   return Comparison(catalog, tree).run();
 }
 

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include "headrace/cache/refresher.h"
@@ -18,10 +20,12 @@
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
+#include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/stop_signal.h"
+#include "headrace/cli/show/json.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
@@ -207,6 +211,16 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   return fuse::supervise(options);
 }
 
+// The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
+io::Status tell_what_is_missing(const fs::path& mount_point) {
+  HEADRACE_TRY(stat, call_daemon(mount_point, "stat", nlohmann::json::object()));
+  const std::uint64_t count = number_of(member_of(stat, "data_set"), "unreadable");
+  if (count > 0) {
+    fmt::print(stderr, "headrace: {} folders or files could not be read and are left out; the log names them\n", count);
+  }
+  return {};
+}
+
 io::Result<io::LogLevel> parse_log_level(const std::string& name) {
   constexpr Choice<io::LogLevel> kLevels[] = {{"debug", io::LogLevel::kDebug},
                                               {"info", io::LogLevel::kInfo},
@@ -230,7 +244,9 @@ io::Status run_mount(const MountArguments& arguments) {
   io::set_log_level(level);
   const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
   const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, plan, ready); };
-  return arguments.foreground ? run_in_foreground(body) : run_detached({.log_name = log_name}, body);
+  if (arguments.foreground) return run_in_foreground(body);
+  HEADRACE_TRY_DO(run_detached({.log_name = log_name}, body));
+  return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
 }
 
 }  // namespace headrace::cli

@@ -54,6 +54,9 @@ void print_head(const json& stat) {
                                  format_duration(real_of(stat, "uptime_seconds"))));
   print_field("data set", fmt::format("{} samples in {} classes, {}", number_of(data, "samples"),
                                       number_of(data, "classes"), format_size(number_of(data, "bytes"))));
+  if (const std::uint64_t unreadable = number_of(data, "unreadable"); unreadable > 0) {
+    print_field("", fmt::format("{} folders or files could not be read and are left out", unreadable));
+  }
   print_order(stat);
 }
 

@@ -85,7 +85,8 @@ json MountService::stat() const {
             {"samples", catalog.sample_count()},
             {"bytes", catalog.sample_bytes()},
             {"classes", catalog.class_count()},
-            {"skipped", catalog.skipped()}}},
+            {"skipped", catalog.skipped()},
+            {"unreadable", catalog.unreadable()}}},
           {"refresh", refresh_state()},
           {"mount", to_json(mount_.stats())},
           {"store", to_json(store_.stats())}};

@@ -12,6 +12,8 @@ void add_listing_options(CLI::App& command, CacheArguments& cache) {
   command.add_option("--samples", cache.sample_list, "The samples are the files this one names, one path per line")
       ->type_name("FILE")
       ->group(kGroup);
+  command.add_flag("--accept-unreadable", cache.accept_unreadable, "Leave out folders and files that cannot be read")
+      ->group(kGroup);
 }
 
 void add_tier_options(CLI::App& command, CacheArguments& cache) {

@@ -14,6 +14,7 @@ struct CacheArguments {
   std::vector<std::string> hdd;
   std::string listing = "imagefolder";
   std::filesystem::path sample_list;  // a file of relative paths; empty: the listing rule chooses the samples
+  bool accept_unreadable = false;     // what cannot be read is left out, instead of failing the scan
   std::string engine = "auto";        // auto, uring or pread
 };
 

@@ -132,6 +132,7 @@ io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arg
   HEADRACE_TRY(rule, choose("--listing", arguments.listing, kListings));
   cache::CatalogOptions options;
   options.listing = rule;
+  options.accept_unreadable = arguments.accept_unreadable;
   if (!arguments.sample_list.empty()) options.sample_list = canonical_path(arguments.sample_list);
   return options;
 }

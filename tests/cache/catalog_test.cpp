@@ -10,10 +10,15 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/revalidate.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
 
@@ -84,8 +89,8 @@ void use_everything(const Catalog& catalog) {
 
 // Where the checksums lie in the saved form (catalog_file.cpp).
 constexpr std::size_t kPayloadHashAt = 16;
-constexpr std::size_t kHeaderHashAt = 104;
-constexpr std::size_t kHeaderBytes = 112;
+constexpr std::size_t kHeaderHashAt = 112;
+constexpr std::size_t kHeaderBytes = 120;
 
 std::string with_right_checksums(std::string saved) {
   const std::uint64_t payload_hash = XXH3_64bits(saved.data() + kHeaderBytes, saved.size() - kHeaderBytes);
@@ -202,6 +207,41 @@ TEST_CASE("a source that is missing or a file is refused with its reason") {
   const fs::path file = dir.write("file", "x");
   CHECK(Catalog::scan(dir.path() / "missing", {}).error().code == ErrorCode::kNotFound);
   CHECK(Catalog::scan(file, {}).error().code == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("a folder that cannot be read fails the scan by name, unless it is accepted, and is never missing later") {
+  const TempDir dir;
+  dir.write("data/open/1.jpg", "x");
+  dir.write("data/closed/1.jpg", "x");
+  fs::permissions(dir.path(), fs::perms::all);  // a catalog can be saved there by anybody
+  const fs::path closed = dir.path() / "data/closed";
+  const fs::path file = dir.path() / "catalog";
+  const headrace::io::UniqueFd fd(::open((dir.path() / "data").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  fs::permissions(closed, fs::perms::none);
+  ::setfsuid(65534);  // of this thread and those that it starts; root could read the folder
+  const Result<Catalog> refused = open_catalog(fd.get(), {}, file);
+  const Result<Catalog> accepted = open_catalog(fd.get(), {.accept_unreadable = true}, file);
+  ::setfsuid(::geteuid());
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code == ErrorCode::kPermission);
+  CHECK(refused.error().message().find("/closed") != std::string::npos);
+  REQUIRE(accepted.has_value());
+  CHECK(accepted->sample_count() == 1);
+  CHECK(accepted->unreadable() == 1);
+  REQUIRE(accepted->save(dir.path() / "for a successor"));
+  CHECK(Catalog::load(dir.path() / "for a successor")->unreadable() == 1);
+
+  fs::permissions(closed, fs::perms::owner_all);
+  const Result<Catalog> repaired = open_catalog(fd.get(), {}, file);
+  REQUIRE(repaired.has_value());
+  CHECK(repaired->sample_count() == 2);
+  fs::permissions(closed, fs::perms::none);
+  ::setfsuid(65534);
+  const auto changes = find_changes(*repaired, fd.get(), {});
+  ::setfsuid(::geteuid());
+  fs::permissions(closed, fs::perms::owner_all);
+  REQUIRE_FALSE(changes.has_value());
+  CHECK(changes.error().message().find("/closed") != std::string::npos);
 }
 
 TEST_CASE("a saved catalog loads as it was") {

@@ -220,6 +220,35 @@ TEST_CASE("unmount names a mount namespace that keeps the daemon, and --force en
   CHECK(waiting->wait().status == 0);
 }
 
+TEST_CASE(
+    "a folder that cannot be read fails the mount by name; accepted, it is left out visibly, and only this time") {
+  if (::geteuid() != 0) skip("needs root, which reads everything unless it gives that up");
+  const Fixture fixture;
+  const std::string folder = (fixture.source / "cat").string();
+  const std::string words = " mount '" + fixture.source.string() + "' '" + fixture.mount_point.string() + "' --ram 64M";
+  const std::string without = "exec setpriv --bounding-set=-dac_override,-dac_read_search '" HEADRACE_BINARY "'";
+  REQUIRE(::chmod(folder.c_str(), 0) == 0);
+  const Outcome refused = fixture.tool.start_shell(without + words)->wait();
+  CAPTURE(refused.errors);
+  CHECK(refused.status != 0);
+  CHECK(contains(refused.errors, "/cat cannot be read"));
+  CHECK_FALSE(is_mounted(fixture.mount_point));
+
+  const Outcome accepted = fixture.tool.start_shell(without + words + " --accept-unreadable")->wait();
+  CAPTURE(accepted.errors);
+  CHECK(accepted.status == 0);
+  CHECK(contains(accepted.errors, "1 folders or files could not be read"));
+  CHECK_FALSE(fs::exists(fixture.mount_point / "cat" / "1.jpg"));
+  const json stat = json::parse(fixture.tool({"stat", fixture.mount_point.string(), "--json"}).output);
+  CHECK(stat["data_set"]["unreadable"] == 1);
+  CHECK(stat["data_set"]["samples"] == 20);
+  CHECK(fixture.tool({"unmount", "--force", fixture.mount_point.string()}).status == 0);
+
+  REQUIRE(::chmod(folder.c_str(), 0755) == 0);
+  CHECK(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  fixture.check_equal_trees(fixture.mount_point);
+}
+
 TEST_CASE("stat says that the process that serves is stopped, at once") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
