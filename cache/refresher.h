@@ -2,7 +2,7 @@
 // Tells a store which files of its source have changed. A thread of its own compares the catalog with the tree: at
 // once, every so often, and on request.
 //
-//   Refresher refresher(*store, {.every = 1h, .on_changed = [&](const CatalogChanges& c) { forget(c); }});
+//   Refresher refresher(*store, {.every = 1h});   // Store::set_change_listener() tells what it finds
 //   refresher.request();   // a comparison that begins from now on
 //
 // Thread-safety: every function from any thread. The owner's destruction ends a comparison that is under way, within
@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,9 +23,6 @@ struct RefresherOptions {
   std::chrono::seconds every{0};  // 0: once at the start, then only on request
   // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
-  // Called with what is new since the last comparison, after the store was told. On the refresher's thread. May be
-  // empty.
-  std::function<void(const CatalogChanges&)> on_changed = {};
 };
 
 class Refresher {

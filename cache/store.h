@@ -76,16 +76,17 @@ class Store {
   virtual ~Store() = default;
 
   [[nodiscard]] virtual const Catalog& catalog() const = 0;
-  // What the entry is known to be now: as catalogued, or what set_identity() said since. Folders and symlinks are
-  // always as catalogued. Errors: kInvalidArgument (no such entry), kNotFound (the file has vanished).
+  // What the entry is known to be now: as catalogued, or what was found since. Errors: kInvalidArgument (no such
+  // entry), kNotFound (it has vanished).
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
   // Mode and owner: as catalogued, or what set_attributes() said since.
   [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
   // The directory that the source is read from now. It is another one after the source was unmounted and mounted anew.
   [[nodiscard]] virtual std::shared_ptr<const io::UniqueFd> source_directory() const = 0;
 
-  // The whole file. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (shorter than it is known to be),
-  // kBusy and kNoSpace as above, else what the source said.
+  // The whole file, all of one version. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (it has
+  // changed, and its mode or owner with it, or it changes too fast to be read), kBusy and kNoSpace as above, else what
+  // the source said.
   [[nodiscard]] virtual Result<View> read(EntryId entry) = 0;
   virtual void read_async(EntryId entry, ReadCallback done, ReadHint hint = ReadHint::kNow) = 0;
   // Part of a file. Of a chunked file only the chunks touched are fetched, and the next ones when reads go in sequence.
@@ -99,13 +100,25 @@ class Store {
   // What the RAM tier may hold from now on. What no longer fits is evicted at once, pinned content with its last view.
   // For a store that was opened with a RAM budget; not 0.
   virtual void set_ram_bytes(std::uint64_t bytes) = 0;
-  // The file has changed. Reads that begin after this returned get nothing that a tier held of it before.
+  // The file has changed. Reads that begin after this returned get nothing that a tier held of it before. The store
+  // also finds out by itself, when it reads a file that is not as it is known to be. Then it takes the new identity,
+  // and the read gets the new bytes, all of one version. Where mode or owner are others, too, the read ends with
+  // kStale: whoever asked may not be allowed to read the file any more.
   virtual void set_identity(EntryId entry, const Identity& identity) = 0;
   // The file is gone. Reads that begin after this returned end with kNotFound, until set_identity() brings it back.
   virtual void set_vanished(EntryId entry) = 0;
+  // Mode or owner are others.
   virtual void set_attributes(EntryId entry, const AttributeClass& attributes) = 0;
-  // What is not as catalogued by what these three have said.
+  // Looks at a file in the source and takes what it is now, mode and owner before the content. What a read finds out
+  // meanwhile is newer and holds. Errors: kNotFound (it is gone), those of the source. Blocks.
+  [[nodiscard]] virtual Status look_at(EntryId entry) = 0;
+  // What is not as catalogued, by what is known now.
   [[nodiscard]] virtual CatalogChanges changes() const = 0;
+  // The listener is told of each change, whoever found it, before a read that found it gets bytes of the new version.
+  // It runs on any thread of the store or of its callers, must not block, and must not read or change anything in the
+  // store. The call returns when no call of the listener before is under way. Empty: nobody is told.
+  using ChangeListener = std::function<void(const CatalogChanges&)>;
+  virtual void set_change_listener(ChangeListener listener) = 0;
   // Ensures that a disk tier holds the entry. kNoSpace when all are full, success at once when one holds it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
   // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.

@@ -58,6 +58,7 @@ struct Mount::Impl {
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, bool from_start);
   void on_overflow();
+  void on_changed(const cache::CatalogChanges& changes);
   void set_ram_bytes(std::uint64_t bytes);
   void add_fallback(std::string line);
   void stop(Unmount unmount = Unmount::kYes);
@@ -139,10 +140,11 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   if (takes_over) ++takeover.head->takeovers;
   takeovers = takeover.head->takeovers;
+  ChangedFiles known(takeover.changed, takeover.head->changed_count);
+  known.tell(store);
   {
     MutexLock lock(mutex);
-    changed_files.emplace(takeover.changed, takeover.head->changed_count);
-    changed_files->tell(store);
+    changed_files.emplace(std::move(known));
   }
   make_pusher(takeover);
   auto handler = std::make_shared<Requests>(
@@ -150,6 +152,7 @@ Status Mount::Impl::start(Channel& channel) {
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
+  store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
@@ -256,6 +259,7 @@ void Mount::Impl::add_fallback(std::string line) {
 void Mount::Impl::stop(Unmount unmount) {
   MutexLock lock(stop_mutex);
   if (std::exchange(stopped, true)) return;
+  store.set_change_listener({});
   if (session) stop_helpers();
   if (unmount == Unmount::kYes) {
     if (const Status unmounted = unmount_device(path, device); !unmounted) {
@@ -288,23 +292,22 @@ void Mount::Impl::stop_helpers() {
   follower.reset();
 }
 
-void Mount::on_changed(const cache::CatalogChanges& changes) {
+// The store answers with the new version from now on. What is open keeps what it has read.
+void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
   std::vector<cache::EntryId> entries = changes.vanished;
   {
-    MutexLock lock(impl_->mutex);
-    for (const cache::EntryId entry : changes.vanished) impl_->changed_files->note(entry, std::nullopt);
-    for (const auto& [entry, attributes] : changes.attributes) {
-      impl_->changed_files->note_attributes(entry, attributes);
-    }
+    MutexLock lock(mutex);
+    for (const cache::EntryId entry : changes.vanished) changed_files->note(entry, std::nullopt);
+    for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
     for (const cache::CatalogChanges::Changed& each : changes.changed) {
-      impl_->changed_files->note(each.entry, each.identity);
+      changed_files->note(each.entry, each.identity);
       entries.push_back(each.entry);
     }
   }
   for (const auto& [entry, ignored] : changes.attributes) {
-    [[maybe_unused]] const int unknown = impl_->session->invalidate_attributes(inode_of(entry));  // ENOENT: no need to
+    [[maybe_unused]] const int unknown = session->invalidate_attributes(inode_of(entry));  // ENOENT: no need to
   }
-  if (!entries.empty()) impl_->pusher->on_changed(entries);
+  if (!entries.empty()) pusher->on_changed(entries);
 }
 
 MountStats Mount::stats() const {

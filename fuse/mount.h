@@ -68,9 +68,6 @@ class Mount {
   // Blocks until the mount has ended: by stop() or from outside.
   void wait();
 
-  // After the store was told: readers see these files as they are now. What is open keeps what it has read.
-  void on_changed(const cache::CatalogChanges& changes);
-
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);

@@ -173,6 +173,17 @@ Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& option
   return CatalogBuilder(std::move(tree)).build(options, std::move(source_path));
 }
 
+Identity identity_of(const io::ScannedAttributes& scanned) {
+  return {.size_bytes = scanned.size_bytes,
+          .mtime_ns = scanned.mtime_ns,
+          .ctime_ns = scanned.ctime_ns,
+          .inode = scanned.inode};
+}
+
+AttributeClass attributes_of(const io::ScannedAttributes& scanned) {
+  return {.mode = scanned.mode, .uid = scanned.uid, .gid = scanned.gid};
+}
+
 Status check_all_was_read(const io::ScannedTree& tree) {
   if (tree.unreadable_count == 0) return {};
   const io::Unreadable& first = tree.unreadable.front();

@@ -18,6 +18,10 @@ namespace headrace::cache {
 [[nodiscard]] Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& options,
                                             std::string source_path);
 
+// What a scan says of an entry, as the catalog keeps it.
+[[nodiscard]] Identity identity_of(const io::ScannedAttributes& scanned);
+[[nodiscard]] AttributeClass attributes_of(const io::ScannedAttributes& scanned);
+
 // Errors: of the first folder or file that the scan could not read, with its name.
 [[nodiscard]] Status check_all_was_read(const io::ScannedTree& tree);
 

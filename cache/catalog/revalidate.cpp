@@ -31,10 +31,6 @@ std::vector<EntryId> directories_of(const Catalog& catalog) {
   return directories;
 }
 
-AttributeClass class_of(const io::ScannedAttributes& attributes) {
-  return {.mode = attributes.mode, .uid = attributes.uid, .gid = attributes.gid};
-}
-
 // Several threads take directories one by one, until one of these turns out to have changed.
 class FolderCheck {
  public:
@@ -69,7 +65,7 @@ class FolderCheck {
     const std::string path = directory == kRootEntry ? "." : catalog_.path(directory);
     const Result<io::ScannedAttributes> now = io::read_attributes(source_fd_, path);
     const Identity before = catalog_.identity(directory);
-    return now && class_of(*now) == catalog_.attributes(directory) && now->mtime_ns == before.mtime_ns &&
+    return now && attributes_of(*now) == catalog_.attributes(directory) && now->mtime_ns == before.mtime_ns &&
            now->inode == before.inode;
   }
 
@@ -131,16 +127,13 @@ class Comparison {
     if (symlink) {
       if (catalog_.symlink_target(known) != scanned.target(entry)) vanish(known);
     } else {
-      const Identity now = {.size_bytes = entry.attributes.size_bytes,
-                            .mtime_ns = entry.attributes.mtime_ns,
-                            .ctime_ns = entry.attributes.ctime_ns,
-                            .inode = entry.attributes.inode};
+      const Identity now = identity_of(entry.attributes);
       if (now != catalog_.identity(known)) changes_.changed.push_back({known, now});
     }
   }
 
   void compare_attributes(EntryId known, const io::ScannedAttributes& scanned) {
-    const AttributeClass now = class_of(scanned);
+    const AttributeClass now = attributes_of(scanned);
     if (now != catalog_.attributes(known)) changes_.attributes.push_back({known, now});
   }
 

@@ -47,6 +47,7 @@ struct Holding {
   std::byte* data = nullptr;
   std::size_t size = 0;
   TierKind fetched_from = TierKind::kSource;
+  Identity identity;  // the version of the file that the bytes are of
 
   // Guarded by the shard's mutex.
   bool ready = false;

@@ -31,6 +31,11 @@ constexpr std::size_t kStalePathsMax = 1024;
 // A look costs an open and a stat of a directory, and a dead server may keep both waiting.
 constexpr std::chrono::seconds kLookInterval{1};
 
+// ESTALE of a server is another matter: it says nothing about the file.
+bool is_other_version(const Error& error) {
+  return error.code == ErrorCode::kStale && error.os_errno == 0;
+}
+
 bool may_pass(const Error& error) {
   return error.code == ErrorCode::kSystem || error.code == ErrorCode::kTimedOut || error.os_errno == ESTALE;
 }
@@ -67,7 +72,7 @@ bool Source::read_now(SourceRead& read) {
   if (read.range.offset != 0 || engine_only_) return false;
   const std::shared_ptr<SourceRoot> now = root();
   if (now->file_system().opens_wait) return false;
-  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length}, nullptr)) return false;
+  if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length}, &read.identity)) return false;
   read.data = read.buffer.data();
   count_success(read.range.length);
   return true;
@@ -111,6 +116,7 @@ void Source::submit(SourceRead& read) {
                                             std::move(read.buffer));
   read.operation.cache_mode = read.root->file_system().cache_mode;
   read.operation.opens_wait = read.root->file_system().opens_wait;
+  read.operation.expected = &read.identity;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     SourceRead& self = *static_cast<SourceRead*>(operation.context);
@@ -132,11 +138,12 @@ void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.root.reset();
   if (!bytes && retry_later(read, bytes.error())) return;
   if (read.ahead && sweep_) sweep_->on_done();
+  const bool stale = bytes ? *bytes < read.range.length : is_other_version(bytes.error());
+  if (stale) return read.on_done(read, tl::unexpected<Error>(note_stale(read)));
   if (!bytes) {
     note_failure(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
-  if (*bytes < read.range.length) return read.on_done(read, tl::unexpected<Error>(note_stale(read, *bytes)));
   count_success(*bytes);
   read.on_done(read, {});
 }
@@ -201,10 +208,9 @@ void Source::note_success() {
   if (failed > 0) io::log_info("source {}: reads work again after {} failures", name_, failed);
 }
 
-Error Source::note_stale(const SourceRead& read, std::uint64_t bytes) {
+Error Source::note_stale(const SourceRead& read) {
   errors_.fetch_add(1, std::memory_order_relaxed);
-  Error error{ErrorCode::kStale, 0,
-              fmt::format("read {}: ends {} bytes before its catalogued size", read.path, read.range.length - bytes)};
+  Error error{ErrorCode::kStale, 0, fmt::format("read {}: the file has changed", read.path)};
   MutexLock lock(mutex_);
   const bool first = stale_paths_.size() < kStalePathsMax && stale_paths_.insert(read.path).second;
   lock.unlock();

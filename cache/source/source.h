@@ -4,8 +4,9 @@
 //   SourceRead read{.path = path.c_str(), .range = {0, size}, .buffer = std::move(buffer), .on_done = ...};
 //   source->read(read);
 //
-// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again. A read that
-// finds less than the catalog says is kStale. Both are logged once, not once per read.
+// A read that fails for a reason that may pass (EIO, a timeout, a server that went away) is tried again. A read names
+// the version of the file that it wants. The opened file is compared with it before the first byte and after the last
+// one, and where it is another version the read ends with kStale. Both are logged once, not once per read.
 //
 // A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails.
 // So the path is looked at before a read is tried again, at most once a second. Another directory there is used from
@@ -41,7 +42,7 @@ class Source;
 struct SourceRead {
   const char* path = nullptr;  // relative to the source; lasts until on_done
   ChunkRange range;            // all of it lies within the catalogued size
-  Identity identity;           // the file's, as catalogued
+  Identity identity;           // the version of the file that is wanted; no other version's bytes are delivered
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
   bool here = false;           // the calling thread may wait for it
@@ -107,7 +108,7 @@ class Source {
   void note_failure(const io::Error& error);
   void note_success();
   void count_success(std::uint64_t bytes);
-  [[nodiscard]] io::Error note_stale(const SourceRead& read, std::uint64_t bytes);
+  [[nodiscard]] io::Error note_stale(const SourceRead& read);
 
   const std::string name_;
   const std::filesystem::path remount_path_;  // empty: the path leads elsewhere

@@ -19,19 +19,27 @@ constexpr std::chrono::milliseconds kLookAgain{5};
 // Ownership: its own; deletes itself once done.
 class DiskFill {
  public:
-  DiskFill(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done)
-      : store_(store), entry_(entry), identity_(identity), path_(store.catalog.path(entry)), done_(std::move(done)) {}
+  DiskFill(StoreParts& store, EntryId entry, const Identity& identity, unsigned attempts_left,
+           std::function<void(Status)> done)
+      : store_(store),
+        entry_(entry),
+        identity_(identity),
+        attempts_left_(attempts_left),
+        path_(store.catalog.path(entry)),
+        done_(std::move(done)) {}
   // Deals with the next chunk that no tier holds; any thread, one at a time.
   void run();
 
  private:
   [[nodiscard]] DiskTier* tier_for(std::uint64_t payload_bytes) const;
   void on_read(Result<View> view);
+  void begin_anew();
   void end(Status status);
 
   StoreParts& store_;
   const EntryId entry_;
   const Identity identity_;
+  const unsigned attempts_left_;  // after this one
   const std::string path_;
   const std::function<void(Status)> done_;
   std::uint32_t chunk_ = 0;
@@ -56,6 +64,7 @@ void DiskFill::on_read(Result<View> view) {
   if (!view) return end(io::forward_error(std::move(view)));
   if (store_.closing.load()) return end(io::make_error(ErrorCode::kCancelled, "warm " + path_));
   Holding& holding = *Holding::of(*view);
+  if (holding.identity != identity_) return begin_anew();  // a record must not name bytes that it does not have
   DiskTier* tier = tier_for(holding.size);
   if (tier == nullptr || store_.held_on_disk(record_)) return run();
   if (!store_.ram.pin_for_write(holding)) {
@@ -66,6 +75,16 @@ void DiskFill::on_read(Result<View> view) {
     if (!written) return end(std::move(written));
     run();
   });
+}
+
+// With the file as it is known to be by now.
+void DiskFill::begin_anew() {
+  const Result<Identity> now = store_.identities.of_file(entry_);
+  if (!now || *now == identity_ || attempts_left_ == 0) {
+    return end(io::make_error(ErrorCode::kStale, "warm " + path_ + ": changes while it is read"));
+  }
+  (new DiskFill(store_, entry_, *now, attempts_left_ - 1, done_))->run();
+  delete this;
 }
 
 DiskTier* DiskFill::tier_for(std::uint64_t payload_bytes) const {
@@ -83,7 +102,7 @@ void DiskFill::end(Status status) {
 }  // namespace
 
 void fill_disk_tiers(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done) {
-  (new DiskFill(store, entry, identity, std::move(done)))->run();
+  (new DiskFill(store, entry, identity, kAttemptsAfterChange, std::move(done)))->run();
 }
 
 }  // namespace headrace::cache

@@ -38,7 +38,8 @@ class Fetch final : public MemoryRequest {
         store_(store),
         holding_(holding),
         identity_(identity),
-        for_disk_fill_(request.for_disk_fill),
+        attributes_(store.identities.attributes(holding.key.entry)),
+        request_(request),
         waits_here_(request.hint == ReadHint::kNowHere ? std::this_thread::get_id() : std::thread::id()),
         range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
   void start() { store_.memory.request(*this); }
@@ -50,14 +51,20 @@ class Fetch final : public MemoryRequest {
   void read_next_tier();
   void on_tier_read(Status status);
   void read_source();
+  void on_source_failure(const Error& error);
   void finish(Buffer buffer, std::byte* data, TierKind from);
   void copy_to_tier();
   void fail(const Error& error);
+  [[nodiscard]] bool look_again();
+  void read_anew();
+  // The readers that wait; the holding and its memory are given back.
+  [[nodiscard]] Waiter* give_up();
 
   StoreParts& store_;
   Holding& holding_;
   const Identity identity_;
-  const bool for_disk_fill_;
+  const AttributeClass attributes_;   // when the fetch began: its readers may have been let in by these
+  const ChunkRequest request_;        // of the reader that began the fetch
   const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
   const ChunkRange range_;
   std::string path_;
@@ -112,7 +119,7 @@ void Fetch::read_source() {
   source_read_.context = this;
   source_read_.on_done = [](SourceRead& read, Status status) {
     Fetch& self = *static_cast<Fetch*>(read.context);
-    if (!status) return self.fail(status.error());
+    if (!status) return self.on_source_failure(status.error());
     self.finish(std::move(read.buffer), read.data, TierKind::kSource);
   };
   store_.source->read(source_read_);
@@ -123,8 +130,9 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   holding_.data = data;
   holding_.size = range_.length;
   holding_.fetched_from = from;
+  holding_.identity = identity_;
   Waiter* waiters = store_.ram.publish(holding_);
-  if (!for_disk_fill_) copy_to_tier();
+  if (!request_.for_disk_fill) copy_to_tier();
   store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
   answer(waiters, holding_, from);
   delete this;
@@ -153,16 +161,53 @@ void Fetch::copy_to_tier() {
 }
 
 void Fetch::fail(const Error& error) {
-  source_read_.buffer.reset();  // freed before its bytes are given back
-  disk_read_.buffer.reset();
-  Waiter* waiters = store_.ram.abandon(holding_);
-  store_.ram.unpin(holding_);
+  Waiter* waiters = give_up();
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
     store_.failures.fetch_add(1, std::memory_order_relaxed);
     waiter->done(tl::unexpected<Error>(error));
   }
   delete this;
+}
+
+Waiter* Fetch::give_up() {
+  source_read_.buffer.reset();  // freed before its bytes are given back
+  disk_read_.buffer.reset();
+  Waiter* waiters = store_.ram.abandon(holding_);
+  store_.ram.unpin(holding_);
+  return waiters;
+}
+
+void Fetch::on_source_failure(const Error& error) {
+  if (error.code != io::ErrorCode::kStale || error.os_errno != 0) return fail(error);  // ESTALE is a server's word
+  if (!look_again() || request_.attempts_left == 0 || store_.closing.load()) return fail(error);
+  read_anew();
+}
+
+// The file is not the version that was wanted. Looks what is at its path now. False: nothing that these readers may
+// get, or that is cut into chunks in another way.
+bool Fetch::look_again() {
+  if (!store_.look_at(holding_.key.entry, identity_)) return false;
+  if (store_.identities.attributes(holding_.key.entry) != attributes_) return false;
+  const Result<Identity> now = store_.identities.of_file(holding_.key.entry);
+  return now && is_chunked(now->size_bytes) == is_chunked(identity_.size_bytes) &&
+         holding_.key.chunk < chunk_count(now->size_bytes);
+}
+
+// The readers get the same part of the file as it is now.
+void Fetch::read_anew() {
+  ChunkRequest request = request_;
+  request.attempts_left -= 1;
+  if (request.hint == ReadHint::kNowHere) request.hint = ReadHint::kNow;  // this may be a thread that must not wait
+  StoreParts& store = store_;
+  Waiter* waiters = give_up();
+  delete this;
+  while (waiters != nullptr) {
+    const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
+    request.offset = waiter->offset;
+    request.length = waiter->length;
+    read_chunk(store, request, std::move(waiter->done));
+  }
 }
 
 // The identity is looked up now that the holding can be found: a change that comes later finds and forgets it.

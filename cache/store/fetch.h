@@ -17,6 +17,10 @@ namespace headrace::cache {
   return hint == ReadHint::kAhead || hint == ReadHint::kAheadAndKeep;
 }
 
+// How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;
+// a file that is being written may be another each time, and then the read ends with kStale.
+inline constexpr unsigned kAttemptsAfterChange = 2;
+
 // A part of one chunk, and how it is wanted.
 struct ChunkRequest {
   ChunkKey key;
@@ -25,6 +29,7 @@ struct ChunkRequest {
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;         // the reader works through the file by ranges
   bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file
+  unsigned attempts_left = kAttemptsAfterChange;
 };
 
 // nullopt: RAM does not hold the chunk.

@@ -18,16 +18,19 @@ using io::ErrorCode;
 
 constexpr std::uint32_t kSideBySide = 4;  // 16 MiB on their way: enough for any one device, little beside the target
 
+void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done);
+
 // Ownership: its own; deletes itself once answered.
 class GatheredRead final : public MemoryRequest {
  public:
-  GatheredRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
+  GatheredRead(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done)
       : MemoryRequest(footprint_bytes(request.span.length), is_ahead(request.hint)),
         store_(store),
         request_(request),
+        attempts_left_(attempts_left),
         done_(std::move(done)),
-        next_chunk_(chunk_at(request.file_bytes, request.span.offset)),
-        last_chunk_(chunk_at(request.file_bytes, request.span.offset + request.span.length - 1)) {}
+        next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
+        last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {}
   void start();
 
   void granted() override;
@@ -35,13 +38,16 @@ class GatheredRead final : public MemoryRequest {
 
  private:
   void start_chunk();
+  [[nodiscard]] bool is_expected(const View& view, const ChunkRange& part) const;
   void on_chunk(ChunkRange part, Result<View> view);
   void on_event();
   void finish();
+  [[nodiscard]] bool begin_anew();
 
   StoreParts& store_;
   const SpanRequest request_;
-  const ReadCallback done_;
+  const unsigned attempts_left_;  // after this one
+  ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
 
   // Chunks that ended and are not dealt with yet. Whoever raises it from 0 deals with all of them, alone.
@@ -99,7 +105,7 @@ void GatheredRead::on_event() {
 void GatheredRead::start_chunk() {
   const std::uint32_t chunk = next_chunk_++;
   running_ += 1;
-  const ChunkRange range = chunk_range(request_.file_bytes, chunk);
+  const ChunkRange range = chunk_range(request_.identity.size_bytes, chunk);
   const std::uint64_t first = std::max(range.offset, request_.span.offset);
   const std::uint64_t end = std::min(range.offset + range.length, request_.span.offset + request_.span.length);
   const ChunkRange part{first - request_.span.offset, end - first};
@@ -112,8 +118,12 @@ void GatheredRead::start_chunk() {
              [this, part](Result<View> view) { on_chunk(part, std::move(view)); });
 }
 
+bool GatheredRead::is_expected(const View& view, const ChunkRange& part) const {
+  return view.bytes().size() == part.length && Holding::of(view)->identity == request_.identity;
+}
+
 void GatheredRead::on_chunk(ChunkRange part, Result<View> view) {
-  if (view && view->bytes().size() != part.length) {
+  if (view && !is_expected(*view, part)) {
     view = io::make_error(ErrorCode::kStale,
                           fmt::format("read {}: changed meanwhile", store_.catalog.path(request_.entry)));
   }
@@ -132,17 +142,52 @@ void GatheredRead::on_chunk(ChunkRange part, Result<View> view) {
 void GatheredRead::finish() {
   if (failed_.load()) {
     store_.ram.unpin(*target_);
-    done_(tl::unexpected<Error>(std::move(error_)));
+    if (error_.code != ErrorCode::kStale || !begin_anew()) done_(tl::unexpected<Error>(std::move(error_)));
   } else {
     done_(target_->view(slowest_.load(), 0, request_.span.length));
   }
   delete this;
 }
 
+// Of the file as it is known to be by now. False: it is not, or it was too often.
+bool GatheredRead::begin_anew() {
+  const Result<Identity> identity = store_.identities.of_file(request_.entry);
+  if (attempts_left_ == 0 || !identity) return false;
+  SpanRequest request = request_;
+  const bool whole = request.span.length == request.identity.size_bytes;
+  const std::uint64_t size = identity->size_bytes;
+  request.identity = *identity;
+  request.span.offset = std::min(request.span.offset, size);
+  request.span.length = whole ? size : std::min(request.span.length, size - request.span.offset);
+  begin(store_, request, attempts_left_ - 1, std::move(done_));
+  return true;
+}
+
+void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done) {
+  const auto& [entry, identity, span, hint, ranged] = request;
+  if (span.length == 0) return done(View{});
+  const std::uint64_t file_bytes = identity.size_bytes;
+  const std::uint32_t first = chunk_at(file_bytes, span.offset);
+  if (first != chunk_at(file_bytes, span.offset + span.length - 1)) {
+    return (new GatheredRead(store, request, attempts_left, std::move(done)))->start();
+  }
+  const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
+  // UINT64_MAX: the whole file, even if it grew meanwhile.
+  const std::uint64_t length = span.length == file_bytes ? UINT64_MAX : span.length;
+  read_chunk(store,
+             {.key = {entry, first},
+              .offset = offset,
+              .length = length,
+              .hint = hint,
+              .ranged = ranged,
+              .attempts_left = attempts_left},
+             std::move(done));
+}
+
 }  // namespace
 
-void read_gathered(StoreParts& store, const SpanRequest& request, ReadCallback done) {
-  (new GatheredRead(store, request, std::move(done)))->start();
+void read_span(StoreParts& store, const SpanRequest& request, ReadCallback done) {
+  begin(store, request, kAttemptsAfterChange, std::move(done));
 }
 
 }  // namespace headrace::cache

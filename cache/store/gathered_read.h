@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read that spans chunks: fetches them side by side and copies their parts into one buffer.
+// Reads a part of a file. Where it spans chunks, these are fetched side by side and copied into one buffer.
 //
-//   read_gathered(store, {.entry = entry, .file_bytes = 20 << 20, .span = {0, 20 << 20}}, done);
+//   read_span(store, {.entry = entry, .identity = identity, .span = {0, identity.size_bytes}}, done);
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace headrace::cache {
 
 struct SpanRequest {
   EntryId entry = kNoEntry;
-  std::uint64_t file_bytes = 0;
-  ChunkRange span;  // within the file, and not empty
+  Identity identity;  // the version of the file that is known now
+  ChunkRange span;    // within the file
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;  // the reader works through the file by ranges
 };
 
-// Errors: as read_chunk(); kNoSpace where the span and one chunk do not fit into the RAM budget.
-void read_gathered(StoreParts& store, const SpanRequest& request, ReadCallback done);
+// All bytes are of one version of the file: where a chunk turns out to be of another one, the read begins anew, a few
+// times. Errors: as read_chunk(); kNoSpace where the span and one chunk do not fit into the RAM budget.
+void read_span(StoreParts& store, const SpanRequest& request, ReadCallback done);
 
 }  // namespace headrace::cache

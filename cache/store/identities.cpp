@@ -39,6 +39,15 @@ std::uint32_t Identities::chunks_of(EntryId entry) const {
   return identity ? chunk_count(identity->size_bytes) : 1;
 }
 
+bool Identities::set(EntryId entry, const std::optional<Identity>& identity) {
+  MutexLock lock(mutex_);
+  const auto [known, is_new] = changed_.try_emplace(entry, catalog_.identity(entry));
+  if (known->second == identity) return false;
+  known->second = identity;
+  any_changed_.store(true, std::memory_order_release);
+  return true;
+}
+
 CatalogChanges Identities::changes() const {
   CatalogChanges changes;
   MutexLock lock(mutex_);
@@ -63,16 +72,13 @@ AttributeClass Identities::attributes(EntryId entry) const {
   return catalog_.attributes(entry);
 }
 
-void Identities::set_attributes(EntryId entry, const AttributeClass& attributes) {
+bool Identities::set_attributes(EntryId entry, const AttributeClass& attributes) {
   MutexLock lock(mutex_);
-  attributes_[entry] = attributes;
+  const auto [known, is_new] = attributes_.try_emplace(entry, catalog_.attributes(entry));
+  if (known->second == attributes) return false;
+  known->second = attributes;
   any_changed_.store(true, std::memory_order_release);
-}
-
-void Identities::set(EntryId entry, const std::optional<Identity>& identity) {
-  MutexLock lock(mutex_);
-  changed_[entry] = identity;
-  any_changed_.store(true, std::memory_order_release);
+  return true;
 }
 
 }  // namespace headrace::cache

@@ -9,7 +9,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include "headrace/cache/catalog.h"
 #include "headrace/cache/revalidate.h"
 #include "headrace/io/mutex.h"
 
@@ -19,21 +18,21 @@ class Identities {
  public:
   explicit Identities(const Catalog& catalog) : catalog_(catalog) {}
 
-  // Folders and symlinks are always as catalogued. Errors: kInvalidArgument (no such entry), kNotFound (vanished).
+  // Errors: kInvalidArgument (no such entry), kNotFound (vanished).
   [[nodiscard]] Result<Identity> of(EntryId entry) const;
   // As of(), for what is about to be read. Errors: kInvalidArgument for what is not a file, too.
   [[nodiscard]] Result<Identity> of_file(EntryId entry) const;
   // How many chunks the tiers hold the file in; 1 for a file that vanished and for what is no file.
   [[nodiscard]] std::uint32_t chunks_of(EntryId entry) const;
 
-  // What set() has said that is not as catalogued, `appeared` aside.
+  // nullopt: the file has vanished. False: this was known already.
+  bool set(EntryId entry, const std::optional<Identity>& identity);
+  // All that differs from the catalog, `appeared` aside.
   [[nodiscard]] CatalogChanges changes() const;
 
-  // Mode and owner, of whatever entry.
+  // Mode and owner, of whatever entry. False: this was known already.
   [[nodiscard]] AttributeClass attributes(EntryId entry) const;
-  void set_attributes(EntryId entry, const AttributeClass& attributes);
-  // nullopt: the file has vanished.
-  void set(EntryId entry, const std::optional<Identity>& identity);
+  bool set_attributes(EntryId entry, const AttributeClass& attributes);
 
  private:
   const Catalog& catalog_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -18,32 +19,44 @@ namespace {
 using io::MutexLock;
 using std::chrono::steady_clock;
 
-// What the store has been told: a new identity, or that the file is gone.
-using Told = std::map<EntryId, std::optional<Identity>>;
+// Files by what they are now; nullopt: gone.
+using Found = std::map<EntryId, std::optional<Identity>>;
 
-Told differences(const CatalogChanges& changes) {
-  Told found;
+Found found_by(const CatalogChanges& changes) {
+  Found found;
   for (const CatalogChanges::Changed& each : changes.changed) found[each.entry] = each.identity;
   for (const EntryId entry : changes.vanished) found[entry] = std::nullopt;
   return found;
 }
 
+// What differs between two comparisons with the same catalog.
+std::set<EntryId> differences(const Catalog& catalog, const Found& before, const Found& now) {
+  std::set<EntryId> entries;
+  for (const auto& [entry, identity] : now) {
+    const auto known = before.find(entry);
+    if (known == before.end() || known->second != identity) entries.insert(entry);
+  }
+  for (const auto& [entry, identity] : before) {
+    if (now.find(entry) == now.end() && identity != catalog.identity(entry)) entries.insert(entry);
+  }
+  return entries;
+}
+
 }  // namespace
 
 struct Refresher::Impl {
-  Impl(Store& store_in, RefresherOptions options_in)
-      : store(store_in), options(std::move(options_in)), told(differences(store_in.changes())) {}
+  Impl(Store& store_in, RefresherOptions options_in) : store(store_in), options(std::move(options_in)) {}
 
   void run();
   bool wait_for_turn();
   void compare();
-  CatalogChanges tell_attributes(const CatalogChanges& changes);
-  CatalogChanges tell_store(const CatalogChanges& changes);
-  void tell(EntryId entry, const std::optional<Identity>& now, CatalogChanges& news);
+  [[nodiscard]] Result<std::size_t> tell_store(const CatalogChanges& changes);
+  [[nodiscard]] Status tell_file(EntryId entry, const Found& now);
+  [[nodiscard]] std::map<EntryId, AttributeClass> attributes_by(const CatalogChanges& changes) const;
+  void fail(const io::Error& error);
 
   Store& store;
   const RefresherOptions options;
-  Told told;  // the thread's own
   std::atomic<bool> stop = false;
 
   mutable io::Mutex mutex;
@@ -113,19 +126,11 @@ void Refresher::Impl::compare() {
   const Result<CatalogChanges> changes =
       find_changes(store.catalog(), source->get(), {.threads = options.threads, .stop = &stop});
   if (stop.load()) return;
-  if (!changes) {
-    io::log_warning("refresh: {}", changes.error().message());
-    MutexLock lock(mutex);
-    state.failure = changes.error().message();
-    return;
-  }
-  // Before the content: a file that was replaced by one that fewer may read is not shown to more.
-  const CatalogChanges attributes = tell_attributes(*changes);
-  if (!attributes.none() && options.on_changed) options.on_changed(attributes);
-  const CatalogChanges news = tell_store(*changes);
-  if (!news.none() && options.on_changed) options.on_changed(news);
+  if (!changes) return fail(changes.error());
+  const Result<std::size_t> told = tell_store(*changes);
+  if (!told) return fail(told.error());
   MutexLock lock(mutex);
-  if (!news.changed.empty() || !news.vanished.empty() || changes->appeared != state.appeared) {
+  if (*told > 0 || changes->appeared != state.appeared) {
     io::log_info("refresh: {} files changed, {} vanished, {} names appeared since the catalog was made",
                  changes->changed.size(), changes->vanished.size(), changes->appeared);
   }
@@ -137,43 +142,53 @@ void Refresher::Impl::compare() {
            .failure = ""};
 }
 
-CatalogChanges Refresher::Impl::tell_attributes(const CatalogChanges& changes) {
-  CatalogChanges news;
+void Refresher::Impl::fail(const io::Error& error) {
+  io::log_warning("refresh: {}", error.message());
+  MutexLock lock(mutex);
+  state.failure = error.message();
+}
+
+// Returns how many files the store did not know to be as they are.
+Result<std::size_t> Refresher::Impl::tell_store(const CatalogChanges& changes) {
+  const Found now = found_by(changes);
+  std::set<EntryId> news = differences(store.catalog(), found_by(store.changes()), now);
+  std::size_t others = 0;
+  for (const auto& [entry, attributes] : attributes_by(changes)) {
+    if (store.attributes(entry) == attributes) continue;
+    ++others;
+    if (store.catalog().is_file(entry)) {
+      news.insert(entry);
+    } else {
+      store.set_attributes(entry, attributes);
+    }
+  }
+  if (others > 0) io::log_info("refresh: {} names have another mode or owner", others);
+  for (const EntryId entry : news) HEADRACE_TRY_DO(tell_file(entry, now));
+  return news.size();
+}
+
+// What is not as catalogued, and what was not when the store was told last.
+std::map<EntryId, AttributeClass> Refresher::Impl::attributes_by(const CatalogChanges& changes) const {
   std::map<EntryId, AttributeClass> found;
   for (const auto& [entry, ignored] : store.changes().attributes) found[entry] = store.catalog().attributes(entry);
   for (const auto& [entry, attributes] : changes.attributes) found[entry] = attributes;
-  for (const auto& [entry, attributes] : found) {
-    if (store.attributes(entry) == attributes) continue;
-    store.set_attributes(entry, attributes);
-    news.attributes.push_back({entry, attributes});
-  }
-  if (!news.none()) io::log_info("refresh: {} names have another mode or owner", news.attributes.size());
-  return news;
+  return found;
 }
 
-// Returns what the store has not been told before. That a file is as catalogued again is news, too.
-CatalogChanges Refresher::Impl::tell_store(const CatalogChanges& changes) {
-  CatalogChanges news;
-  Told found = differences(changes);
-  for (const auto& [entry, before] : told) {
-    if (found.find(entry) == found.end()) tell(entry, store.catalog().identity(entry), news);
-  }
-  for (const auto& [entry, now] : found) {
-    const auto before = told.find(entry);
-    if (before == told.end() || before->second != now) tell(entry, now, news);
-  }
-  told = std::move(found);
-  return news;
-}
-
-void Refresher::Impl::tell(EntryId entry, const std::optional<Identity>& now, CatalogChanges& news) {
-  if (now) {
-    store.set_identity(entry, *now);
-    news.changed.push_back({entry, *now});
+// A comparison takes a while, and a read may have found the file to be another meanwhile. So it is looked at once more.
+Status Refresher::Impl::tell_file(EntryId entry, const Found& now) {
+  const auto found = now.find(entry);
+  const bool has_vanished = found != now.end() && !found->second;
+  if (store.catalog().is_file(entry)) {
+    Status looked = store.look_at(entry);
+    if (looked || (looked.error().code != io::ErrorCode::kNotFound && !has_vanished)) return looked;
+    store.set_vanished(entry);
+  } else if (has_vanished) {
+    store.set_vanished(entry);
   } else {
-    if (store.catalog().is_file(entry)) store.set_vanished(entry);
-    news.vanished.push_back(entry);
+    store.set_identity(entry, store.catalog().identity(entry));  // a symlink that is back
   }
+  return {};
 }
 
 }  // namespace headrace::cache

@@ -80,13 +80,15 @@ class StoreImpl final : public Store {
   void drop(EntryId entry) override;
   void release(EntryId entry) override;
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
-  void set_identity(EntryId entry, const Identity& identity) override { set_changed(entry, identity); }
-  void set_vanished(EntryId entry) override { set_changed(entry, std::nullopt); }
+  void set_identity(EntryId entry, const Identity& identity) override { parts_.set_identity(entry, identity); }
+  void set_vanished(EntryId entry) override { parts_.set_identity(entry, std::nullopt); }
   [[nodiscard]] AttributeClass attributes(EntryId entry) const override { return parts_.identities.attributes(entry); }
   void set_attributes(EntryId entry, const AttributeClass& attributes) override {
-    parts_.identities.set_attributes(entry, attributes);
+    parts_.set_attributes(entry, attributes);
   }
+  [[nodiscard]] Status look_at(EntryId entry) override;
   [[nodiscard]] CatalogChanges changes() const override { return parts_.identities.changes(); }
+  void set_change_listener(ChangeListener listener) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) override {
@@ -97,11 +99,9 @@ class StoreImpl final : public Store {
 
  private:
   [[nodiscard]] Status open_tiers(const StoreOptions& options);
-  void read_span(const SpanRequest& request, ReadCallback done);
-  void read_in_chunk(const ChunkRequest& request, std::uint64_t file_bytes, ReadCallback done);
+  void start_read(const SpanRequest& request, ReadCallback done);
+  [[nodiscard]] bool is_small_part(const ChunkRequest& part);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
-  // nullopt: vanished.
-  void set_changed(EntryId entry, const std::optional<Identity>& identity);
 
   StoreParts parts_;
   RangeBorders range_borders_;
@@ -181,7 +181,7 @@ void StoreImpl::read_async(EntryId entry, ReadCallback done, ReadHint hint) {
   const Result<Identity> identity = parts_.identities.of_file(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
   const std::uint64_t size = identity->size_bytes;
-  read_span({.entry = entry, .file_bytes = size, .span = {0, size}, .hint = hint}, std::move(done));
+  start_read({.entry = entry, .identity = *identity, .span = {0, size}, .hint = hint}, std::move(done));
 }
 
 void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) {
@@ -190,33 +190,31 @@ void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint6
   const std::uint64_t size = identity->size_bytes;
   const std::uint64_t start = std::min(offset, size);
   const ChunkRange span{start, std::min(length, size - start)};
-  read_span({.entry = entry, .file_bytes = size, .span = span, .ranged = true}, std::move(done));
+  start_read({.entry = entry, .identity = *identity, .span = span, .ranged = true}, std::move(done));
 }
 
-void StoreImpl::read_span(const SpanRequest& request, ReadCallback done) {
+void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
   parts_.reads.fetch_add(1, std::memory_order_relaxed);
-  const auto& [entry, file_bytes, span, hint, ranged] = request;
-  if (span.length == 0) return done(View{});
+  const auto& [entry, identity, span, hint, ranged] = request;
+  const std::uint64_t file_bytes = identity.size_bytes;
+  if (!ranged || !is_chunked(file_bytes) || span.length == 0) return read_span(parts_, request, std::move(done));
   const std::uint32_t first = chunk_at(file_bytes, span.offset);
   const std::uint32_t last = chunk_at(file_bytes, span.offset + span.length - 1);
-  if (first == last) {
-    const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
-    // UINT64_MAX: the whole file, even if it grew meanwhile.
-    const std::uint64_t length = span.length == file_bytes ? UINT64_MAX : span.length;
-    read_in_chunk({.key = {entry, first}, .offset = offset, .length = length, .hint = hint, .ranged = ranged},
-                  file_bytes, std::move(done));
+  const ChunkRequest part{.key = {entry, first},
+                          .offset = span.offset - chunk_range(file_bytes, first).offset,
+                          .length = span.length,
+                          .ranged = true};
+  if (first == last && is_small_part(part)) {
+    read_part(parts_, part, std::move(done));
   } else {
-    read_gathered(parts_, request, std::move(done));
+    read_span(parts_, request, std::move(done));
   }
-  if (ranged && is_chunked(file_bytes)) read_ahead_of(entry, file_bytes, last);
+  read_ahead_of(entry, file_bytes, last);
 }
 
-void StoreImpl::read_in_chunk(const ChunkRequest& request, std::uint64_t file_bytes, ReadCallback done) {
-  const bool small_part = request.ranged && is_chunked(file_bytes) && request.length <= kPartBytesMax;
-  if (!small_part || parts_.tiers.empty() || parts_.ram.contains(request.key) || !range_borders_.is_alone(request)) {
-    return read_chunk(parts_, request, std::move(done));
-  }
-  read_part(parts_, request, std::move(done));
+bool StoreImpl::is_small_part(const ChunkRequest& part) {
+  return part.length <= kPartBytesMax && !parts_.tiers.empty() && !parts_.ram.contains(part.key) &&
+         range_borders_.is_alone(part);
 }
 
 // A stream is recognised by what it left behind: the chunk before this one.
@@ -255,10 +253,14 @@ void StoreImpl::release(EntryId entry) {
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) parts_.ram.unkeep({entry, chunk});
 }
 
-void StoreImpl::set_changed(EntryId entry, const std::optional<Identity>& identity) {
-  const std::uint32_t old_chunks = parts_.identities.chunks_of(entry);
-  parts_.identities.set(entry, identity);
-  for (std::uint32_t chunk = 0; chunk < old_chunks; ++chunk) parts_.ram.forget({entry, chunk});
+Status StoreImpl::look_at(EntryId entry) {
+  const Result<Identity> known = parts_.identities.of(entry);
+  return parts_.look_at(entry, known ? std::optional(*known) : std::nullopt);
+}
+
+void StoreImpl::set_change_listener(ChangeListener listener) {
+  MutexLock lock(parts_.change_mutex);
+  parts_.change_listener = std::move(listener);
 }
 
 Status StoreImpl::flush() {

@@ -8,7 +8,6 @@
 // Thread-safety: each part takes care of itself. No lock of this room is held while a callback runs.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -22,19 +21,24 @@
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/store/following.h"
 #include "headrace/cache/store/identities.h"
+#include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
 namespace headrace::cache {
 
 struct StoreParts {
-  StoreParts(Catalog catalog_in, std::uint64_t ram_bytes)
-      : catalog(std::move(catalog_in)),
-        ram(ram_bytes, [this] { memory.pump_soon(); }),
-        memory(ram, timers, [this](std::function<void()> task) { source->post(std::move(task)); }) {}
+  StoreParts(Catalog catalog_in, std::uint64_t ram_bytes);
 
-  [[nodiscard]] bool held_on_disk(const RecordId& record) const {
-    return std::any_of(tiers.begin(), tiers.end(), [&](const auto& tier) { return tier->contains(record); });
-  }
+  // A file is another, or gone (nullopt): RAM gives up what it held of it, and the listener is told. Reads that begin
+  // after this returned get nothing of what was before.
+  void set_identity(EntryId entry, const std::optional<Identity>& identity);
+  void set_attributes(EntryId entry, const AttributeClass& attributes);
+  // Looks what is at the file's path now, and takes that. But where another change was learnt of since the file was
+  // known to be `expected` (nullopt: gone), that holds. Errors: as io::read_attributes(); kNotFound for what is no file
+  // any more.
+  [[nodiscard]] Status look_at(EntryId entry, const std::optional<Identity>& expected);
+
+  [[nodiscard]] bool held_on_disk(const RecordId& record) const;
 
   const Catalog catalog;
   Identities identities{catalog};
@@ -46,9 +50,17 @@ struct StoreParts {
   std::unique_ptr<TierFollower> follower;  // decides what the disk tiers hold
   std::atomic<bool> closing = false;       // no step of a read starts another one any more
 
+  // Held while a change is carried out, and while the listener is told of it. It comes before all other mutexes.
+  io::Mutex change_mutex;
+  std::function<void(const CatalogChanges&)> change_listener HEADRACE_GUARDED_BY(change_mutex);
+
   std::atomic<std::uint64_t> reads = 0;           // that the store was asked for
   std::atomic<std::uint64_t> shared_fetches = 0;  // reads that waited for a fetch that was under way
   std::atomic<std::uint64_t> failures = 0;        // reads that a failed fetch ended
+
+ private:
+  void carry_out(EntryId entry, const std::optional<Identity>& identity) HEADRACE_REQUIRES(change_mutex);
+  void carry_out(EntryId entry, const AttributeClass& attributes) HEADRACE_REQUIRES(change_mutex);
 };
 
 }  // namespace headrace::cache

@@ -173,9 +173,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   store_options.catalog_fd = channel.catalog_fd();
   HEADRACE_TRY(store, open_store(std::move(store_options), stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
-  cache::Refresher refresher(
-      *store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
-               .on_changed = [&mount](const cache::CatalogChanges& changes) { mount->on_changed(changes); }});
+  cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds)});
   MountService service(*store, *mount, refresher, plan.mount_point, plan.source.path);
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));

@@ -29,11 +29,12 @@ class Refreshed {
     for (const char* file : {"a/1.jpg", "a/2.jpg", "b/1.jpg"}) dir_.write(file, "as catalogued");
     fd_.reset(::open(dir_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     store_ = std::move(*Store::open({.source = dir_.path(), .source_fd = fd_.get(), .ram_bytes = 1 << 20}));
-    refresher_ = std::make_unique<Refresher>(
-        *store_, RefresherOptions{.on_changed = [this](const CatalogChanges& changes) { news_.push_back(changes); }});
+    store_->set_change_listener([this](const CatalogChanges& changes) { news_.push_back(changes); });
+    refresher_ = std::make_unique<Refresher>(*store_, RefresherOptions{});
     wait_until_idle();
   }
 
+  // What the store was told.
   const std::vector<CatalogChanges>& refresh() {
     news_.clear();
     refresher_->request();

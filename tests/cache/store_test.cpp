@@ -245,20 +245,6 @@ TEST_CASE("ranges of a large file are fetched once per chunk even without a RAM 
   CHECK(store->stats().tiers.back().hit_bytes == (12 << 20));
 }
 
-TEST_CASE("a file that shrank is stale and serves nothing") {
-  DataSet data;
-  data.add("a/1", 100'000);
-  auto store = data.open(1 << 20);
-  const EntryId entry = entry_of(*store, "a/1");
-  fs::resize_file(data.dir.path() / "a/1", 60'000);
-  for (int i = 0; i < 2; ++i) {
-    auto view = store->read(entry);
-    REQUIRE_FALSE(view.has_value());
-    CHECK(view.error().code == ErrorCode::kStale);
-  }
-  CHECK(store->stats().tiers.front().used_bytes == 0);
-}
-
 TEST_CASE("a source file that vanished and came back is read again") {
   DataSet data;
   data.add("a/1", 1000);

@@ -77,7 +77,9 @@ class HangingStore final : public cache::Store {
   void set_attributes(EntryId entry, const cache::AttributeClass& attributes) override {
     inner_.set_attributes(entry, attributes);
   }
+  Status look_at(EntryId entry) override { return inner_.look_at(entry); }
   cache::CatalogChanges changes() const override { return inner_.changes(); }
+  void set_change_listener(ChangeListener listener) override { inner_.set_change_listener(std::move(listener)); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }
   bool is_on_disk(EntryId entry) const override { return inner_.is_on_disk(entry); }
   std::unique_ptr<cache::Following> follow(const cache::Order& order, const cache::FollowOptions& options) override {

@@ -84,9 +84,7 @@ TEST_CASE("pushed files that changed in the source are shown as they are now, on
   mounted.source().write(Mounted::sample_name(3), Mounted::sample_content(100, 25'000));
   mounted.source().write(Mounted::sample_name(4), "shorter than it was");
   mounted.source().write(Mounted::sample_name(5), Mounted::sample_content(101, 10'000));
-  cache::Refresher refresher(mounted.store(), {.on_changed = [&](const cache::CatalogChanges& changes) {
-                               mounted.mount().on_changed(changes);
-                             }});
+  cache::Refresher refresher(mounted.store(), {});
   const auto deadline = steady_clock::now() + std::chrono::seconds(10);
   while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -108,9 +106,7 @@ TEST_CASE("modes and owners that changed in the source are shown as they are now
   REQUIRE(::chown((mounted.source().path() / Mounted::sample_name(1)).c_str(), 1234, 5678) == 0);
   REQUIRE(::chmod(file.parent_path().c_str(), 0700) == 0);
   REQUIRE(::chmod(mounted.source().path().c_str(), 0711) == 0);
-  cache::Refresher refresher(mounted.store(), {.on_changed = [&](const cache::CatalogChanges& changes) {
-                               mounted.mount().on_changed(changes);
-                             }});
+  cache::Refresher refresher(mounted.store(), {});
   const auto wait_until_equal = [&] {
     const auto deadline = steady_clock::now() + std::chrono::seconds(10);
     while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {

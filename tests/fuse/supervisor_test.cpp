@@ -161,7 +161,7 @@ class Supervised {
     seen_->held_at_start = mount->stats().held_samples;
     ready();
     ++seen_->ready;
-    if (work_ == Work::kRefreshFirst && seen_->takeovers == 0) refresh(*store, *mount);
+    if (work_ == Work::kRefreshFirst && seen_->takeovers == 0) refresh(*store);
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
@@ -179,13 +179,12 @@ class Supervised {
     return stand_in(*store, channel);
   }
 
-  void refresh(cache::Store& store, Mount& mount) {
+  void refresh(cache::Store& store) {
     while (!seen_->may_refresh) std::this_thread::sleep_for(milliseconds(1));
-    cache::Refresher refresher(store, {.on_changed = [&](const cache::CatalogChanges& changes) {
-                                 mount.on_changed(changes);
-                                 seen_->changed = changes.changed.size() + changes.vanished.size();
-                               }});
-    while (seen_->changed == 0) std::this_thread::sleep_for(milliseconds(1));
+    cache::Refresher refresher(store, {});
+    while (refresher.state().rounds == 0) std::this_thread::sleep_for(milliseconds(1));
+    const cache::CatalogChanges changes = store.changes();
+    seen_->changed = changes.changed.size() + changes.vanished.size();
   }
 
   // Reads through the mount that it serves, past the page cache, for which the kernel waits whatever happens to the

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/store_parts.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/io/scanner.h"
+
+namespace headrace::cache {
+
+using io::MutexLock;
+
+StoreParts::StoreParts(Catalog catalog_in, std::uint64_t ram_bytes)
+    : catalog(std::move(catalog_in)),
+      ram(ram_bytes, [this] { memory.pump_soon(); }),
+      memory(ram, timers, [this](std::function<void()> task) { source->post(std::move(task)); }) {}
+
+void StoreParts::set_identity(EntryId entry, const std::optional<Identity>& identity) {
+  MutexLock lock(change_mutex);
+  carry_out(entry, identity);
+}
+
+void StoreParts::set_attributes(EntryId entry, const AttributeClass& attributes) {
+  MutexLock lock(change_mutex);
+  carry_out(entry, attributes);
+}
+
+Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expected) {
+  const std::string path = catalog.path(entry);
+  HEADRACE_TRY(found, io::read_attributes(source->root()->fd(), path));
+  if (!S_ISREG(found.mode)) return io::make_error(io::ErrorCode::kNotFound, path + ": no file any more");
+  MutexLock lock(change_mutex);
+  const Result<Identity> known = identities.of(entry);
+  if ((known ? std::optional(*known) : std::nullopt) != expected) return {};
+  carry_out(entry, attributes_of(found));  // first, so that nobody is shown the content before
+  carry_out(entry, identity_of(found));
+  return {};
+}
+
+void StoreParts::carry_out(EntryId entry, const AttributeClass& attributes) {
+  if (!identities.set_attributes(entry, attributes)) return;
+  if (change_listener) change_listener({.attributes = {{entry, attributes}}});
+}
+
+void StoreParts::carry_out(EntryId entry, const std::optional<Identity>& identity) {
+  const std::uint32_t old_chunks = identities.chunks_of(entry);
+  if (!identities.set(entry, identity)) return;
+  for (std::uint32_t chunk = 0; chunk < old_chunks; ++chunk) ram.forget({entry, chunk});
+  if (!change_listener) return;
+  CatalogChanges change;
+  identity ? change.changed.push_back({entry, *identity}) : change.vanished.push_back(entry);
+  change_listener(change);
+}
+
+bool StoreParts::held_on_disk(const RecordId& record) const {
+  return std::any_of(tiers.begin(), tiers.end(), [&](const auto& tier) { return tier->contains(record); });
+}
+
+}  // namespace headrace::cache
