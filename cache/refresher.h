@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,9 @@ struct RefresherOptions {
   std::chrono::seconds every{0};  // 0: once at the start, then only on request
   // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
+  // Called when the store knows all that a comparison found; the comparison ends after that. On the refresher's thread.
+  // May be empty.
+  std::function<void()> on_told = {};
 };
 
 class Refresher {

@@ -33,6 +33,7 @@ namespace {
 
 // stop() as a whole takes under a second: each of the two things that storage can hold up gets this long.
 constexpr milliseconds kPatience{300};
+constexpr std::chrono::seconds kForgetPatience{5};  // one slow read of a changed file; the pusher goes on after it
 constexpr milliseconds kProgressInterval{100};
 // One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
 constexpr unsigned kReadAheadKiB = 1024;
@@ -52,6 +53,8 @@ struct Mount::Impl {
 
   Status start(Channel& channel);
   Status place_overlay();
+  void forget_changed();
+  void wait_until_forgotten();
   void raise_read_ahead();
   void follow();
   void make_pusher(const Takeover& takeover);
@@ -158,9 +161,28 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY_DO(place_overlay());
   raise_read_ahead();
   pusher->start(session);
+  if (takes_over) forget_changed();
   follow();
   set_ram_bytes(options.ram_bytes);
   return {};
+}
+
+// Who died before may have died before it told the kernel.
+void Mount::Impl::forget_changed() {
+  std::vector<cache::EntryId> entries;
+  {
+    MutexLock lock(mutex);
+    entries = changed_files->entries();
+  }
+  if (entries.empty()) return;
+  pusher->on_changed(entries);
+  wait_until_forgotten();
+}
+
+void Mount::Impl::wait_until_forgotten() {
+  if (pusher->wait_until_forgotten(steady_clock::now() + kForgetPatience)) return;
+  io::log_warning("mount {}: the kernel still waits for reads of changed files; it forgets their old bytes after them",
+                  path.string());
 }
 
 Status Mount::Impl::place_overlay() {
@@ -308,6 +330,10 @@ void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
     [[maybe_unused]] const int unknown = session->invalidate_attributes(inode_of(entry));  // ENOENT: no need to
   }
   if (!entries.empty()) pusher->on_changed(entries);
+}
+
+void Mount::wait_until_forgotten() {
+  impl_->wait_until_forgotten();
 }
 
 MountStats Mount::stats() const {

@@ -68,6 +68,10 @@ class Mount {
   // Blocks until the mount has ended: by stop() or from outside.
   void wait();
 
+  // Returns when the kernel has forgotten the old bytes of all files that the store knows to have changed; after some
+  // seconds, with a warning, where reads keep it from doing so.
+  void wait_until_forgotten();
+
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);

@@ -128,6 +128,7 @@ void Refresher::Impl::compare() {
   if (stop.load()) return;
   if (!changes) return fail(changes.error());
   const Result<std::size_t> told = tell_store(*changes);
+  if (options.on_told) options.on_told();
   if (!told) return fail(told.error());
   MutexLock lock(mutex);
   if (*told > 0 || changes->appeared != state.appeared) {

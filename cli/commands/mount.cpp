@@ -173,7 +173,8 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   store_options.catalog_fd = channel.catalog_fd();
   HEADRACE_TRY(store, open_store(std::move(store_options), stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
-  cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds)});
+  cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
+                                      .on_told = [&mount] { mount->wait_until_forgotten(); }});
   MountService service(*store, *mount, refresher, plan.mount_point, plan.source.path);
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));

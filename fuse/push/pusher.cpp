@@ -248,11 +248,24 @@ void Pusher::forget_changed() {
   std::vector<cache::EntryId> entries;
   {
     MutexLock lock(mutex_);
+    if (to_forget_.empty()) return;
     entries.swap(to_forget_);
+    forgets_ = true;
   }
   for (const cache::EntryId entry : entries) {
     [[maybe_unused]] const int ignored = session_->invalidate(inode_of(entry));  // ENOENT: it never knew the file
   }
+  MutexLock lock(mutex_);
+  forgets_ = false;
+  finished_.notify_all();
+}
+
+bool Pusher::wait_until_forgotten(std::chrono::steady_clock::time_point deadline) {
+  MutexLock lock(mutex_);
+  while (!stop_ && (forgets_ || !to_forget_.empty())) {
+    if (!finished_.wait_until(lock, deadline)) break;
+  }
+  return !forgets_ && to_forget_.empty();
 }
 
 void Pusher::on_changed(std::span<const cache::EntryId> entries) {

@@ -57,6 +57,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_overflow();
   // These files have changed: the kernel is told to forget them, and what was fetched before is not pushed any more.
   void on_changed(std::span<const cache::EntryId> entries);
+  // Returns when the kernel has forgotten all that has changed until now; false at the deadline, or when the pusher
+  // stops before. Not for a thread that answers the kernel: a page is forgotten after the READ that fills it.
+  [[nodiscard]] bool wait_until_forgotten(std::chrono::steady_clock::time_point deadline);
   void set_order(const OrderPosition& order);
   void set_budget(std::uint64_t budget_bytes);
   void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
@@ -119,13 +122,14 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   mutable io::Mutex mutex_;
   io::CondVar work_;      // for the thread
-  io::CondVar finished_;  // for those who wait: full, stopped
+  io::CondVar finished_;  // for those who wait: full, forgotten, stopped
   PushPlan plan_ HEADRACE_GUARDED_BY(mutex_);
   bool stop_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool stopped_ HEADRACE_GUARDED_BY(mutex_) = true;
   bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;  // the plan may have something to fetch
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<cache::EntryId> to_forget_ HEADRACE_GUARDED_BY(mutex_);  // by the kernel
+  bool forgets_ HEADRACE_GUARDED_BY(mutex_) = false;                   // and the kernel is being told
   std::uint64_t change_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<cache::EntryId, std::uint64_t> changed_at_ HEADRACE_GUARDED_BY(mutex_);  // change_count_ then
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -50,6 +50,13 @@ void ChangedFiles::note_attributes(cache::EntryId entry, const cache::AttributeC
   write(entry, version);
 }
 
+std::vector<cache::EntryId> ChangedFiles::entries() const {
+  std::vector<cache::EntryId> entries;
+  entries.reserve(record_of_.size());
+  for (const auto& [entry, ignored] : record_of_) entries.push_back(entry);
+  return entries;
+}
+
 void ChangedFiles::tell(cache::Store& store) const {
   for (const auto& [entry, index] : record_of_) {
     const ChangedFile::Version& now = records_[index].versions[records_[index].current];

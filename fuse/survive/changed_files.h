@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files and folders that are not as catalogued any more, for a successor: its catalog is the one that the mount was
-// made with, and the kernel has been told of the changes already.
+// made with.
 //
 //   ChangedFiles changed(records, head.changed_count);
 //   changed.note(entry, identity);            // after the store was told, before the kernel is
 //   changed.note_attributes(entry, attributes);
 //   changed.tell(store);                      // in the successor, before it answers
+//   pusher.on_changed(changed.entries());     // there, too: who died may not have told the kernel yet
 //
 // A process may die between any two writes: each record has two versions, and which of them holds is written last.
 //
@@ -18,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "headrace/cache/store.h"
 
@@ -45,6 +47,7 @@ class ChangedFiles {
   void note(cache::EntryId entry, const std::optional<cache::Identity>& identity);
   void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
   void tell(cache::Store& store) const;
+  [[nodiscard]] std::vector<cache::EntryId> entries() const;
 
  private:
   [[nodiscard]] ChangedFile::Version present(cache::EntryId entry) const;

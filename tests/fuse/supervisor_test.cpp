@@ -329,6 +329,9 @@ TEST_CASE("a worker that takes over serves files as the one before it knew them 
   supervised.wait_until_ready(1);
   const std::string grown(2 * kSampleBytes, 'g');
   const std::string shrunk(kSampleBytes / 2, 's');
+  for (const int sample : {0, 1}) {  // the kernel knows sizes and bytes
+    CHECK(read_file(mounted.file(Mounted::sample_name(sample))) == Mounted::sample_content(sample, kSampleBytes));
+  }
   mounted.source().write(Mounted::sample_name(0), grown);
   mounted.source().write(Mounted::sample_name(1), shrunk);
   supervised.refresh(2);
