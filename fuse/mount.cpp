@@ -48,7 +48,8 @@ unsigned session_thread_count(unsigned asked) {
 }  // namespace
 
 struct Mount::Impl {
-  Impl(cache::Store& store_in, MountOptions options_in) : store(store_in), options(std::move(options_in)) {}
+  Impl(cache::Store& store_in, MountOptions options_in)
+      : store(store_in), options(std::move(options_in)), inodes(std::make_shared<Inodes>(store.catalog())) {}
   ~Impl() { stop(); }
 
   Status start(Channel& channel);
@@ -72,8 +73,9 @@ struct Mount::Impl {
   std::optional<Channel> own_channel;
   std::filesystem::path path;  // of the mount point, resolved
   std::string device;          // of the mount below an overlay, as mountinfo names it
-  bool has_overlay = false;
+  std::atomic<bool> has_overlay = false;
   std::uint64_t takeovers = 0;
+  std::shared_ptr<Inodes> inodes;
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
   std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
@@ -117,8 +119,9 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 Status stand_in(cache::Store& store, Channel& channel) {
   const bool takes_over = channel.init_answered();
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
-  ChangedFiles(takeover.changed, takeover.head->changed_count).tell(store);
-  auto requests = std::make_shared<Requests>(store, channel.serves_others(), [](cache::EntryId, bool) {});
+  const auto inodes = std::make_shared<Inodes>(store.catalog());
+  ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
+  auto requests = std::make_shared<Requests>(store, inodes, channel.serves_others(), [](cache::EntryId, bool) {});
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));
@@ -143,18 +146,21 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   if (takes_over) ++takeover.head->takeovers;
   takeovers = takeover.head->takeovers;
-  ChangedFiles known(takeover.changed, takeover.head->changed_count);
-  known.tell(store);
+  ChangedFiles known(store.catalog(), takeover.changed, takeover.head->changed_count);
+  known.tell(store, *inodes);
   {
     MutexLock lock(mutex);
     changed_files.emplace(std::move(known));
   }
   make_pusher(takeover);
-  auto handler = std::make_shared<Requests>(
-      store, channel.serves_others(), [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
+  auto handler =
+      std::make_shared<Requests>(store, inodes, channel.serves_others(),
+                                 [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
   store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
@@ -186,8 +192,6 @@ void Mount::Impl::wait_until_forgotten() {
 }
 
 Status Mount::Impl::place_overlay() {
-  const std::vector<MountEntry> mounts = mounts_at(path);
-  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
   if (options.overlay == OverlayMode::kOff || has_overlay) return {};
   Status placed = mount_overlay(path);
   has_overlay = placed.has_value();
@@ -249,7 +253,7 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
                        .order = {.order = options.order, .epoch = options.first_epoch}};
   const bool learn = options.learn_order && !options.order;
   if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
-  pusher = std::make_shared<Pusher>(store, path, takeover, std::move(plan));
+  pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
   if (learn) order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
 }
 
@@ -314,20 +318,23 @@ void Mount::Impl::stop_helpers() {
   follower.reset();
 }
 
-// The store answers with the new version from now on. What is open keeps what it has read.
+// The store answers with the new version from now on. Whoever has opened the one before goes on with what the kernel
+// has of it.
 void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
+  // Not below an overlay: it would go on with the old number, and never find the file again.
+  const Renumber renumber = has_overlay ? Renumber::kNo : Renumber::kYes;
   std::vector<cache::EntryId> entries = changes.vanished;
   {
     MutexLock lock(mutex);
-    for (const cache::EntryId entry : changes.vanished) changed_files->note(entry, std::nullopt);
+    for (const cache::EntryId entry : changes.vanished) changed_files->note_vanished(entry);
     for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
     for (const cache::CatalogChanges::Changed& each : changes.changed) {
-      changed_files->note(each.entry, each.identity);
+      changed_files->note(each.entry, each.identity, *inodes, renumber);
       entries.push_back(each.entry);
     }
   }
   for (const auto& [entry, ignored] : changes.attributes) {
-    [[maybe_unused]] const int unknown = session->invalidate_attributes(inode_of(entry));  // ENOENT: no need to
+    [[maybe_unused]] const int unknown = session->invalidate_attributes(inodes->of(entry));  // ENOENT: no need to
   }
   if (!entries.empty()) pusher->on_changed(entries);
 }

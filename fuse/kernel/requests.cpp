@@ -38,14 +38,14 @@ const Catalog& catalog_of(fuse_req_t request) {
   return requests_of(request).catalog();
 }
 
-bool is_known(const Catalog& catalog, fuse_ino_t inode) {
-  return inode >= 1 && inode <= catalog.entry_count();
+bool is_known(const Requests& requests, fuse_ino_t inode) {
+  return requests.inodes().is_current(inode);
 }
 
-struct stat attributes_of(const Requests& requests, EntryId entry) {
+struct stat attributes_of(const Requests& requests, std::uint64_t inode, const cache::Identity& identity) {
   const Catalog& catalog = requests.catalog();
+  const EntryId entry = entry_of(inode);
   const cache::AttributeClass shared = requests.attributes(entry);
-  const cache::Identity identity = requests.identity(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
   std::int64_t nanoseconds = identity.mtime_ns % kSecond;
@@ -54,7 +54,7 @@ struct stat attributes_of(const Requests& requests, EntryId entry) {
     nanoseconds += kSecond;
   }
   struct stat attributes {};
-  attributes.st_ino = inode_of(entry);
+  attributes.st_ino = inode;
   attributes.st_mode = shared.mode;
   attributes.st_uid = shared.uid;
   attributes.st_gid = shared.gid;
@@ -68,10 +68,11 @@ struct stat attributes_of(const Requests& requests, EntryId entry) {
   return attributes;
 }
 
+// The number is taken before the identity: a new number never comes with what the file was before.
 fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
   fuse_entry_param parameters = {};
-  parameters.ino = inode_of(entry);
-  parameters.attr = attributes_of(requests, entry);
+  parameters.ino = requests.inodes().of(entry);
+  parameters.attr = attributes_of(requests, parameters.ino, requests.identity(entry));
   parameters.attr_timeout = kForeverSeconds;
   parameters.entry_timeout = kForeverSeconds;
   return parameters;
@@ -88,7 +89,7 @@ void set_up(void*, fuse_conn_info* connection) {
 
 void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   const Catalog& catalog = catalog_of(request);
-  if (!is_known(catalog, parent)) {
+  if (!is_known(requests_of(request), parent)) {
     fuse_reply_err(request, ESTALE);
     return;
   }
@@ -105,18 +106,23 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
-  const Catalog& catalog = catalog_of(request);
-  if (!is_known(catalog, inode)) {
+  const Requests& requests = requests_of(request);
+  if (!is_known(requests, inode)) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  const struct stat attributes = attributes_of(requests_of(request), entry_of(inode));
+  const cache::Identity identity = requests.identity(entry_of(inode));
+  if (requests.catalog().is_file(entry_of(inode)) && !requests.inodes().stands_for(inode, identity)) {
+    fuse_reply_err(request, ESTALE);  // it has changed just now
+    return;
+  }
+  const struct stat attributes = attributes_of(requests, inode, identity);
   fuse_reply_attr(request, &attributes, kForeverSeconds);
 }
 
 void read_link(fuse_req_t request, fuse_ino_t inode) {
   const Catalog& catalog = catalog_of(request);
-  if (!is_known(catalog, inode) || !catalog.is_symlink(entry_of(inode))) {
+  if (!is_known(requests_of(request), inode) || !catalog.is_symlink(entry_of(inode))) {
     fuse_reply_err(request, EINVAL);
     return;
   }
@@ -130,12 +136,16 @@ void refuse(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 
 void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t offset, fuse_file_info* file) {
   Requests& requests = requests_of(request);
-  if (!is_known(requests.catalog(), inode) || !requests.catalog().is_file(entry_of(inode)) || offset < 0) {
+  if (!is_known(requests, inode)) {
+    fuse_reply_err(request, ESTALE);
+    return;
+  }
+  if (!requests.catalog().is_file(entry_of(inode)) || offset < 0) {
     fuse_reply_err(request, EINVAL);
     return;
   }
   const bool past_page_cache = (file->flags & O_DIRECT) != 0;
-  requests.read(request, entry_of(inode), {static_cast<std::uint64_t>(offset), length, past_page_cache});
+  requests.read(request, inode, {static_cast<std::uint64_t>(offset), length, past_page_cache});
 }
 
 // Offset 0 is ".", 1 is "..", then come the children in the catalog's order; an offset names what comes next.
@@ -165,7 +175,7 @@ std::size_t add_entry(fuse_req_t request, char* to, std::size_t room, const Dire
 
 void list(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, bool with_attributes) {
   const Catalog& catalog = catalog_of(request);
-  if (!is_known(catalog, inode) || !catalog.is_directory(entry_of(inode)) || offset < 0) {
+  if (!is_known(requests_of(request), inode) || !catalog.is_directory(entry_of(inode)) || offset < 0) {
     fuse_reply_err(request, ENOTDIR);
     return;
   }
@@ -211,8 +221,10 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 
 }  // namespace
 
-Requests::Requests(cache::Store& store, bool serves_others, std::function<void(EntryId, bool from_start)> on_read)
+Requests::Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
+                   std::function<void(EntryId, bool from_start)> on_read)
     : store_(store),
+      inodes_(std::move(inodes)),
       serves_others_(serves_others),
       catalog_(store.catalog()),
       on_read_(std::move(on_read)),
@@ -266,8 +278,14 @@ bool Requests::has_acl(EntryId entry) const {
   return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
 }
 
-void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
-  const std::uint64_t size = identity(entry).size_bytes;
+void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
+  const EntryId entry = entry_of(inode);
+  const cache::Identity known = identity(entry);
+  if (!inodes_->stands_for(inode, known)) {  // it has changed just now
+    refuse_read(request, ESTALE);
+    return;
+  }
+  const std::uint64_t size = known.size_bytes;
   if (range.offset >= size) {
     fuse_reply_buf(request, nullptr, 0);
     return;
@@ -281,9 +299,9 @@ void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && length == size;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
-  auto done = [this, request, session = Session::of(request).shared_from_this(), length,
+  auto done = [this, request, inode, known, session = Session::of(request).shared_from_this(), length,
                arrived = std::chrono::steady_clock::now()](Result<cache::View> view) {
-    answer_read(request, length, view);
+    answer_read(request, inode, known, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
   if (whole) {
@@ -293,19 +311,26 @@ void Requests::read(fuse_req* request, EntryId entry, ReadRange range) {
   }
 }
 
+// Whether bytes that arrived may be shown to whoever asked while the file was `known`. It may be another version by
+// now, which is not for whoever has opened the one before. But where one READ brings all of a file that is still the
+// same one, nobody gets a mix: a new link or a touch ends no reader of a small file.
+bool Requests::may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const {
+  const cache::Identity now = identity(entry_of(inode));
+  return inodes_->stands_for(inode, now) ||
+         (now.inode == known.inode && now.size_bytes == known.size_bytes && length == now.size_bytes);
+}
+
+void Requests::refuse_read(fuse_req* request, int error) {
+  read_failures_.fetch_add(1, std::memory_order_relaxed);
+  fuse_reply_err(request, error);
+}
+
 // Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.
-void Requests::answer_read(fuse_req* request, std::uint64_t length, const Result<cache::View>& view) {
-  if (!view) {
-    read_failures_.fetch_add(1, std::memory_order_relaxed);
-    fuse_reply_err(request, io::errno_from_error(view.error()));
-    return;
-  }
-  // Less than the catalog promised: the file changed under the mount. Zeroes in its place would be wrong bytes.
-  if (view->bytes().size() < length) {
-    read_failures_.fetch_add(1, std::memory_order_relaxed);
-    fuse_reply_err(request, EIO);
-    return;
-  }
+void Requests::answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
+                           const Result<cache::View>& view) {
+  if (!view) return refuse_read(request, io::errno_from_error(view.error()));
+  // Less than the file was known to have: it has changed. Zeroes in its place would be wrong bytes.
+  if (view->bytes().size() < length || !may_show(inode, known, length)) return refuse_read(request, ESTALE);
   const auto bytes = view->bytes().first(length);
   read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -3,10 +3,10 @@
 //
 // What the kernel may keep it keeps for good: the catalog never changes, and whoever learns that a file has changed
 // tells the store and then the kernel. OPEN, OPENDIR and FLUSH are refused once, after which the kernel opens and
-// closes without asking. An inode number is EntryId + 1, so FORGET means nothing here, and a successor needs no table
-// of inodes.
+// closes without asking. Inode numbers follow from the catalog (inodes.h), so FORGET means nothing here, and a
+// successor needs no table of inodes.
 //
-//   auto requests = std::make_shared<Requests>(store, false, [&](EntryId entry, bool from_start) { ... });
+//   auto requests = std::make_shared<Requests>(store, inodes, false, [&](EntryId entry, bool from_start) { ... });
 //   auto session = Session::open(channel, Requests::operations(), requests);
 //
 // Thread-safety: every function from any thread. Ownership: of the Session that calls it; the Store outlives it.
@@ -16,8 +16,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "headrace/cache/store.h"
+#include "headrace/fuse/kernel/inodes.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -26,13 +28,6 @@ struct fuse_req;
 namespace headrace::fuse {
 
 class Session;
-
-[[nodiscard]] constexpr std::uint64_t inode_of(cache::EntryId entry) {
-  return std::uint64_t{entry} + 1;
-}
-[[nodiscard]] constexpr cache::EntryId entry_of(std::uint64_t inode) {
-  return static_cast<cache::EntryId>(inode - 1);
-}
 
 struct ReadRange {
   std::uint64_t offset = 0;
@@ -45,13 +40,15 @@ class Requests {
   // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
   // `serves_others`: users other than the one who mounted may read.
-  Requests(cache::Store& store, bool serves_others, std::function<void(cache::EntryId, bool from_start)> on_read);
+  Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
+           std::function<void(cache::EntryId, bool from_start)> on_read);
 
   // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
-  void read(fuse_req* request, cache::EntryId entry, ReadRange range);
+  [[nodiscard]] const Inodes& inodes() const { return *inodes_; }
+  void read(fuse_req* request, std::uint64_t inode, ReadRange range);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
@@ -66,11 +63,15 @@ class Requests {
 
  private:
   void read_whole(Session& session, cache::EntryId entry, cache::ReadCallback done);
-  void answer_read(fuse_req* request, std::uint64_t length, const io::Result<cache::View>& view);
+  void answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
+                   const io::Result<cache::View>& view);
+  [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const;
+  void refuse_read(fuse_req* request, int error);
   void end_read(std::chrono::nanoseconds waited);
   [[nodiscard]] bool has_acl(cache::EntryId entry) const;
 
   cache::Store& store_;
+  const std::shared_ptr<const Inodes> inodes_;
   const bool serves_others_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId, bool from_start)> on_read_;

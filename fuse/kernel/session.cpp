@@ -259,6 +259,10 @@ int Session::invalidate_attributes(std::uint64_t inode) {
   return -fuse_lowlevel_notify_inval_inode(session_, inode, -1, 0);
 }
 
+int Session::invalidate_name(std::uint64_t parent, const std::string& name) {
+  return -fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
+}
+
 bool resend(int fd) {
   const fuse_out_header notice = {.len = sizeof(fuse_out_header), .error = kNotifyResend, .unique = 0};
   return ::write(fd, &notice, sizeof(notice)) == static_cast<ssize_t>(sizeof(notice));

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -90,6 +91,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] int invalidate(std::uint64_t inode);
   // Drops the attributes alone: unlike the two above, it waits for no page.
   [[nodiscard]] int invalidate_attributes(std::uint64_t inode);
+  // Has the kernel look the name up again when it is opened next. Waits for whoever looks into the folder just now.
+  [[nodiscard]] int invalidate_name(std::uint64_t parent, const std::string& name);
   [[nodiscard]] bool resend() { return fuse::resend(fd_); }
 
   [[nodiscard]] std::uint64_t request_count(std::size_t opcode) const { return counts_[opcode].load(); }

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "headrace/cache/chunk.h"
-#include "headrace/fuse/kernel/requests.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
@@ -38,9 +37,11 @@ PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
 
 }  // namespace
 
-Pusher::Pusher(cache::Store& store, std::filesystem::path root, Takeover takeover, PushPlanOptions options)
+Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
+               PushPlanOptions options)
     : store_(store),
       catalog_(store.catalog()),
+      inodes_(std::move(inodes)),
       root_(std::move(root)),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
       plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
@@ -156,6 +157,7 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
     return std::nullopt;
   }
   const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  fetch.inode = inodes_->of(entry);
   fetch.file_bytes = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
   return fetch;
 }
@@ -218,11 +220,13 @@ int Pusher::store_piece(const Fetch& fetch) {
     make_known(fetch.sample);
     return 0;
   }
-  const std::uint64_t inode = inode_of(catalog_.sample_entry(fetch.sample));
-  const int failure = session_->store(inode, fetch.offset, fetch.view->bytes());
+  const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  // Else it is another version by now: its bytes are not for who has opened the one before.
+  if (!inodes_->stands_for(fetch.inode, store_.identity(entry).value_or(catalog_.identity(entry)))) return ESTALE;
+  const int failure = session_->store(fetch.inode, fetch.offset, fetch.view->bytes());
   if (failure != ENOENT) return failure;
   make_known(fetch.sample);
-  return session_->store(inode, fetch.offset, fetch.view->bytes());
+  return session_->store(fetch.inode, fetch.offset, fetch.view->bytes());
 }
 
 // A look at the file through the mount makes the kernel create the inode, or ask for attributes that went with an
@@ -253,7 +257,10 @@ void Pusher::forget_changed() {
     forgets_ = true;
   }
   for (const cache::EntryId entry : entries) {
-    [[maybe_unused]] const int ignored = session_->invalidate(inode_of(entry));  // ENOENT: it never knew the file
+    [[maybe_unused]] int ignored = session_->invalidate(inodes_->of(entry));  // ENOENT: it never knew the file
+    if (inodes_->of(entry) == first_inode_of(entry)) continue;
+    const std::string name(catalog_.name(entry));
+    ignored = session_->invalidate_name(inodes_->of(catalog_.parent(entry)), name);
   }
   MutexLock lock(mutex_);
   forgets_ = false;
@@ -288,7 +295,7 @@ void Pusher::evict_for(std::uint64_t bytes) {
     }
     if (!victim) return;
     [[maybe_unused]] const int ignored =  // ENOENT: the kernel has dropped the inode and with it the pages
-        session_->invalidate(inode_of(catalog_.sample_entry(*victim)));
+        session_->invalidate(inodes_->of(catalog_.sample_entry(*victim)));
   }
 }
 

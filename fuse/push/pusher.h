@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the page cache filled with what will be read next: fetches what the plan names, pushes it, evicts.
 //
-//   auto pusher = std::make_shared<Pusher>(store, "/mnt/x", takeover, {.budget_bytes = 8ULL << 30, .order = order});
+//   auto pusher = std::make_shared<Pusher>(store, inodes, "/mnt/x", takeover, {.budget_bytes = 8ULL << 30});
 //   pusher->start(session);
 //   pusher->on_opens(samples);   // the reader took these
 //
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "headrace/cache/store.h"
+#include "headrace/fuse/kernel/inodes.h"
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/push/push_plan.h"
 #include "headrace/io/mutex.h"
@@ -32,7 +33,8 @@ namespace headrace::fuse {
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
   // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the thread.
-  Pusher(cache::Store& store, std::filesystem::path root, Takeover takeover, PushPlanOptions options);
+  Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
+         PushPlanOptions options);
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 
@@ -76,7 +78,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   struct Fetch {
     cache::SampleIndex sample = 0;
     std::uint64_t generation = 0;  // of the plan that named it
-    std::uint64_t file_bytes = 0;  // as it was known to be when it began
+    std::uint64_t inode = 0;       // of the version that it was known to be when it began
+    std::uint64_t file_bytes = 0;  // of that version
     std::uint64_t offset = 0;      // of the piece
     std::uint64_t changes = 0;     // change_count_ when it began
     bool retain = false;           // the store keeps it for the next time
@@ -109,6 +112,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   cache::Store& store_;
   const cache::Catalog& catalog_;
+  const std::shared_ptr<const Inodes> inodes_;
   const std::filesystem::path root_;
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told

@@ -15,7 +15,8 @@ void publish(Number& number, Number value) {
 
 }  // namespace
 
-ChangedFiles::ChangedFiles(std::span<ChangedFile> records, std::uint64_t& count) : records_(records), count_(count) {
+ChangedFiles::ChangedFiles(const cache::Catalog& catalog, std::span<ChangedFile> records, std::uint64_t& count)
+    : catalog_(catalog), records_(records), count_(count) {
   for (std::size_t i = 0; i < std::min<std::uint64_t>(count_, records_.size()); ++i) record_of_[records_[i].entry] = i;
 }
 
@@ -35,11 +36,24 @@ void ChangedFiles::write(cache::EntryId entry, const ChangedFile::Version& versi
   if (is_new) publish(count_, std::uint64_t{record_of_.size()});
 }
 
-void ChangedFiles::note(cache::EntryId entry, const std::optional<cache::Identity>& identity) {
+// The record comes first: a successor must not give out the same number for another version.
+void ChangedFiles::note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes, Renumber renumber) {
   ChangedFile::Version version = present(entry);
-  version.identity = identity.value_or(cache::Identity{});
-  version.has_identity = identity.has_value();
-  version.vanished = !identity;
+  const cache::Identity before = version.has_identity ? version.identity : catalog_.identity(entry);
+  const bool is_another = catalog_.is_file(entry) && (version.vanished || identity != before);
+  if (is_another && renumber == Renumber::kYes) ++version.number;
+  version.identity = identity;
+  version.has_identity = true;
+  version.vanished = false;
+  write(entry, version);
+  inodes.set(entry, version.number, identity);
+}
+
+void ChangedFiles::note_vanished(cache::EntryId entry) {
+  ChangedFile::Version version = present(entry);
+  version.identity = {};
+  version.has_identity = false;
+  version.vanished = true;
   write(entry, version);
 }
 
@@ -57,10 +71,11 @@ std::vector<cache::EntryId> ChangedFiles::entries() const {
   return entries;
 }
 
-void ChangedFiles::tell(cache::Store& store) const {
+void ChangedFiles::tell(cache::Store& store, Inodes& inodes) const {
   for (const auto& [entry, index] : record_of_) {
     const ChangedFile::Version& now = records_[index].versions[records_[index].current];
     if (now.has_attributes) store.set_attributes(entry, now.attributes);
+    inodes.set(entry, now.number, now.has_identity ? now.identity : catalog_.identity(entry));
     if (now.has_identity) store.set_identity(entry, now.identity);
     if (now.vanished && store.catalog().is_file(entry)) store.set_vanished(entry);
   }

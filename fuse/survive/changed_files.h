@@ -2,11 +2,11 @@
 // The files and folders that are not as catalogued any more, for a successor: its catalog is the one that the mount was
 // made with.
 //
-//   ChangedFiles changed(records, head.changed_count);
-//   changed.note(entry, identity);            // after the store was told, before the kernel is
+//   ChangedFiles changed(catalog, records, head.changed_count);
+//   changed.note(entry, identity, inodes, Renumber::kYes);   // after the store was told, before the kernel is
 //   changed.note_attributes(entry, attributes);
-//   changed.tell(store);                      // in the successor, before it answers
-//   pusher.on_changed(changed.entries());     // there, too: who died may not have told the kernel yet
+//   changed.tell(store, inodes);                             // in the successor, before it answers
+//   pusher.on_changed(changed.entries());                    // there, too: who died may not have told the kernel yet
 //
 // A process may die between any two writes: each record has two versions, and which of them holds is written last.
 //
@@ -16,12 +16,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "headrace/cache/store.h"
+#include "headrace/fuse/kernel/inodes.h"
 
 namespace headrace::fuse {
 
@@ -32,27 +32,32 @@ struct ChangedFile {
     bool has_identity = false;
     bool has_attributes = false;
     bool vanished = false;
+    std::uint32_t number = 0;  // of the version, in the high half of its inode number
   };
   cache::EntryId entry = 0;
   std::uint32_t current = 0;  // which version holds
   std::array<Version, 2> versions = {};
 };
 
+// Whether another version of a file gets another inode number.
+enum class Renumber : std::uint8_t { kNo, kYes };
+
 class ChangedFiles {
  public:
   // `records`: one per entry of the catalog, so that there is room for all; `count` of them are in use.
-  ChangedFiles(std::span<ChangedFile> records, std::uint64_t& count);
+  ChangedFiles(const cache::Catalog& catalog, std::span<ChangedFile> records, std::uint64_t& count);
 
-  // nullopt: the file has vanished.
-  void note(cache::EntryId entry, const std::optional<cache::Identity>& identity);
+  void note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes, Renumber renumber);
+  void note_vanished(cache::EntryId entry);
   void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
-  void tell(cache::Store& store) const;
+  void tell(cache::Store& store, Inodes& inodes) const;
   [[nodiscard]] std::vector<cache::EntryId> entries() const;
 
  private:
   [[nodiscard]] ChangedFile::Version present(cache::EntryId entry) const;
   void write(cache::EntryId entry, const ChangedFile::Version& version);
 
+  const cache::Catalog& catalog_;
   std::span<ChangedFile> records_;
   std::uint64_t& count_;
   std::unordered_map<cache::EntryId, std::size_t> record_of_;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/mount.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -93,6 +97,41 @@ TEST_CASE("pushed files that changed in the source are shown as they are now, on
   CHECK(refresher.state().changed == 3);
 }
 
+TEST_CASE("a file that is swapped while mounted and swapped back leaves none of the other's bytes") {
+  need_fuse();
+  for (const std::size_t bytes : {std::size_t{10'000}, std::size_t{12} << 20}) {
+    CAPTURE(bytes);
+    Mounted mounted;
+    mounted.write_samples(3, bytes);
+    mounted.source().write("other", Mounted::sample_content(100, bytes));
+    mounted.options.ram_bytes = 0;
+    mounted.start();
+    const fs::path sample = mounted.source().path() / Mounted::sample_name(1);
+    const fs::path other = mounted.source().path() / "other";
+    const std::string file = mounted.file(Mounted::sample_name(1));
+    const auto wait_for = [&](unsigned number) {
+      const std::string content = Mounted::sample_content(number, bytes);
+      const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+      while (read_file(file) != content && steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      return read_file(file) == content;
+    };
+    struct stat known {};
+    REQUIRE(::stat(file.c_str(), &known) == 0);
+    fs::rename(sample, mounted.source().path() / "bak");
+    fs::rename(other, sample);
+    errno = 0;
+    CHECK(read_file(file).empty());  // the read finds out, under the number of the file before
+    CHECK(errno == ESTALE);
+    CHECK(wait_for(100));
+    fs::rename(sample, other);
+    fs::rename(mounted.source().path() / "bak", sample);
+    const cache::Refresher refresher(mounted.store(), {});
+    CHECK(wait_for(1));
+  }
+}
+
 TEST_CASE("modes and owners that changed in the source are shown as they are now, once a comparison has seen them") {
   need_fuse();
   test::need_root();
@@ -119,6 +158,93 @@ TEST_CASE("modes and owners that changed in the source are shown as they are now
   REQUIRE(::chmod(file.parent_path().c_str(), 0755) == 0);
   refresher.request();
   wait_until_equal();
+}
+
+// Replaces or rewrites a file of 12 MiB whose first MiB was read, and reads on.
+void change_in_the_middle(Mounted& mounted, const std::function<void()>& change) {
+  constexpr std::size_t kBytes = std::size_t{12} << 20;
+  constexpr off_t kUnread = off_t{9} << 20;
+  const std::string file = mounted.file("a/file.bin");
+  mounted.source().write("a/file.bin", std::string(kBytes, 'o'));
+  mounted.start();
+  const io::UniqueFd open_file(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string piece(1 << 20, ' ');
+  REQUIRE(::pread(open_file.get(), piece.data(), piece.size(), 0) == static_cast<ssize_t>(piece.size()));
+  mounted.source().write("new.bin", std::string(kBytes, 'n'));
+  change();
+
+  const std::unique_ptr<cache::Refresher> refresher =
+      mounted.options.ram_bytes > 0 ? std::make_unique<cache::Refresher>(mounted.store(), cache::RefresherOptions{})
+                                    : nullptr;  // else the reads below find out
+  for (const off_t offset : {kUnread, off_t{0}, off_t{5} << 20}) {
+    errno = 0;
+    const ssize_t count = ::pread(open_file.get(), piece.data(), piece.size(), offset);
+    if (count < 0) CHECK(errno == ESTALE);
+    CHECK(piece.substr(0, static_cast<std::size_t>(std::max<ssize_t>(count, 0))).find('n') == std::string::npos);
+  }
+  const std::string now(kBytes, 'n');
+  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  while (read_file(file) != now && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK((read_file(file) == now));
+}
+
+TEST_CASE("who reads a file that is replaced meanwhile gets its bytes or ESTALE, never bytes of the new one") {
+  need_fuse();
+  Mounted mounted;
+  SUBCASE("read from the store") {
+    mounted.options.ram_bytes = 0;
+  }
+  SUBCASE("pushed") {
+    mounted.options.ram_bytes = 64 << 20;
+  }
+  change_in_the_middle(
+      mounted, [&] { fs::rename(mounted.source().path() / "new.bin", mounted.source().path() / "a/file.bin"); });
+}
+
+TEST_CASE("who reads a file that is written in place meanwhile gets no mix either") {
+  need_fuse();
+  Mounted mounted;
+  SUBCASE("read from the store") {
+    mounted.options.ram_bytes = 0;
+  }
+  SUBCASE("pushed") {
+    mounted.options.ram_bytes = 64 << 20;
+  }
+  change_in_the_middle(mounted, [&] { mounted.source().write("a/file.bin", std::string(std::size_t{12} << 20, 'n')); });
+}
+
+TEST_CASE("below an overlay a file that was replaced is shown once a comparison has seen it") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(3, 10'000);
+  mounted.options.overlay = OverlayMode::kIfPossible;
+  mounted.start();
+  const std::string file = mounted.file(Mounted::sample_name(1));
+  CHECK(read_file(file) == Mounted::sample_content(1, 10'000));
+  mounted.source().write("new", Mounted::sample_content(100, 10'000));
+  fs::rename(mounted.source().path() / "new", mounted.source().path() / Mounted::sample_name(1));
+  const cache::Refresher refresher(mounted.store(), {});
+  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  while (read_file(file) != Mounted::sample_content(100, 10'000) && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(read_file(file) == Mounted::sample_content(100, 10'000));
+}
+
+TEST_CASE("a small file that was touched since is read without an error") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(1, 10'000);
+  mounted.options.ram_bytes = 0;
+  mounted.start();
+  const std::string file = mounted.file(Mounted::sample_name(0));
+  struct stat known {};
+  REQUIRE(::stat(file.c_str(), &known) == 0);
+  fs::create_hard_link(mounted.source().path() / Mounted::sample_name(0), mounted.source().path() / "link");
+  CHECK(read_file(file) == Mounted::sample_content(0, 10'000));
+  CHECK(read_file(file) == Mounted::sample_content(0, 10'000));
 }
 
 // What setfacl -m u:12345:--- writes (linux/posix_acl_xattr.h): version 2, then tag, permissions and id of each entry.
