@@ -58,6 +58,9 @@ Result<std::unique_ptr<Ring>> Ring::open(const RingOptions& options) {
 }
 
 Ring::~Ring() {
+  // The kernel takes a closed ring apart some milliseconds later, and till then the files of its table are open: nobody
+  // could unmount their file system. Asked for it, it lets go of them at once.
+  if (has_file_table_) io_uring_unregister_files(&ring_);
   if (open_) io_uring_queue_exit(&ring_);
 }
 

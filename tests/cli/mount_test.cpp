@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -247,6 +248,26 @@ TEST_CASE(
   REQUIRE(::chmod(folder.c_str(), 0755) == 0);
   CHECK(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
   fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("when unmount returns, the file system of a tier can be unmounted") {
+  if (::geteuid() != 0) skip("needs root");
+  const Fixture fixture;
+  const std::string disk = (fixture.tool.home() / "disk").string();
+  fs::create_directory(disk);
+  const std::string point = fixture.mount_point.string();
+  for (int round = 0; round < 5; ++round) {
+    REQUIRE(::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64M") == 0);
+    const Outcome mounted =
+        fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", disk + "/tier:32M"});
+    CAPTURE(mounted.errors);
+    REQUIRE(mounted.status == 0);
+    fixture.check_equal_trees(fixture.mount_point);
+    CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
+    const bool freed = ::umount(disk.c_str()) == 0;
+    CHECK(freed);
+    if (!freed) ::umount2(disk.c_str(), MNT_DETACH);
+  }
 }
 
 TEST_CASE("stat says that the process that serves is stopped, at once") {
