@@ -67,6 +67,7 @@ class ChangingSource:
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
+            self.bench.work.chmod(0o755)  # the reader that is not root comes this way
             for folder in (self.source, self.mountpoint):
                 folder.mkdir()
             with open(self.image, "wb") as image:
