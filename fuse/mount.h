@@ -68,8 +68,8 @@ class Mount {
   // Blocks until the mount has ended: by stop() or from outside.
   void wait();
 
-  // After the store was told: readers see these files as they are now. What is open keeps what it has read. Returns when
-  // the kernel has forgotten the old bytes; after some seconds, with a warning, where reads keep it from doing so.
+  // After the store was told: readers see these files as they are now. What is open keeps what it has read. Returns
+  // when the kernel has forgotten the old bytes; after 5 s, with a warning, where reads keep it from doing so.
   void on_changed(const cache::CatalogChanges& changes);
 
   [[nodiscard]] MountStats stats() const;
