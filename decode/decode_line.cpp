@@ -114,6 +114,7 @@ StageReport DecodeLine::report() const {
   StageReport report = counters_.report();
   report.threads = options_.workers.threads;
   report.queue_capacity = options_.queued_rows;
+  report.crops = workers_.crops();
   return report;
 }
 
