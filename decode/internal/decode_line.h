@@ -32,6 +32,8 @@
 
 namespace headrace::decode {
 
+struct BatchBuffer;
+
 struct Row {
   RawSample raw;       // its bytes are let go once decoded
   Status status;       // why it could not be decoded; names the file
@@ -41,30 +43,25 @@ struct Row {
 // Ownership: by turns the feeder's (which fills `rows`), each row for its decoder thread, and the consumer's.
 struct RowGroup {
   std::uint64_t epoch = 0;
-  std::vector<Row> rows;        // as many as a group may have
-  std::size_t row_count = 0;    // in use
-  std::size_t target_rows = 0;  // how many it gets unless the epoch ends before
+  std::vector<Row> rows;          // as many as a group may have
+  std::size_t row_count = 0;      // in use
+  std::size_t target_rows = 0;    // how many it gets unless the epoch ends before
+  BatchBuffer* buffer = nullptr;  // BatchLoader: where the pixels of the rows go
   // Rows not decoded yet, and one more until the feeder has added the last row. Whoever makes it zero completes the
   // group.
   std::atomic<std::size_t> unfinished = 0;
-};
-
-// Where a row is: in which group of the line, and which one of that group.
-struct RowPlace {
-  std::size_t group = 0;
-  std::size_t number = 0;
 };
 
 // What Pipeline and BatchLoader each do in their own way: what becomes of a row, and where its pixels go.
 class RowDecoder {
  public:
   virtual ~RowDecoder() = default;
-  // On the feeder's thread, before the first row of a group, whose epoch is set: sets `target_rows`.
-  virtual void begin_group(RowGroup& group) = 0;
-  // On a decoder thread, with a sample whose bytes are there. May throw std::bad_alloc.
-  [[nodiscard]] virtual Status decode_row(Worker& worker, const RawSample& raw, RowPlace place) = 0;
+  // On the feeder's thread, before the first row of a group, whose epoch is set: sets `target_rows`. False: stopped.
+  [[nodiscard]] virtual bool begin_group(RowGroup& group) = 0;
+  // On a decoder thread, for the row of this number, whose bytes are there. May throw std::bad_alloc.
+  [[nodiscard]] virtual Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) = 0;
   // On a decoder thread, after decode_row() or the source failed.
-  virtual void handle_bad_row(const Row& row, RowPlace place) = 0;
+  virtual void handle_bad_row(const RowGroup& group, std::size_t number) = 0;
 };
 
 struct LineOptions {
@@ -107,7 +104,7 @@ class DecodeLine final : private Job {
   void finish_part(RowGroup& group);
 
   void run(Worker& worker, std::uint32_t part) noexcept override;
-  Status decode(Worker& worker, const RawSample& raw, RowPlace place);
+  Status decode(Worker& worker, const RowGroup& group, std::size_t number);
 
   // Constant after construction.
   const LineOptions options_;

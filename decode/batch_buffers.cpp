@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/decode/internal/batch_buffers.h"
+
+#include <utility>
+
+namespace headrace::decode {
+
+Result<std::shared_ptr<BatchBuffers>> BatchBuffers::allocate(const std::vector<std::span<std::byte>>& memory,
+                                                             std::size_t count, std::size_t bytes,
+                                                             std::size_t lent_max) {
+  std::shared_ptr<BatchBuffers> all(new BatchBuffers);
+  all->lent_max_ = lent_max;
+  all->buffers_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i < memory.size()) {
+      all->buffers_[i].memory = memory[i];
+    } else {
+      HEADRACE_TRY(own, io::Buffer::allocate(bytes));
+      all->buffers_[i].memory = {own.data(), bytes};
+      all->own_.push_back(std::move(own));
+    }
+    all->put_back(all->buffers_[i]);
+  }
+  return all;
+}
+
+BatchBuffer* BatchBuffers::take() {
+  io::MutexLock lock(mutex_);
+  while (!closed_ && free_.empty()) changed_for_feeder_.wait(lock);
+  if (closed_) return nullptr;
+  BatchBuffer* buffer = free_.front();
+  free_.pop_front();
+  return buffer;
+}
+
+void BatchBuffers::put_back(BatchBuffer& buffer) {
+  io::MutexLock lock(mutex_);
+  free_.push_back(&buffer);
+  changed_for_feeder_.notify_one();
+}
+
+bool BatchBuffers::await_loan() {
+  io::MutexLock lock(mutex_);
+  while (!closed_ && lent_ == lent_max_) changed_for_consumer_.wait(lock);
+  return !closed_;
+}
+
+void BatchBuffers::note_lent() {
+  io::MutexLock lock(mutex_);
+  ++lent_;
+}
+
+void BatchBuffers::take_back(BatchBuffer& buffer) {
+  io::MutexLock lock(mutex_);
+  --lent_;
+  free_.push_back(&buffer);
+  changed_for_feeder_.notify_one();
+  changed_for_consumer_.notify_one();
+}
+
+void BatchBuffers::close() {
+  io::MutexLock lock(mutex_);
+  closed_ = true;
+  changed_for_feeder_.notify_all();
+  changed_for_consumer_.notify_all();
+}
+
+LentBatch lend(std::shared_ptr<BatchBuffers> buffers, BatchBuffer& buffer) {
+  buffers->note_lent();
+  return {&buffer.batch, GiveBack(std::move(buffers), buffer)};
+}
+
+void GiveBack::operator()(const Batch*) const {
+  buffers_->take_back(*buffer_);
+}
+
+}  // namespace headrace::decode
