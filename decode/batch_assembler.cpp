@@ -26,9 +26,10 @@ BatchAssembler::BatchAssembler(DecodeLine& line, std::shared_ptr<BatchBuffers> b
   if (options.bad_samples == BadSamples::kSkip) spare_ = buffers_->take();
 }
 
-Result<LentBatch> BatchAssembler::next() {
-  while (RowGroup* group = line_.front()) {
-    HEADRACE_TRY(buffer, is_batch(*group) ? take(*group) : gather());
+Result<LentBatch> BatchAssembler::next(std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    HEADRACE_TRY(buffer, fill(deadline));
+    if (buffer == nullptr) return LentBatch();
     const std::size_t rows = buffer->batch.labels.size();
     if (rows == options_.batch_size || (rows > 0 && !options_.drop_last)) {
       number(buffer->batch);
@@ -36,7 +37,18 @@ Result<LentBatch> BatchAssembler::next() {
     }
     put_back(*buffer);
   }
-  return LentBatch();
+}
+
+Result<BatchBuffer*> BatchAssembler::fill(std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    if (!line_.await_front(deadline)) return io::make_error(io::ErrorCode::kTimedOut, "no batch is ready");
+    RowGroup* group = line_.front();
+    const bool epoch_ends = group == nullptr || (filling_ != nullptr && group->epoch != filling_->batch.epoch);
+    if (epoch_ends) return std::exchange(filling_, nullptr);
+    if (filling_ == nullptr && is_batch(*group)) return take(*group);
+    gather(*group);
+    if (filling_->batch.labels.size() == options_.batch_size) return std::exchange(filling_, nullptr);
+  }
 }
 
 // Whether the group, as it lies there, is the next batch.
@@ -59,22 +71,17 @@ Result<BatchBuffer*> BatchAssembler::take(RowGroup& group) {
   return buffer;
 }
 
-BatchBuffer* BatchAssembler::gather() {
-  BatchBuffer* buffer = std::exchange(spare_, nullptr);
-  RowGroup* group = line_.front();
-  Batch& batch = buffer->batch;
-  begin_batch(batch, group->epoch);
-  while (group != nullptr && group->epoch == batch.epoch && batch.labels.size() < options_.batch_size) {
-    gather_from(*group, *buffer);
-    if (cursor_ == group->row_count) {
-      cursor_ = 0;
-      put_back(*group->buffer);
-      line_.release();
-    }
-    group = batch.labels.size() < options_.batch_size ? line_.front() : nullptr;
+void BatchAssembler::gather(RowGroup& group) {
+  if (filling_ == nullptr) {
+    filling_ = std::exchange(spare_, nullptr);
+    begin_batch(filling_->batch, group.epoch);
   }
-  batch.data = buffer->memory.first(batch.labels.size() * options_.sample_bytes);
-  return buffer;
+  gather_from(group, *filling_);
+  filling_->batch.data = filling_->memory.first(filling_->batch.labels.size() * options_.sample_bytes);
+  if (cursor_ < group.row_count) return;
+  cursor_ = 0;
+  put_back(*group.buffer);
+  line_.release();
 }
 
 void BatchAssembler::gather_from(const RowGroup& group, BatchBuffer& to) {

@@ -39,10 +39,13 @@ void BatchBuffers::put_back(BatchBuffer& buffer) {
   changed_for_feeder_.notify_one();
 }
 
-bool BatchBuffers::await_loan() {
+Status BatchBuffers::await_loan(std::chrono::steady_clock::time_point deadline) {
   io::MutexLock lock(mutex_);
-  while (!closed_ && lent_ == lent_max_) changed_for_consumer_.wait(lock);
-  return !closed_;
+  bool in_time = true;
+  while (!closed_ && lent_ == lent_max_ && in_time) in_time = changed_for_consumer_.wait_until(lock, deadline);
+  if (closed_) return io::make_error(io::ErrorCode::kCancelled, "the loader was stopped");
+  if (lent_ < lent_max_) return {};
+  return io::make_error(io::ErrorCode::kTimedOut, "all batches are lent");
 }
 
 void BatchBuffers::note_lent() {

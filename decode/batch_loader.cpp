@@ -73,6 +73,8 @@ struct BatchLoader::Impl final : RowDecoder {
   // Errors: kSystem with ENOMEM.
   Status set_up();
   AssemblyOptions assembly_options() const;
+  // Errors: kTimedOut, kCancelled (stopped), a bad sample's.
+  Result<LentBatch> lend_until(std::chrono::steady_clock::time_point deadline);
 
   bool begin_group(RowGroup& group) override;
   Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override;
@@ -130,6 +132,11 @@ AssemblyOptions BatchLoader::Impl::assembly_options() const {
           .first_batch = options.first_batch};
 }
 
+Result<LentBatch> BatchLoader::Impl::lend_until(std::chrono::steady_clock::time_point deadline) {
+  HEADRACE_TRY_DO(buffers->await_loan(deadline));
+  return assembler->next(deadline);
+}
+
 bool BatchLoader::Impl::begin_group(RowGroup& group) {
   group.target_rows = skipped.take_group_rows(group.epoch, options.batch_size);
   group.buffer = buffers->take();
@@ -177,15 +184,20 @@ const Batch* BatchLoader::next() {
 }
 
 LentBatch BatchLoader::lend() {
+  Result<LentBatch> batch = lend_until(std::chrono::steady_clock::time_point::max());
+  return batch ? std::move(*batch) : LentBatch();
+}
+
+Result<LentBatch> BatchLoader::lend_until(std::chrono::steady_clock::time_point deadline) {
   Impl& impl = *impl_;
-  if (!impl.status) return {};
+  if (!impl.status) return LentBatch();
   const StageCounters::Timer timer(impl.line.counters().deliver_ns);
-  if (!impl.buffers->await_loan()) return {};  // stopped
-  Result<LentBatch> batch = impl.assembler->next();
-  if (batch) return std::move(*batch);
+  Result<LentBatch> batch = impl.lend_until(deadline);
+  if (batch || batch.error().code == ErrorCode::kTimedOut) return batch;
+  if (batch.error().code == ErrorCode::kCancelled) return LentBatch();  // stopped
   impl.status = io::forward_error(std::move(batch));
   stop();
-  return {};
+  return LentBatch();
 }
 
 Status BatchLoader::status() const {

@@ -17,6 +17,7 @@
 // BadSamples::kSkip).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -108,7 +109,7 @@ struct BatchOptions {
 
 [[nodiscard]] std::size_t batch_bytes(const BatchOptions& options);
 
-// Thread-safety: next(), lend() and status() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: next(), lend(), lend_until() and status() from one thread; the others from any thread. Destruction stops and joins.
 class BatchLoader {
  public:
   // Errors: kInvalidArgument; kSystem with ENOMEM.
@@ -123,6 +124,9 @@ class BatchLoader {
   [[nodiscard]] const Batch* next();
   // The same batch on loan, for a consumer that keeps several or gives them back later.
   [[nodiscard]] LentBatch lend();
+  // The same, for a consumer that has other things to look after. Errors: kTimedOut; the next call goes on where this
+  // one was.
+  [[nodiscard]] Result<LentBatch> lend_until(std::chrono::steady_clock::time_point deadline);
   // Good unless a bad sample ended the loader (BadSamples::kRaise).
   [[nodiscard]] Status status() const;
 

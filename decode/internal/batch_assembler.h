@@ -8,6 +8,7 @@
 // Thread-safety: none; the consumer's thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,15 +34,17 @@ class BatchAssembler {
   BatchAssembler(DecodeLine& line, std::shared_ptr<BatchBuffers> buffers, SkippedRows& skipped,
                  const AssemblyOptions& options);
 
-  // Empty at the end. Errors: a bad sample's, with kRaise.
-  [[nodiscard]] Result<LentBatch> next();
+  // Empty at the end. Errors: a bad sample's, with kRaise; kTimedOut: the next call goes on where this one was.
+  [[nodiscard]] Result<LentBatch> next(std::chrono::steady_clock::time_point deadline);
 
  private:
   [[nodiscard]] bool is_batch(const RowGroup& group) const;
   // The group's buffer, as the batch that it is.
   [[nodiscard]] Result<BatchBuffer*> take(RowGroup& group);
-  // The spare buffer with the good rows that follow, as far as the epoch goes.
-  [[nodiscard]] BatchBuffer* gather();
+  // The next buffer that is as full as its epoch lets it be. nullptr at the end. Errors: as next().
+  [[nodiscard]] Result<BatchBuffer*> fill(std::chrono::steady_clock::time_point deadline);
+  // Copies the good rows of the group to the buffer that is being filled, as far as they fit.
+  void gather(RowGroup& group);
   void gather_from(const RowGroup& group, BatchBuffer& to);
   void put_back(BatchBuffer& buffer);
 
@@ -54,8 +57,9 @@ class BatchAssembler {
   const std::shared_ptr<BatchBuffers> buffers_;
   SkippedRows& skipped_;
   const AssemblyOptions options_;
-  BatchBuffer* spare_ = nullptr;  // kSkip: for rows of several groups
-  std::size_t cursor_ = 0;        // rows of the front group that are used up
+  BatchBuffer* spare_ = nullptr;    // kSkip: for rows of several groups
+  BatchBuffer* filling_ = nullptr;  // has rows of groups that are used up
+  std::size_t cursor_ = 0;          // rows of the front group that are used up
   std::uint64_t next_number_;
   std::uint64_t number_epoch_ = 0;
   bool numbered_ = false;  // a batch was begun

@@ -3,12 +3,13 @@
 // whichever thread is done with it.
 //
 //   BatchBuffer* buffer = buffers->take();       // feeder: sleeps until one is free
-//   buffers->await_loan();                       // consumer: sleeps while as many are lent as may be
+//   buffers->await_loan(deadline);               // consumer: sleeps while as many are lent as may be
 //   LentBatch batch = lend(buffers, *buffer);    // given back when `batch` goes, on any thread
 //
 // Thread-safety: any thread. Ownership: shared by the loader and by what is lent, so that a batch may outlive the loader.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -39,8 +40,8 @@ class BatchBuffers {
   // Of a buffer that was taken and not lent.
   void put_back(BatchBuffer& buffer);
 
-  // False: closed.
-  [[nodiscard]] bool await_loan();
+  // Errors: kCancelled (closed), kTimedOut.
+  [[nodiscard]] Status await_loan(std::chrono::steady_clock::time_point deadline);
   void note_lent();
   // Of a buffer that was lent. What was read from its memory before is read before it is written again.
   void take_back(BatchBuffer& buffer);

@@ -12,10 +12,11 @@
 // One feeder thread (hr-feed) takes samples from the source and puts them into rows; the threads of a WorkerPool
 // (hr-decode-N) decode the rows. A group never spans two epochs. With no free group the feeder sleeps.
 //
-// Thread-safety: front() and release() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: front(), await_front() and release() from one thread; the others from any thread. Destruction stops and joins.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,8 @@ class DecodeLine final : private Job {
   // The same group until release(). nullptr: all samples came out, or stopped.
   [[nodiscard]] RowGroup* front() { return ring_.front(); }
   void release() { ring_.release(); }
+  // Sleeps until front() would not. False: the deadline passed first.
+  [[nodiscard]] bool await_front(std::chrono::steady_clock::time_point deadline) { return ring_.await_front(deadline); }
   [[nodiscard]] std::size_t place_of(const RowGroup& group) const { return ring_.place_of(group); }
 
   // Takes no further samples from the source until resume(); what is under way is finished.

@@ -2,6 +2,7 @@
 // Batches on loan: whatever their number and the order in which threads give them back.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <thread>
@@ -50,6 +51,15 @@ std::vector<Bytes> batches_one_by_one(const BatchOptions& options) {
   auto loader = start(options);
   while (const Batch* batch = loader->next()) all.push_back(copy_of(*batch));
   return all;
+}
+
+// By calls that wait for next to nothing, so that most of them end within a batch.
+LentBatch lend_by_and_by(BatchLoader& loader) {
+  for (;;) {
+    Result<LentBatch> batch = loader.lend_until(std::chrono::steady_clock::now() + std::chrono::microseconds(20));
+    if (batch) return std::move(*batch);
+    RC_ASSERT(batch.error().code == io::ErrorCode::kTimedOut);
+  }
 }
 
 struct Loan {
@@ -132,13 +142,13 @@ TEST_CASE("no batch is written while it is lent, whatever the order in which thr
           RC_ASSERT(loan->unchanged());
       }
       auto loan = std::make_unique<Loan>();
-      loan->batch = loader->lend();
+      loan->batch = random() % 2 == 0 ? loader->lend() : lend_by_and_by(*loader);
       RC_ASSERT(loan->batch != nullptr);
       loan->as_lent = copy_of(*loan->batch);
       RC_ASSERT(loan->as_lent == expected[count]);
       held.push_back(std::move(loan));
     }
-    if (end == expected.size() && held.size() < options.batches_lent) RC_ASSERT(loader->lend() == nullptr);
+    if (end == expected.size() && held.size() < options.batches_lent) RC_ASSERT(lend_by_and_by(*loader) == nullptr);
     loader.reset();
     for (const std::unique_ptr<Loan>& loan : held) RC_ASSERT(loan->unchanged());
     while (!held.empty()) returners.hand(pick(held, random));
@@ -157,6 +167,9 @@ TEST_CASE("a consumer that has all batches it may have sleeps until one comes ba
   LentBatch second = loader->lend();
   REQUIRE(first != nullptr);
   REQUIRE(second != nullptr);
+  const Result<LentBatch> at_once = loader->lend_until(std::chrono::steady_clock::now());
+  REQUIRE_FALSE(at_once);
+  CHECK(at_once.error().code == io::ErrorCode::kTimedOut);
   std::thread returner([&] { first.reset(); });
   LentBatch third = loader->lend();
   returner.join();
