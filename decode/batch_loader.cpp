@@ -25,15 +25,11 @@ constexpr std::size_t kBatchesLentMax = 64;    // as much; a consumer that keeps
 // Samples that wait for a decoder thread. More would only pin more of the cache's memory.
 constexpr std::size_t kQueuedPerThread = 4;
 
-std::size_t memories_needed(const BatchOptions& options) {
-  return options.batches_ahead + options.batches_lent + (options.bad_samples == BadSamples::kSkip ? 1 : 0);
-}
-
 Status check_memory(const BatchOptions& options) {
   if (options.memory.empty()) return {};
-  if (options.memory.size() != memories_needed(options)) {
+  if (options.memory.size() != batch_count(options)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "memory for " + std::to_string(memories_needed(options)) + " batches is needed");
+                      "memory for " + std::to_string(batch_count(options)) + " batches is needed");
   }
   const std::size_t alignment = element_bytes(options.format.type);
   for (const std::span<std::byte> memory : options.memory) {
@@ -59,6 +55,10 @@ Status check(const BatchOptions& options) {
 }
 
 }  // namespace
+
+std::size_t batch_count(const BatchOptions& options) {
+  return options.batches_ahead + options.batches_lent + (options.bad_samples == BadSamples::kSkip ? 1 : 0);
+}
 
 std::size_t batch_bytes(const BatchOptions& options) {
   const Size size = output_size(options.transform.geometry);
@@ -117,7 +117,7 @@ BatchLoader::Impl::~Impl() {
 }
 
 Status BatchLoader::Impl::set_up() {
-  HEADRACE_TRY(allocated, BatchBuffers::allocate(options.memory, memories_needed(options), batch_bytes(options),
+  HEADRACE_TRY(allocated, BatchBuffers::allocate(options.memory, batch_count(options), batch_bytes(options),
                                                  options.batches_lent));
   buffers = std::move(allocated);
   assembler.emplace(line, buffers, skipped, assembly_options());
@@ -149,7 +149,8 @@ Status BatchLoader::Impl::decode_row(Worker& worker, const RowGroup& group, std:
   const RandomKey key = {.seed = options.seed, .epoch = raw.epoch, .position = raw.position, .sample = raw.index};
   {
     const StageCounters::Timer timer(line.counters().decode_ns);
-    HEADRACE_TRY_DO(worker.transformer->decode(worker.decoder, *raw.bytes, key));
+    HEADRACE_TRY_DO(raw.plan ? worker.transformer->decode(worker.decoder, *raw.bytes, *raw.plan)
+                             : worker.transformer->decode(worker.decoder, *raw.bytes, key));
   }
   const StageCounters::Timer timer(line.counters().transform_ns);
   worker.transformer->write(memory_of(group, number));

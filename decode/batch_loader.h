@@ -13,8 +13,7 @@
 // depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A
 // batch never spans two epochs. To resume after a batch, start the reader at its `next_position`.
 //
-// The threads are those of Pipeline (pipeline.h). Memory: batches_ahead + batches_lent batches (one more with
-// BadSamples::kSkip).
+// The threads are those of Pipeline (pipeline.h). Memory: batch_count() batches.
 #pragma once
 
 #include <chrono>
@@ -100,16 +99,18 @@ struct BatchOptions {
   // Batches that the consumer may have at once, each of which takes the memory of one. With so many out, lend() sleeps
   // until one comes back.
   std::size_t batches_lent = 1;
-  // Where to put the batches, for instance pinned memory: batches_ahead + batches_lent spans (one more with kSkip) of
-  // batch_bytes() each, aligned to the element, alive as long as the loader and all that it lent. Empty: own page-aligned
-  // memory.
+  // Where to put the batches, for instance pinned memory: batch_count() spans of batch_bytes() each, aligned to the
+  // element, alive as long as the loader and all that it lent. Empty: own page-aligned memory.
   std::vector<std::span<std::byte>> memory;
   std::uint64_t first_batch = 0;  // the number that the first batch gets (resume)
 };
 
+// How many batches the loader has memory for (batches_ahead + batches_lent, one more with kSkip), and what each takes.
+[[nodiscard]] std::size_t batch_count(const BatchOptions& options);
 [[nodiscard]] std::size_t batch_bytes(const BatchOptions& options);
 
-// Thread-safety: next(), lend(), lend_until() and status() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: next(), lend(), lend_until() and status() from one thread; the others from any thread. Destruction
+// stops and joins.
 class BatchLoader {
  public:
   // Errors: kInvalidArgument; kSystem with ENOMEM.
@@ -119,8 +120,8 @@ class BatchLoader {
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // Valid until the next call, which gives it back. nullptr: all epochs done, stopped, or a bad sample ended it; status()
-  // tells.
+  // Valid until the next call, which gives it back. nullptr: all epochs done, stopped, or a bad sample ended it;
+  // status() tells.
   [[nodiscard]] const Batch* next();
   // The same batch on loan, for a consumer that keeps several or gives them back later.
   [[nodiscard]] LentBatch lend();

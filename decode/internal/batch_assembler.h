@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The consumer's side of a BatchLoader: complete groups of rows to batches.
 //
-// A group without skipped samples is the batch, in the buffer that the group has. Otherwise (BadSamples::kSkip) the good
-// rows of as many groups as it takes are copied into a spare buffer. The buffer of the first group that is used up so
-// becomes the next spare one.
+// A group without skipped samples is the batch, in the buffer that the group has. Otherwise (BadSamples::kSkip) the
+// good rows of as many groups as it takes are copied into a spare buffer. The buffer of the first group that is used up
+// so becomes the next spare one.
 //
 // Thread-safety: none; the consumer's thread.
 #pragma once

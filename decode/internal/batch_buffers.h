@@ -6,7 +6,8 @@
 //   buffers->await_loan(deadline);               // consumer: sleeps while as many are lent as may be
 //   LentBatch batch = lend(buffers, *buffer);    // given back when `batch` goes, on any thread
 //
-// Thread-safety: any thread. Ownership: shared by the loader and by what is lent, so that a batch may outlive the loader.
+// Thread-safety: any thread. Ownership: shared by the loader and by what is lent, so that a batch may outlive the
+// loader.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,8 @@ struct BatchBuffer {
 
 class BatchBuffers {
  public:
-  // `memory`: of each buffer. Buffers without memory of the caller's get their own of `bytes`. Errors: kSystem with ENOMEM.
+  // `memory`: of each buffer. Buffers without memory of the caller's get their own of `bytes`. Errors: kSystem with
+  // ENOMEM.
   [[nodiscard]] static Result<std::shared_ptr<BatchBuffers>> allocate(const std::vector<std::span<std::byte>>& memory,
                                                                       std::size_t count, std::size_t bytes,
                                                                       std::size_t lent_max);

@@ -12,7 +12,8 @@
 // One feeder thread (hr-feed) takes samples from the source and puts them into rows; the threads of a WorkerPool
 // (hr-decode-N) decode the rows. A group never spans two epochs. With no free group the feeder sleeps.
 //
-// Thread-safety: front(), await_front() and release() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: front(), await_front() and release() from one thread; the others from any thread. Destruction stops
+// and joins.
 #pragma once
 
 #include <atomic>

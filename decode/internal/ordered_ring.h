@@ -11,8 +11,8 @@
 //
 // The number of items bounds what is under way: with none free the feeder sleeps, which holds back the reader.
 //
-// Thread-safety: one feeder (acquire, finish), one consumer (await_front, front, release), any number of fillers (complete);
-// close() from any thread. Ownership: items belong to the ring and live as long as it does.
+// Thread-safety: one feeder (acquire, finish), one consumer (await_front, front, release), any number of fillers
+// (complete); close() from any thread. Ownership: items belong to the ring and live as long as it does.
 #pragma once
 
 #include <chrono>
