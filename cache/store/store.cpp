@@ -76,7 +76,8 @@ class StoreImpl final : public Store {
   [[nodiscard]] std::shared_ptr<const io::UniqueFd> source_directory() const override;
   [[nodiscard]] Result<View> read(EntryId entry) override;
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
-  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override;
+  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                        ReadHint hint) override;
   void drop(EntryId entry) override;
   void release(EntryId entry) override;
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
@@ -182,13 +183,14 @@ void StoreImpl::read_async(EntryId entry, ReadCallback done, ReadHint hint) {
   read_span({.entry = entry, .file_bytes = size, .span = {0, size}, .hint = hint}, std::move(done));
 }
 
-void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) {
+void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                                 ReadHint hint) {
   const Result<Identity> identity = parts_.identities.of_file(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
   const std::uint64_t size = identity->size_bytes;
   const std::uint64_t start = std::min(offset, size);
   const ChunkRange span{start, std::min(length, size - start)};
-  read_span({.entry = entry, .file_bytes = size, .span = span, .ranged = true}, std::move(done));
+  read_span({.entry = entry, .file_bytes = size, .span = span, .hint = hint, .ranged = true}, std::move(done));
 }
 
 void StoreImpl::read_span(const SpanRequest& request, ReadCallback done) {
