@@ -426,6 +426,7 @@ std::uint64_t Pusher::budget_bytes() const {
 }
 
 void Pusher::add_stats(MountStats& stats) const {
+  stats.staging_bytes = store_ram_bytes_;
   MutexLock lock(mutex_);
   plan_.add_stats(stats);
 }
