@@ -4,17 +4,21 @@
 //   decode_compare FOLDER LIST full --side headrace|plain|both  whole images to RGB; plain: a libjpeg-turbo loop
 //   decode_compare FOLDER LIST draw --crops CROPS              writes what RandomResizedCrop draws for each file
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
+//   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and libjpeg's
+//                                                              skipping and cropping, or its decoding of the whole image
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
 // `--passes N` (3) times; `full` and `rrc` on `--threads T` (1), each with a decoder of its own. Prints one JSON line;
-// "xxh3" adds up XXH3 of each file, with `full` of each image's pixels; "pixels" is how many were made. `both` decodes
-// each file with the one side and then with the other, on one thread, and prints a line for headrace and one for plain.
+// "xxh3" adds up XXH3 of each file, with `full` and `crop --against skip` of each image's pixels; "pixels" is how many
+// were made. `both` and `crop` decode each file with the one side and then with the other, on one thread, and print a
+// line for headrace and one for the other. The seconds of `crop` are those on a processor.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -32,6 +36,7 @@
 #include "headrace/cache/reader.h"
 #include "headrace/cache/store.h"
 #include "headrace/decode/batch_loader.h"
+#include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/image_decoder.h"
 #include "headrace/decode/sample_transformer.h"
 #include "headrace/decode/tensor.h"
@@ -112,17 +117,47 @@ class FullDecode {
   Image image_;
 };
 
+std::vector<CropPlan> read_crops(const std::string& crops_file, std::size_t count) {
+  std::vector<CropPlan> plans;
+  std::ifstream lines(crops_file);
+  CropPlan plan = {.target = {224, 224}};
+  while (lines >> plan.part.x >> plan.part.y >> plan.part.width >> plan.part.height >> plan.mirror) {
+    plans.push_back(plan);
+  }
+  if (plans.size() != count) fail(crops_file + " does not have a crop for each file");
+  return plans;
+}
+
+// The pixels of crops, with an index or as libjpeg skips and crops.
+class CropDecode {
+ public:
+  CropDecode(const std::vector<CropPlan>& plans, CropIndexes* indexes)
+      : plans_(plans), decoder_(DecodeOptions{.walk_scans = indexes != nullptr}) {
+    if (indexes != nullptr) decoder_.use_indexes(*indexes);
+  }
+
+  void decode(std::size_t index, const File& file) {
+    const RealBox& part = plans_[index].part;
+    const auto whole_number = [](double number) { return static_cast<std::uint32_t>(number); };
+    const Box box = {whole_number(part.x), whole_number(part.y), whole_number(part.width), whole_number(part.height)};
+    const auto opened = decoder_.open(file);
+    if (!opened) fail(opened.error().message());
+    if (auto status = decoder_.decode_region(box, 1, image_); !status) fail(status.error().message());
+  }
+  [[nodiscard]] const Image& image() const { return image_; }
+
+ private:
+  const std::vector<CropPlan>& plans_;
+  ImageDecoder decoder_;
+  Image image_;
+};
+
 // DCT scaling stays off, so that both sides resize the same pixels.
 class RandomCrop {
  public:
-  explicit RandomCrop(const std::string& crops_file) {
-    std::ifstream lines(crops_file);
-    CropPlan plan = {.target = {224, 224}};
-    while (lines >> plan.part.x >> plan.part.y >> plan.part.width >> plan.part.height >> plan.mirror) {
-      plans_.push_back(plan);
-    }
+  RandomCrop(const std::vector<CropPlan>& plans, CropIndexes& indexes) : plans_(plans) {
+    decoder_.use_indexes(indexes);
   }
-  [[nodiscard]] std::size_t count() const { return plans_.size(); }
 
   void transform(std::size_t index, const File& file) {
     if (auto status = transformer_.decode(decoder_, file, plans_[index]); !status) fail(status.error().message());
@@ -132,7 +167,7 @@ class RandomCrop {
  private:
   const Transform transform_ = {.geometry = RandomResizedCrop{}, .dct_scaling = false};
   const TensorWriter writer_ = TensorWriter({.type = ElementType::kFloat16, .normalise = kImageNet});
-  std::vector<CropPlan> plans_;
+  const std::vector<CropPlan>& plans_;
   ImageDecoder decoder_ = ImageDecoder(DecodeOptions{.apply_orientation = false});
   SampleTransformer transformer_ = SampleTransformer(transform_, writer_);
   std::vector<std::uint16_t> tensor_ = std::vector<std::uint16_t>(std::size_t{224} * 224 * 3);
@@ -148,6 +183,7 @@ double process_cpu_seconds() {
 }
 
 constexpr std::uint64_t kCropPixels = std::uint64_t{224} * 224;
+constexpr std::size_t kIndexBytes = std::size_t{1} << 30;  // enough for any data set that fits into memory here
 
 struct Measured {
   std::uint64_t samples = 0;
@@ -291,14 +327,75 @@ void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
   if (!out.flush()) fail("cannot write " + crops_file);
 }
 
-void run_rrc(const std::vector<File>& files, unsigned passes, unsigned threads, const std::string& crops_file) {
+// The pass that warms up makes the indexes.
+void run_rrc(const std::vector<File>& files, unsigned passes, unsigned threads, const std::vector<CropPlan>& plans) {
+  CropIndexes indexes(kIndexBytes);
   std::vector<Work> workers;
   for (unsigned i = 0; i < threads; ++i) {
-    const auto crop = std::make_shared<RandomCrop>(crops_file);
-    if (crop->count() != files.size()) fail(crops_file + " does not have a crop for each file");
+    const auto crop = std::make_shared<RandomCrop>(plans, indexes);
     workers.emplace_back([crop](std::size_t index, const File& file) { crop->transform(index, file); });
   }
   measure_work(files, passes, {.pixels = files.size() * kCropPixels, .checksum = checksum_of(files)}, workers);
+}
+
+std::uint64_t checksum_of_rows(const Image& image) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t y = 0; y < image.size().height; ++y) sum += XXH3_64bits(image.row(y), image.row_bytes());
+  return sum;
+}
+
+// Of the processor, which other programs on the machine change less than the clock's.
+double thread_cpu_seconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Which side goes first changes, as in run_both().
+void run_crops(const std::vector<File>& files, unsigned passes, const std::vector<CropPlan>& plans, bool against_full) {
+  CropIndexes indexes(kIndexBytes);
+  CropDecode indexed(plans, &indexes);
+  CropDecode skipping(plans, nullptr);
+  PlainLibjpeg plain;
+  Measured headrace_pass = {.checksum = against_full ? checksum_of(files) : 0};
+  Measured other_pass = headrace_pass;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    indexed.decode(i, files[i]);  // makes the index
+    indexed.decode(i, files[i]);
+    headrace_pass.pixels += indexed.image().size().pixels();
+    if (!against_full) headrace_pass.checksum += checksum_of_rows(indexed.image());
+    skipping.decode(i, files[i]);
+    other_pass.pixels += against_full ? plain.decode(files[i]).size() / 3 : skipping.image().size().pixels();
+    if (!against_full) other_pass.checksum += checksum_of_rows(skipping.image());
+  }
+  double headrace_seconds = 0;
+  double other_seconds = 0;
+  const auto timed = [&](std::size_t i, bool headrace) {
+    const double before = thread_cpu_seconds();
+    if (headrace) {
+      indexed.decode(i, files[i]);
+    } else if (against_full) {
+      plain.decode(files[i]);
+    } else {
+      skipping.decode(i, files[i]);
+    }
+    (headrace ? headrace_seconds : other_seconds) += thread_cpu_seconds() - before;
+  };
+  for (unsigned pass = 0; pass < passes; ++pass) {
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const bool headrace_first = (pass + i) % 2 == 0;
+      timed(i, headrace_first);
+      timed(i, !headrace_first);
+    }
+  }
+  print(all_passes(files, passes, headrace_pass), {headrace_seconds, headrace_seconds});
+  print(all_passes(files, passes, other_pass), {other_seconds, other_seconds});
+  const CropReport report = indexes.report();
+  std::uint64_t bytes = 0;
+  for (const File& file : files) bytes += file.size();
+  std::fprintf(stderr, "%llu of %zu files have an index; %.2f %% of their bytes\n",
+               static_cast<unsigned long long>(report.files), files.size(),
+               100 * static_cast<double>(report.bytes) / static_cast<double>(bytes));
 }
 
 // Epoch 0 fills RAM and warms up, `passes` epochs are measured, and one more follows: so the same number of batches is
@@ -355,7 +452,7 @@ class RamPipeline {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 3 || arguments.size() % 2 == 0)
-    fail("usage: FOLDER LIST full|draw|rrc|pipeline [OPTION VALUE]...");
+    fail("usage: FOLDER LIST full|draw|rrc|crop|pipeline [OPTION VALUE]...");
   const auto option = [&](const std::string& name, const std::string& otherwise) {
     for (std::size_t i = 3; i < arguments.size(); i += 2) {
       if (arguments[i] == name) return arguments[i + 1];
@@ -376,7 +473,10 @@ int main(int argc, char** argv) {
   } else if (work == "draw") {
     draw_crops(files, option("--crops", ""));
   } else if (work == "rrc") {
-    run_rrc(files, passes, threads, option("--crops", ""));
+    run_rrc(files, passes, threads, read_crops(option("--crops", ""), files.size()));
+  } else if (work == "crop") {
+    const bool against_full = option("--against", "skip") == "full";
+    run_crops(files, passes, read_crops(option("--crops", ""), files.size()), against_full);
   } else if (work == "pipeline") {
     const auto workers = static_cast<unsigned>(std::stoul(option("--workers", "2")));
     RamPipeline(arguments[0], passes, workers, std::stoul(option("--batch", "256"))).run(checksum_of(files));

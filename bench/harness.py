@@ -299,6 +299,11 @@ def bench_of_revision(bench, revision):
     return other
 
 
+def ram_for(pushed_bytes):
+    """What to ask for so that a mount may push so much: an eighth, at least 32 MiB, is for what is on its way."""
+    return pushed_bytes + max(32 << 20, pushed_bytes // 7 + 1)
+
+
 class Mount:
     """A headrace mount in the foreground, so that its cost can be told: `with Mount(bench, source, ...) as mount`."""
 

@@ -20,8 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import PYTHON, REPOSITORY, Bench, Mount, need_torchvision  # noqa: E402 (after the path is set)
-from rows.mount import STAGING_BYTES  # noqa: E402
+from harness import PYTHON, REPOSITORY, Bench, Mount, need_torchvision, ram_for  # noqa: E402 (after the path is set)
 from scale import nothing_known  # noqa: E402
 from sources import CannotRun, Failed, end_on_sigterm  # noqa: E402
 
@@ -59,7 +58,7 @@ def mount(bench):
 
 def load_through_mount(bench, folder, name, command, epochs):
     data_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    with nothing_known(), Mount(bench, folder, "--ram", data_bytes // 2 + STAGING_BYTES, "--order", "auto") as mounted:
+    with nothing_known(), Mount(bench, folder, "--ram", ram_for(data_bytes // 2), "--order", "auto") as mounted:
         words = [PYTHON, REPOSITORY / command[0], mounted.path, "--epochs", epochs, *command[1:]]
         with ThreadPoolExecutor(max_workers=1) as pool:
             loading = pool.submit(bench.execute, words)

@@ -10,7 +10,7 @@ import random
 import shutil
 import time
 
-from harness import Mount
+from harness import Mount, ram_for
 from sources import SlowDisk, SlowFs, need_root
 from sweeper import temporary_folder
 
@@ -77,7 +77,7 @@ def cached_share(bench):
         bench.drop_caches()
         source = read(bench, disk.path, samples, "--threads", 32, preexec_fn=disk.limit_me)
         for tenth in range(0, 11, bench.count(1, 5)):
-            options = ["--ram", max(1, total * tenth // 10 + total // 100), "--order", ORDER]
+            options = ["--ram", ram_for(total * tenth // 10 + total // 100) if tenth else 0, "--order", ORDER]
             figures = steady_epoch(bench, disk, options)
             lines["headrace mount"].append([tenth / 10, figures.rate])
             if tenth < 10:

@@ -8,9 +8,11 @@
 // Tiers: RAM (budgeted), then disk tiers in the order given, then the source. The source is never written to.
 // Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
 //
-// Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where pinned views fill
-// the budget, a read waits until enough of them are gone, at most 30 s, and then ends with kBusy. Reads for now go
-// before reads ahead. A file that is larger than the budget is kNoSpace. Beside content a sample costs about 200 bytes.
+// Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where they fill the
+// budget, a read waits until enough is gone. No set of reads makes each other wait for ever. Where callers hold all of it
+// in views, and no read gets on for 30 s, those that wait end with kBusy. Reads for now go before reads ahead. A file
+// that does not fit into the budget is kNoSpace; one in chunks takes one chunk (4 MiB) more than its size while it is
+// read. Beside content a sample costs about 200 bytes.
 //
 // Thread-safety: every function from any thread, until destruction begins. A callback runs exactly once and must not
 // block. It runs at once on the calling thread where the content is in RAM (ours or the page cache), else on an I/O
@@ -91,7 +93,8 @@ class Store {
   virtual void read_async(EntryId entry, ReadCallback done, ReadHint hint = ReadHint::kNow) = 0;
   // Part of a file. Of a chunked file only the chunks touched are fetched, and the next ones when reads go in sequence.
   // Fewer bytes than asked for: the file ends there.
-  virtual void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) = 0;
+  virtual void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                                ReadHint hint = ReadHint::kNow) = 0;
 
   // The RAM tier gives the entry up, now or with its last view. Disk tiers keep it.
   virtual void drop(EntryId entry) = 0;

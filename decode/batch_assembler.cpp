@@ -16,28 +16,39 @@ SampleState state_of(const Row& row) {
 
 }  // namespace
 
-BatchAssembler::BatchAssembler(DecodeLine& line, SkippedRows& skipped, const AssemblyOptions& options)
-    : line_(line), skipped_(skipped), options_(options), next_number_(options.first_batch) {
-  batch_.labels.reserve(options.batch_size);
-  batch_.indices.reserve(options.batch_size);
-  batch_.states.reserve(options.batch_size);
+BatchAssembler::BatchAssembler(DecodeLine& line, std::shared_ptr<BatchBuffers> buffers, SkippedRows& skipped,
+                               const AssemblyOptions& options)
+    : line_(line),
+      buffers_(std::move(buffers)),
+      skipped_(skipped),
+      options_(options),
+      next_number_(options.first_batch) {
+  if (options.bad_samples == BadSamples::kSkip) spare_ = buffers_->take();
 }
 
-Result<const Batch*> BatchAssembler::next() {
+Result<LentBatch> BatchAssembler::next(std::chrono::steady_clock::time_point deadline) {
   for (;;) {
-    if (std::exchange(holds_front_, false)) line_.release();
-    const RowGroup* group = line_.front();
-    if (group == nullptr) return nullptr;
-    if (is_batch(*group)) {
-      HEADRACE_TRY_DO(take(*group));
-    } else {
-      gather();
+    HEADRACE_TRY(buffer, fill(deadline));
+    if (buffer == nullptr) return LentBatch();
+    const std::size_t rows = buffer->batch.labels.size();
+    if (rows == options_.batch_size || (rows > 0 && !options_.drop_last)) {
+      number(buffer->batch);
+      return lend(buffers_, *buffer);
     }
-    const std::size_t rows = batch_.labels.size();
-    if (rows == options_.batch_size || (rows > 0 && !options_.drop_last)) break;
+    put_back(*buffer);
   }
-  finish_batch();
-  return &batch_;
+}
+
+Result<BatchBuffer*> BatchAssembler::fill(std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    if (!line_.await_front(deadline)) return io::make_error(io::ErrorCode::kTimedOut, "no batch is ready");
+    RowGroup* group = line_.front();
+    const bool epoch_ends = group == nullptr || (filling_ != nullptr && group->epoch != filling_->batch.epoch);
+    if (epoch_ends) return std::exchange(filling_, nullptr);
+    if (filling_ == nullptr && is_batch(*group)) return take(*group);
+    gather(*group);
+    if (filling_->batch.labels.size() == options_.batch_size) return std::exchange(filling_, nullptr);
+  }
 }
 
 // Whether the group, as it lies there, is the next batch.
@@ -47,82 +58,86 @@ bool BatchAssembler::is_batch(const RowGroup& group) const {
          std::ranges::all_of(group.rows, [](const Row& row) { return row.status.has_value(); });
 }
 
-Status BatchAssembler::take(const RowGroup& group) {
-  begin_batch(group.epoch, memory_of(group).first(group.row_count * options_.sample_bytes));
-  holds_front_ = true;
+Result<BatchBuffer*> BatchAssembler::take(RowGroup& group) {
+  BatchBuffer* buffer = group.buffer;
+  begin_batch(buffer->batch, group.epoch);
   for (std::size_t i = 0; i < group.row_count; ++i) {
-    const Row& row = group.rows[i];
-    if (!row.status && options_.bad_samples == BadSamples::kRaise) return row.status;
-    add_row(row);
+    Row& row = group.rows[i];
+    if (!row.status && options_.bad_samples == BadSamples::kRaise) return io::forward_error(std::move(row.status));
+    add_row(row, buffer->batch);
   }
-  return {};
+  buffer->batch.data = buffer->memory.first(group.row_count * options_.sample_bytes);
+  line_.release();
+  return buffer;
 }
 
-// Fills the spare memory with the good rows that follow, as far as the epoch goes.
-void BatchAssembler::gather() {
-  const RowGroup* group = line_.front();
-  begin_batch(group->epoch, options_.memory.back());
-  while (group != nullptr && group->epoch == batch_.epoch && batch_.labels.size() < options_.batch_size) {
-    gather_from(*group);
-    if (cursor_ == group->row_count) {
-      cursor_ = 0;
-      line_.release();
-    }
-    group = batch_.labels.size() < options_.batch_size ? line_.front() : nullptr;
+void BatchAssembler::gather(RowGroup& group) {
+  if (filling_ == nullptr) {
+    filling_ = std::exchange(spare_, nullptr);
+    begin_batch(filling_->batch, group.epoch);
   }
-  batch_.data = batch_.data.first(batch_.labels.size() * options_.sample_bytes);
+  gather_from(group, *filling_);
+  filling_->batch.data = filling_->memory.first(filling_->batch.labels.size() * options_.sample_bytes);
+  if (cursor_ < group.row_count) return;
+  cursor_ = 0;
+  put_back(*group.buffer);
+  line_.release();
 }
 
-void BatchAssembler::gather_from(const RowGroup& group) {
-  const std::span<std::byte> from = memory_of(group);
+void BatchAssembler::gather_from(const RowGroup& group, BatchBuffer& to) {
+  Batch& batch = to.batch;
   std::size_t skipped = 0;
-  for (; cursor_ < group.row_count && batch_.labels.size() < options_.batch_size; ++cursor_) {
+  for (; cursor_ < group.row_count && batch.labels.size() < options_.batch_size; ++cursor_) {
     const Row& row = group.rows[cursor_];
     if (!row.status) {
       ++skipped;
-      batch_.next_position = row.raw.position + 1;
-      add_note(row);
+      batch.next_position = row.raw.position + 1;
+      add_note(row, batch);
       continue;
     }
-    const std::size_t to = batch_.labels.size() * options_.sample_bytes;
-    std::memcpy(&batch_.data[to], &from[cursor_ * options_.sample_bytes], options_.sample_bytes);
-    add_row(row);
+    const std::size_t bytes = options_.sample_bytes;
+    std::memcpy(&to.memory[batch.labels.size() * bytes], &group.buffer->memory[cursor_ * bytes], bytes);
+    add_row(row, batch);
   }
   if (skipped > 0) skipped_.add(group.epoch, skipped);
 }
 
-std::span<std::byte> BatchAssembler::memory_of(const RowGroup& group) const {
-  return options_.memory[line_.place_of(group)];
+// A batch that was copied together has used up a group at least, so there is a spare buffer again for the next one.
+void BatchAssembler::put_back(BatchBuffer& buffer) {
+  if (options_.bad_samples == BadSamples::kSkip && spare_ == nullptr) {
+    spare_ = &buffer;
+  } else {
+    buffers_->put_back(buffer);
+  }
 }
 
-void BatchAssembler::begin_batch(std::uint64_t epoch, std::span<std::byte> data) {
-  batch_.epoch = epoch;
-  batch_.data = data;
-  batch_.labels.clear();
-  batch_.indices.clear();
-  batch_.states.clear();
-  batch_.notes.clear();
+void BatchAssembler::begin_batch(Batch& batch, std::uint64_t epoch) {
+  batch.epoch = epoch;
+  batch.labels.clear();
+  batch.indices.clear();
+  batch.states.clear();
+  batch.notes.clear();
 }
 
-void BatchAssembler::add_row(const Row& row) {
-  batch_.labels.push_back(row.raw.label);
-  batch_.indices.push_back(row.raw.index);
-  batch_.states.push_back(state_of(row));
-  batch_.next_position = row.raw.position + 1;
-  if (state_of(row) != SampleState::kGood) add_note(row);
+void BatchAssembler::add_row(const Row& row, Batch& batch) const {
+  batch.labels.push_back(row.raw.label);
+  batch.indices.push_back(row.raw.index);
+  batch.states.push_back(state_of(row));
+  batch.next_position = row.raw.position + 1;
+  if (state_of(row) != SampleState::kGood) add_note(row, batch);
 }
 
-void BatchAssembler::add_note(const Row& row) {
+void BatchAssembler::add_note(const Row& row, Batch& batch) const {
   const std::string reason =
       row.status ? line_.source().path(row.raw.index) + ": " + row.damage : row.status.error().message();
-  batch_.notes.push_back({row.raw.position, row.raw.index, state_of(row), reason});
+  batch.notes.push_back({row.raw.position, row.raw.index, state_of(row), reason});
 }
 
-void BatchAssembler::finish_batch() {
-  if (numbered_ && number_epoch_ != batch_.epoch) next_number_ = 0;
+void BatchAssembler::number(Batch& batch) {
+  if (numbered_ && number_epoch_ != batch.epoch) next_number_ = 0;
   numbered_ = true;
-  number_epoch_ = batch_.epoch;
-  batch_.number = next_number_++;
+  number_epoch_ = batch.epoch;
+  batch.number = next_number_++;
 }
 
 }  // namespace headrace::decode

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "headrace/decode/internal/batch_assembler.h"
+#include "headrace/decode/internal/batch_buffers.h"
 #include "headrace/decode/internal/decode_line.h"
 #include "headrace/decode/internal/skipped_rows.h"
 #include "headrace/decode/sample_transformer.h"
 #include "headrace/decode/usable_cores.h"
-#include "headrace/io/buffer.h"
 #include "headrace/io/log.h"
 
 namespace headrace::decode {
@@ -21,18 +21,15 @@ using io::make_error;
 
 constexpr std::size_t kBatchSizeMax = 65'536;  // larger ones are no batches; keeps row numbers within 32 bits
 constexpr std::size_t kBatchesAheadMax = 64;   // each one costs a batch of memory; 2 are enough
+constexpr std::size_t kBatchesLentMax = 64;    // as much; a consumer that keeps more wants copies
 // Samples that wait for a decoder thread. More would only pin more of the cache's memory.
 constexpr std::size_t kQueuedPerThread = 4;
 
-std::size_t memories_needed(const BatchOptions& options) {
-  return options.batches_ahead + 1 + (options.bad_samples == BadSamples::kSkip ? 1 : 0);
-}
-
 Status check_memory(const BatchOptions& options) {
   if (options.memory.empty()) return {};
-  if (options.memory.size() != memories_needed(options)) {
+  if (options.memory.size() != batch_count(options)) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "memory for " + std::to_string(memories_needed(options)) + " batches is needed");
+                      "memory for " + std::to_string(batch_count(options)) + " batches is needed");
   }
   const std::size_t alignment = element_bytes(options.format.type);
   for (const std::span<std::byte> memory : options.memory) {
@@ -50,11 +47,18 @@ Status check(const BatchOptions& options) {
   if (options.batches_ahead == 0 || options.batches_ahead > kBatchesAheadMax) {
     return make_error(ErrorCode::kInvalidArgument, "batches ahead must be 1 to " + std::to_string(kBatchesAheadMax));
   }
+  if (options.batches_lent == 0 || options.batches_lent > kBatchesLentMax) {
+    return make_error(ErrorCode::kInvalidArgument, "batches lent must be 1 to " + std::to_string(kBatchesLentMax));
+  }
   HEADRACE_TRY_DO(check(options.transform));
   return check_memory(options);
 }
 
 }  // namespace
+
+std::size_t batch_count(const BatchOptions& options) {
+  return options.batches_ahead + options.batches_lent + (options.bad_samples == BadSamples::kSkip ? 1 : 0);
+}
 
 std::size_t batch_bytes(const BatchOptions& options) {
   const Size size = output_size(options.transform.geometry);
@@ -62,30 +66,36 @@ std::size_t batch_bytes(const BatchOptions& options) {
          element_bytes(options.format.type);
 }
 
-// One group a batch: its rows lie in the memory at the group's place.
+// One group a batch: the pixels of its rows go to a buffer that the group has until the consumer takes it.
 struct BatchLoader::Impl final : RowDecoder {
   Impl(std::unique_ptr<SampleSource> source, const BatchOptions& batch_options);
-  // Gives every group its memory. Errors: kSystem with ENOMEM.
+  ~Impl() override;
+  // Errors: kSystem with ENOMEM.
   Status set_up();
   AssemblyOptions assembly_options() const;
+  // Errors: kTimedOut, kCancelled (stopped), a bad sample's.
+  Result<LentBatch> lend_until(std::chrono::steady_clock::time_point deadline);
 
-  void begin_group(RowGroup& group) override;
-  Status decode_row(Worker& worker, const RawSample& raw, RowPlace place) override;
-  void handle_bad_row(const Row& row, RowPlace place) override;
-  std::byte* memory_of(RowPlace place) const { return &memory[place.group][place.number * sample_bytes]; }
+  bool begin_group(RowGroup& group) override;
+  Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override;
+  void handle_bad_row(const RowGroup& group, std::size_t number) override;
+  std::byte* memory_of(const RowGroup& group, std::size_t number) const {
+    return &group.buffer->memory[number * sample_bytes];
+  }
 
   // Constant after start.
   const BatchOptions options;
   const TensorWriter writer;
   const std::size_t sample_bytes;
-  std::vector<io::Buffer> buffers;
-  std::vector<std::span<std::byte>> memory;  // of each group; with kSkip, one more for the assembler
 
+  // Synchronise themselves.
+  std::shared_ptr<BatchBuffers> buffers;
   SkippedRows skipped;
 
   // The consumer's.
   std::optional<BatchAssembler> assembler;
   Status status;
+  LentBatch handed_out;  // by next()
 
   DecodeLine line;
 };
@@ -94,21 +104,23 @@ BatchLoader::Impl::Impl(std::unique_ptr<SampleSource> source, const BatchOptions
     : options(batch_options),
       writer(batch_options.format),
       sample_bytes(batch_bytes(batch_options) / batch_options.batch_size),
-      memory(batch_options.memory),
       line(std::move(source),
            {.workers = batch_options.workers,
-            .groups = batch_options.batches_ahead + 1,
+            .groups = batch_options.batches_ahead + batch_options.batches_lent,
             .rows_per_group = batch_options.batch_size,
             .queued_rows = kQueuedPerThread * batch_options.workers.threads},
            *this) {}
 
+// The line, which is destroyed next, waits for its feeder, which may wait for a buffer.
+BatchLoader::Impl::~Impl() {
+  if (buffers) buffers->close();
+}
+
 Status BatchLoader::Impl::set_up() {
-  while (memory.size() < memories_needed(options)) {
-    HEADRACE_TRY(buffer, io::Buffer::allocate(batch_bytes(options)));
-    memory.emplace_back(buffer.data(), batch_bytes(options));
-    buffers.push_back(std::move(buffer));
-  }
-  assembler.emplace(line, skipped, assembly_options());
+  HEADRACE_TRY(allocated, BatchBuffers::allocate(options.memory, batch_count(options), batch_bytes(options),
+                                                 options.batches_lent));
+  buffers = std::move(allocated);
+  assembler.emplace(line, buffers, skipped, assembly_options());
   return {};
 }
 
@@ -117,29 +129,38 @@ AssemblyOptions BatchLoader::Impl::assembly_options() const {
           .sample_bytes = sample_bytes,
           .drop_last = options.drop_last,
           .bad_samples = options.bad_samples,
-          .first_batch = options.first_batch,
-          .memory = memory};
+          .first_batch = options.first_batch};
 }
 
-void BatchLoader::Impl::begin_group(RowGroup& group) {
+Result<LentBatch> BatchLoader::Impl::lend_until(std::chrono::steady_clock::time_point deadline) {
+  HEADRACE_TRY_DO(buffers->await_loan(deadline));
+  return assembler->next(deadline);
+}
+
+bool BatchLoader::Impl::begin_group(RowGroup& group) {
   group.target_rows = skipped.take_group_rows(group.epoch, options.batch_size);
+  group.buffer = buffers->take();
+  return group.buffer != nullptr;
 }
 
-Status BatchLoader::Impl::decode_row(Worker& worker, const RawSample& raw, RowPlace place) {
+Status BatchLoader::Impl::decode_row(Worker& worker, const RowGroup& group, std::size_t number) {
   if (!worker.transformer) worker.transformer.emplace(options.transform, writer);
+  const RawSample& raw = group.rows[number].raw;
   const RandomKey key = {.seed = options.seed, .epoch = raw.epoch, .position = raw.position, .sample = raw.index};
   {
     const StageCounters::Timer timer(line.counters().decode_ns);
-    HEADRACE_TRY_DO(worker.transformer->decode(worker.decoder, *raw.bytes, key));
+    HEADRACE_TRY_DO(raw.plan ? worker.transformer->decode(worker.decoder, *raw.bytes, *raw.plan)
+                             : worker.transformer->decode(worker.decoder, *raw.bytes, key));
   }
   const StageCounters::Timer timer(line.counters().transform_ns);
-  worker.transformer->write(memory_of(place));
+  worker.transformer->write(memory_of(group, number));
   return {};
 }
 
-void BatchLoader::Impl::handle_bad_row(const Row& row, RowPlace place) {
+void BatchLoader::Impl::handle_bad_row(const RowGroup& group, std::size_t number) {
+  const Row& row = group.rows[number];
   io::log_warning("bad sample {}: {}", row.raw.index, row.status.error().message());
-  if (options.bad_samples == BadSamples::kZero) std::memset(memory_of(place), 0, sample_bytes);
+  if (options.bad_samples == BadSamples::kZero) std::memset(memory_of(group, number), 0, sample_bytes);
 }
 
 BatchLoader::BatchLoader() = default;
@@ -158,14 +179,26 @@ Result<std::unique_ptr<BatchLoader>> BatchLoader::start(std::unique_ptr<SampleSo
 }
 
 const Batch* BatchLoader::next() {
+  impl_->handed_out.reset();
+  impl_->handed_out = lend();
+  return impl_->handed_out.get();
+}
+
+LentBatch BatchLoader::lend() {
+  Result<LentBatch> batch = lend_until(std::chrono::steady_clock::time_point::max());
+  return batch ? std::move(*batch) : LentBatch();
+}
+
+Result<LentBatch> BatchLoader::lend_until(std::chrono::steady_clock::time_point deadline) {
   Impl& impl = *impl_;
-  if (!impl.status) return nullptr;
+  if (!impl.status) return LentBatch();
   const StageCounters::Timer timer(impl.line.counters().deliver_ns);
-  Result<const Batch*> batch = impl.assembler->next();
-  if (batch) return *batch;
+  Result<LentBatch> batch = impl.lend_until(deadline);
+  if (batch || batch.error().code == ErrorCode::kTimedOut) return batch;
+  if (batch.error().code == ErrorCode::kCancelled) return LentBatch();  // stopped
   impl.status = io::forward_error(std::move(batch));
   stop();
-  return nullptr;
+  return LentBatch();
 }
 
 Status BatchLoader::status() const {
@@ -182,6 +215,7 @@ void BatchLoader::resume() {
 
 void BatchLoader::stop() {
   impl_->line.stop();
+  impl_->buffers->close();
 }
 
 StageReport BatchLoader::report() const {

@@ -7,18 +7,22 @@
 //   while (const Batch* batch = (*loader)->next()) train(batch->data, batch->labels);
 //   if (!(*loader)->status()) report((*loader)->status().error());
 //
+//   LentBatch batch = (*loader)->lend();   // keeps its memory until `batch` goes, on whichever thread, whenever
+//
 // The samples of a batch stand in exactly the order of the source, whatever finished first, and what becomes of one
 // depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A
 // batch never spans two epochs. To resume after a batch, start the reader at its `next_position`.
 //
-// The threads are those of Pipeline (pipeline.h). Memory: batches_ahead + 1 batches (one more with BadSamples::kSkip).
+// The threads are those of Pipeline (pipeline.h). Memory: batch_count() batches.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headrace/decode/sample_source.h"
@@ -61,6 +65,25 @@ struct Batch {
   std::vector<SampleNote> notes;  // on samples of this batch, and on those that were skipped while it was filled
 };
 
+class BatchBuffers;
+struct BatchBuffer;
+
+// Gives the memory of a batch back to its loader.
+class GiveBack {
+ public:
+  GiveBack() = default;
+  GiveBack(std::shared_ptr<BatchBuffers> buffers, BatchBuffer& buffer)
+      : buffers_(std::move(buffers)), buffer_(&buffer) {}
+  void operator()(const Batch* batch) const;
+
+ private:
+  std::shared_ptr<BatchBuffers> buffers_;
+  BatchBuffer* buffer_ = nullptr;
+};
+
+// A batch on loan: nobody writes its memory until it is destroyed, which any thread may do. It may outlive its loader.
+using LentBatch = std::unique_ptr<const Batch, GiveBack>;
+
 struct BatchOptions {
   std::size_t batch_size = 256;
   bool drop_last = false;  // leaves out an epoch's last batch if it is not full
@@ -73,15 +96,21 @@ struct BatchOptions {
   WorkerOptions workers = {};
   // Batches made ahead of the consumer. 2: one is filled while one waits; more only helps a consumer that is uneven.
   std::size_t batches_ahead = 2;
-  // Where to put the batches, for instance pinned memory: batches_ahead + 1 spans (one more with kSkip) of
-  // batch_bytes() each, aligned to the element, alive as long as the loader. Empty: own page-aligned memory.
+  // Batches that the consumer may have at once, each of which takes the memory of one. With so many out, lend() sleeps
+  // until one comes back.
+  std::size_t batches_lent = 1;
+  // Where to put the batches, for instance pinned memory: batch_count() spans of batch_bytes() each, aligned to the
+  // element, alive as long as the loader and all that it lent. Empty: own page-aligned memory.
   std::vector<std::span<std::byte>> memory;
   std::uint64_t first_batch = 0;  // the number that the first batch gets (resume)
 };
 
+// How many batches the loader has memory for (batches_ahead + batches_lent, one more with kSkip), and what each takes.
+[[nodiscard]] std::size_t batch_count(const BatchOptions& options);
 [[nodiscard]] std::size_t batch_bytes(const BatchOptions& options);
 
-// Thread-safety: next() and status() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: next(), lend(), lend_until() and status() from one thread; the others from any thread. Destruction
+// stops and joins.
 class BatchLoader {
  public:
   // Errors: kInvalidArgument; kSystem with ENOMEM.
@@ -91,8 +120,14 @@ class BatchLoader {
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // Valid until the next call. nullptr: all epochs done, stopped, or a bad sample ended it; status() tells.
+  // Valid until the next call, which gives it back. nullptr: all epochs done, stopped, or a bad sample ended it;
+  // status() tells.
   [[nodiscard]] const Batch* next();
+  // The same batch on loan, for a consumer that keeps several or gives them back later.
+  [[nodiscard]] LentBatch lend();
+  // The same, for a consumer that has other things to look after. Errors: kTimedOut; the next call goes on where this
+  // one was.
+  [[nodiscard]] Result<LentBatch> lend_until(std::chrono::steady_clock::time_point deadline);
   // Good unless a bad sample ended the loader (BadSamples::kRaise).
   [[nodiscard]] Status status() const;
 

@@ -53,8 +53,7 @@ RowGroup* DecodeLine::open_group(std::uint64_t epoch) {
   group->epoch = epoch;
   group->row_count = 0;
   group->unfinished = 1;  // the feeder's own part
-  decoder_.begin_group(*group);
-  return group;
+  return decoder_.begin_group(*group) ? group : nullptr;
 }
 
 bool DecodeLine::add_row(RowGroup& group, RawSample raw) {
@@ -70,25 +69,26 @@ void DecodeLine::finish_part(RowGroup& group) {
 }
 
 void DecodeLine::run(Worker& worker, std::uint32_t part) noexcept {
-  const RowPlace place = {part / options_.rows_per_group, part % options_.rows_per_group};
-  RowGroup& group = ring_.items()[place.group];
-  Row& row = group.rows[place.number];
+  RowGroup& group = ring_.items()[part / options_.rows_per_group];
+  const std::size_t number = part % options_.rows_per_group;
+  Row& row = group.rows[number];
   counters_.count_sample(row.raw.bytes ? row.raw.bytes->size() : 0, row.raw.served_from, workers_.queue_depth());
-  row.status = decode(worker, row.raw, place);
+  row.status = decode(worker, group, number);
   row.damage = row.status ? worker.decoder.damage() : std::string();
   // What stop() ended is no bad sample, and nobody gets this group.
   if (!row.status && row.status.error().code != io::ErrorCode::kCancelled) {
     row.status.error().context = source_->path(row.raw.index) + ": " + row.status.error().context;
     counters_.bad_samples.fetch_add(1, std::memory_order_relaxed);
-    decoder_.handle_bad_row(row, place);
+    decoder_.handle_bad_row(group, number);
   }
   row.raw.pin.reset();  // lets the cache have its memory back
   finish_part(group);
 }
 
-Status DecodeLine::decode(Worker& worker, const RawSample& raw, RowPlace place) try {
+Status DecodeLine::decode(Worker& worker, const RowGroup& group, std::size_t number) try {
+  const RawSample& raw = group.rows[number].raw;
   if (!raw.bytes) return tl::unexpected(raw.bytes.error());
-  return decoder_.decode_row(worker, raw, place);
+  return decoder_.decode_row(worker, group, number);
 } catch (const std::bad_alloc&) {
   return io::system_error(ENOMEM, "decode");
 }
@@ -114,6 +114,7 @@ StageReport DecodeLine::report() const {
   StageReport report = counters_.report();
   report.threads = options_.workers.threads;
   report.queue_capacity = options_.queued_rows;
+  report.crops = workers_.crops();
   return report;
 }
 

@@ -32,6 +32,9 @@ struct DecodeOptions {
   // Pixels times scans of a JPEG of several scans. 10^9: the largest image in the 10 scans that encoders write. It
   // takes a thread 4 s (98 scans of 9990 x 9990, refused by this, took 36 s; 2026-11-20).
   std::uint64_t scanned_pixels_max = 1'000'000'000;
+  // Lets headrace's own code decode the Huffman codes of a JPEG where that gives the same pixels and the same errors.
+  // Off: libjpeg does it everywhere, to compare with.
+  bool walk_scans = true;
 };
 
 // Errors: kInvalidArgument (over pixels_max), kCorrupt (no pixels at all).

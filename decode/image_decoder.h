@@ -46,6 +46,9 @@ class ImageDecoder {
   // Lets another thread end the decoding of a JPEG (jpeg_decoder.h). The other formats are decoded to their end.
   void end_when(const std::atomic<bool>& stopped) { jpeg_.end_when(stopped); }
 
+  // Lets parts of JPEGs be decoded with the help of `indexes` (jpeg_decoder.h).
+  void use_indexes(CropIndexes& indexes) { jpeg_.use_indexes(indexes); }
+
   // What was repaired or salvaged in the last decoding; empty for a sound file.
   [[nodiscard]] const std::string& damage() const { return jpeg_.damage(); }
 

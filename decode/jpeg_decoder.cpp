@@ -11,6 +11,9 @@
 #include <cstring>
 #include <vector>
 
+#include "headrace/decode/internal/index_visit.h"
+#include "headrace/decode/internal/scan_walk.h"
+
 // After <cstdio>, which they use without including it.
 #include <jerror.h>
 #include <jpeglib.h>
@@ -175,7 +178,7 @@ Columns columns_for(const Box& box, const jpeg_decompress_struct& info) {
 }  // namespace
 
 struct JpegDecoder::Impl {
-  explicit Impl(const DecodeOptions& decode_options) : options(decode_options) {}
+  Impl(const DecodeOptions& decode_options, bool walk_scans) : options(decode_options), walks(walk_scans) {}
   ~Impl() { jpeg_destroy_decompress(&info); }
 
   // Runs libjpeg calls; an error in them ends `body` where it stands.
@@ -188,17 +191,27 @@ struct JpegDecoder::Impl {
 
   void start(std::span<const std::byte> bytes);
   Status check_header() const;
+  Status decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk);
   void begin_output(const Box& box, std::uint32_t reduce);
+  void begin_walk();
+  Status decode_again(const Box& box, std::uint32_t reduce, Image& out);
   void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
   void read_rest();
   Status finish(Status status, const Box& box, Image& out);
 
   const DecodeOptions options;
+  const bool walks;  // where the file allows it
+  CropIndexes* indexes = nullptr;
   jpeg_decompress_struct info = {};
   ErrorManager errors = {};
   Watch watch = {};
-  std::uint32_t first_column = 0;  // where in a decoded line the box begins
+  std::span<const std::byte> file;  // that info reads
+  ScanWalk walk;
+  IndexVisit visit;
+  bool visits = false;                     // an index is used: not for whole images
+  CropWay crop_way = CropWay::kUnchecked;  // of the last decode()
+  std::uint32_t first_column = 0;          // where in a decoded line the box begins
   std::uint32_t rows_done = 0;
   std::vector<std::uint8_t> spare_line;  // for what does not go to the image as it is
   std::string damage;
@@ -209,6 +222,7 @@ struct JpegDecoder::Impl {
 void JpegDecoder::Impl::start(std::span<const std::byte> bytes) {
   jpeg_destroy_decompress(&info);
   info = {};
+  file = bytes;
   info.err = jpeg_std_error(&errors);
   errors.error_exit = on_error;
   errors.emit_message = on_message;
@@ -222,6 +236,37 @@ void JpegDecoder::Impl::start(std::span<const std::byte> bytes) {
   info.progress = &watch;
   jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&info, TRUE);
+}
+
+Status JpegDecoder::Impl::decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk) {
+  first_column = 0;
+  rows_done = 0;
+  Status status = guarded([&] { begin_output(box, reduce); });
+  lay_out(status.has_value(), box, out);
+  if (status && may_walk) begin_walk();
+  if (status) status = guarded([&] { read_rows(box, out); });
+  if (status && options.damage == Damage::kReject) status = guarded([&] { read_rest(); });
+  return status;
+}
+
+// Only where libjpeg need not come to the end of the file, which a walk does not.
+void JpegDecoder::Impl::begin_walk() {
+  crop_way = CropWay::kStrict;
+  if (options.damage == Damage::kReject) return;
+  crop_way = CropWay::kUnsuited;
+  if (!walk.fits(info)) return;
+  crop_way = CropWay::kDamaged;
+  walk.begin(info);
+  if (visits && !visit.begin(*indexes, file, walk.index())) return walk.give_up(info);
+  crop_way = CropWay::kIndexed;
+}
+
+// As if there had been no walk: libjpeg says what is wrong with the file, and repairs it.
+Status JpegDecoder::Impl::decode_again(const Box& box, std::uint32_t reduce, Image& out) {
+  crop_way = CropWay::kDamaged;
+  if (visits) visit.end_damaged();
+  HEADRACE_TRY_DO(guarded([&] { start(file); }));
+  return decode_box(box, reduce, out, false);
 }
 
 Status JpegDecoder::Impl::check_header() const {
@@ -292,7 +337,10 @@ Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
   return {};
 }
 
-JpegDecoder::JpegDecoder(const DecodeOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+JpegDecoder::JpegDecoder(const DecodeOptions& options, Scans scans)
+    : impl_(std::make_unique<Impl>(options, scans == Scans::kWalked)) {}
+JpegDecoder::JpegDecoder(const DecodeOptions& options)
+    : JpegDecoder(options, options.walk_scans && scan_walk_trusted() ? Scans::kWalked : Scans::kPlain) {}
 JpegDecoder::~JpegDecoder() = default;
 
 Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
@@ -308,13 +356,20 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   Impl& impl = *impl_;
   const Size size = reduced({impl.info.image_width, impl.info.image_height}, reduce);
   HEADRACE_ASSERT(contains(size, box));
-  impl.first_column = 0;
-  impl.rows_done = 0;
-  Status status = impl.guarded([&] { impl.begin_output(box, reduce); });
-  impl.lay_out(status.has_value(), box, out);
-  if (status) status = impl.guarded([&] { impl.read_rows(box, out); });
-  if (status && impl.options.damage == Damage::kReject) status = impl.guarded([&] { impl.read_rest(); });
+  impl.visits = impl.indexes != nullptr && box != whole(size);
+  impl.crop_way = CropWay::kUnchecked;
+  impl.walk.forget();
+  Status status = impl.decode_box(box, reduce, out, impl.walks);
+  if (impl.walk.refused()) status = impl.decode_again(box, reduce, out);
+  if (status && impl.visits) {
+    if (impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
+    impl.indexes->count(impl.crop_way);
+  }
   return impl.finish(std::move(status), box, out);
+}
+
+void JpegDecoder::use_indexes(CropIndexes& indexes) {
+  impl_->indexes = &indexes;
 }
 
 void JpegDecoder::end_when(const std::atomic<bool>& stopped) {

@@ -8,6 +8,9 @@
 // Baseline, progressive and arithmetic coding; grey, YCbCr, RGB, CMYK and YCCK (converted as PIL does). ICC profiles
 // are ignored. 12 and 16 bits per channel and lossless files are refused (kUnsupported).
 //
+// Huffman codes of files with one scan are decoded by headrace's own walker, which can begin in the middle of the file
+// where CropIndexes say so. Whatever it does not take for sound is decoded by libjpeg alone.
+//
 // Thread-safety: none; one decoder per thread, reused. Ownership: the bytes are the caller's, alive until decode()
 // ends.
 #pragma once
@@ -19,6 +22,7 @@
 #include <span>
 #include <string>
 
+#include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/decode_options.h"
 #include "headrace/decode/image.h"
 #include "headrace/io/result.h"
@@ -55,11 +59,18 @@ class JpegDecoder {
   // at once a line, and between the scans. `stopped` outlives the decoder.
   void end_when(const std::atomic<bool>& stopped);
 
+  // From now on parts of images are decoded with the help of `indexes`, which outlive the decoder.
+  void use_indexes(CropIndexes& indexes);
+
   // What was repaired or salvaged in the last decode(); empty for a sound file.
   [[nodiscard]] const std::string& damage() const;
   void forget_damage();
 
  private:
+  friend bool scan_walk_trusted();
+  enum class Scans : std::uint8_t { kPlain, kWalked };
+  JpegDecoder(const DecodeOptions& options, Scans scans);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

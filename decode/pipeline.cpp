@@ -16,14 +16,17 @@ struct Pipeline::Impl final : RowDecoder {
       : samples(images_ahead),
         line(std::move(source), {.workers = workers, .groups = images_ahead, .queued_rows = images_ahead}, *this) {}
 
-  void begin_group(RowGroup& group) override { group.target_rows = 1; }
-
-  Status decode_row(Worker& worker, const RawSample& raw, RowPlace place) override {
-    const StageCounters::Timer timer(line.counters().decode_ns);
-    return worker.decoder.decode(*raw.bytes, samples[place.group].image);
+  bool begin_group(RowGroup& group) override {
+    group.target_rows = 1;
+    return true;
   }
 
-  void handle_bad_row(const Row&, RowPlace) override {}  // next() hands it out with its status
+  Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override {
+    const StageCounters::Timer timer(line.counters().decode_ns);
+    return worker.decoder.decode(*group.rows[number].raw.bytes, samples[line.place_of(group)].image);
+  }
+
+  void handle_bad_row(const RowGroup&, std::size_t) override {}  // next() hands it out with its status
 
   std::vector<DecodedSample> samples;
   bool holds_front = false;  // the consumer has a sample that it has not given back

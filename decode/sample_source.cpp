@@ -18,7 +18,8 @@ class ReaderSource final : public SampleSource {
                      .index = sample->index,
                      .label = sample->label,
                      .bytes = {},
-                     .pin = {}};
+                     .pin = {},
+                     .plan = {}};
     if (!sample->bytes) {
       raw.bytes = tl::unexpected(std::move(sample->bytes.error()));
       return raw;

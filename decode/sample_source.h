@@ -15,6 +15,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/reader.h"
+#include "headrace/decode/transform.h"
 #include "headrace/io/result.h"
 
 namespace headrace::decode {
@@ -32,6 +33,7 @@ struct RawSample {
   Result<std::span<const std::byte>> bytes;
   cache::TierKind served_from = cache::TierKind::kRam;
   std::shared_ptr<const void> pin;  // keeps `bytes` alive
+  std::optional<CropPlan> plan;     // what to show of the image, where the source has drawn it; else the loader draws
 };
 
 // Thread-safety: next() from one thread; cancel() and path() from any thread.

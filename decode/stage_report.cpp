@@ -30,6 +30,24 @@ std::string_view advice_for(Bottleneck bottleneck) {
   return "";
 }
 
+// What there was of each; nothing for images that are decoded whole.
+std::string describe(const CropReport& crops) {
+  constexpr std::string_view kWays[kCropWays] = {"with an index",
+                                                 "made or continued one",
+                                                 "without, no room for it",
+                                                 "not to be indexed (progressive, arithmetic, several scans)",
+                                                 "damaged",
+                                                 "decoded to the end to find damage",
+                                                 "left to an unknown libjpeg"};
+  std::string text;
+  for (std::size_t i = 0; i < kCropWays; ++i) {
+    if (crops.crops[i] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", crops.crops[i], kWays[i]);
+  }
+  if (text.empty()) return text;
+  return fmt::format("  JPEG crops: {}; {:.1f} MiB for {} files\n", text, static_cast<double>(crops.bytes) / (1 << 20),
+                     crops.files);
+}
+
 }  // namespace
 
 void StageCounters::count_sample(std::size_t encoded_bytes, cache::TierKind served_from, std::size_t queue_depth) {
@@ -100,6 +118,7 @@ std::string format(const StageReport& report) {
            fmt::format("of these threads; queue {:.1f} of {} deep", report.queue_depth, report.queue_capacity));
   add_line("deliver", report.deliver_seconds, report.elapsed_seconds, "consumer waiting");
   add_line("consume", report.consume_seconds, report.elapsed_seconds, "consumer working");
+  text += describe(report.crops);
   return text + fmt::format("{}: {}\n", name_of(bottleneck), advice_for(bottleneck));
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "headrace/cache/store.h"
+#include "headrace/decode/crop_indexes.h"
 
 namespace headrace::decode {
 
@@ -42,6 +43,7 @@ struct StageReport {
   // Samples that lay in the queue to the decoders, on average, and its capacity.
   double queue_depth = 0;
   std::uint64_t queue_capacity = 0;
+  CropReport crops;  // of JPEGs: how many were decoded from an index, and why others were not
 };
 
 [[nodiscard]] Bottleneck bottleneck_of(const StageReport& report);
@@ -71,7 +73,7 @@ class StageCounters {
   };
 
   void count_sample(std::size_t encoded_bytes, cache::TierKind served_from, std::size_t queue_depth);
-  // All but `threads` and `queue_capacity`.
+  // All but `threads`, `queue_capacity` and `crops`.
   [[nodiscard]] StageReport report() const;
 
   std::atomic<std::uint64_t> read_ns = 0;

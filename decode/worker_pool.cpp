@@ -44,7 +44,8 @@ void pin_to(int cpu) {
 }  // namespace
 
 struct WorkerPool::Impl {
-  Impl(std::size_t queue_capacity, StageCounters& stage_counters) : queue(queue_capacity), counters(stage_counters) {}
+  Impl(std::size_t queue_capacity, std::size_t crop_index_bytes, StageCounters& stage_counters)
+      : queue(queue_capacity), crop_indexes(crop_index_bytes), counters(stage_counters) {}
 
   void work(unsigned number, const WorkerOptions& options) {
     pthread_setname_np(pthread_self(), ("hr-decode-" + std::to_string(number)).c_str());
@@ -54,6 +55,7 @@ struct WorkerPool::Impl {
     }
     Worker worker(options.decode);
     worker.decoder.end_when(stopped);
+    if (options.crop_index_bytes > 0) worker.decoder.use_indexes(crop_indexes);
     Task task;
     while (!queue.closed() && pop(task)) task.job->run(worker, task.part);
   }
@@ -64,13 +66,14 @@ struct WorkerPool::Impl {
   }
 
   BoundedQueue<Task> queue;
+  CropIndexes crop_indexes;
   std::atomic<bool> stopped = false;
   StageCounters& counters;
   std::vector<std::thread> threads;
 };
 
 WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters)
-    : impl_(std::make_unique<Impl>(queue_capacity, counters)) {
+    : impl_(std::make_unique<Impl>(queue_capacity, options.crop_index_bytes, counters)) {
   const unsigned count = options.threads > 0 ? options.threads : usable_cores();
   for (unsigned i = 0; i < count; ++i) {
     impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });
@@ -91,6 +94,9 @@ void WorkerPool::close() {
 }
 std::size_t WorkerPool::queue_depth() const {
   return impl_->queue.depth();
+}
+CropReport WorkerPool::crops() const {
+  return impl_->crop_indexes.report();
 }
 
 }  // namespace headrace::decode

@@ -64,6 +64,7 @@ struct Mount::Impl {
   void on_overflow();
   void on_changed(const cache::CatalogChanges& changes);
   void set_ram_bytes(std::uint64_t bytes);
+  void note_shortage(std::string_view reason);
   void add_fallback(std::string line);
   void stop(Unmount unmount = Unmount::kYes);
   void stop_helpers();
@@ -93,6 +94,7 @@ struct Mount::Impl {
   bool stopped HEADRACE_GUARDED_BY(stop_mutex) = false;
   mutable io::Mutex mutex;
   std::vector<std::string> fallbacks HEADRACE_GUARDED_BY(mutex);
+  std::string shortage HEADRACE_GUARDED_BY(mutex);  // why the budget is not whole; empty: it is
   std::optional<ChangedFiles> changed_files HEADRACE_GUARDED_BY(mutex);
 };
 
@@ -227,10 +229,13 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   MutexLock lock(budget_mutex);
   ram_bytes = bytes;
   pressure.reset();
+  note_shortage("");
   pusher->set_budget(bytes);
   if (bytes == 0) return;
-  const auto change = [this](std::uint64_t budget) {
-    io::log_info("mount {}: RAM budget is {} MiB now, as memory pressure goes", path.string(), budget >> 20);
+  const auto change = [this, bytes](std::uint64_t budget, std::string_view reason) {
+    io::log_warning("mount {}: {} of {} MiB may be pushed now{}{}", path.string(), budget >> 20, bytes >> 20,
+                    reason.empty() ? "" : ": ", reason);
+    note_shortage(reason);
     pusher->limit_budget(budget);
   };
   const auto move_budget = [this] {
@@ -239,13 +244,18 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
     io::log_info("mount {}: the kernel drops pushed pages; {} MiB of the budget are kept in the daemon's own memory",
                  path.string(), *retained >> 20);
   };
-  auto watch = PressureWatch::start(
-      bytes, {.is_losing = [this] { return pusher->take_losses(); }, .on_change = change, .on_dropped = move_budget});
-  if (!watch) return add_fallback("the RAM budget does not shrink under memory pressure: " + watch.error().message());
-  pressure = std::move(*watch);
-  if (const auto& reason = pressure->no_psi()) {
-    add_fallback("memory pressure is noticed only when pushed pages are dropped: " + reason->message());
-  }
+  pressure = std::make_unique<PressureWatch>(
+      bytes, PressureCallbacks{.is_losing = [this] { return pusher->take_losses(); },
+                               .held_bytes = [this] { return pusher->progress().held_bytes; },
+                               .on_change = change,
+                               .on_dropped = move_budget});
+  if (pressure->has_psi()) return;
+  add_fallback("memory pressure is noticed only when pushed pages are dropped: no /proc/pressure/memory");
+}
+
+void Mount::Impl::note_shortage(std::string_view reason) {
+  MutexLock lock(mutex);
+  shortage = reason;
 }
 
 void Mount::Impl::make_pusher(const Takeover& takeover) {
@@ -376,6 +386,7 @@ MountStats Mount::stats() const {
   stats.takeovers = impl_->takeovers;
   MutexLock lock(impl_->mutex);
   stats.fallbacks = impl_->fallbacks;
+  stats.shortage = impl_->shortage;
   return stats;
 }
 

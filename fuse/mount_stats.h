@@ -24,9 +24,11 @@ struct MountStats {
   std::uint64_t read_failures = 0;  // READs that ended in an error
   double read_wait_seconds = 0;     // from the arrival of each READ to its answer, summed up: readers stood still
 
-  std::uint64_t ram_bytes = 0;     // what was asked for
-  std::uint64_t budget_bytes = 0;  // the same, or less under memory pressure
-  std::uint64_t held_bytes = 0;    // pushed and not evicted
+  std::uint64_t ram_bytes = 0;      // what may be pushed, and be retained of it: as was asked for
+  std::uint64_t budget_bytes = 0;   // the same, or less under memory pressure
+  std::string shortage;             // why it is less; empty: it is not
+  std::uint64_t staging_bytes = 0;  // beside it, the store's: what is on its way may take so much
+  std::uint64_t held_bytes = 0;     // pushed and not evicted
   std::uint64_t held_samples = 0;
   std::uint64_t read_in_bytes = 0;  // not pushed: files that READs brought in, each counted whole
   // Where the kernel drops pushed pages: how much of the budget is the daemon's own memory, and what lies there.

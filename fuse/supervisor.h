@@ -21,6 +21,8 @@
 // same moment, nobody is left who could answer: readers wait until unmount() (fuse/channel.h) ends the connection, and
 // get errors (ECONNABORTED) then.
 //
+// A worker that is stopped (SIGSTOP, a freezer) is noticed within a second. A stand-in answers until it goes on.
+//
 // Thread-safety: none. The calling process must have no other thread, for a fork takes only the calling one along.
 #pragma once
 

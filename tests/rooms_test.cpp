@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kDocument = "ARCHITECTURE.md";
-// Layers that are cut into rooms. io and decode have one each, and internal/ for what is private.
+// Layers that are cut into rooms. io, decode and capi have one each, and internal/ for what is private.
 constexpr std::array<std::string_view, 3> kLayersWithRooms = {"cache", "fuse", "cli"};
 constexpr std::size_t kChanges = 10;  // rows of the table for newcomers, at least
 
@@ -132,7 +132,7 @@ Complaints check_other_layers(const Source& source) {
   return complaints;
 }
 
-// The words between PUBLIC_HEADERS and the next word in capitals.
+// The words between PUBLIC_HEADERS (PUBLIC_HEADER of a target) and the next word in capitals.
 std::set<std::string> public_headers_in(const std::string& cmake) {
   std::set<std::string> headers;
   std::istringstream words(cmake);
@@ -140,7 +140,7 @@ std::set<std::string> public_headers_in(const std::string& cmake) {
   for (std::string word; words >> word;) {
     if (inside && word.find(".h") == std::string::npos) break;
     if (inside) headers.insert(word.substr(0, word.find(')')));
-    if (word == "PUBLIC_HEADERS") inside = true;
+    if (word == "PUBLIC_HEADERS" || word == "PUBLIC_HEADER") inside = true;
   }
   return headers;
 }
@@ -203,7 +203,7 @@ Complaints check_threads(const std::set<std::string>& in_code, const std::set<st
 
 // What looks like a path of this repository: it begins with one of its folders.
 Complaints check_paths(const fs::path& root, const std::string& text) {
-  static const std::regex kPath(R"(^(io|cache|fuse|decode|cli|tests|bench|\.ci)/[\w./-]*$)");
+  static const std::regex kPath(R"(^(io|cache|fuse|decode|capi|python|cli|tests|bench|\.ci)/[\w./-]*$)");
   Complaints complaints;
   for (const std::string& word : quoted(text)) {
     if (std::regex_match(word, kPath) && !fs::exists(root / word)) complaints.push_back("no such file: " + word);

@@ -127,7 +127,7 @@ bool is_listed(const fs::path& root, const fs::path& file) {
 bool must_be_listed(const Source& source) {
   if (source.path.extension() == ".cpp") return true;
   const std::string layer = source.path.begin()->string();
-  const bool of_layer = layer == "io" || layer == "cache" || layer == "decode" || layer == "fuse";
+  const bool of_layer = layer == "io" || layer == "cache" || layer == "decode" || layer == "fuse" || layer == "capi";
   return source.path.extension() == ".h" && of_layer && source.path.parent_path() == layer;
 }
 

@@ -41,10 +41,36 @@ class DecodeFull(DecodeRow):
         return {side: figures_of(json.loads(line), usage) for side, line in zip(self.sides, output.splitlines())}
 
 
+class DecodeCrop(DecodeRow):
+    name = "decode-crop"
+    bar = 1.7
+    headrace_side = "crops of RandomResizedCrop with an index, JPEG bytes in memory to RGB, 1 thread, CPU time"
+    other_side = "libjpeg-turbo's skipping and cropping, the same crops, 1 thread, CPU time"
+    against = "skip"
+
+    def prepare(self):
+        super().prepare()
+        self.crops = self.bench.work / f"{self.folder.name}.crops"
+        self.bench.execute(self.command("draw", "--crops", self.crops))
+
+    def run_round(self, number, variant):
+        """As in decode-full."""
+        command = self.command("crop", "--crops", self.crops, "--against", self.against, "--passes", 1)
+        output, usage = self.bench.run_program(command)
+        return {side: figures_of(json.loads(line), usage) for side, line in zip(self.sides, output.splitlines())}
+
+
+class DecodeCropFull(DecodeCrop):
+    name = "decode-crop-full"
+    bar = 2.3
+    other_side = "whole images through plain libjpeg-turbo, 1 thread, CPU time"
+    against = "full"
+
+
 class DecodeRrc(DecodeRow):
     name = "decode-rrc"
     bar = 2.2
-    headrace_side = "RandomResizedCrop(224), flip, normalise, float16 NCHW, 1 thread"
+    headrace_side = "RandomResizedCrop(224) with an index, flip, normalise, float16 NCHW, 1 thread"
     other_side = "torchvision's transforms on PIL, the same crops, 1 thread"
 
     def prepare(self):
@@ -87,4 +113,4 @@ class Pipeline(DecodeRrc):
         return figures
 
 
-ROWS = (DecodeFull, DecodeRrc, Pipeline)
+ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeRrc, Pipeline)

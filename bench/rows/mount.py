@@ -7,7 +7,7 @@ from harness import PYTHON, REPOSITORY, SHORT_ROUNDS, Figures, Mount, Row, need_
 from sources import Failed, SlowDisk, SlowFs, need_root
 
 LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
-STAGING_BYTES = 32 << 20                   # what a mount of a few hundred MB takes beside its budget
+RAM_LEAST = 20 << 20                       # a mount needs so much
 RAM_FOR_ALL = "4G"                         # more than any data set here
 
 
@@ -180,7 +180,7 @@ class EpochHalf(Row):
         self.disk = self.stack.enter_context(SlowDisk(self.bench.work, folder, read_iops=200))
         self.samples = self.bench.file_list(folder)
         self.cache_bytes = sum(file.stat().st_size for file in folder.rglob("*.jpg")) // 2
-        self.cache_bytes -= self.bench.count(STAGING_BYTES, 0)  # the few files of a quick run are less than that
+        self.cache_bytes = max(self.cache_bytes, RAM_LEAST)  # the few files of a quick run are less than that
 
     def run(self, side, variant):
         return self.run_mount() if side == "headrace" else self.run_bound()

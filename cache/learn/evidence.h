@@ -63,7 +63,7 @@ struct Fit {
 // What a lock needs, by how many candidates are tried: so many, times 2^6 strides, times a margin of 2^30 against a
 // wrong lock.
 inline constexpr double kSeedSearchBits = 72;  // 2^32 seeds, several ranks and generators
-inline constexpr double kUsualBits = 52;       // 2^14 usual seeds, records, places in a generator's stream
+inline constexpr double kUsualBits = 52;       // 2^14 usual seeds, records, outputs of a generator
 inline constexpr double kPredictionBits = 42;  // 2^5 epochs that may follow the order before
 // For orders that are no random permutation (the listing, a record): samples that are drawn more often may lie side by
 // side in them, so that neighbours prove nothing. Readers in order also open them one after the other.

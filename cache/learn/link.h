@@ -4,8 +4,8 @@
 //   if (auto link = find_link(seed_of_epoch_3, outputs, cancelled)) ... link->seed, link->output
 //
 // RandomSampler without a generator shuffles each epoch with a fresh generator, seeded with the second word of a 64-bit
-// draw from the default generator. Everything else that draws on the CPU (model initialisation above all) only moves
-// the place in the stream; between epochs that is a few outputs, the same number each time. Thread-safety: pure.
+// draw from the default generator. Everything else that draws on the CPU (model initialisation above all) only takes
+// outputs of the stream; between epochs that is a few, the same number each time. Thread-safety: pure.
 #pragma once
 
 #include <atomic>

@@ -7,6 +7,7 @@
 // Thread-safety: every function needs `mutex`, which the RamTier takes. No function allocates or frees.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,12 @@ struct Holding {
   [[nodiscard]] View view(TierKind from, std::uint64_t offset, std::uint64_t length);
   [[nodiscard]] static Holding* of(const View& view) { return view.holding_; }  // null: of a view of nothing
   [[nodiscard]] std::span<const std::byte> content() const { return {data, size}; }
+
+  // False: its fetch waits in line for a part of the budget. Who holds memory must not wait for such a fetch.
+  std::atomic<bool> has_memory = false;
+  std::atomic<bool> wanted_now = false;  // by somebody who waits for the fetch, be it a read ahead or not
+  // The memory belongs to the read that fetches it, and to its budget: nobody else finds the holding.
+  bool lent = false;  // constant
 
   // Constant once ready (the fetch writes them before).
   RamTier* owner;

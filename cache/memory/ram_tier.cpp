@@ -59,23 +59,25 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
   RamShard& shard = shard_of(fresh->key);
   MutexLock lock(shard.mutex);
   Holding* found = shard.find(fresh->key);
-  if (found == nullptr) {
+  const bool in_line = found != nullptr && !found->ready && !found->has_memory;
+  if (found == nullptr || (in_line && fresh->has_memory)) {
     fresh->pins = 1;
     fresh->waiters = &waiter;
-    shard.insert(*fresh);
-    return {Claim::Outcome::kOwner, fresh.release()};
+    if (found == nullptr && !fresh->lent) shard.insert(*fresh);
+    return {.outcome = Claim::Outcome::kOwner, .holding = fresh.release()};
   }
   shard.touch(*found, fresh->keep);
   found->ranged |= fresh->ranged;
+  if (fresh->wanted_now) found->wanted_now = true;
   if (found->ready) {
     found->pins += 1;
     shard.counters().hits += 1;
     shard.counters().hit_bytes += found->size;
-    return {Claim::Outcome::kReady, found};
+    return {.outcome = Claim::Outcome::kReady, .holding = found};
   }
   waiter.next = found->waiters;
   found->waiters = &waiter;
-  return {Claim::Outcome::kWaiting, found};
+  return {.outcome = Claim::Outcome::kWaiting, .holding = found, .in_line = in_line};
 }
 
 bool RamTier::reserve(std::uint64_t bytes, bool may_evict_kept) {

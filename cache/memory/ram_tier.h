@@ -42,9 +42,11 @@ class RamTier {
     enum class Outcome : std::uint8_t { kReady, kWaiting, kOwner };
     Outcome outcome = Outcome::kReady;
     Holding* holding = nullptr;  // kReady: pinned for the caller; kOwner: to be fetched, pinned for the fetch
+    bool in_line = false;        // kWaiting: the fetch had no memory yet
   };
   // kReady leaves the waiter alone; otherwise it is linked to the holding until publish() or abandon().
-  // The wishes of `fresh` (keep, ranged) are added to what is there already.
+  // The wishes of `fresh` (keep, ranged, wanted_now) are added to what is there already. If `fresh` has memory, and a
+  // fetch that is under way has none, the caller owns a second fetch, which nobody else finds.
   [[nodiscard]] Claim claim(std::unique_ptr<Holding> fresh, Waiter& waiter);
 
   // Takes `bytes` of the budget, evicting what is unpinned; false when pinned content leaves too little.

@@ -42,12 +42,14 @@ class Fetch final : public MemoryRequest {
         request_(request),
         waits_here_(request.hint == ReadHint::kNowHere ? std::this_thread::get_id() : std::thread::id()),
         range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
-  void start() { store_.memory.request(*this); }
+  void start(const ChunkRequest& request);
 
+  [[nodiscard]] bool ahead() const override { return !holding_.wanted_now; }
   void granted() override;
   void denied(Error error) override { fail(error); }
 
  private:
+  void begin();
   void read_next_tier();
   void on_tier_read(Status status);
   void read_source();
@@ -67,6 +69,7 @@ class Fetch final : public MemoryRequest {
   const ChunkRequest request_;        // of the reader that began the fetch
   const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
   const ChunkRange range_;
+  bool begun_ = false;  // it has its memory
   std::string path_;
   RecordId record_;
   std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
@@ -74,8 +77,21 @@ class Fetch final : public MemoryRequest {
   SourceRead source_read_;
 };
 
+void Fetch::start(const ChunkRequest& request) {
+  if (request.memory == FetchMemory::kInLine) return store_.memory.request(*this);
+  if (bytes() <= request.memory_bytes) return begin();
+  fail({io::ErrorCode::kStale, 0, "read " + store_.catalog.path(holding_.key.entry) + ": changed meanwhile"});
+}
+
 void Fetch::granted() {
   holding_.cost_bytes = bytes();
+  holding_.has_memory = true;
+  begin();
+}
+
+void Fetch::begin() {
+  begun_ = true;
+  store_.memory.on_fetch_begun();
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return fail(buffer.error());
   path_ = store_.catalog.path(holding_.key.entry);
@@ -131,8 +147,9 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   holding_.size = range_.length;
   holding_.fetched_from = from;
   holding_.identity = identity_;
+  store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
-  if (!request_.for_disk_fill) copy_to_tier();
+  if (!request_.for_disk_fill && !holding_.lent) copy_to_tier();
   store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
   answer(waiters, holding_, from);
   delete this;
@@ -171,6 +188,7 @@ void Fetch::fail(const Error& error) {
 }
 
 Waiter* Fetch::give_up() {
+  if (begun_) store_.memory.on_fetch_ended();
   source_read_.buffer.reset();  // freed before its bytes are given back
   disk_read_.buffer.reset();
   Waiter* waiters = store_.ram.abandon(holding_);
@@ -180,7 +198,8 @@ Waiter* Fetch::give_up() {
 
 void Fetch::on_source_failure(const Error& error) {
   if (error.code != io::ErrorCode::kStale || error.os_errno != 0) return fail(error);  // ESTALE is a server's word
-  if (!look_again() || request_.attempts_left == 0 || store_.closing.load()) return fail(error);
+  const bool may_go_on = look_again() && request_.attempts_left > 0 && request_.memory == FetchMemory::kInLine;
+  if (!may_go_on || store_.closing.load()) return fail(error);
   read_anew();
 }
 
@@ -218,7 +237,7 @@ void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& reques
   if (store.follower->watches() && request.key.chunk == 0 && !request.for_disk_fill) {
     store.follower->note_use(request.key.entry);
   }
-  fetch->start();
+  fetch->start(request);
 }
 
 // A read that needs no fetch. With a RAM budget the chunk was mostly fetched ahead, and that fetch was counted. Without
@@ -231,6 +250,22 @@ void note_use_in_memory(StoreParts& store, const ChunkRequest& request) {
   }
 }
 
+std::unique_ptr<Holding> make_holding(StoreParts& store, const ChunkRequest& request) {
+  auto fresh = std::make_unique<Holding>(store.ram, request.key);
+  fresh->keep = request.hint == ReadHint::kAheadAndKeep;
+  fresh->ranged = request.ranged;
+  fresh->wanted_now = !is_ahead(request.hint);
+  fresh->has_memory = request.memory != FetchMemory::kInLine;
+  fresh->lent = request.memory == FetchMemory::kLent;
+  if (request.memory == FetchMemory::kReserved) fresh->cost_bytes = request.memory_bytes;
+  return fresh;
+}
+
+// No fetch is needed.
+void give_back(StoreParts& store, const ChunkRequest& request) {
+  if (request.memory == FetchMemory::kReserved) store.ram.unreserve(request.memory_bytes);
+}
+
 }  // namespace
 
 std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& request) {
@@ -241,10 +276,11 @@ std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& requ
 }
 
 void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
-  if (auto held = read_from_memory(store, request)) return done(std::move(*held));
-  auto fresh = std::make_unique<Holding>(store.ram, request.key);
-  fresh->keep = request.hint == ReadHint::kAheadAndKeep;
-  fresh->ranged = request.ranged;
+  if (auto held = read_from_memory(store, request)) {
+    give_back(store, request);
+    return done(std::move(*held));
+  }
+  auto fresh = make_holding(store, request);
   auto waiter = std::make_unique<Waiter>();
   waiter->offset = request.offset;
   waiter->length = request.length;
@@ -253,10 +289,13 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
   const RamTier::Claim claim = store.ram.claim(std::move(fresh), *waiter);
   switch (claim.outcome) {
     case RamTier::Claim::Outcome::kReady:
+      give_back(store, request);
       note_use_in_memory(store, request);
       return waiter->done(claim.holding->view(TierKind::kRam, request.offset, request.length));
     case RamTier::Claim::Outcome::kWaiting:
       static_cast<void>(waiter.release());  // the fetch answers it
+      give_back(store, request);
+      if (claim.in_line && !is_ahead(request.hint)) store.memory.hurry();
       store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
       note_use_in_memory(store, request);
       return;

@@ -21,6 +21,13 @@ namespace headrace::cache {
 // a file that is being written may be another each time, and then the read ends with kStale.
 inline constexpr unsigned kAttemptsAfterChange = 2;
 
+// Where a fetch has its memory from. Who holds memory already must not wait for more (memory_queue.h).
+enum class FetchMemory : std::uint8_t {
+  kInLine,    // from the queue
+  kReserved,  // from the caller, who has reserved it; given back where no fetch is needed
+  kLent,      // from the caller, who has it back once `done` has let go of the view: nobody else gets this content
+};
+
 // A part of one chunk, and how it is wanted.
 struct ChunkRequest {
   ChunkKey key;
@@ -29,7 +36,11 @@ struct ChunkRequest {
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;         // the reader works through the file by ranges
   bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file
+  // How often the chunk is read again where the file is another one. Memory of the caller is for one fetch: there the
+  // caller begins anew.
   unsigned attempts_left = kAttemptsAfterChange;
+  FetchMemory memory = FetchMemory::kInLine;
+  std::uint64_t memory_bytes = 0;  // unless in line: at least what the chunk takes, else kStale: the file has grown
 };
 
 // nullopt: RAM does not hold the chunk.

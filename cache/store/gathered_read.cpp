@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,11 +21,14 @@ constexpr std::uint32_t kSideBySide = 4;  // 16 MiB on their way: enough for any
 
 void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done);
 
+// Reserves the target and the memory of one chunk, the spare, at once. From then on it waits for nobody's memory: a
+// chunk is fetched like any other where memory is free for it, else in the spare, one after the other. So each of these
+// reads goes on, however many there are and however small the budget is.
 // Ownership: its own; deletes itself once answered.
 class GatheredRead final : public MemoryRequest {
  public:
   GatheredRead(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done)
-      : MemoryRequest(footprint_bytes(request.span.length), is_ahead(request.hint)),
+      : MemoryRequest(footprint_bytes(request.span.length) + kSpareBytes, is_ahead(request.hint)),
         store_(store),
         request_(request),
         attempts_left_(attempts_left),
@@ -37,9 +41,14 @@ class GatheredRead final : public MemoryRequest {
   void denied(Error error) override;
 
  private:
-  void start_chunk();
+  static constexpr std::uint64_t kSpareBytes = footprint_bytes(kChunkBytes);
+
+  [[nodiscard]] bool wants_more() const { return next_chunk_ <= last_chunk_ && !failed_.load(); }
+  [[nodiscard]] bool start_chunk();
+  [[nodiscard]] bool take_memory(ChunkRequest& request, std::uint64_t chunk_bytes);
   [[nodiscard]] bool is_expected(const View& view, const ChunkRange& part) const;
-  void on_chunk(ChunkRange part, Result<View> view);
+  void on_chunk(ChunkRange part, bool in_spare, Result<View> view);
+  void copy_part(ChunkRange part, View view);
   void on_event();
   void finish();
   [[nodiscard]] bool begin_anew();
@@ -55,6 +64,7 @@ class GatheredRead final : public MemoryRequest {
   std::uint32_t running_ = 0;     // fetches whose event is not dealt with
   std::uint32_t next_chunk_ = 0;  // the first not started
   std::uint32_t last_chunk_ = 0;
+  std::atomic<bool> has_spare_ = true;  // false: a chunk is fetched there, or the last one has got it for good
   std::atomic<bool> failed_ = false;
   Error error_;  // written once, by whoever raised failed_
   std::atomic<TierKind> slowest_ = TierKind::kRam;
@@ -62,10 +72,9 @@ class GatheredRead final : public MemoryRequest {
 
 void GatheredRead::start() {
   const std::uint64_t budget = store_.ram.budget_bytes();
-  const std::uint64_t needed = bytes() + footprint_bytes(kChunkBytes);  // the target, and one chunk to copy from
-  if (budget == 0 || needed <= budget) return store_.memory.request(*this);
+  if (budget == 0 || bytes() <= budget) return store_.memory.request(*this);
   denied({ErrorCode::kNoSpace, 0,
-          fmt::format("read {}: needs {} bytes in RAM, the budget is {}", store_.catalog.path(request_.entry), needed,
+          fmt::format("read {}: needs {} bytes in RAM, the budget is {}", store_.catalog.path(request_.entry), bytes(),
                       budget)});
 }
 
@@ -77,8 +86,8 @@ void GatheredRead::denied(Error error) {
 void GatheredRead::granted() {
   target_ = new Holding(store_.ram, {request_.entry, UINT32_MAX});
   target_->pins = 1;
-  target_->cost_bytes = bytes();
-  auto buffer = Buffer::allocate(bytes());
+  target_->cost_bytes = bytes() - kSpareBytes;
+  auto buffer = Buffer::allocate(target_->cost_bytes);
   if (buffer) {
     target_->buffer = std::move(*buffer);
     target_->data = target_->buffer.data();
@@ -97,49 +106,78 @@ void GatheredRead::on_event() {
   if (events_.fetch_add(1) > 0) return;
   do {
     running_ -= 1;
-    while (running_ < kSideBySide && next_chunk_ <= last_chunk_ && !failed_.load()) start_chunk();
+    while (running_ < kSideBySide && wants_more() && start_chunk()) continue;
     if (running_ == 0) return finish();
   } while (events_.fetch_sub(1) > 1);
 }
 
-void GatheredRead::start_chunk() {
-  const std::uint32_t chunk = next_chunk_++;
-  running_ += 1;
-  const ChunkRange range = chunk_range(request_.identity.size_bytes, chunk);
+// False: there is no memory for it now, and the end of the fetch that is in the spare is an event.
+bool GatheredRead::start_chunk() {
+  const ChunkRange range = chunk_range(request_.identity.size_bytes, next_chunk_);
   const std::uint64_t first = std::max(range.offset, request_.span.offset);
   const std::uint64_t end = std::min(range.offset + range.length, request_.span.offset + request_.span.length);
   const ChunkRange part{first - request_.span.offset, end - first};
-  read_chunk(store_,
-             {.key = {request_.entry, chunk},
-              .offset = first - range.offset,
-              .length = part.length,
-              .hint = request_.hint,
-              .ranged = request_.ranged},
-             [this, part](Result<View> view) { on_chunk(part, std::move(view)); });
+  ChunkRequest request{.key = {request_.entry, next_chunk_},
+                       .offset = first - range.offset,
+                       .length = part.length,
+                       .hint = request_.hint,
+                       .ranged = request_.ranged};
+  std::optional<View> held = read_from_memory(store_, request);
+  if (!held && !take_memory(request, range.length)) return false;
+  next_chunk_ += 1;
+  running_ += 1;
+  const bool in_spare = request.memory == FetchMemory::kLent;
+  if (held) {
+    on_chunk(part, false, std::move(*held));
+  } else {
+    read_chunk(store_, request,
+               [this, part, in_spare](Result<View> view) { on_chunk(part, in_spare, std::move(view)); });
+  }
+  return true;
+}
+
+// The last chunk gets the spare for good, and so it can stay in RAM.
+bool GatheredRead::take_memory(ChunkRequest& request, std::uint64_t chunk_bytes) {
+  request.memory = FetchMemory::kReserved;
+  request.memory_bytes = footprint_bytes(chunk_bytes);
+  const bool is_last = next_chunk_ == last_chunk_;
+  if (is_last && has_spare_.exchange(false)) {
+    store_.ram.unreserve(kSpareBytes - request.memory_bytes);
+    return true;
+  }
+  if (store_.memory.try_now(request.memory_bytes, ahead())) return true;
+  request.memory = FetchMemory::kLent;
+  return has_spare_.exchange(false);
 }
 
 bool GatheredRead::is_expected(const View& view, const ChunkRange& part) const {
   return view.bytes().size() == part.length && Holding::of(view)->identity == request_.identity;
 }
 
-void GatheredRead::on_chunk(ChunkRange part, Result<View> view) {
+void GatheredRead::on_chunk(ChunkRange part, bool in_spare, Result<View> view) {
   if (view && !is_expected(*view, part)) {
     view = io::make_error(ErrorCode::kStale,
                           fmt::format("read {}: changed meanwhile", store_.catalog.path(request_.entry)));
   }
   if (view) {
-    std::memcpy(target_->data + part.offset, view->bytes().data(), part.length);
-    const TierKind from = view->served_from();
-    TierKind slowest = slowest_.load();
-    while (slowest < from && !slowest_.compare_exchange_weak(slowest, from)) continue;
-    view->reset();
+    copy_part(part, std::move(*view));
   } else if (!failed_.exchange(true)) {
     error_ = std::move(view.error());
   }
+  if (in_spare) has_spare_.store(true);
   on_event();
 }
 
+// The view ends here, and with it what was read in the spare.
+void GatheredRead::copy_part(ChunkRange part, View view) {
+  std::memcpy(target_->data + part.offset, view.bytes().data(), part.length);
+  const TierKind from = view.served_from();
+  TierKind slowest = slowest_.load();
+  while (slowest < from && !slowest_.compare_exchange_weak(slowest, from)) continue;
+}
+
 void GatheredRead::finish() {
+  if (has_spare_.load()) store_.ram.unreserve(kSpareBytes);
   if (failed_.load()) {
     store_.ram.unpin(*target_);
     if (error_.code != ErrorCode::kStale || !begin_anew()) done_(tl::unexpected<Error>(std::move(error_)));

@@ -15,7 +15,7 @@ using io::Error;
 class PartRead final : public MemoryRequest {
  public:
   PartRead(StoreParts& store, const ChunkRequest& request, const RecordId& record, ReadCallback done)
-      : MemoryRequest(part_buffer_bytes({request.offset, request.length}), false),
+      : MemoryRequest(part_buffer_bytes({request.offset, request.length}), is_ahead(request.hint)),
         store_(store),
         request_(request),
         done_(std::move(done)) {
@@ -32,6 +32,7 @@ class PartRead final : public MemoryRequest {
   void on_tier_read(const Status& status);
   void finish();
   void read_chunk_instead();
+  void give_back();
 
   StoreParts& store_;
   const ChunkRequest request_;
@@ -50,6 +51,7 @@ void PartRead::granted() {
   target_ = new Holding(store_.ram, {request_.key.entry, UINT32_MAX});
   target_->pins = 1;
   target_->cost_bytes = bytes();
+  store_.memory.on_fetch_begun();
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return read_chunk_instead();
   part_.buffer = std::move(*buffer);
@@ -70,12 +72,12 @@ void PartRead::read_next_tier() {
 void PartRead::on_tier_read(const Status& status) {
   if (status) return finish();
   if (!store_.closing.load()) return read_next_tier();
-  part_.buffer.reset();
-  store_.ram.unpin(*target_);
+  give_back();
   denied(status.error());
 }
 
 void PartRead::finish() {
+  store_.memory.on_fetch_ended();
   target_->buffer = std::move(part_.buffer);
   target_->data = part_.data;
   target_->size = request_.length;
@@ -83,9 +85,14 @@ void PartRead::finish() {
   delete this;
 }
 
-void PartRead::read_chunk_instead() {
-  part_.buffer.reset();  // freed before its bytes are given back
+void PartRead::give_back() {
+  part_.buffer.reset();  // freed before its bytes are
+  store_.memory.on_fetch_ended();
   store_.ram.unpin(*target_);
+}
+
+void PartRead::read_chunk_instead() {
+  give_back();
   read_chunk(store_, request_, std::move(done_));
   delete this;
 }

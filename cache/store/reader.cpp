@@ -259,6 +259,7 @@ void ReaderImpl::start(SampleIndex sample, ReadHint hint) {
 
 void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
   const bool good = result.has_value();
+  const bool is_busy = !good && result.error().code == ErrorCode::kBusy;
   bool planned = false;
   {
     MutexLock lock(mutex_);
@@ -266,8 +267,11 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
     coming.result = std::move(result);
     planned = coming.planned;
     if (planned) plan_.on_fetched(sample, good);
+    const bool awaited = coming.awaited;
+    // What consumers hold left it no memory. They ask for it themselves when it is its turn.
+    if (planned && is_busy) coming_.erase(sample);
     // Most samples come before their turn. Waking a consumer for each costs as much as submitting its read.
-    if (coming.awaited) changed_.notify_all();
+    if (awaited) changed_.notify_all();
   }
   if (planned) fetch_ahead();
   MutexLock lock(mutex_);

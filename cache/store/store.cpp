@@ -76,7 +76,8 @@ class StoreImpl final : public Store {
   [[nodiscard]] std::shared_ptr<const io::UniqueFd> source_directory() const override;
   [[nodiscard]] Result<View> read(EntryId entry) override;
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
-  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override;
+  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                        ReadHint hint) override;
   void drop(EntryId entry) override;
   void release(EntryId entry) override;
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
@@ -184,13 +185,14 @@ void StoreImpl::read_async(EntryId entry, ReadCallback done, ReadHint hint) {
   start_read({.entry = entry, .identity = *identity, .span = {0, size}, .hint = hint}, std::move(done));
 }
 
-void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) {
+void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                                 ReadHint hint) {
   const Result<Identity> identity = parts_.identities.of_file(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
   const std::uint64_t size = identity->size_bytes;
   const std::uint64_t start = std::min(offset, size);
   const ChunkRange span{start, std::min(length, size - start)};
-  start_read({.entry = entry, .identity = *identity, .span = span, .ranged = true}, std::move(done));
+  start_read({.entry = entry, .identity = *identity, .span = span, .hint = hint, .ranged = true}, std::move(done));
 }
 
 void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
@@ -203,6 +205,7 @@ void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
   const ChunkRequest part{.key = {entry, first},
                           .offset = span.offset - chunk_range(file_bytes, first).offset,
                           .length = span.length,
+                          .hint = hint,
                           .ranged = true};
   if (first == last && is_small_part(part)) {
     read_part(parts_, part, std::move(done));

@@ -9,6 +9,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/doctor/doctor.h"
+#include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/wrap.h"
@@ -27,7 +28,10 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 std::vector<Finding> examine_target(const std::filesystem::path& target) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   if (!stat) return examine_folder("source", target);
-  std::vector<Finding> findings = examine_folder("source", text_of(*stat, "source"));
+  const json& mount = (*stat)["mount"];
+  std::vector<Finding> findings = {examine_budget(number_of(mount, "ram_bytes"), number_of(mount, "budget_bytes"),
+                                                  text_of(mount, "shortage"))};
+  append(findings, examine_folder("source", text_of(*stat, "source")));
   for (const json& tier : (*stat)["store"]["tiers"]) {
     if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));
   }

@@ -38,14 +38,6 @@ namespace fs = std::filesystem;
 using io::ErrorCode;
 using io::make_error;
 
-// Memory for pieces of files on their way: when several READs ask for the same piece, it is fetched once and lies here.
-// It comes on top of the budget that the user gave, so it is an eighth of that. 32 MiB hold the reads in flight of one
-// disk, 256 MiB those of many. It is at most an eighth of all memory, but at least two chunks of a large file.
-std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
-  const std::uint64_t wanted = std::clamp(ram_bytes / 8, std::uint64_t{32} << 20, std::uint64_t{256} << 20);
-  return std::min(wanted, std::max(io::memory_limit_bytes() / 8, std::uint64_t{8} << 20));
-}
-
 // The spec that asks for the order to be found out from the reader's opens.
 constexpr std::string_view kLearnedOrder = "auto";
 
@@ -53,11 +45,39 @@ struct MountPlan {
   Source source;
   fs::path mount_point;  // canonical
   bool over_source = false;
-  std::uint64_t ram_bytes = 0;
+  std::uint64_t ram_bytes = 0;  // of what is pushed
   cache::StoreOptions store;
   std::string order;
   fs::path order_records;  // what was learned in earlier runs
 };
+
+constexpr std::uint64_t kMiB = 1 << 20;
+// A READ of any file and the largest piece that is pushed fit in side by side: 8 MiB and a page each.
+constexpr std::uint64_t kStagingLeast = 17 * kMiB;
+constexpr std::uint64_t kRamLeast = 20 * kMiB;  // and something is left to push
+
+// Memory for pieces of files on their way: when several READs ask for the same piece, it is fetched once and lies here.
+// It is a part of what the user gave: an eighth, and where that is little, at most a half. 32 MiB hold the reads in
+// flight of one disk, 256 MiB those of many. A mount that is to push nothing needs it all the same.
+std::uint64_t staging_bytes(std::uint64_t ram_bytes) {
+  const std::uint64_t wanted = std::clamp(ram_bytes / 8, 32 * kMiB, 256 * kMiB);
+  const std::uint64_t most = ram_bytes > 0 ? ram_bytes / 2 : io::memory_limit_bytes() / 8;
+  return std::max(std::min(wanted, most), kStagingLeast);
+}
+
+// Divides the memory that was asked for between the store and what is pushed; `asked_for`: as it was typed, if it was.
+io::Status divide_memory(const std::string& asked_for, MountPlan& plan) {
+  std::uint64_t ram = plan.store.ram_bytes;
+  if (asked_for.empty()) ram = std::max(ram, kRamLeast);
+  if (ram > 0 && ram < kRamLeast) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--ram {}: a mount needs at least {}M; take that, or 0 to push nothing", asked_for,
+                                  kRamLeast / kMiB));
+  }
+  plan.store.ram_bytes = staging_bytes(ram);
+  plan.ram_bytes = ram - std::min(ram, plan.store.ram_bytes);
+  return {};
+}
 
 // What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means
 // the file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
@@ -125,7 +145,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
   plan.store = std::move(store);
   plan.store.source_path_covered = plan.over_source;
-  plan.ram_bytes = std::exchange(plan.store.ram_bytes, staging_bytes(plan.store.ram_bytes));
+  HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
   plan.order = absolute_order_spec(arguments.order);
   HEADRACE_TRY_DO(check_outside(plan));
   HEADRACE_TRY(cache, cache_directory());

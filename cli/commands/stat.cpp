@@ -68,11 +68,24 @@ void print_opens(const json& mount) {
                                    number_of(mount, "strays")));
 }
 
+void print_ram(const json& mount) {
+  const std::string asked = format_size(number_of(mount, "ram_bytes"));
+  const std::string staging = format_size(number_of(mount, "staging_bytes"));
+  if (number_of(mount, "ram_bytes") == 0) {
+    return print_field("ram", fmt::format("none asked for; what is on its way may take {}", staging));
+  }
+  const std::string shortage = text_of(mount, "shortage");
+  if (shortage.empty()) return print_field("ram", fmt::format("{}, {} of it for what is on its way", asked, staging));
+  print_field("ram", fmt::format("{} of {} may be used now: {}", format_size(number_of(mount, "budget_bytes")), asked,
+                                 shortage));
+}
+
 void print_mount(const json& mount) {
+  print_ram(mount);
   const std::uint64_t retained_budget = number_of(mount, "retained_budget_bytes");
-  print_field("page cache", fmt::format("{} of {} held, {} samples", format_size(number_of(mount, "held_bytes")),
-                                        format_size(number_of(mount, "budget_bytes") - retained_budget),
-                                        number_of(mount, "held_samples")));
+  print_field("page cache",
+              fmt::format("{} of {} held, {} samples", format_size(number_of(mount, "held_bytes")),
+                          format_size(number_of(mount, "page_cache_budget_bytes")), number_of(mount, "held_samples")));
   if (retained_budget > 0) {
     print_field("memory", fmt::format("{} of {} held by the daemon, because the kernel drops pushed pages; {} samples",
                                       format_size(number_of(mount, "retained_bytes")), format_size(retained_budget),

@@ -22,6 +22,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/channel.h"
+#include "headrace/io/process_state.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -78,7 +79,7 @@ io::Status check_not_read(const fs::path& mount_point) {
 std::string reason_to_wait(const std::vector<Holder>& users, const std::vector<std::string>& devices) {
   std::vector<Holder> holders = namespaces_with(devices);
   std::copy_if(users.begin(), users.end(), std::back_inserter(holders),
-               [](const Holder& user) { return state_of(user.pid).has_value(); });
+               [](const Holder& user) { return io::process_state(user.pid).has_value(); });
   if (!holders.empty()) return describe(holders);
   return "no process that this user may look into holds it; its tiers may still be being written";
 }

@@ -74,19 +74,6 @@ bool has_mounted(const fs::path& process, const std::vector<std::string>& device
 
 }  // namespace
 
-std::optional<ProcessState> state_of(pid_t pid) {
-  // "PID (NAME) STATE PARENT ...": the name may hold blanks and brackets.
-  const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream words(text.substr(name_end + 1));
-  char state = 0;
-  ProcessState found;
-  words >> state >> found.parent;
-  found.is_stopped = state == 'T' || state == 't';
-  return found;
-}
-
 std::string describe(const std::vector<Holder>& holders) {
   std::string text;
   for (std::size_t i = 0; i < std::min(holders.size(), kHoldersShown); ++i) {

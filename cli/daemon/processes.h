@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc tells of other processes: whether one is stopped, and which ones keep a mount in use.
+// What /proc tells of other processes: which ones keep a mount in use.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -12,13 +12,6 @@
 #include <sys/types.h>
 
 namespace headrace::cli {
-
-struct ProcessState {
-  bool is_stopped = false;  // by SIGSTOP or a debugger: it lives but does nothing
-  pid_t parent = 0;
-};
-// nullopt: there is no such process.
-[[nodiscard]] std::optional<ProcessState> state_of(pid_t pid);
 
 struct Holder {
   pid_t pid = 0;

@@ -10,6 +10,7 @@
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/io/process_state.h"
 
 namespace headrace::cli {
 namespace {
@@ -82,7 +83,7 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
                                   mount_point.string(), mount_point.string()));
   }
   if (!client) return io::forward_error(std::move(client));
-  if (const std::optional<ProcessState> state = state_of(client->peer()); state && state->is_stopped) {
+  if (const std::optional<io::ProcessState> state = io::process_state(client->peer()); state && state->is_stopped) {
     return make_error(ErrorCode::kTimedOut,
                       fmt::format("the process that serves {0} (pid {1}) is stopped and answers nobody; kill -CONT {1} "
                                   "lets it go on",
@@ -97,7 +98,7 @@ std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_po
   if (!socket) return std::nullopt;
   const io::Result<ControlClient> client = ControlClient::connect(*socket);
   if (!client) return std::nullopt;
-  const std::optional<ProcessState> worker = state_of(client->peer());
+  const std::optional<io::ProcessState> worker = io::process_state(client->peer());
   if (!worker) return std::nullopt;
   return DaemonProcesses{.worker = client->peer(), .supervisor = worker->parent};
 }

@@ -64,6 +64,11 @@ json to_json(const cache::StoreStats& stats) {
   return all;
 }
 
+// With nothing to push, nothing counts as asked for.
+std::uint64_t with_staging(std::uint64_t bytes, const fuse::MountStats& stats) {
+  return stats.ram_bytes > 0 ? bytes + stats.staging_bytes : 0;
+}
+
 json to_json(const fuse::MountStats& stats) {
   json requests = json::object();
   for (const fuse::RequestCount& request : stats.requests) requests[std::string(request.name)] = request.count;
@@ -72,8 +77,11 @@ json to_json(const fuse::MountStats& stats) {
               {"read_bytes", stats.read_bytes},
               {"read_failures", stats.read_failures},
               {"read_wait_seconds", stats.read_wait_seconds},
-              {"ram_bytes", stats.ram_bytes},
-              {"budget_bytes", stats.budget_bytes},
+              {"ram_bytes", with_staging(stats.ram_bytes, stats)},
+              {"budget_bytes", with_staging(stats.budget_bytes, stats)},
+              {"shortage", stats.shortage},
+              {"staging_bytes", stats.staging_bytes},
+              {"page_cache_budget_bytes", stats.budget_bytes - stats.retained_budget_bytes},
               {"held_bytes", stats.held_bytes},
               {"held_samples", stats.held_samples},
               {"read_in_bytes", stats.read_in_bytes},

@@ -98,20 +98,6 @@ Finding examine_io_uring() {
   return finding;
 }
 
-Finding examine_locked_memory() {
-  constexpr rlim_t kEnough = rlim_t{64} << 20;  // the registered buffers of one engine at its full depth
-  rlimit limit{};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  Finding finding{.name = "locked memory", .health = Health::kGood, .text = "not limited"};
-  if (limit.rlim_cur == RLIM_INFINITY || ::geteuid() == 0) return finding;
-  finding.text = fmt::format("{} may be locked", format_size(limit.rlim_cur));
-  if (limit.rlim_cur < kEnough) {
-    finding.health = Health::kLimit;
-    finding.remedy = "ulimit -l 65536 (systemd: LimitMEMLOCK=64M)";
-  }
-  return finding;
-}
-
 Finding examine_descriptors() {
   constexpr rlim_t kEnough = 4096;  // reads in flight, connections and the segments of large tiers together
   rlimit limit{};
@@ -261,7 +247,6 @@ std::string_view name_of(Health health) {
 std::vector<Finding> examine_machine() {
   return {examine_kernel(),
           examine_io_uring(),
-          examine_locked_memory(),
           examine_descriptors(),
           examine_fuse_device(),
           examine_fusermount(),

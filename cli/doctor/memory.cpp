@@ -45,6 +45,15 @@ Finding examine_memory() {
   return finding;
 }
 
+Finding examine_budget(std::uint64_t asked_bytes, std::uint64_t budget_bytes, const std::string& shortage) {
+  if (asked_bytes == 0) return {.name = "budget", .health = Health::kInfo, .text = "none: nothing is pushed"};
+  if (shortage.empty()) return {.name = "budget", .health = Health::kGood, .text = format_size(asked_bytes)};
+  return {.name = "budget",
+          .health = Health::kLimit,
+          .text = fmt::format("{} of {} now: {}", format_size(budget_bytes), format_size(asked_bytes), shortage),
+          .remedy = "a smaller --ram, fewer programs beside it, or a higher limit of the control group"};
+}
+
 Finding examine_huge_pages(const fs::path& sys) {
   const std::string setting = read_line(sys / "kernel/mm/transparent_hugepage/enabled");
   Finding finding{.name = "huge pages", .health = Health::kGood, .text = "used where a program asks for them"};

@@ -145,7 +145,7 @@ WatchSample sample_from(const json& stat) {
   sample.pushed_bytes = number_of(mount, "pushed_bytes");
   sample.failures = number_of(mount, "read_failures") + number_of(mount, "push_failures");
   sample.page_cache.used_bytes = number_of(mount, "held_bytes");
-  sample.page_cache.budget_bytes = number_of(mount, "budget_bytes");
+  sample.page_cache.budget_bytes = number_of(mount, "page_cache_budget_bytes");
   for (const json& tier : member_of(member_of(stat, "store"), "tiers")) sample.tiers.push_back(tier_from(tier));
   return sample;
 }

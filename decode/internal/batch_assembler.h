@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The consumer's side of a BatchLoader: complete groups of rows to batches.
 //
-// A group without skipped samples is the batch. Otherwise (BadSamples::kSkip) the good rows of as many groups as it
-// takes are copied into a batch of the assembler's own.
+// A group without skipped samples is the batch, in the buffer that the group has. Otherwise (BadSamples::kSkip) the
+// good rows of as many groups as it takes are copied into a spare buffer. The buffer of the first group that is used up
+// so becomes the next spare one.
 //
 // Thread-safety: none; the consumer's thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <memory>
 
 #include "headrace/decode/batch_loader.h"
+#include "headrace/decode/internal/batch_buffers.h"
 #include "headrace/decode/internal/decode_line.h"
 #include "headrace/decode/internal/skipped_rows.h"
 
@@ -23,34 +26,40 @@ struct AssemblyOptions {
   bool drop_last = false;
   BadSamples bad_samples = BadSamples::kRaise;
   std::uint64_t first_batch = 0;
-  std::span<const std::span<std::byte>> memory;  // of each group; with kSkip, one more for batches copied together
 };
 
 class BatchAssembler {
  public:
-  // Both outlive the assembler.
-  BatchAssembler(DecodeLine& line, SkippedRows& skipped, const AssemblyOptions& options);
+  // Line and skipped rows outlive the assembler. The line has not begun.
+  BatchAssembler(DecodeLine& line, std::shared_ptr<BatchBuffers> buffers, SkippedRows& skipped,
+                 const AssemblyOptions& options);
 
-  // Valid until the next call; nullptr at the end. Errors: a bad sample's, with kRaise.
-  [[nodiscard]] Result<const Batch*> next();
+  // Empty at the end. Errors: a bad sample's, with kRaise; kTimedOut: the next call goes on where this one was.
+  [[nodiscard]] Result<LentBatch> next(std::chrono::steady_clock::time_point deadline);
 
  private:
   [[nodiscard]] bool is_batch(const RowGroup& group) const;
-  [[nodiscard]] Status take(const RowGroup& group);
-  void gather();
-  void gather_from(const RowGroup& group);
-  [[nodiscard]] std::span<std::byte> memory_of(const RowGroup& group) const;
-  void begin_batch(std::uint64_t epoch, std::span<std::byte> data);
-  void add_row(const Row& row);
-  void add_note(const Row& row);
-  void finish_batch();
+  // The group's buffer, as the batch that it is.
+  [[nodiscard]] Result<BatchBuffer*> take(RowGroup& group);
+  // The next buffer that is as full as its epoch lets it be. nullptr at the end. Errors: as next().
+  [[nodiscard]] Result<BatchBuffer*> fill(std::chrono::steady_clock::time_point deadline);
+  // Copies the good rows of the group to the buffer that is being filled, as far as they fit.
+  void gather(RowGroup& group);
+  void gather_from(const RowGroup& group, BatchBuffer& to);
+  void put_back(BatchBuffer& buffer);
+
+  static void begin_batch(Batch& batch, std::uint64_t epoch);
+  void add_row(const Row& row, Batch& batch) const;
+  void add_note(const Row& row, Batch& batch) const;
+  void number(Batch& batch);
 
   DecodeLine& line_;
+  const std::shared_ptr<BatchBuffers> buffers_;
   SkippedRows& skipped_;
   const AssemblyOptions options_;
-  Batch batch_;
-  bool holds_front_ = false;  // batch_ lies in the front group
-  std::size_t cursor_ = 0;    // rows of the front group that are used up
+  BatchBuffer* spare_ = nullptr;    // kSkip: for rows of several groups
+  BatchBuffer* filling_ = nullptr;  // has rows of groups that are used up
+  std::size_t cursor_ = 0;          // rows of the front group that are used up
   std::uint64_t next_number_;
   std::uint64_t number_epoch_ = 0;
   bool numbered_ = false;  // a batch was begun

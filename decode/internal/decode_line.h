@@ -12,10 +12,12 @@
 // One feeder thread (hr-feed) takes samples from the source and puts them into rows; the threads of a WorkerPool
 // (hr-decode-N) decode the rows. A group never spans two epochs. With no free group the feeder sleeps.
 //
-// Thread-safety: front() and release() from one thread; the others from any thread. Destruction stops and joins.
+// Thread-safety: front(), await_front() and release() from one thread; the others from any thread. Destruction stops
+// and joins.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +34,8 @@
 
 namespace headrace::decode {
 
+struct BatchBuffer;
+
 struct Row {
   RawSample raw;       // its bytes are let go once decoded
   Status status;       // why it could not be decoded; names the file
@@ -41,30 +45,25 @@ struct Row {
 // Ownership: by turns the feeder's (which fills `rows`), each row for its decoder thread, and the consumer's.
 struct RowGroup {
   std::uint64_t epoch = 0;
-  std::vector<Row> rows;        // as many as a group may have
-  std::size_t row_count = 0;    // in use
-  std::size_t target_rows = 0;  // how many it gets unless the epoch ends before
+  std::vector<Row> rows;          // as many as a group may have
+  std::size_t row_count = 0;      // in use
+  std::size_t target_rows = 0;    // how many it gets unless the epoch ends before
+  BatchBuffer* buffer = nullptr;  // BatchLoader: where the pixels of the rows go
   // Rows not decoded yet, and one more until the feeder has added the last row. Whoever makes it zero completes the
   // group.
   std::atomic<std::size_t> unfinished = 0;
-};
-
-// Where a row is: in which group of the line, and which one of that group.
-struct RowPlace {
-  std::size_t group = 0;
-  std::size_t number = 0;
 };
 
 // What Pipeline and BatchLoader each do in their own way: what becomes of a row, and where its pixels go.
 class RowDecoder {
  public:
   virtual ~RowDecoder() = default;
-  // On the feeder's thread, before the first row of a group, whose epoch is set: sets `target_rows`.
-  virtual void begin_group(RowGroup& group) = 0;
-  // On a decoder thread, with a sample whose bytes are there. May throw std::bad_alloc.
-  [[nodiscard]] virtual Status decode_row(Worker& worker, const RawSample& raw, RowPlace place) = 0;
+  // On the feeder's thread, before the first row of a group, whose epoch is set: sets `target_rows`. False: stopped.
+  [[nodiscard]] virtual bool begin_group(RowGroup& group) = 0;
+  // On a decoder thread, for the row of this number, whose bytes are there. May throw std::bad_alloc.
+  [[nodiscard]] virtual Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) = 0;
   // On a decoder thread, after decode_row() or the source failed.
-  virtual void handle_bad_row(const Row& row, RowPlace place) = 0;
+  virtual void handle_bad_row(const RowGroup& group, std::size_t number) = 0;
 };
 
 struct LineOptions {
@@ -87,6 +86,8 @@ class DecodeLine final : private Job {
   // The same group until release(). nullptr: all samples came out, or stopped.
   [[nodiscard]] RowGroup* front() { return ring_.front(); }
   void release() { ring_.release(); }
+  // Sleeps until front() would not. False: the deadline passed first.
+  [[nodiscard]] bool await_front(std::chrono::steady_clock::time_point deadline) { return ring_.await_front(deadline); }
   [[nodiscard]] std::size_t place_of(const RowGroup& group) const { return ring_.place_of(group); }
 
   // Takes no further samples from the source until resume(); what is under way is finished.
@@ -107,7 +108,7 @@ class DecodeLine final : private Job {
   void finish_part(RowGroup& group);
 
   void run(Worker& worker, std::uint32_t part) noexcept override;
-  Status decode(Worker& worker, const RawSample& raw, RowPlace place);
+  Status decode(Worker& worker, const RowGroup& group, std::size_t number);
 
   // Constant after construction.
   const LineOptions options_;

@@ -7,13 +7,15 @@
 //     use(*item);
 //     ring.release();
 //   }
+//   if (!ring.await_front(deadline)) ...  // front() would sleep still
 //
 // The number of items bounds what is under way: with none free the feeder sleeps, which holds back the reader.
 //
-// Thread-safety: one feeder (acquire, finish), one consumer (front, release), any number of fillers (complete);
-// close() from any thread. Ownership: items belong to the ring and live as long as it does.
+// Thread-safety: one feeder (acquire, finish), one consumer (await_front, front, release), any number of fillers
+// (complete); close() from any thread. Ownership: items belong to the ring and live as long as it does.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -56,12 +58,18 @@ class OrderedRing {
   // The same item until release(). nullptr: finished and all taken, or closed.
   [[nodiscard]] Item* front() {
     io::MutexLock lock(mutex_);
-    for (;;) {
-      const std::size_t place = taken_ % items_.size();
-      if (closed_ || (finished_ && taken_ == given_)) return nullptr;
-      if (complete_[place]) return &items_[place];
-      changed_for_consumer_.wait(lock);
+    while (!is_front_known()) changed_for_consumer_.wait(lock);
+    const std::size_t place = taken_ % items_.size();
+    return !closed_ && complete_[place] ? &items_[place] : nullptr;
+  }
+
+  // Sleeps until front() would not. False: the deadline passed first.
+  [[nodiscard]] bool await_front(std::chrono::steady_clock::time_point deadline) {
+    io::MutexLock lock(mutex_);
+    while (!is_front_known()) {
+      if (!changed_for_consumer_.wait_until(lock, deadline)) return is_front_known();
     }
+    return true;
   }
 
   void release() {
@@ -80,6 +88,10 @@ class OrderedRing {
   }
 
  private:
+  [[nodiscard]] bool is_front_known() const HEADRACE_REQUIRES(mutex_) {
+    return closed_ || complete_[taken_ % items_.size()] || (finished_ && taken_ == given_);
+  }
+
   std::vector<Item> items_;  // each belongs to one party at a time, as the protocol above says
   io::Mutex mutex_;
   io::CondVar changed_for_feeder_;

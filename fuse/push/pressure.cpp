@@ -2,51 +2,71 @@
 #include "headrace/fuse/push/pressure.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <string_view>
+#include <chrono>
 #include <utility>
 
-#include <fcntl.h>
-#include <poll.h>
+#include <fmt/format.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 namespace headrace::fuse {
-using io::Result;
 
 namespace {
 
-constexpr const char* kPressureFile = "/proc/pressure/memory";
-// Some task waited for memory during 200 ms of 2 s, the shortest window that is open to users without privileges.
-constexpr std::string_view kTrigger = "some 200000 2000000";
-constexpr int kRoundMs = 1000;
+constexpr std::chrono::seconds kRound{1};
 constexpr int kQuietRounds = 10;
 // What lies in the page cache by then was pushed under the new division of the budget.
 constexpr int kSettleRounds = 60;
+// The machine is short where, beside what was pushed, less than this part of the budget is to be had: the next that is
+// pushed would take it from somebody.
+constexpr std::uint64_t kSpareShare = 4;
 
 // Tells a shortage of memory from a kernel that drops pages for other reasons, round by round.
 class Judge {
  public:
   enum class Finding : std::uint8_t { kQuiet, kPressed, kDropped };
 
-  // `is_waited_for`: PSI says so; `has_psi`: it can say so.
-  Finding judge(bool is_waited_for, bool has_psi, const PressureCallbacks& callbacks) {
-    const bool is_losing = !is_waited_for && callbacks.is_losing();
-    const bool explains_losses = !has_psi || quiet_rounds_ < kQuietRounds;
-    const bool is_pressed = is_waited_for || (is_losing && (explains_losses || callbacks.is_near_limit()));
-    quiet_rounds_ = is_pressed ? 0 : quiet_rounds_ + 1;
+  Judge(std::uint64_t full_bytes, bool has_psi, const PressureCallbacks& callbacks)
+      : full_bytes_(full_bytes), has_psi_(has_psi), callbacks_(callbacks) {}
+
+  Finding judge(const io::MemoryPressure::Signs& signs) {
+    std::string reason = shortage(signs);
+    const bool is_losing = reason.empty() && callbacks_.is_losing();
+    if (is_losing) reason = shortage_of_losses();
+    quiet_rounds_ = reason.empty() ? quiet_rounds_ + 1 : 0;
     settled_rounds_ = std::min(settled_rounds_ + 1, kSettleRounds);
-    if (is_pressed) return Finding::kPressed;
+    if (!reason.empty()) {
+      reason_ = std::move(reason);
+      return Finding::kPressed;
+    }
     if (!is_losing || settled_rounds_ < kSettleRounds) return Finding::kQuiet;
     settled_rounds_ = 0;
     return Finding::kDropped;
   }
   // Once in so many rounds without pressure.
   [[nodiscard]] bool may_grow() const { return quiet_rounds_ > 0 && quiet_rounds_ % kQuietRounds == 0; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }  // of the last shortage
 
  private:
+  // Empty: there is none.
+  [[nodiscard]] std::string shortage(const io::MemoryPressure::Signs& signs) const {
+    if (signs.group_waits) return "programs of this control group wait for memory";
+    if (!signs.machine_waits) return "";
+    if (callbacks_.is_near_limit()) return "programs wait for memory, and this control group is near its limit";
+    const std::uint64_t held = callbacks_.held_bytes();
+    const std::uint64_t left = signs.available_bytes - std::min(signs.available_bytes, held);
+    if (left >= full_bytes_ / kSpareShare) return "";
+    return fmt::format("programs wait for memory, and beside pushed samples the machine has {} MiB left", left >> 20);
+  }
+  [[nodiscard]] std::string shortage_of_losses() const {
+    if (callbacks_.is_near_limit()) return "the kernel drops pushed pages, and this control group is near its limit";
+    if (!has_psi_) return "the kernel drops pushed pages, and does not say whether memory is short";
+    return quiet_rounds_ < kQuietRounds ? reason_ : "";
+  }
+
+  const std::uint64_t full_bytes_;
+  const bool has_psi_;
+  const PressureCallbacks& callbacks_;
+  std::string reason_;
   int quiet_rounds_ = kQuietRounds;
   int settled_rounds_ = kSettleRounds;
 };
@@ -63,48 +83,39 @@ bool PressureBudget::on_quiet() {
   return bytes_ != before;
 }
 
-Result<std::unique_ptr<PressureWatch>> PressureWatch::start(std::uint64_t full_bytes, PressureCallbacks callbacks) {
-  std::unique_ptr<PressureWatch> watch(new PressureWatch);
-  if (io::Status asked = watch->ask_for_psi(); !asked) watch->no_psi_ = std::move(asked.error());
-  watch->stop_fd_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!watch->stop_fd_.valid()) return io::system_error(errno, "eventfd");
-  watch->thread_ = std::thread([self = watch.get(), full_bytes, callbacks = std::move(callbacks)] {
-    ::pthread_setname_np(::pthread_self(), "hr-pressure");
-    self->run(PressureBudget(full_bytes), callbacks);
-  });
-  return watch;
-}
-
-io::Status PressureWatch::ask_for_psi() {
-  io::UniqueFd file(::open(kPressureFile, O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  if (!file.valid()) return io::system_error(errno, kPressureFile);
-  if (::write(file.get(), kTrigger.data(), kTrigger.size() + 1) < 0) return io::system_error(errno, kPressureFile);
-  pressure_fd_ = std::move(file);
-  return {};
-}
+PressureWatch::PressureWatch(std::uint64_t full_bytes, PressureCallbacks callbacks)
+    : full_bytes_(full_bytes), callbacks_(std::move(callbacks)), pressure_(callbacks_.paths), thread_([this] {
+        ::pthread_setname_np(::pthread_self(), "hr-pressure");
+        run();
+      }) {}
 
 PressureWatch::~PressureWatch() {
-  if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof(one));  // cannot fail: the count is 0
-    thread_.join();
+  {
+    io::MutexLock lock(mutex_);
+    stop_ = true;
+    stopping_.notify_one();
   }
+  thread_.join();
 }
 
-void PressureWatch::run(PressureBudget budget, const PressureCallbacks& callbacks) const {
-  std::array<pollfd, 2> waited = {{{pressure_fd_.get(), POLLPRI, 0}, {stop_fd_.get(), POLLIN, 0}}};
-  Judge judge;
-  while (true) {
-    const int ready = ::poll(waited.data(), waited.size(), kRoundMs);
-    if (ready < 0 && errno != EINTR) return;
-    if (ready < 0) continue;
-    if (waited[1].revents != 0) return;
-    if ((waited[0].revents & POLLERR) != 0) waited[0].fd = -1;  // the file has gone
-    const Judge::Finding finding = judge.judge((waited[0].revents & POLLPRI) != 0, waited[0].fd >= 0, callbacks);
-    if (finding == Judge::Finding::kDropped) callbacks.on_dropped();
+bool PressureWatch::wait_for_next_round() {
+  const auto deadline = std::chrono::steady_clock::now() + kRound;
+  io::MutexLock lock(mutex_);
+  while (!stop_) {
+    if (!stopping_.wait_until(lock, deadline)) return !stop_;
+  }
+  return false;
+}
+
+void PressureWatch::run() {
+  PressureBudget budget(full_bytes_);
+  Judge judge(full_bytes_, has_psi(), callbacks_);
+  while (wait_for_next_round()) {
+    const Judge::Finding finding = judge.judge(pressure_.look());
+    if (finding == Judge::Finding::kDropped) callbacks_.on_dropped();
     const bool is_pressed = finding == Judge::Finding::kPressed;
     const bool changed = is_pressed ? budget.on_pressure() : judge.may_grow() && budget.on_quiet();
-    if (changed) callbacks.on_change(budget.bytes());
+    if (changed) callbacks_.on_change(budget.bytes(), budget.is_full() ? "" : judge.reason());
   }
 }
 

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives RAM back while the machine is short of it: the budget shrinks under memory pressure and grows again after it.
+// Gives RAM back while we are short of it: the budget shrinks under memory pressure and grows again after it.
 //
-//   auto watch = PressureWatch::start(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
-//                                                  .on_change = [&](std::uint64_t b) { pusher.limit_budget(b); },
-//                                                  .on_dropped = [&] { pusher.on_pages_dropped(); }});
+//   PressureWatch watch(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
+//                                    .held_bytes = [&] { return pusher.progress().held_bytes; },
+//                                    .on_change = [&](std::uint64_t b, std::string_view) { pusher.limit_budget(b); },
+//                                    .on_dropped = [&] { pusher.on_pages_dropped(); }});
 //
-// There is pressure while somebody waits for memory, as the kernel's PSI says. The kernel's dropping of pushed pages is
-// pressure as well while the memory cgroup is near its limit, and where PSI cannot be asked. Otherwise it is no sign of
-// a shortage: kernels with proactive reclaim take what lies idle.
+// There is pressure while somebody of our control group waits for memory, as the kernel's PSI says. Where somebody else
+// on the machine waits, there is pressure if that group of ours is near its limit, or if the machine has little left
+// beside what was pushed. Otherwise another group has met its own limit, and it would gain nothing by our loss.
+//
+// The kernel's dropping of pushed pages is pressure as well while our group is near its limit, and where PSI cannot be
+// asked. Otherwise it is no sign of a shortage: kernels with proactive reclaim take what lies idle.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "headrace/io/memory_limit.h"
-#include "headrace/io/result.h"
-#include "headrace/io/unique_fd.h"
+#include "headrace/io/memory_pressure.h"
+#include "headrace/io/mutex.h"
 
 namespace headrace::fuse {
 
@@ -29,6 +34,7 @@ class PressureBudget {
  public:
   explicit PressureBudget(std::uint64_t full_bytes) : full_bytes_(full_bytes), bytes_(full_bytes) {}
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] bool is_full() const { return bytes_ == full_bytes_; }
   // True when bytes() changed.
   bool on_pressure();
   bool on_quiet();
@@ -40,33 +46,37 @@ class PressureBudget {
 
 struct PressureCallbacks {
   std::function<bool()> is_losing;  // asked once a second: have pushed pages been dropped since the last time?
-  std::function<void(std::uint64_t budget_bytes)> on_change;
+  std::function<std::uint64_t()> held_bytes;  // of the page cache: the kernel counts it as memory to be had
+  // `reason`: of the shortage, in words; empty once the budget is whole again.
+  std::function<void(std::uint64_t budget_bytes, std::string_view reason)> on_change;
   std::function<void()> on_dropped = [] {};  // pushed pages were dropped without pressure; at most once a minute
   std::function<bool()> is_near_limit = [] { return io::is_near_memory_limit(); };
+  io::MemoryPressurePaths paths = {};
 };
 
 // Thread-safety: the owner's thread; the callbacks run on a thread of its own until the watch dies.
 class PressureWatch {
  public:
-  // Errors: kSystem (no descriptor left).
-  [[nodiscard]] static io::Result<std::unique_ptr<PressureWatch>> start(std::uint64_t full_bytes,
-                                                                        PressureCallbacks callbacks);
+  PressureWatch(std::uint64_t full_bytes, PressureCallbacks callbacks);
   ~PressureWatch();
   PressureWatch(const PressureWatch&) = delete;
   PressureWatch& operator=(const PressureWatch&) = delete;
 
-  // Why PSI cannot be asked: a kernel without it, or, before Linux 6.4, a user who is not root. Losses are seen still.
-  [[nodiscard]] const std::optional<io::Error>& no_psi() const { return no_psi_; }
+  // False: a kernel without PSI. Losses are seen still.
+  [[nodiscard]] bool has_psi() const { return pressure_.can_tell(); }
 
  private:
-  PressureWatch() = default;
-  io::Status ask_for_psi();
-  void run(PressureBudget budget, const PressureCallbacks& callbacks) const;
+  void run();
+  // False: it is to stop.
+  [[nodiscard]] bool wait_for_next_round();
 
-  std::optional<io::Error> no_psi_;
-  io::UniqueFd pressure_fd_;
-  io::UniqueFd stop_fd_;  // eventfd
-  std::thread thread_;
+  const std::uint64_t full_bytes_;
+  const PressureCallbacks callbacks_;
+  io::MemoryPressure pressure_;  // the thread's
+  io::Mutex mutex_;
+  io::CondVar stopping_;
+  bool stop_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
 };
 
 }  // namespace headrace::fuse

@@ -21,6 +21,15 @@ namespace {
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
+// What fetches leave of the store's memory: room for a READ of any file. For a notification may wait for a page that the
+// kernel has locked for a READ, and that READ would wait for the memory of what is to be pushed next.
+constexpr std::uint64_t kReadReserveBytes = cache::footprint_bytes(cache::kWholeFileBytesMax);
+
+// `store_ram_bytes`: 0 is no limit.
+std::uint64_t fetch_bytes_max(std::uint64_t store_ram_bytes) {
+  if (store_ram_bytes == 0) return kFetchBytesMax;
+  return std::min(kFetchBytesMax, store_ram_bytes - std::min(store_ram_bytes, kReadReserveBytes));
+}
 
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
@@ -44,6 +53,7 @@ Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::f
       inodes_(std::move(inodes)),
       root_(std::move(root)),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
+      fetch_bytes_max_(fetch_bytes_max(store_ram_bytes_)),
       plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
 
 void Pusher::start(std::shared_ptr<Session> session) {
@@ -129,15 +139,16 @@ void Pusher::start_fetches() {
     {
       MutexLock lock(mutex_);
       if (stop_ || !can_fetch()) return;
-      std::optional<Fetch> next = next_fetch();
-      if (!next) {
+      if (!next_) next_ = next_fetch();
+      if (!next_) {
         changed_ = false;
         if (is_full()) finished_.notify_all();
         return;
       }
-      fetch = std::move(*next);
+      if (!can_fetch()) return;  // it is large
+      fetch = std::move(*std::exchange(next_, std::nullopt));
       ++in_flight_;
-      in_flight_bytes_ += first_piece_bytes(fetch);
+      in_flight_bytes_ += memory_bytes(fetch);
     }
     drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
@@ -163,7 +174,8 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
 }
 
 bool Pusher::can_fetch() const {
-  return changed_ && in_flight_ < kFetchesMax && in_flight_bytes_ < kFetchBytesMax;
+  if (!changed_ || in_flight_ == kFetchesMax) return false;
+  return in_flight_ == 0 || in_flight_bytes_ + (next_ ? memory_bytes(*next_) : 0) <= fetch_bytes_max_;
 }
 
 bool Pusher::is_full() const {
@@ -174,8 +186,9 @@ std::uint64_t Pusher::piece_bytes(const Fetch& fetch) {
   return std::min(fetch.file_bytes - fetch.offset, kPieceBytesMax);
 }
 
-std::uint64_t Pusher::first_piece_bytes(const Fetch& fetch) {
-  return std::min(fetch.file_bytes, kPieceBytesMax);
+// A piece lies in one chunk, which is in memory as long as its view is.
+std::uint64_t Pusher::memory_bytes(const Fetch& fetch) {
+  return cache::footprint_bytes(cache::chunk_range(fetch.file_bytes, 0).length);
 }
 
 void Pusher::read_piece(Fetch fetch) {
@@ -193,7 +206,7 @@ void Pusher::read_piece(Fetch fetch) {
   if (is_one_piece) {
     store_.read_async(entry, std::move(done), hint);
   } else {
-    store_.read_range_async(entry, offset, kPieceBytesMax, std::move(done));
+    store_.read_range_async(entry, offset, kPieceBytesMax, std::move(done), hint);
   }
 }
 
@@ -346,7 +359,7 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
   {
     MutexLock lock(mutex_);
     --in_flight_;
-    in_flight_bytes_ -= first_piece_bytes(fetch);
+    in_flight_bytes_ -= memory_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();
@@ -420,6 +433,7 @@ std::uint64_t Pusher::budget_bytes() const {
 }
 
 void Pusher::add_stats(MountStats& stats) const {
+  stats.staging_bytes = store_ram_bytes_;
   MutexLock lock(mutex_);
   plan_.add_stats(stats);
 }

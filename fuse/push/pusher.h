@@ -17,6 +17,7 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <unordered_map>
@@ -95,7 +96,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
   [[nodiscard]] static std::uint64_t piece_bytes(const Fetch& fetch);
-  [[nodiscard]] static std::uint64_t first_piece_bytes(const Fetch& fetch);
+  [[nodiscard]] static std::uint64_t memory_bytes(const Fetch& fetch);
   [[nodiscard]] bool has_changed(const Fetch& fetch);
   void forget_changed();
   void evict_for(std::uint64_t bytes);
@@ -115,6 +116,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   const std::shared_ptr<const Inodes> inodes_;
   const std::filesystem::path root_;
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
+  const std::uint64_t fetch_bytes_max_;  // what fetches under way may take of that
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
   std::shared_ptr<Session> session_;     // set by start()
   std::thread thread_;
@@ -130,7 +132,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   PushPlan plan_ HEADRACE_GUARDED_BY(mutex_);
   bool stop_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool stopped_ HEADRACE_GUARDED_BY(mutex_) = true;
-  bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;  // the plan may have something to fetch
+  bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;        // the plan may have something to fetch
+  std::optional<Fetch> next_ HEADRACE_GUARDED_BY(mutex_);  // waits for room among the fetches
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<cache::EntryId> to_forget_ HEADRACE_GUARDED_BY(mutex_);  // by the kernel
   bool forgets_ HEADRACE_GUARDED_BY(mutex_) = false;                   // and the kernel is being told

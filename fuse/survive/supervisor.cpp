@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/survive/life_line.h"
 #include "headrace/io/log.h"
+#include "headrace/io/process_state.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse {
@@ -41,6 +43,8 @@ constexpr std::chrono::seconds kPatienceAfterStop{10};
 // A process that was killed is gone within milliseconds, with gigabytes of memory within tenths of a second. A stand-in
 // that comes too early does no harm.
 constexpr std::chrono::milliseconds kPatienceWithTheDead{300};
+// How long readers of a stopped worker wait before somebody notices. A look takes some 20 us.
+constexpr std::chrono::duration<int, std::milli> kLookInterval{1000};
 // A successor that could not start is followed by another one, at first soon: a lock goes with the last thread of the
 // process that died. Later it waits for somebody to free what is missing, which no hurry brings about.
 constexpr std::chrono::milliseconds kRetryFirst{250};
@@ -119,6 +123,7 @@ class Supervisor {
   void take_signal();
   void read_report();
   void on_life_ended();
+  void look_at_worker();
   void start_stand_in();
   void end_stand_in();
   void look_after_stand_in();
@@ -139,6 +144,7 @@ class Supervisor {
   std::string error_;        // what the worker reported, encoded
   bool is_leaving_ = false;  // the worker ends in order
   bool is_ready_ = false;    // the worker has got so far
+  bool is_stopped_ = false;  // it lives but does nothing
   pid_t worker_ = -1;
   pid_t stand_in_ = -1;
   steady_clock::time_point stand_in_at_ = steady_clock::time_point::max();
@@ -175,6 +181,7 @@ Status Supervisor::start_worker() {
   error_.clear();
   is_leaving_ = false;
   is_ready_ = false;
+  is_stopped_ = false;
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);  // or the child writes once more what is not written yet
   worker_ = ::fork();
@@ -223,6 +230,7 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
       if (!outcome || *outcome != Outcome::kFailedToStart) end_stand_in();
       return outcome;
     }
+    look_at_worker();
     look_after_stand_in();
     if (steady_clock::now() >= stand_in_at_) start_stand_in();
   }
@@ -230,7 +238,7 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
 
 int Supervisor::poll_timeout_ms() const {
   if (stopping_) return 100;
-  if (stand_in_at_ == steady_clock::time_point::max()) return -1;
+  if (stand_in_at_ == steady_clock::time_point::max()) return kLookInterval.count();
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(stand_in_at_ - steady_clock::now());
   return static_cast<int>(std::max<std::int64_t>(0, left.count()));
 }
@@ -238,6 +246,21 @@ int Supervisor::poll_timeout_ms() const {
 void Supervisor::on_life_ended() {
   life_.reset();  // poll() passes over a negative descriptor
   if (!is_leaving_ && stand_in_ < 0) stand_in_at_ = steady_clock::now() + kPatienceWithTheDead;
+}
+
+// By SIGSTOP, a freezer or a debugger. No SIGCHLD tells of it while a thread of the worker waits for its own mount.
+void Supervisor::look_at_worker() {
+  const std::optional<io::ProcessState> state = io::process_state(worker_);
+  const bool is_stopped = state && state->is_stopped;
+  if (is_stopped == std::exchange(is_stopped_, is_stopped)) return;
+  if (!is_stopped) {
+    io::log_info("mount {}: worker {} goes on", channel_.path().string(), worker_);
+    if (life_.valid()) end_stand_in();
+    return;
+  }
+  io::log_warning("mount {}: worker {} is stopped; kill -CONT {} lets it go on", channel_.path().string(), worker_,
+                  worker_);
+  if (!stopping_ && stand_in_ < 0) start_stand_in();
 }
 
 void Supervisor::start_stand_in() {

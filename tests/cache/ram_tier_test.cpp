@@ -207,7 +207,7 @@ TEST_CASE("whoever waits for space hears of it") {
   CHECK(fixture.space_told == 1);
 }
 
-struct Request final : MemoryRequest {
+struct Request : MemoryRequest {
   using MemoryRequest::MemoryRequest;
   void granted() override { outcome = 1; }
   void denied(headrace::io::Error error) override {
@@ -258,6 +258,107 @@ TEST_CASE("requests are granted in their order, those for now before those ahead
   CHECK(ahead.code == ErrorCode::kCancelled);
   CHECK(second_now.outcome == -1);
   fixture.tier.unreserve(2 * kPage);
+}
+
+struct AheadForAWhile final : Request {
+  explicit AheadForAWhile(std::uint64_t bytes) : Request(bytes, true) {}
+  [[nodiscard]] bool ahead() const override { return !wanted_now; }
+  bool wanted_now = false;
+};
+
+TEST_CASE("a read ahead that somebody waits for takes its turn among those for now, and the place of what is kept") {
+  QueueFixture fixture(3);
+  for (EntryId entry = 0; entry < 3; ++entry) REQUIRE(fixture.insert(entry, true));
+  AheadForAWhile first(kPage);
+  AheadForAWhile second(kPage);
+  fixture.queue.request(first);
+  fixture.queue.request(second);
+  fixture.run_posted();
+  CHECK(first.outcome + second.outcome == 0);
+  second.wanted_now = true;
+  fixture.queue.hurry();
+  fixture.run_posted();
+  CHECK(first.outcome == 0);
+  CHECK(second.outcome == 1);
+  fixture.queue.close();
+  fixture.tier.unreserve(kPage);
+}
+
+TEST_CASE("a read for now does not wait for those ahead that wait for memory") {
+  QueueFixture fixture(2);
+  for (EntryId entry = 0; entry < 2; ++entry) REQUIRE(fixture.insert(entry, true));
+  Request ahead(kPage, true);
+  fixture.queue.request(ahead);
+  CHECK_FALSE(fixture.queue.try_now(kPage, true));
+  CHECK(fixture.queue.try_now(kPage, false));
+  CHECK(ahead.outcome == 0);
+  fixture.queue.close();
+  fixture.tier.unreserve(kPage);
+}
+
+TEST_CASE("what waits and no longer fits into a smaller budget is refused") {
+  QueueFixture fixture(4);
+  View held;
+  REQUIRE(fixture.insert(1));
+  held = fixture.pinned(1);
+  Request large(4 * kPage, false);
+  fixture.queue.request(large);
+  fixture.run_posted();
+  CHECK(large.outcome == 0);
+  fixture.tier.set_budget(2 * kPage);
+  fixture.queue.pump_soon();
+  fixture.run_posted();
+  CHECK(large.outcome == -1);
+  CHECK(large.code == ErrorCode::kNoSpace);
+}
+
+std::unique_ptr<Holding> fresh_holding(RamTier& tier, bool has_memory, bool lent = false) {
+  auto fresh = std::make_unique<Holding>(tier, ChunkKey{7, 0});
+  fresh->has_memory = has_memory;
+  fresh->lent = lent;
+  return fresh;
+}
+
+TEST_CASE("who has memory does not wait for a fetch that has none") {
+  using Outcome = RamTier::Claim::Outcome;
+  Fixture fixture(4);
+  Waiter first_waiter;
+  const RamTier::Claim first = fixture.tier.claim(fresh_holding(fixture.tier, false), first_waiter);
+  REQUIRE(first.outcome == Outcome::kOwner);
+
+  auto hurried = fresh_holding(fixture.tier, false);
+  hurried->wanted_now = true;
+  Waiter second_waiter;
+  const RamTier::Claim second = fixture.tier.claim(std::move(hurried), second_waiter);
+  CHECK(second.outcome == Outcome::kWaiting);
+  CHECK(second.in_line);
+  CHECK(first.holding->wanted_now);
+
+  Waiter third_waiter;
+  const RamTier::Claim third = fixture.tier.claim(fresh_holding(fixture.tier, true), third_waiter);
+  CHECK(third.outcome == Outcome::kOwner);
+  CHECK(third.holding != first.holding);
+
+  first.holding->has_memory = true;
+  Waiter fourth_waiter;
+  const RamTier::Claim fourth = fixture.tier.claim(fresh_holding(fixture.tier, true, true), fourth_waiter);
+  CHECK(fourth.outcome == Outcome::kWaiting);
+  CHECK_FALSE(fourth.in_line);
+
+  for (Holding* holding : {third.holding, first.holding}) {
+    static_cast<void>(fixture.tier.abandon(*holding));
+    fixture.tier.unpin(*holding);
+  }
+}
+
+TEST_CASE("what is fetched in lent memory is found by nobody else") {
+  Fixture fixture(4);
+  Waiter waiter;
+  const RamTier::Claim claim = fixture.tier.claim(fresh_holding(fixture.tier, true, true), waiter);
+  CHECK(claim.outcome == RamTier::Claim::Outcome::kOwner);
+  CHECK_FALSE(fixture.holds(7));
+  static_cast<void>(fixture.tier.abandon(*claim.holding));
+  fixture.tier.unpin(*claim.holding);
 }
 
 TEST_CASE("a request larger than the budget is refused at once") {

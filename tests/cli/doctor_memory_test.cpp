@@ -5,11 +5,20 @@
 
 #include "support/temp_dir.h"
 
+using headrace::cli::examine_budget;
 using headrace::cli::examine_huge_pages;
 using headrace::cli::examine_idle_reclaim;
 using headrace::cli::Finding;
 using headrace::cli::Health;
 using headrace::test::TempDir;
+
+TEST_CASE("a budget that has shrunk is told with its reason") {
+  CHECK(examine_budget(64 << 20, 64 << 20, "").health == Health::kGood);
+  CHECK(examine_budget(0, 0, "").health == Health::kInfo);
+  const Finding shrunk = examine_budget(64 << 20, 40 << 20, "somebody waits");
+  CHECK(shrunk.health == Health::kLimit);
+  CHECK(shrunk.text.find(": somebody waits") != std::string::npos);
+}
 
 TEST_CASE("page cache that DAMON takes when idle is told, with the file that ends it") {
   const TempDir sys;

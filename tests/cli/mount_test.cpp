@@ -312,6 +312,8 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ram", "12X"}, 2, "--ram '12X'");
   f.check_refused({"mount", source, point, "--ram", "500T"}, 2, "--ram 500T");
   f.check_refused({"mount", source, point, "--ram", "101%"}, 2, "--ram '101%'");
+  f.check_refused({"mount", source, point, "--ram", "1"}, 2, "--ram 1: a mount needs at least 20M");
+  f.check_refused({"mount", source, point, "--ram", "19M"}, 2, "--ram 19M: a mount needs at least 20M");
   f.check_refused({"mount", source, point, "--ssd", tier}, 2, "PATH:SIZE");
   f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "size 0");
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
@@ -524,6 +526,30 @@ TEST_CASE("settings come from the command line, then the environment, then the c
   fixture.tool.set("HEADRACE_RAM=48M");
   CHECK(ram_with({}) == 48);
   CHECK(ram_with({"--ram", "64M"}) == 64);
+}
+
+TEST_CASE("what is asked for with --ram is all that a mount uses, down to the least") {
+  Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const auto parts_with = [&](const std::string& ram) {
+    REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", ram}).status == 0);
+    const json stat = fixture.stat();
+    REQUIRE(fixture.tool({"unmount", "--force", point}).status == 0);
+    const json& mount = stat["mount"];
+    CHECK(mount["staging_bytes"] == stat["store"]["tiers"][0]["budget_bytes"]);
+    CHECK(mount["budget_bytes"] == mount["ram_bytes"]);
+    CHECK(mount["shortage"] == "");
+    return std::vector<std::uint64_t>{mount["ram_bytes"].get<std::uint64_t>() >> 20,
+                                      mount["staging_bytes"].get<std::uint64_t>() >> 20,
+                                      mount["page_cache_budget_bytes"].get<std::uint64_t>() >> 20};
+  };
+  CHECK(parts_with("20M") == std::vector<std::uint64_t>{20, 17, 3});
+  CHECK(parts_with("26M") == std::vector<std::uint64_t>{26, 17, 9});
+  CHECK(parts_with("64M") == std::vector<std::uint64_t>{64, 32, 32});
+  CHECK(parts_with("512M") == std::vector<std::uint64_t>{512, 64, 448});
+  const std::vector<std::uint64_t> none = parts_with("0");
+  CHECK(none[0] + none[2] == 0);
+  CHECK(none[1] > 0);
 }
 
 TEST_CASE("stat and warm name the remedy where no mount is") {

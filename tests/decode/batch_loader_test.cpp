@@ -234,6 +234,7 @@ TEST_CASE("options that make no sense are refused") {
   };
   CHECK(refused([](BatchOptions& options) { options.batch_size = 0; }));
   CHECK(refused([](BatchOptions& options) { options.batches_ahead = 0; }));
+  CHECK(refused([](BatchOptions& options) { options.batches_lent = 0; }));
   CHECK(refused([](BatchOptions& options) { options.transform.flip_probability = 1.5; }));
   CHECK(refused([](BatchOptions& options) { options.transform.geometry = Resize{.size = {0, 4}}; }));
   CHECK(refused([](BatchOptions& options) { options.transform.geometry = RandomResizedCrop{.scale_min = 2}; }));

@@ -53,6 +53,7 @@ void configure(jpeg_compress_struct& info, const JpegSpec& spec) {
     info.comp_info[c].v_samp_factor = sampling[static_cast<std::size_t>(c)].vertical;
   }
   info.arith_code = spec.arithmetic ? TRUE : FALSE;
+  info.optimize_coding = spec.optimised ? TRUE : FALSE;
   info.restart_interval = spec.restart_interval;
   if (spec.progressive) jpeg_simple_progression(&info);
 }
@@ -148,7 +149,10 @@ std::vector<JpegSpec> jpeg_kinds() {
                                  {.horizontal_sampling = 2, .vertical_sampling = 2, .arithmetic = true},
                                  {.progressive = true, .arithmetic = true},
                                  {.horizontal_sampling = 2, .vertical_sampling = 2, .restart_interval = 3},
+                                 {.optimised = true, .restart_interval = 1},
+                                 {.horizontal_sampling = 2, .optimised = true, .quality = 100},
                                  {.color = JpegColor::kGrey},
+                                 {.color = JpegColor::kGrey, .horizontal_sampling = 2, .vertical_sampling = 2},
                                  {.color = JpegColor::kGrey, .progressive = true},
                                  {.color = JpegColor::kRgb},
                                  {.color = JpegColor::kCmyk},
@@ -165,6 +169,7 @@ std::string describe(const JpegSpec& spec) {
   for (const Sampling& chroma : spec.chroma) add(chroma.horizontal, chroma.vertical);
   if (spec.progressive) text += " progressive";
   if (spec.arithmetic) text += " arithmetic";
+  if (spec.optimised) text += " optimised";
   if (spec.restart_interval > 0) text += " restarts";
   return text;
 }

@@ -30,6 +30,7 @@ struct JpegSpec {
   std::array<Sampling, 2> chroma = {};  // of the second and the third component
   bool progressive = false;
   bool arithmetic = false;
+  bool optimised = false;         // Huffman tables of its own
   unsigned restart_interval = 0;  // MCUs
   int quality = 85;
   unsigned seed = 1;

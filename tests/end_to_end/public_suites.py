@@ -64,7 +64,7 @@ def check(build, work):
     bench = Bench(work, build)
     source = Path(work) / "source"
     write_source(bench, source)
-    with Mount(bench, source, "--ram", "4M") as mount, stress(bench):  # a part is pushed, the rest asked for
+    with Mount(bench, source, "--ram", "20M") as mount, stress(bench):  # a part is pushed, the rest asked for
         for name, options in READERS.items():
             try:
                 verify(bench, mount.path, options)

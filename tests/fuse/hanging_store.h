@@ -65,8 +65,9 @@ class HangingStore final : public cache::Store {
   Result<cache::Identity> identity(EntryId entry) const override { return inner_.identity(entry); }
   std::shared_ptr<const io::UniqueFd> source_directory() const override { return inner_.source_directory(); }
   Result<cache::View> read(EntryId entry) override { return inner_.read(entry); }
-  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done) override {
-    inner_.read_range_async(entry, offset, length, std::move(done));
+  void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
+                        ReadHint hint) override {
+    inner_.read_range_async(entry, offset, length, std::move(done), hint);
   }
   void drop(EntryId entry) override { inner_.drop(entry); }
   void release(EntryId entry) override { inner_.release(entry); }

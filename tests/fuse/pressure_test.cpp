@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/push/pressure.h"
 
-#include <atomic>
 #include <chrono>
-#include <memory>
-#include <thread>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include <doctest/doctest.h>
+
+#include "headrace/io/mutex.h"
 
 #include "support/temp_dir.h"
 
@@ -28,47 +30,140 @@ TEST_CASE("the budget falls by quarters to an eighth and comes back in sixteenth
   CHECK(budget.bytes() == 1600);
 }
 
-TEST_CASE("watching for pressure ends at once when it is no longer wanted") {
-  const auto start = std::chrono::steady_clock::now();
-  {
-    auto watch = PressureWatch::start(1 << 20, {.is_losing = [] { return false; }, .on_change = [](std::uint64_t) {}});
-    REQUIRE(watch.has_value());
+// A machine whose memory and whose waiting programs are files of the test.
+struct Machine {
+  explicit Machine(std::uint64_t available_kib) {
+    dir.write("self", "0::/mine\n");
+    dir.write("mine/cgroup.type", "domain\n");
+    dir.write("meminfo", "MemAvailable: " + std::to_string(available_kib) + " kB\n");
+    set_waited(0, 0);
   }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
-}
-
-// What a watch reports while pushed pages are dropped all the time.
-struct Reports {
-  std::atomic<std::uint64_t> budget = 0;
-  std::atomic<unsigned> dropped = 0;
+  // In seconds, since the machine was started.
+  void set_waited(int group, int machine) const {
+    dir.write("mine/memory.pressure", "some total=" + std::to_string(group * 1'000'000) + "\n");
+    dir.write("machine", "some total=" + std::to_string(machine * 1'000'000) + "\n");
+  }
+  [[nodiscard]] io::MemoryPressurePaths paths() const {
+    return {.groups = {dir.path(), dir.path() / "self"},
+            .machine = dir.path() / "machine",
+            .memory = dir.path() / "meminfo"};
+  }
+  headrace::test::TempDir dir;
 };
 
-std::unique_ptr<PressureWatch> watch_losses(Reports& reports, bool is_near_limit) {
-  auto watch = PressureWatch::start(1600, {.is_losing = [] { return true; },
-                                           .on_change = [&](std::uint64_t bytes) { reports.budget = bytes; },
-                                           .on_dropped = [&] { ++reports.dropped; },
-                                           .is_near_limit = [=] { return is_near_limit; }});
-  REQUIRE(watch.has_value());
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (reports.budget == 0 && reports.dropped == 0 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+constexpr std::uint64_t kFull = 1600 << 10;
+
+// What a watch over `machine` reports.
+class Reports {
+ public:
+  explicit Reports(const Machine& machine, bool is_losing = false, bool is_near_limit = false)
+      : watch_(kFull, {.is_losing = [=] { return is_losing; },
+                       .held_bytes = [] { return std::uint64_t{1000 << 10}; },
+                       .on_change = [this](std::uint64_t bytes, std::string_view reason) { note(bytes, reason); },
+                       .on_dropped = [this] { note_drop(); },
+                       .is_near_limit =
+                           [this, is_near_limit] {
+                             note_look();
+                             return is_near_limit;
+                           },
+                       .paths = machine.paths()}) {}
+
+  // Blocks until the budget was changed, or pages were found dropped, or somebody was found to wait without either.
+  void wait() {
+    io::MutexLock lock(mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (budget_ == 0 && dropped_ == 0 && looks_ < 2) {
+      if (!changed_.wait_until(lock, deadline)) return;
+    }
   }
-  return std::move(*watch);
+  [[nodiscard]] std::uint64_t budget() {
+    io::MutexLock lock(mutex_);
+    return budget_;
+  }
+  [[nodiscard]] std::string reason() {
+    io::MutexLock lock(mutex_);
+    return reason_;
+  }
+  [[nodiscard]] unsigned dropped() {
+    io::MutexLock lock(mutex_);
+    return dropped_;
+  }
+
+ private:
+  void note(std::uint64_t bytes, std::string_view reason) {
+    io::MutexLock lock(mutex_);
+    budget_ = bytes;
+    reason_ = reason;
+    changed_.notify_all();
+  }
+  void note_drop() {
+    io::MutexLock lock(mutex_);
+    ++dropped_;
+    changed_.notify_all();
+  }
+  void note_look() {
+    io::MutexLock lock(mutex_);
+    ++looks_;
+    changed_.notify_all();
+  }
+
+  io::Mutex mutex_;
+  io::CondVar changed_;
+  std::uint64_t budget_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::string reason_ HEADRACE_GUARDED_BY(mutex_);
+  unsigned dropped_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  unsigned looks_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  PressureWatch watch_;  // last: its callbacks use the others
+};
+
+TEST_CASE("programs of our own group that wait shrink the budget, however much the machine has") {
+  const Machine machine(20 << 20);
+  Reports reports(machine);
+  machine.set_waited(10, 10);
+  reports.wait();
+  CHECK(reports.budget() == kFull / 4 * 3);
+  CHECK(reports.reason() == "programs of this control group wait for memory");
+}
+
+TEST_CASE("another group that meets its own limit does not shrink the budget while there is memory") {
+  const Machine machine(20 << 20);
+  Reports reports(machine);
+  machine.set_waited(0, 10);
+  reports.wait();
+  CHECK(reports.budget() == 0);
+}
+
+TEST_CASE("programs that wait shrink the budget where little is left beside pushed samples") {
+  const Machine machine(1000 + 399);
+  Reports reports(machine);
+  machine.set_waited(0, 10);
+  reports.wait();
+  CHECK(reports.budget() == kFull / 4 * 3);
+  CHECK(reports.reason() == "programs wait for memory, and beside pushed samples the machine has 0 MiB left");
+}
+
+TEST_CASE("programs that wait shrink the budget where our own group is near its limit") {
+  const Machine machine(20 << 20);
+  Reports reports(machine, false, true);
+  machine.set_waited(0, 10);
+  reports.wait();
+  CHECK(reports.reason() == "programs wait for memory, and this control group is near its limit");
 }
 
 TEST_CASE("dropped pages shrink the budget where the memory cgroup is full") {
-  Reports reports;
-  const auto watch = watch_losses(reports, true);
-  CHECK(reports.budget == 1200);
-  CHECK(reports.dropped == 0);
+  const Machine machine(20 << 20);
+  Reports reports(machine, true, true);
+  reports.wait();
+  CHECK(reports.reason() == "the kernel drops pushed pages, and this control group is near its limit");
+  CHECK(reports.dropped() == 0);
 }
 
 TEST_CASE("dropped pages do not shrink the budget where nobody is short of memory") {
-  Reports reports;
-  const auto watch = watch_losses(reports, false);
-  if (watch->no_psi()) headrace::test::skip("no PSI");
-  if (reports.budget != 0) headrace::test::skip("this machine is short of memory");
-  CHECK(reports.dropped == 1);
+  const Machine machine(20 << 20);
+  Reports reports(machine, true);
+  reports.wait();
+  CHECK(reports.dropped() == 1);
+  CHECK(reports.budget() == 0);
 }
 
 }  // namespace

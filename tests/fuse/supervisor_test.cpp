@@ -97,6 +97,8 @@ class Supervised {
     if (!is_gone && !mounts.empty()) abort_connection(mounted_.path(), mounts.front().device);
     CHECK(is_gone);
   }
+  void stop_worker() const { ::kill(seen_->worker, SIGSTOP); }
+  void continue_worker() const { ::kill(seen_->worker, SIGCONT); }
   void kill_supervisor() {
     ::kill(supervisor_, SIGKILL);
     ::waitpid(std::exchange(supervisor_, -1), nullptr, 0);
@@ -301,6 +303,23 @@ TEST_CASE("a worker that dies while it waits for an answer of its own is replace
   CHECK(read_file(mounted.file(Mounted::sample_name(0))) == Mounted::sample_content(0, kSampleBytes));
   CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
   CHECK(supervised.seen().takeovers == 1);
+  CHECK(supervised.stop() == 0);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("a stand-in answers for a worker that is stopped, until it goes on") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0);
+  supervised.wait_until_ready(1);
+  supervised.stop_worker();
+  supervised.wait_until_a_stand_in_answers();
+  CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
+  supervised.continue_worker();
+  CHECK(read_file(mounted.file(Mounted::sample_name(2))) == Mounted::sample_content(2, kSampleBytes));
+  CHECK(supervised.seen().takeovers == 0);
   CHECK(supervised.stop() == 0);
   CHECK(mounts_at(mounted.path()).empty());
 }

@@ -43,7 +43,7 @@ std::string layer_of(const Source& source) {
 }
 
 bool is_product_code(const Source& source) {
-  static constexpr std::array<std::string_view, 5> kLayers = {"io", "cache", "fuse", "decode", "cli"};
+  static constexpr std::array<std::string_view, 6> kLayers = {"io", "cache", "fuse", "decode", "capi", "cli"};
   return is_code(source) && std::find(kLayers.begin(), kLayers.end(), layer_of(source)) != kLayers.end();
 }
 

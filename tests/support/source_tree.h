@@ -26,7 +26,7 @@ using Complaints = std::vector<std::string>;
 [[nodiscard]] bool is_code(const Source& source);    // C++
 [[nodiscard]] bool is_script(const Source& source);  // Python, or starts with #!
 [[nodiscard]] bool is_code_or_script(const Source& source);
-// C++ of io, cache, fuse, decode or cli.
+// C++ of io, cache, fuse, decode, capi or cli.
 [[nodiscard]] bool is_product_code(const Source& source);
 // The first part of the path: "cache" of cache/store/fetch.cpp.
 [[nodiscard]] std::string layer_of(const Source& source);

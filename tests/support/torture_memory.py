@@ -20,7 +20,7 @@ from torture_versions import History, content, read_whole
 READERS = 24
 READ_SECONDS_MAX = 5
 MIB = 1 << 20
-BUDGETS = (0, 1, MIB, 4 * MIB, 8 * MIB, 16 * MIB, 26 * MIB, 42 * MIB, 64 * MIB, 200 * MIB)
+BUDGETS = (0, 1, MIB, 8 * MIB, 20 * MIB, 26 * MIB, 42 * MIB, 64 * MIB, 200 * MIB)
 LATENCY_MS = 20  # of each open and read of the source, in every other round
 # Most are of the sizes at which chunks begin to count: 8 MiB are whole, 12 and 20 MiB are three and five chunks.
 SIZES = [0, 1, 4096, *[100_000] * 20, *[MIB] * 8, 8 * MIB, 8 * MIB + 1, *[12 * MIB] * 4, *[20 * MIB] * 4, 64 * MIB]

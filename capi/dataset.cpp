@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/capi/internal/dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <xxhash.h>
+
+#include "headrace/io/memory_limit.h"
+
+namespace headrace::capi {
+namespace {
+
+namespace fs = std::filesystem;
+using io::ErrorCode;
+using io::make_error;
+
+constexpr std::uint64_t kRamShare = 4;  // as the commands of headrace take by default
+
+template <typename Value>
+struct Choice {
+  std::string_view name;
+  Value value;
+};
+constexpr Choice<cache::ListingRule> kListings[] = {{"imagefolder", cache::ListingRule::kImageFolder},
+                                                    {"timm", cache::ListingRule::kTimm},
+                                                    {"dali", cache::ListingRule::kDali},
+                                                    {"keras", cache::ListingRule::kKeras},
+                                                    {"sorted", cache::ListingRule::kSorted}};
+constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptions::Kind::kAutomatic},
+                                                        {"uring", io::EngineOptions::Kind::kUring},
+                                                        {"pread", io::EngineOptions::Kind::kPread}};
+
+// NULL: the first choice.
+template <typename Value, std::size_t kCount>
+io::Result<Value> choose(const char* what, const char* name, const Choice<Value> (&choices)[kCount]) {
+  if (name == nullptr) return choices[0].value;
+  std::string known;
+  for (const Choice<Value>& choice : choices) {
+    if (choice.name == name) return choice.value;
+    known += (known.empty() ? "" : ", ") + std::string(choice.name);
+  }
+  return make_error(ErrorCode::kInvalidArgument, std::string(what) + " '" + name + "' is unknown; there are: " + known);
+}
+
+// mountinfo(5): the third word is the device, and the type follows " - ".
+bool is_headrace_mount(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  const std::string device =
+      " " + std::to_string(major(status.st_dev)) + ":" + std::to_string(minor(status.st_dev)) + " ";
+  std::ifstream mounts("/proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line);) {
+    const bool of_headrace =
+        line.find(" - fuse.headrace ") != std::string::npos || line.find(" headrace-overlay ") != std::string::npos;
+    if (of_headrace && line.find(device) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  const auto [in_folder, in_path] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return in_folder == folder.end();
+}
+
+io::Result<cache::TierOptions> read_tier(const hr_tier& tier, const fs::path& source) {
+  if (tier.path == nullptr || *tier.path == '\0' || tier.budget_bytes == 0) {
+    return make_error(ErrorCode::kInvalidArgument, "a tier needs a path and a budget");
+  }
+  if (tier.kind != HR_TIER_SSD && tier.kind != HR_TIER_HDD) {
+    return make_error(ErrorCode::kInvalidArgument, std::string("tier ") + tier.path + ": its kind is ssd or hdd");
+  }
+  std::error_code failed;
+  const fs::path path = fs::weakly_canonical(tier.path, failed);
+  if (failed) return io::system_error(failed.value(), std::string("tier ") + tier.path);
+  if (is_inside(path, source) || is_inside(source, path)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "tier " + path.string() + " and the data set lie in each other; choose a folder elsewhere");
+  }
+  return cache::TierOptions{.kind = tier.kind == HR_TIER_SSD ? cache::TierKind::kSsd : cache::TierKind::kHdd,
+                            .path = path,
+                            .budget_bytes = tier.budget_bytes};
+}
+
+io::Result<cache::StoreOptions> store_options(const hr_dataset_options& options, const fs::path& source,
+                                              bool is_mount) {
+  HEADRACE_TRY(listing, choose("listing", options.listing, kListings));
+  HEADRACE_TRY(engine, choose("engine", options.engine, kEngines));
+  cache::StoreOptions store;
+  store.source = source;
+  store.catalog.listing = listing;
+  if (options.sample_list != nullptr) store.catalog.sample_list = options.sample_list;
+  if (options.catalog_file != nullptr) store.catalog_file = options.catalog_file;
+  store.engine.kind = engine;
+  store.ram_bytes = options.ram_bytes;
+  if (options.ram_bytes == HR_RAM_DEFAULT) store.ram_bytes = is_mount ? 0 : io::memory_limit_bytes() / kRamShare;
+  for (uint64_t i = 0; i < options.tier_count; ++i) {
+    HEADRACE_TRY(tier, read_tier(options.tiers[i], source));
+    for (const cache::TierOptions& other : store.tiers) {
+      if (other.path == tier.path) {
+        return make_error(ErrorCode::kInvalidArgument, "tier " + tier.path.string() + " is named twice");
+      }
+    }
+    store.tiers.push_back(std::move(tier));
+  }
+  return store;
+}
+
+// The folder, absolute and without symlinks.
+io::Result<fs::path> source_folder(const char* path) {
+  if (path == nullptr || *path == '\0') return make_error(ErrorCode::kInvalidArgument, "a data set needs a path");
+  std::error_code failed;
+  fs::path source = fs::canonical(path, failed);
+  if (failed) return io::system_error(failed.value(), std::string("data set ") + path);
+  if (!fs::is_directory(source, failed)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      std::string("data set ") + path + " is no folder; name the folder that holds the samples");
+  }
+  return source;
+}
+
+// 2^61 - 1: its residues have inverses, so that a quotient names the sample that differs.
+constexpr std::uint64_t kPrime = (1ULL << 61) - 1;
+
+std::uint64_t product(std::uint64_t a, std::uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>(Wide{a} * b % kPrime);
+}
+
+}  // namespace
+
+io::Result<std::unique_ptr<cache::Order>> Dataset::order(std::string_view spec) const {
+  cache::OrderInput input;
+  input.sample_count = catalog().sample_count();
+  input.find_sample = [this](std::string_view path) -> std::optional<cache::SampleIndex> {
+    const std::optional<cache::EntryId> entry = catalog().find(path);
+    return entry ? catalog().sample_of(*entry) : std::nullopt;
+  };
+  return cache::make_order(spec, input);
+}
+
+io::Result<std::shared_ptr<Dataset>> open_dataset(const hr_dataset_options& options) {
+  HEADRACE_TRY(source, source_folder(options.path));
+  auto dataset = std::make_shared<Dataset>();
+  dataset->is_mount = is_headrace_mount(source);
+  HEADRACE_TRY(chosen, store_options(options, source, dataset->is_mount));
+  if (dataset->is_mount && (chosen.ram_bytes > 0 || options.tier_count > 0)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      source.string() + " is a mount of headrace, which has its own tiers; leave out ram, ssd and hdd");
+  }
+  HEADRACE_TRY(store, cache::Store::open(chosen));
+  if (store->catalog().sample_count() == 0) {
+    return make_error(ErrorCode::kNotFound,
+                      "data set " + source.string() + " holds no samples; is it the right folder, and mounted?");
+  }
+  dataset->store = std::move(store);
+  return dataset;
+}
+
+}  // namespace headrace::capi
+
+using headrace::capi::guarded;
+
+int32_t hr_dataset_open(const hr_dataset_options* options, hr_dataset** dataset) {
+  return guarded([&]() -> headrace::io::Status {
+    *dataset = nullptr;
+    HEADRACE_TRY(known, headrace::capi::known_part(options, "hr_dataset_options"));
+    HEADRACE_TRY(shared, headrace::capi::open_dataset(known));
+    *dataset = new hr_dataset{std::move(shared)};
+    return {};
+  });
+}
+
+void hr_dataset_close(hr_dataset* dataset) {
+  if (dataset != nullptr && dataset->shared->home.is_here()) delete dataset;
+}
+
+uint64_t hr_dataset_size(const hr_dataset* dataset) {
+  return dataset->shared->catalog().sample_count();
+}
+
+uint64_t hr_dataset_class_count(const hr_dataset* dataset) {
+  return dataset->shared->catalog().class_count();
+}
+
+int32_t hr_dataset_is_mount(const hr_dataset* dataset) {
+  return dataset->shared->is_mount ? 1 : 0;
+}
+
+int32_t hr_dataset_labels(const hr_dataset* dataset, uint32_t* labels) {
+  const headrace::cache::Catalog& catalog = dataset->shared->catalog();
+  for (headrace::cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) labels[i] = catalog.sample_label(i);
+  return HR_OK;
+}
+
+uint64_t hr_dataset_path(const hr_dataset* dataset, uint64_t index, char* buffer, uint64_t buffer_bytes) {
+  std::string path;
+  const int32_t status = guarded([&]() -> headrace::io::Status {
+    const headrace::cache::Catalog& catalog = dataset->shared->catalog();
+    if (index < catalog.sample_count()) {
+      path = catalog.path(catalog.sample_entry(static_cast<headrace::cache::SampleIndex>(index)));
+    }
+    return {};
+  });
+  return status == HR_OK ? headrace::capi::copy_text(path, buffer, buffer_bytes) : 0;
+}
+
+int32_t hr_dataset_digest(const hr_dataset* dataset, hr_digest* digest) {
+  return guarded([&]() -> headrace::io::Status {
+    using headrace::capi::kPrime;
+    const headrace::cache::Catalog& catalog = dataset->shared->catalog();
+    *digest = {.sample_count = catalog.sample_count(), .sum = 0, .weighted_sum = 0};
+    for (headrace::cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) {
+      const headrace::cache::EntryId entry = catalog.sample_entry(i);
+      const std::string path = catalog.path(entry);
+      const std::uint64_t hash = XXH3_64bits_withSeed(path.data(), path.size(), catalog.size_bytes(entry)) % kPrime;
+      digest->sum = (digest->sum + hash) % kPrime;
+      digest->weighted_sum = (digest->weighted_sum + headrace::capi::product(hash, std::uint64_t{i} + 1)) % kPrime;
+    }
+    return {};
+  });
+}
+
+int32_t hr_order_epoch(const hr_dataset* dataset, const char* order, uint64_t epoch, uint32_t* indices,
+                       uint64_t* count) {
+  return guarded([&]() -> headrace::io::Status {
+    HEADRACE_TRY(made, dataset->shared->order(order == nullptr ? "" : order));
+    if (indices == nullptr) {
+      *count = made->length(epoch);
+      return {};
+    }
+    HEADRACE_TRY(samples, made->epoch(epoch));
+    *count = std::min<uint64_t>(*count, samples.size());
+    std::copy_n(samples.begin(), *count, indices);
+    return {};
+  });
+}

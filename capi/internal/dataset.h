@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data set that is open: what hr_dataset stands for. Shared by the handle, by loaders, and by batches whose bytes lie
+// in its store.
+//
+// Thread-safety: every function from any thread.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "headrace/cache/order.h"
+#include "headrace/cache/store.h"
+#include "headrace/capi/headrace.h"
+#include "headrace/capi/internal/guard.h"
+
+namespace headrace::capi {
+
+struct Dataset {
+  Home home;
+  bool is_mount = false;
+  std::unique_ptr<cache::Store> store;
+
+  [[nodiscard]] const cache::Catalog& catalog() const { return store->catalog(); }
+  // Errors: those of cache::make_order().
+  [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> order(std::string_view spec) const;
+};
+
+// Errors: as hr_dataset_open().
+[[nodiscard]] io::Result<std::shared_ptr<Dataset>> open_dataset(const hr_dataset_options& options);
+
+}  // namespace headrace::capi
+
+struct hr_dataset {
+  std::shared_ptr<headrace::capi::Dataset> shared;
+};

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/decode/crop_indexes.h"
+
+#include <utility>
+
+#include <xxhash.h>
+
+namespace headrace::decode {
+namespace {
+
+// Of an entry, beside its index: its place in the table, its node, and what the allocator adds to two pieces.
+constexpr std::size_t kEntryBytes = 112;
+
+}  // namespace
+
+CropIndexes::Content CropIndexes::content_of(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.low64, hash.high64};
+}
+
+bool CropIndexes::find(const Content& content, std::vector<std::byte>& packed) const {
+  const Shard& shard = shard_of(content);
+  io::MutexLock lock(shard.mutex);
+  const auto found = shard.indexes.find(content);
+  if (found == shard.indexes.end()) return false;
+  packed = found->second;
+  return true;
+}
+
+bool CropIndexes::take(std::size_t bytes) {
+  if (bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= budget_bytes_) return true;
+  bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+bool CropIndexes::keep(const Content& content, std::vector<std::byte> packed) {
+  if (!take(kEntryBytes + packed.size())) return false;
+  Shard& shard = const_cast<Shard&>(shard_of(content));
+  io::MutexLock lock(shard.mutex);
+  const auto [entry, added] = shard.indexes.try_emplace(content);
+  std::vector<std::byte>& index = entry->second;
+  // Another thread may have had the same file in the meantime. Damage stays.
+  const bool better = added || packed.empty() || (!index.empty() && index.size() <= packed.size());
+  if (better) std::swap(index, packed);
+  bytes_.fetch_sub(added ? 0 : kEntryBytes + packed.size(), std::memory_order_relaxed);
+  return true;
+}
+
+CropReport CropIndexes::report() const {
+  CropReport report;
+  for (std::size_t i = 0; i < kCropWays; ++i) report.crops[i] = crops_[i].load(std::memory_order_relaxed);
+  for (const Shard& shard : shards_) {
+    io::MutexLock lock(shard.mutex);
+    report.files += shard.indexes.size();
+  }
+  report.bytes = bytes_.load(std::memory_order_relaxed);
+  return report;
+}
+
+}  // namespace headrace::decode

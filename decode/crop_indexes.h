@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Remembers where in a JPEG's Huffman codes decoding can begin, so that the next crop of the same file need not decode
+// all that lies before it. The first crop of a file makes its index along the way.
+//
+//   CropIndexes indexes(256 << 20);
+//   decoder.use_indexes(indexes);   // of as many decoders as there are
+//   print(indexes.report().indexed);
+//
+// An index is found by the checksum (XXH3, 128 bits) of the file's bytes, whatever the file is called: bytes that changed
+// have no index. Nothing is evicted, as every epoch crops every file; once the budget is used up, further files go
+// without.
+//
+// Thread-safety: any thread. Ownership: outlives the decoders that use it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "headrace/io/mutex.h"
+
+namespace headrace::decode {
+
+// How a crop of a JPEG was decoded.
+enum class CropWay : std::uint8_t {
+  kIndexed,    // from an index that covered all of it
+  kMade,       // and its index made, or continued
+  kNoRoom,     // the budget did not allow to keep the index
+  kUnsuited,   // all of the file: progressive, arithmetic coding, several scans, nothing that ends it
+  kDamaged,    // all of the file, because libjpeg has to judge its damage
+  kStrict,     // all of the file, because Damage::kReject asks for it
+  kUnchecked,  // all of the file: this libjpeg is not known, or failed the check at the start (the log says so)
+};
+constexpr std::size_t kCropWays = 7;
+
+struct CropReport {
+  std::array<std::uint64_t, kCropWays> crops = {};  // by CropWay
+  std::uint64_t files = 0;                          // that have an index, or are known to be damaged
+  std::uint64_t bytes = 0;                          // of memory for these
+  [[nodiscard]] std::uint64_t count(CropWay way) const { return crops[static_cast<std::size_t>(way)]; }
+};
+
+class CropIndexes {
+ public:
+  struct Content {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    friend bool operator==(const Content&, const Content&) = default;
+  };
+  [[nodiscard]] static Content content_of(std::span<const std::byte> bytes);
+
+  explicit CropIndexes(std::size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  CropIndexes(const CropIndexes&) = delete;
+  CropIndexes& operator=(const CropIndexes&) = delete;
+
+  // Copies the packed index. False: there is none. Empty: the file is damaged.
+  [[nodiscard]] bool find(const Content& content, std::vector<std::byte>& packed) const;
+  // Replaces a shorter one. False: no room.
+  bool keep(const Content& content, std::vector<std::byte> packed);
+  void count(CropWay way) { crops_[static_cast<std::size_t>(way)].fetch_add(1, std::memory_order_relaxed); }
+
+  [[nodiscard]] CropReport report() const;
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Content& content) const { return static_cast<std::size_t>(content.low); }
+  };
+  struct Shard {
+    mutable io::Mutex mutex;
+    std::unordered_map<Content, std::vector<std::byte>, Hash> indexes HEADRACE_GUARDED_BY(mutex);
+  };
+  static constexpr std::size_t kShards = 16;  // decoders of other files seldom wait for each other
+
+  [[nodiscard]] const Shard& shard_of(const Content& content) const { return shards_[content.high % kShards]; }
+  bool take(std::size_t bytes);
+
+  const std::size_t budget_bytes_;
+  std::array<Shard, kShards> shards_;
+  std::atomic<std::size_t> bytes_ = 0;
+  std::array<std::atomic<std::uint64_t>, kCropWays> crops_ = {};
+};
+
+}  // namespace headrace::decode

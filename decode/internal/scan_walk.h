@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a HuffmanWalker in the place of libjpeg's Huffman decoder, for one image: libjpeg goes on to do all the rest, so
+// that pixels are the same by construction.
+//
+//   jpeg_start_decompress(&info);                 // and jpeg_crop_scanline, if only a part is wanted
+//   if (walk.fits(info)) walk.begin(info);        // before the first line is read
+//   walk.index().unpack(packed, content);         // optional
+//   ... jpeg_read_scanlines ...                   // ends in error_exit where the walker refuses: walk.refused()
+//   jpeg_abort_decompress(&info);                 // not jpeg_finish_decompress: the source did not move
+//
+// libjpeg asks for every MCU, one after the other, those outside of the crop, too. What the index covers is jumped over
+// unless it is wanted. All else is decoded, as libjpeg would: damage is found where libjpeg finds it.
+//
+// Thread-safety: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "headrace/decode/internal/huffman_walker.h"
+#include "headrace/decode/internal/scan_index.h"
+
+struct jpeg_decompress_struct;
+
+namespace headrace::decode {
+
+// Whether this libjpeg's structures are known here, and a walk gave the same pixels as libjpeg by itself when it was
+// tried, which is once in a process. Logs a warning if not.
+[[nodiscard]] bool scan_walk_trusted();
+
+class ScanWalk {
+ public:
+  // One scan of Huffman codes, 8 bits, not progressive, ended by an end-of-image marker.
+  [[nodiscard]] bool fits(const jpeg_decompress_struct& info);
+  // After fits(). The object outlives the decoding.
+  void begin(jpeg_decompress_struct& info);
+  // Lets libjpeg decode after all. Only before the first line.
+  void give_up(jpeg_decompress_struct& info);
+
+  [[nodiscard]] ScanIndex& index() { return index_; }
+  // The codes are not those of a sound file. Somebody else has to decode it.
+  [[nodiscard]] bool refused() const { return refused_; }
+  // For the next image.
+  void forget() { refused_ = false; }
+
+ private:
+  struct Hook;
+  friend struct Hook;
+  using DecodeMcu = int (*)(jpeg_decompress_struct* info, CoefficientBlock** blocks);
+
+  void set_layout(const jpeg_decompress_struct& info);
+  void set_codes(const jpeg_decompress_struct& info);
+  [[nodiscard]] bool next(CoefficientBlock* const* blocks);
+  [[nodiscard]] bool go_to(std::uint32_t mcu);
+  [[nodiscard]] bool arrive();
+
+  HuffmanWalker walker_;
+  ScanIndex index_;
+  ScanLayout layout_;
+  DecodeMcu decode_mcu_ = nullptr;  // libjpeg's own
+  bool refused_ = false;
+  std::uint32_t mcu_ = 0;     // that libjpeg asks for next
+  std::uint32_t column_ = 0;  // where it is
+  std::uint32_t columns_ = 0;
+  std::uint32_t first_column_ = 0;  // that are wanted
+  std::uint32_t last_column_ = 0;
+};
+
+}  // namespace headrace::decode

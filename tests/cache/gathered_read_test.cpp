@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads that span chunks, many at once, in as little memory as is allowed: all of them end, with the right bytes.
+#include "headrace/cache/store/gathered_read.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/store.h"
+#include "headrace/io/engine.h"
+#include "headrace/io/fault_engine.h"
+
+#include "support/temp_dir.h"
+
+namespace {
+
+using headrace::cache::EntryId;
+using headrace::cache::footprint_bytes;
+using headrace::cache::kChunkBytes;
+using headrace::cache::ReadHint;
+using headrace::cache::SampleIndex;
+using headrace::cache::Store;
+using headrace::cache::StoreOptions;
+using headrace::cache::TierKind;
+using headrace::cache::View;
+using headrace::io::Engine;
+using headrace::io::ErrorCode;
+using headrace::io::Result;
+using headrace::test::as_text;
+using headrace::test::pattern_bytes;
+using headrace::test::TempDir;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+struct Fixture {
+  explicit Fixture(const std::vector<std::size_t>& sizes) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      contents.push_back(pattern_bytes(sizes[i], i));
+      source.write("class/" + std::string(1, static_cast<char>('a' + i)) + ".bin", as_text(contents.back()));
+    }
+    options.source = source.path();
+    options.catalog.listing = headrace::cache::ListingRule::kSorted;
+  }
+
+  [[nodiscard]] std::unique_ptr<Store> open(std::uint64_t ram_bytes) {
+    options.ram_bytes = ram_bytes;
+    auto store = Store::open(options);
+    REQUIRE(store.has_value());
+    REQUIRE((*store)->catalog().sample_count() == contents.size());
+    return std::move(*store);
+  }
+
+  // Whether the bytes are those of the file from `offset` on.
+  [[nodiscard]] bool matches(const View& view, std::size_t file, std::uint64_t offset, std::uint64_t length) const {
+    return std::ranges::equal(view.bytes(), std::span(contents[file]).subspan(offset, length));
+  }
+
+  std::vector<std::vector<std::byte>> contents;
+  TempDir source;
+  TempDir scratch;
+  StoreOptions options;
+};
+
+std::future<Result<View>> begin_read(Store& store, SampleIndex sample) {
+  auto promise = std::make_shared<std::promise<Result<View>>>();
+  store.read_async(
+      store.catalog().sample_entry(sample), [promise](Result<View> view) { promise->set_value(std::move(view)); },
+      ReadHint::kNow);
+  return promise->get_future();
+}
+
+TEST_CASE("two reads whose targets fill the memory wait for each other's end, not for ever") {
+  Fixture fixture({20 * kMiB, 20 * kMiB});
+  const std::unique_ptr<Store> store = fixture.open(42 * kMiB);
+  std::vector<std::future<Result<View>>> reads;
+  for (SampleIndex sample = 0; sample < 2; ++sample) reads.push_back(begin_read(*store, sample));
+  for (SampleIndex sample = 0; sample < 2; ++sample) {
+    const Result<View> view = reads[sample].get();
+    REQUIRE(view.has_value());
+    CHECK(fixture.matches(*view, sample, 0, 20 * kMiB));
+  }
+}
+
+TEST_CASE("a file in chunks needs room for itself and one chunk, and is refused at once below that") {
+  Fixture fixture({12 * kMiB});
+  const std::uint64_t least = footprint_bytes(12 * kMiB) + footprint_bytes(kChunkBytes);
+  {
+    const std::unique_ptr<Store> store = fixture.open(least);
+    const Result<View> view = begin_read(*store, 0).get();
+    REQUIRE(view.has_value());
+    CHECK(fixture.matches(*view, 0, 0, 12 * kMiB));
+  }
+  const std::unique_ptr<Store> store = fixture.open(least - 1);
+  const Result<View> view = begin_read(*store, 0).get();
+  REQUIRE_FALSE(view.has_value());
+  CHECK(view.error().code == ErrorCode::kNoSpace);
+}
+
+TEST_CASE("where there is memory, a chunk is fetched once however many reads span it, and stays") {
+  Fixture fixture({12 * kMiB});
+  const std::unique_ptr<Store> store = fixture.open(64 * kMiB);
+  std::vector<std::future<Result<View>>> reads;
+  for (int i = 0; i < 3; ++i) reads.push_back(begin_read(*store, 0));
+  for (auto& read : reads) REQUIRE(read.get().has_value());
+  CHECK(store->stats().tiers.back().hit_bytes == 12 * kMiB);
+  REQUIRE(begin_read(*store, 0).get().has_value());
+  CHECK(store->stats().tiers.back().hit_bytes == 12 * kMiB);
+}
+
+// What is known of one round of the model: everything follows from the seed.
+struct Round {
+  explicit Round(std::uint64_t seed_in) : seed(seed_in) {
+    std::mt19937_64 random(seed);
+    constexpr std::size_t kSizes[] = {0, 1, 100'000, 3 * kMiB, 8 * kMiB, 8 * kMiB + 1, 9 * kMiB, 13 * kMiB + 1};
+    for (int i = 0; i < 5; ++i) sizes.push_back(kSizes[random() % std::size(kSizes)]);
+    readers = 2 + random() % 23;
+    has_tier = random() % 3 == 0;
+    is_slow = random() % 2 == 0;
+    const std::uint64_t largest = *std::ranges::max_element(sizes);
+    const std::uint64_t least = footprint_bytes(largest) + footprint_bytes(kChunkBytes);
+    // The least that works, nearly as little, or no limit.
+    const std::uint64_t more[] = {0, 4096, random() % (4 * kMiB), random() % (40 * kMiB)};
+    ram_bytes = seed % 8 == 0 ? 0 : least + more[random() % std::size(more)];
+  }
+
+  std::uint64_t seed;
+  std::vector<std::size_t> sizes;
+  std::size_t readers = 0;
+  bool has_tier = false;
+  bool is_slow = false;
+  std::uint64_t ram_bytes = 0;
+};
+
+// Whole files and ranges across borders, for now and ahead, one view at a time.
+class ModelReader {
+ public:
+  ModelReader(const Fixture& fixture, Store& store, std::uint64_t ram_bytes, std::uint64_t seed)
+      : fixture_(fixture), store_(store), ram_bytes_(ram_bytes), random_(seed) {}
+
+  // What went wrong; empty: nothing.
+  [[nodiscard]] std::string read(int reads) {
+    std::string fault;
+    for (int i = 0; i < reads && fault.empty(); ++i) fault = read_once();
+    return fault;
+  }
+
+ private:
+  [[nodiscard]] std::string read_once() {
+    const auto file = static_cast<SampleIndex>(random_() % fixture_.contents.size());
+    const std::uint64_t size = fixture_.contents[file].size();
+    const EntryId entry = store_.catalog().sample_entry(file);
+    constexpr ReadHint kHints[] = {ReadHint::kNow, ReadHint::kNow, ReadHint::kAhead, ReadHint::kAheadAndKeep};
+    const ReadHint hint = kHints[random_() % std::size(kHints)];
+    std::uint64_t offset = 0;
+    std::uint64_t length = size;
+    std::promise<Result<View>> promise;
+    const auto done = [&](Result<View> view) { promise.set_value(std::move(view)); };
+    if (random_() % 2 == 0 && size > 0) {
+      offset = random_() % size;
+      length = std::min<std::uint64_t>(size - offset, 1 + random_() % (2 * kMiB));
+      store_.read_range_async(entry, offset, length, done, hint);
+    } else {
+      store_.read_async(entry, done, hint);
+    }
+    const Result<View> view = promise.get_future().get();
+    if (hint == ReadHint::kAheadAndKeep) store_.release(entry);
+    if (!view) return view.error().message();
+    if (!fixture_.matches(*view, file, offset, length)) return "wrong bytes";
+    const std::uint64_t used = store_.stats().tiers.front().used_bytes;
+    return ram_bytes_ > 0 && used > ram_bytes_ ? "over the budget: " + std::to_string(used) : "";
+  }
+
+  const Fixture& fixture_;
+  Store& store_;
+  const std::uint64_t ram_bytes_;
+  std::mt19937_64 random_;
+};
+
+std::vector<std::string> play(const Round& round) {
+  Fixture fixture(round.sizes);
+  if (round.has_tier) {
+    fixture.options.tiers = {
+        {.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 64 * kMiB}};
+  }
+  fixture.options.make_source_engine = [&round]() -> Result<std::unique_ptr<Engine>> {
+    auto engine = headrace::io::open_engine({});
+    if (!engine || !round.is_slow) return engine;
+    return std::unique_ptr<Engine>(
+        open_fault_engine(std::move(*engine), {.seed = round.seed, .delay_one_in = 2, .reorder = true}));
+  };
+  const std::unique_ptr<Store> store = fixture.open(round.ram_bytes);
+  std::vector<std::string> faults(round.readers);
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < round.readers; ++i) {
+    threads.emplace_back(
+        [&, i] { faults[i] = ModelReader(fixture, *store, round.ram_bytes, round.seed * 100 + i).read(8); });
+  }
+  threads.clear();
+  return faults;
+}
+
+TEST_CASE("whatever the readers, the sizes and the budget are, every read ends with its bytes") {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    const Round round(seed);
+    CAPTURE(seed);
+    CAPTURE(round.ram_bytes);
+    for (const std::string& fault : play(round)) CHECK(fault == "");
+  }
+}
+
+}  // namespace
