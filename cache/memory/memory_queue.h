@@ -54,6 +54,8 @@ class MemoryQueue {
   void request(MemoryRequest& request);
   // Reserves the bytes if they are there now, and if nobody waits whose turn it is.
   [[nodiscard]] bool try_now(std::uint64_t bytes, bool ahead);
+  // Whether reads for now wait.
+  [[nodiscard]] bool is_crowded() const { return now_waits_.load(); }
   // A request that waits as one for a read ahead is none any more.
   void hurry();
   // Has the queue looked at: bytes became free or evictable.

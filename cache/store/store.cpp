@@ -14,6 +14,7 @@
 #include "headrace/cache/store/disk_fill.h"
 #include "headrace/cache/store/fetch.h"
 #include "headrace/cache/store/gathered_read.h"
+#include "headrace/cache/store/lean_read.h"
 #include "headrace/cache/store/part_read.h"
 #include "headrace/cache/store/store_parts.h"
 #include "headrace/io/buffer.h"
@@ -199,6 +200,7 @@ void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
   parts_.reads.fetch_add(1, std::memory_order_relaxed);
   const auto& [entry, identity, span, hint, ranged] = request;
   const std::uint64_t file_bytes = identity.size_bytes;
+  if (span.length > 0 && is_lean(parts_, request)) return read_lean(parts_, request, std::move(done));
   if (!ranged || !is_chunked(file_bytes) || span.length == 0) return read_span(parts_, request, std::move(done));
   const std::uint32_t first = chunk_at(file_bytes, span.offset);
   const std::uint32_t last = chunk_at(file_bytes, span.offset + span.length - 1);
@@ -222,7 +224,7 @@ bool StoreImpl::is_small_part(const ChunkRequest& part) {
 
 // A stream is recognised by what it left behind: the chunk before this one.
 void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk) {
-  if (chunk == 0 || !parts_.ram.contains({entry, chunk - 1})) return;
+  if (chunk == 0 || parts_.memory.is_crowded() || !parts_.ram.contains({entry, chunk - 1})) return;
   for (std::uint32_t next = chunk + 1; next <= chunk + kChunksAhead && next < chunk_count(file_bytes); ++next) {
     if (parts_.ram.contains({entry, next})) continue;
     read_chunk(parts_, {.key = {entry, next}, .hint = ReadHint::kAhead, .ranged = true}, [](const Result<View>&) {});

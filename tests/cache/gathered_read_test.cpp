@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -113,6 +114,24 @@ TEST_CASE("where there is memory, a chunk is fetched once however many reads spa
   CHECK(store->stats().tiers.back().hit_bytes == 12 * kMiB);
   REQUIRE(begin_read(*store, 0).get().has_value());
   CHECK(store->stats().tiers.back().hit_bytes == 12 * kMiB);
+}
+
+TEST_CASE("a range that is asked for while others wait for memory is read without its chunk") {
+  Fixture fixture({8 * kMiB, 8 * kMiB - 1, 9 * kMiB});
+  const std::unique_ptr<Store> store = fixture.open(footprint_bytes(8 * kMiB) + kChunkBytes);  // and no chunk beside it
+  std::optional<View> first = *begin_read(*store, 0).get();
+  auto waiting = begin_read(*store, 1);
+  std::promise<Result<View>> promise;
+  constexpr std::uint64_t kOffset = kChunkBytes - 1000;  // across two chunks
+  store->read_range_async(store->catalog().sample_entry(2), kOffset, 5000,
+                          [&](Result<View> view) { promise.set_value(std::move(view)); });
+  first.reset();
+  const Result<View> second = waiting.get();
+  REQUIRE(second.has_value());
+  const Result<View> part = promise.get_future().get();
+  REQUIRE(part.has_value());
+  CHECK(fixture.matches(*part, 2, kOffset, 5000));
+  CHECK(store->stats().tiers.back().hit_bytes < 17 * kMiB);
 }
 
 // What is known of one round of the model: everything follows from the seed.

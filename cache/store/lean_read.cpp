@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/lean_read.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "headrace/io/buffer.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::Buffer;
+using io::Error;
+
+// Whole pages, so that the source can be read past its page cache.
+ChunkRange whole_pages(const ChunkRange& span, std::uint64_t file_bytes) {
+  const std::uint64_t begin = span.offset / io::kBufferAlignment * io::kBufferAlignment;
+  const std::uint64_t end = span.offset + span.length + io::kBufferAlignment - 1;
+  return {begin, std::min(file_bytes, end / io::kBufferAlignment * io::kBufferAlignment) - begin};
+}
+
+// Ownership: its own; deletes itself once answered.
+// Thread-safety: one step at a time, each on the thread where the step before completed.
+class LeanRead final : public MemoryRequest {
+ public:
+  LeanRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
+      : MemoryRequest(footprint_bytes(whole_pages(request.span, request.identity.size_bytes).length), false),
+        store_(store),
+        request_(request),
+        path_(store.catalog.path(request.entry)),
+        done_(std::move(done)) {
+    source_read_.path = path_.c_str();
+    source_read_.range = whole_pages(request.span, request.identity.size_bytes);
+    source_read_.identity = request.identity;
+    source_read_.context = this;
+    source_read_.on_done = [](SourceRead& read, Status status) {
+      static_cast<LeanRead*>(read.context)->on_read(std::move(status));
+    };
+  }
+  void start() { store_.memory.request(*this); }
+
+  void granted() override;
+  void denied(Error error) override;
+
+ private:
+  void on_read(Status status);
+
+  StoreParts& store_;
+  const SpanRequest request_;
+  const std::string path_;
+  const ReadCallback done_;
+  Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
+  SourceRead source_read_;
+};
+
+void LeanRead::denied(Error error) {
+  done_(tl::unexpected<Error>(std::move(error)));
+  delete this;
+}
+
+void LeanRead::granted() {
+  target_ = new Holding(store_.ram, {request_.entry, UINT32_MAX});
+  target_->pins = 1;
+  target_->cost_bytes = bytes();
+  store_.memory.on_fetch_begun();
+  auto buffer = Buffer::allocate(bytes());
+  if (!buffer) return on_read(io::forward_error(std::move(buffer)));
+  source_read_.buffer = std::move(*buffer);
+  store_.source->read(source_read_);
+}
+
+void LeanRead::on_read(Status status) {
+  store_.memory.on_fetch_ended();
+  if (!status) {
+    source_read_.buffer.reset();  // freed before its bytes are given back
+    store_.ram.unpin(*target_);
+    const bool is_other_version = status.error().code == io::ErrorCode::kStale && status.error().os_errno == 0;
+    if (!is_other_version) return denied(std::move(status.error()));
+    read_span(store_, request_, done_);  // it finds out what the file is now
+    delete this;
+    return;
+  }
+  target_->buffer = std::move(source_read_.buffer);
+  target_->data = source_read_.data;
+  target_->size = source_read_.range.length;
+  const std::uint64_t offset = request_.span.offset - source_read_.range.offset;
+  done_(target_->view(TierKind::kSource, offset, request_.span.length));
+  delete this;
+}
+
+}  // namespace
+
+bool is_lean(const StoreParts& store, const SpanRequest& request) {
+  if (!request.ranged || is_ahead(request.hint) || !store.memory.is_crowded()) return false;
+  const std::string path = store.catalog.path(request.entry);
+  const std::uint32_t last = chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1);
+  bool in_memory = true;
+  for (std::uint32_t chunk = chunk_at(request.identity.size_bytes, request.span.offset); chunk <= last; ++chunk) {
+    in_memory &= store.ram.contains({request.entry, chunk});
+    if (!store.tiers.empty() && store.held_on_disk({hash_name(path, chunk), chunk, request.identity})) return false;
+  }
+  return !in_memory;
+}
+
+void read_lean(StoreParts& store, const SpanRequest& request, ReadCallback done) {
+  if (request.span.offset == 0 && store.follower->watches()) store.follower->note_use(request.entry);
+  (new LeanRead(store, request, std::move(done)))->start();
+}
+
+}  // namespace headrace::cache
