@@ -45,13 +45,15 @@ struct HuffmanWalker::Steps {
     }
   }
 
-  // To more than 32 bits: a code has up to 16, its value up to 15.
+  // A code has up to 16, its value up to 15.
+  static constexpr int kFilledBits = 33;
+
   HEADRACE_INLINE void fill(Bits& bits) {
-    if (bits.count > 32) return;
-    if (bits.end - bits.next >= 4) {
+    if (bits.count >= kFilledBits) return;
+    if (bits.end - bits.next >= 4) [[likely]] {
       std::uint32_t word = 0;
       std::memcpy(&word, bits.next, 4);
-      if ((((~word) - 0x01010101U) & word & 0x80808080U) == 0) {  // no byte is 0xff
+      if ((((~word) - 0x01010101U) & word & 0x80808080U) == 0) [[likely]] {  // no byte is 0xff
         if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap32(word);
         bits.buffer |= std::uint64_t{word} << (32 - bits.count);
         bits.count += 32;
@@ -59,7 +61,9 @@ struct HuffmanWalker::Steps {
         return;
       }
     }
-    fill_slowly(bits);
+    Bits copy = bits;  // whose address is taken: `bits` itself stays in registers
+    fill_slowly(copy);
+    bits = copy;
   }
 
   HEADRACE_INLINE void drop(Bits& bits, unsigned count) {
@@ -99,14 +103,49 @@ struct HuffmanWalker::Steps {
 
   enum class AcEnd : std::uint8_t { kMore, kBlock, kBad };
 
+  // What no entry of a table holds: a code, and the bits of its value.
+  template <bool kStore>
+  HEADRACE_INLINE AcEnd decode_ac_by_parts(std::uint32_t entry, unsigned& k, Bits& bits, const LongCodes& long_codes,
+                                           std::int16_t* block) {
+    fill(bits);
+    unsigned length = entry & AcTable::kLength;
+    unsigned symbol = entry >> AcTable::kFirstShift & 255;
+    if (length == 0) {
+      const LongCodes::Found found = long_codes.find(bits.buffer >> 48, AcTable::kBits);
+      if (found.length == 0) return AcEnd::kBad;
+      length = found.length;
+      symbol = found.symbol;
+    }
+    drop(bits, length);
+    const unsigned value_bits = symbol & 15;
+    if (value_bits == 0) {
+      if (symbol >> 4 != 15) return AcEnd::kBlock;
+      k += 16;
+      return AcEnd::kMore;
+    }
+    k += symbol >> 4;
+    const int value = take_value(bits, value_bits);
+    if constexpr (kStore) block[kNaturalOrder[k]] = static_cast<std::int16_t>(value);
+    ++k;
+    return AcEnd::kMore;
+  }
+
   // Coefficients from the k-th one on, until `k` is at least `end`.
   template <bool kStore>
   HEADRACE_INLINE AcEnd decode_ac_until(unsigned end, unsigned& k, Bits& bits, const AcTable::Entries& entries,
                                         const LongCodes& long_codes, std::int16_t* block) {
+    constexpr int kLooks = 3;  // without filling in between
+    static_assert(kLooks * AcTable::kBits <= kFilledBits);
     while (k < end) {
       fill(bits);
-      const std::uint32_t entry = entries[bits.buffer >> (64 - AcTable::kBits)];
-      if (entry & AcTable::kDirect) [[likely]] {
+#pragma GCC unroll 3
+      for (int look = 0; look < kLooks; ++look) {
+        const std::uint32_t entry = entries[bits.buffer >> (64 - AcTable::kBits)];
+        if ((entry & AcTable::kDirect) == 0) [[unlikely]] {
+          const AcEnd done = decode_ac_by_parts<kStore>(entry, k, bits, long_codes, block);
+          if (done != AcEnd::kMore) return done;
+          break;
+        }
         drop(bits, entry & AcTable::kLength);
         if constexpr (kStore) {
           const unsigned run = entry >> AcTable::kRunShift & 15;
@@ -117,27 +156,8 @@ struct HuffmanWalker::Steps {
           block[kNaturalOrder[k - 1]] = static_cast<std::int8_t>(entry >> AcTable::kSecondShift);
         }
         if (entry & AcTable::kLast) return AcEnd::kBlock;
-        continue;
+        if (k >= end) return AcEnd::kMore;
       }
-      unsigned length = entry & AcTable::kLength;
-      unsigned symbol = entry >> AcTable::kFirstShift & 255;
-      if (length == 0) {
-        const LongCodes::Found found = long_codes.find(bits.buffer >> 48, AcTable::kBits);
-        if (found.length == 0) return AcEnd::kBad;
-        length = found.length;
-        symbol = found.symbol;
-      }
-      drop(bits, length);
-      const unsigned value_bits = symbol & 15;
-      if (value_bits == 0) {
-        if (symbol >> 4 != 15) return AcEnd::kBlock;
-        k += 16;
-        continue;
-      }
-      k += symbol >> 4;
-      const int value = take_value(bits, value_bits);
-      if constexpr (kStore) block[kNaturalOrder[k]] = static_cast<std::int16_t>(value);
-      ++k;
     }
     return AcEnd::kMore;
   }

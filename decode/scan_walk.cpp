@@ -85,6 +85,7 @@ void ScanWalk::begin(jpeg_decompress_struct& info) {
   set_codes(info);
   walker_.begin(layout_);
   index_.begin(layout_);
+  next_point_ = index_.step();
   mcu_ = 0;
   column_ = 0;
   columns_ = info.MCUs_per_row;
@@ -147,7 +148,10 @@ bool ScanWalk::go_to(std::uint32_t mcu) {
   const std::uint32_t number = std::min(mcu, index_.covered()) / index_.step();
   const std::uint32_t point_mcu = number * index_.step();
   const bool walker_is_nearer = point_mcu <= walker_.mcu() && walker_.mcu() <= mcu;
-  if (!walker_is_nearer && !walker_.seek(point_mcu, index_.points()[number])) return false;
+  if (!walker_is_nearer) {
+    if (!walker_.seek(point_mcu, index_.points()[number])) return false;
+    next_point_ = point_mcu + index_.step();
+  }
   while (walker_.mcu() < mcu) {
     if (!walker_.skip() || !arrive()) return false;
   }
@@ -159,7 +163,8 @@ bool ScanWalk::go_to(std::uint32_t mcu) {
 bool ScanWalk::arrive() {
   const std::uint32_t mcu = walker_.mcu();
   index_.cover(std::max(index_.covered(), mcu));
-  if (mcu % index_.step() != 0) return true;
+  if (mcu != next_point_) return true;
+  next_point_ += index_.step();
   if (index_.wants(mcu)) {
     index_.add(walker_.point());
     return true;

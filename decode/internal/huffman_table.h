@@ -68,10 +68,12 @@ struct AcTable {
   void set(const HuffmanCodes& codes);
 };
 
-// The number that a code's `length` extra bits stand for (T.81, F.2.2.1, EXTEND).
+// The number that a code's `length` extra bits stand for (T.81, F.2.2.1, EXTEND). Without a branch, because half of the
+// numbers are negative.
 [[nodiscard]] inline int extended(std::uint64_t bits, unsigned length) {
   const int value = static_cast<int>(bits);
-  return value < (1 << (length - 1)) ? value - (1 << length) + 1 : value;
+  const int negative = (value - (1 << (length - 1))) >> 31;  // all ones if so
+  return value + (negative & (1 - (1 << length)));
 }
 
 }  // namespace headrace::decode

@@ -59,8 +59,9 @@ class ScanWalk {
   ScanLayout layout_;
   DecodeMcu decode_mcu_ = nullptr;  // libjpeg's own
   bool refused_ = false;
-  std::uint32_t mcu_ = 0;     // that libjpeg asks for next
-  std::uint32_t column_ = 0;  // where it is
+  std::uint32_t next_point_ = 0;  // the MCU where the walker comes to a point of the index
+  std::uint32_t mcu_ = 0;         // that libjpeg asks for next
+  std::uint32_t column_ = 0;      // where it is
   std::uint32_t columns_ = 0;
   std::uint32_t first_column_ = 0;  // that are wanted
   std::uint32_t last_column_ = 0;

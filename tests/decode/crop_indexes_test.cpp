@@ -8,12 +8,14 @@
 
 #include <doctest/doctest.h>
 
+#include "headrace/decode/batch_loader.h"
 #include "headrace/decode/internal/scan_index.h"
 #include "headrace/decode/internal/scan_walk.h"
 #include "headrace/decode/jpeg_decoder.h"
 
 #include "decode/corrupt_files.h"
 #include "decode/jpeg_files.h"
+#include "decode/memory_source.h"
 
 namespace headrace::decode {
 namespace {
@@ -342,6 +344,35 @@ TEST_CASE("bytes that changed do not meet the index of what they were") {
     check_same(outcome, expected);
   }
   CHECK(indexes.report().count(CropWay::kIndexed) == 0);
+}
+
+TEST_CASE("batches are the same with indexes and without, and the report counts the crops") {
+  test::Files files;
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    files.push_back(make_jpeg({.size = {120, 90}, .progressive = seed == 3, .quality = 90, .seed = seed}));
+  }
+  const auto batches = [&](std::size_t crop_index_bytes, StageReport& report) {
+    const BatchOptions options = {.batch_size = 4,
+                                  .seed = 7,
+                                  .transform = {.geometry = RandomResizedCrop{.size = {16, 12}, .scale_max = 0.5}},
+                                  .workers = {.threads = 3, .crop_index_bytes = crop_index_bytes}};
+    auto loader = BatchLoader::start(std::make_unique<test::MemorySource>(files, 4), options);
+    REQUIRE(loader);
+    std::vector<std::byte> all;
+    while (const Batch* batch = (*loader)->next()) all.insert(all.end(), batch->data.begin(), batch->data.end());
+    report = (*loader)->report();
+    return all;
+  };
+  StageReport with;
+  StageReport without;
+  CHECK(batches(kEnoughBytes, with) == batches(0, without));
+  CHECK(with.crops.count(CropWay::kMade) >= 11);
+  CHECK(with.crops.count(CropWay::kMade) + with.crops.count(CropWay::kIndexed) == 4 * 11);
+  CHECK(with.crops.count(CropWay::kUnsuited) == 4);
+  CHECK(with.crops.files == 11);
+  CHECK(format(with).find("with an index") != std::string::npos);
+  CHECK(without.crops.crops == CropReport{}.crops);
+  CHECK(format(without).find("JPEG crops") == std::string::npos);
 }
 
 }  // namespace
