@@ -4,8 +4,8 @@
 //   decode_compare FOLDER LIST full --side headrace|plain|both  whole images to RGB; plain: a libjpeg-turbo loop
 //   decode_compare FOLDER LIST draw --crops CROPS              writes what RandomResizedCrop draws for each file
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
-//   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and libjpeg's
-//                                                              skipping and cropping, or its decoding of the whole image
+//   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and what
+//                                                              libjpeg does: skip and crop, or decode all
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done

@@ -6,9 +6,9 @@
 //   decoder.use_indexes(indexes);   // of as many decoders as there are
 //   print(indexes.report().indexed);
 //
-// An index is found by the checksum (XXH3, 128 bits) of the file's bytes, whatever the file is called: bytes that changed
-// have no index. Nothing is evicted, as every epoch crops every file; once the budget is used up, further files go
-// without.
+// An index is found by the checksum (XXH3, 128 bits) of the file's bytes, whatever the file is called: bytes that
+// changed have no index. Nothing is evicted, as every epoch crops every file; once the budget is used up, further files
+// go without.
 //
 // Thread-safety: any thread. Ownership: outlives the decoders that use it.
 #pragma once

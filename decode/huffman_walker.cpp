@@ -9,8 +9,8 @@
 namespace headrace::decode {
 namespace {
 
-// Where the coefficients lie that come in zigzag order. What damaged codes put behind the last one goes to the last one:
-// such a block is refused once it is complete.
+// Where the coefficients lie that come in zigzag order. What damaged codes put behind the last one goes to the last
+// one: such a block is refused once it is complete.
 constexpr std::array<std::uint8_t, 64 + 32> kNaturalOrder = [] {
   std::array<std::uint8_t, 64 + 32> order = {};
   std::size_t place = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of libjpeg-turbo's inside here (jpegint.h, which Debian installs; jdcoefct.c, jdapistd.c): decode_mcu is
-// called once for each MCU in their order, with blocks of zeros, or with NULL for rows that are skipped as a whole; the
-// columns outside of first_iMCU_col to last_iMCU_col are not looked at afterwards.
+// What is known of libjpeg-turbo's inside here (jpegint.h, which Debian installs; jdcoefct.c, jdapistd.c): decode_mcu
+// is called once for each MCU in their order, with blocks of zeros, or with NULL for rows that are skipped as a whole;
+// the columns outside of first_iMCU_col to last_iMCU_col are not looked at afterwards.
 #include "headrace/decode/internal/scan_walk.h"
 
 #include <algorithm>

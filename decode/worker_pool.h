@@ -44,8 +44,8 @@ struct WorkerOptions {
   unsigned threads = 0;      // 0: as many as this process may use at once (usable_cores.h)
   bool pin_threads = false;  // thread i stays on the i-th allowed CPU: steadier figures, worse beside other work
   DecodeOptions decode = {};
-  // Memory for where to begin within JPEGs (crop_indexes.h), which all threads share; taken as crops need it, 1.5 kB for
-  // a photograph of 110 kB. 256 MiB: of about 170 000 such files. 0: crops do without.
+  // Memory for where to begin within JPEGs (crop_indexes.h), which all threads share; taken as crops need it, 1.5 kB
+  // for a photograph of 110 kB. 256 MiB: of about 170 000 such files. 0: crops do without.
   std::size_t crop_index_bytes = std::size_t{256} << 20;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Huffman codes of a JPEG as look-up tables: one look at the next bits does several steps of the standard's decoding
-// (ITU-T T.81, F.2.2).
+// The Huffman codes of a JPEG as look-up tables: one look at the next bits does several steps of the standard's
+// decoding (ITU-T T.81, F.2.2).
 //
 // Thread-safety: plain values.
 #pragma once
@@ -47,9 +47,9 @@ struct DcTable {
   void set(const HuffmanCodes& codes);
 };
 
-// The other coefficients: runs of zeros and what ends them. One entry may stand for two of them, or for one and the end
-// of the block. Where the first one may complete the block, `single` has to be used: the next symbol is of another block
-// then.
+// The other coefficients: runs of zeros and what ends them. One entry may stand for two of them, or for one and the
+// end of the block. Where the first one may complete the block, `single` has to be used: the next symbol is of another
+// block then.
 struct AcTable {
   static constexpr unsigned kBits = 11;
   static constexpr std::uint32_t kLength = 15;  // how many bits this takes; 0: the code is longer than kBits

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks through the Huffman codes of a JPEG's only scan, MCU by MCU, and can go on from any point that it passed before.
+// Walks through the Huffman codes of a JPEG's only scan, MCU by MCU, and can go on from any point that it passed
+// before.
 //
 //   walker.begin(layout);
 //   while (walker.mcu() < layout.mcu_count && walker.decode(blocks)) ...;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one crop has to do with CropIndexes: before it, the file's index is looked up; after it, what was found out on the
-// way is kept.
+// What one crop has to do with CropIndexes: before it, the file's index is looked up; after it, what was found out on
+// the way is kept.
 //
 //   IndexVisit visit;
 //   if (visit.begin(indexes, file, index)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Points within a JPEG's Huffman codes from which decoding can go on, so that a crop need not decode what lies before it.
+// Points within a JPEG's Huffman codes from which decoding can go on, so that a crop need not decode what lies before
+// it.
 //
 //   ScanIndex index;
 //   index.begin(layout);

@@ -3,6 +3,7 @@
 #include "headrace/decode/crop_indexes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -266,6 +267,20 @@ TEST_CASE("damaged files get the verdict, the message and the pixels that libjpe
       CHECK(report.count(CropWay::kIndexed) > 0);
       CHECK(report.count(CropWay::kDamaged) > 0);
     }
+  }
+}
+
+// HEADRACE_FUZZ_FILES: how many (1000).
+TEST_CASE("files damaged at random get the verdict, the message and the pixels that libjpeg gives them") {
+  const char* wanted = std::getenv("HEADRACE_FUZZ_FILES");
+  const std::uint64_t count = wanted != nullptr ? std::stoull(wanted) : 1000;
+  std::vector<Bytes> sound;
+  for (const JpegSpec& spec : test::jpeg_kinds()) {
+    if (can_be_walked(spec)) sound.push_back(make_jpeg(spec));
+  }
+  Verdicts verdicts(Damage::kRepair);
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    verdicts.check(test::damage_randomly(sound[seed % sound.size()], 1'000'000 + seed));
   }
 }
 

@@ -3,9 +3,11 @@
 //   write_corpus corpus && fuzz_image_decoder -max_total_time=3600 corpus
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
+#include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/image_decoder.h"
 #include "headrace/decode/sample_transformer.h"
 
@@ -25,11 +27,36 @@ void transform(const DecodeOptions& options, std::span<const std::byte> bytes) {
   if (transformer.decode(decoder, bytes, {.seed = bytes.size()})) transformer.write(tensor.data());
 }
 
+// libjpeg decides alone, or crops are decoded with an index: the same verdict and the same pixels. Twice, because the
+// first crop makes the index.
+void compare_crops(DecodeOptions options, std::span<const std::byte> bytes) {
+  static CropIndexes indexes(std::size_t{16} << 20);  // once it is full, further files go without
+  ImageDecoder walked(options);
+  walked.use_indexes(indexes);
+  options.walk_scans = false;
+  ImageDecoder plain(options);
+  const auto size = plain.open(bytes);
+  if (!size) return;
+  const Box box = {size->width / 3, size->height / 2, (size->width + 2) / 3, (size->height + 3) / 4};
+  Image expected;
+  const Status verdict = plain.decode_region(box, 1, expected);
+  for (int round = 0; round < 2; ++round) {
+    Image image;
+    if (!walked.open(bytes)) __builtin_trap();
+    const Status status = walked.decode_region(box, 1, image);
+    if (status.has_value() != verdict.has_value() || walked.damage() != plain.damage()) __builtin_trap();
+    for (std::uint32_t y = 0; status.has_value() && y < box.height; ++y) {
+      if (std::memcmp(image.row(y), expected.row(y), expected.row_bytes()) != 0) __builtin_trap();
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   transform({.apply_orientation = true, .cifar_records = true, .pixels_max = 1'000'000, .scans_max = 20}, bytes);
   transform({.damage = Damage::kSalvage, .pixels_max = 1'000'000, .scans_max = 20}, bytes);
+  compare_crops({.pixels_max = 1'000'000, .scans_max = 20}, bytes);
   return 0;
 }
