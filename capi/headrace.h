@@ -41,7 +41,7 @@ typedef enum hr_status {
   HR_PERMISSION = 6,
   HR_NO_SPACE = 7,
   HR_NO_MEMORY = 8,
-  HR_BAD_DATA = 9,  // a sample that cannot be decoded, or ends early
+  HR_BAD_DATA = 9,  // a sample that is no image, is larger than the limits, or ends early
   HR_STALE = 10,    // a file is not what it was when the data set was opened
   HR_BUSY = 11,     // a tier that another process has open
   HR_UNSUPPORTED = 12,

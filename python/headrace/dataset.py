@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data sets: a folder with tiers of memory and disk before it, or a folder in a mount of headrace."""
+import ctypes
+import os
+import re
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+from . import _abi
+from ._abi import check, lib
+
+Path = Union[str, "os.PathLike[str]"]
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+
+
+def parse_size(size: Union[int, str], what: str) -> int:
+    """Bytes of "16G", "1.5 GiB", "512M", "25%" (of the memory), or a number of bytes."""
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|([KMGTP]?)(?:i?B)?)\s*", str(size), re.IGNORECASE)
+    if not match:
+        raise ValueError(f"{what} {size!r} is no size; write for instance 16G, 512M or 25%")
+    number, percent, unit = match.groups()
+    if percent:
+        return int(float(number) / 100 * lib.hr_memory_limit_bytes())
+    return int(float(number) * _UNITS[unit.upper()])
+
+
+def _read_tiers(kind: int, texts: Union[str, Sequence[str]], what: str) -> List[_abi.Tier]:
+    tiers = []
+    for text in [texts] if isinstance(texts, str) else texts:
+        path, colon, size = str(text).rpartition(":")
+        if not colon or not path:
+            raise ValueError(f"{what} {text!r}: write PATH:SIZE, for instance /nvme/headrace:200G")
+        tiers.append(_abi.Tier(kind, os.fsencode(path), parse_size(size, f"{what} {text}")))
+    return tiers
+
+
+def _encoded(path: Optional[Path]) -> Optional[bytes]:
+    return None if path is None else os.fsencode(path)
+
+
+class Dataset:
+    """Samples of a folder by number, read through tiers.
+
+    Parameters:
+        root: the folder, or one in a headrace mount (which has tiers of its own: `ram`, `ssd` and `hdd` stay empty).
+        ram: content kept in memory: "16G", "25%" or bytes. None: a quarter of the memory; 0 where `root` is a mount, or
+            where several ranks share this node (LOCAL_WORLD_SIZE), which the page cache serves better than a tier each.
+        ssd, hdd: "PATH:SIZE" each, fastest first.
+        listing: which files are samples, in which order: "imagefolder", "timm", "dali", "keras", "sorted".
+        sample_list: a file of paths below `root`, one a line, that are the samples instead.
+        catalog: a file where the listing is kept, which makes the next opening of a large data set faster.
+        engine: "auto", "uring" or "pread".
+    Raises: FileNotFoundError (no such folder, no samples), PermissionError, NotADirectoryError, ValueError (a tier or
+        size), BusyError (another process has a tier open).
+    Thread-safety: any thread. A loader keeps its data set; close() is for the impatient.
+    """
+
+    decodes = True
+
+    def __init__(self, root: Path, *, ram: Union[int, str, None] = None, ssd: Union[str, Sequence[str]] = (),
+                 hdd: Union[str, Sequence[str]] = (), listing: str = "imagefolder", sample_list: Optional[Path] = None,
+                 catalog: Optional[Path] = None, engine: str = "auto"):
+        self.root = os.fspath(root)
+        if os.path.exists(self.root) and not os.path.isdir(self.root):
+            raise NotADirectoryError(f"data set {self.root} is no folder; name the folder that holds the samples")
+        if ram is None:
+            ram = 0 if int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1 else _abi.RAM_DEFAULT
+        tiers = _read_tiers(_abi.TIER_SSD, ssd, "ssd") + _read_tiers(_abi.TIER_HDD, hdd, "hdd")
+        options = _abi.DatasetOptions(
+            struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.root), listing=listing.encode(),
+            sample_list=_encoded(sample_list), catalog_file=_encoded(catalog), engine=engine.encode(),
+            ram_bytes=parse_size(ram, "ram"), tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
+        handle = ctypes.c_void_p()
+        check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(handle)))
+        self._handle = handle
+        self.close = weakref.finalize(self, lib.hr_dataset_close, handle)
+        self._samples: Optional[List[Tuple[str, int]]] = None
+
+    def __len__(self) -> int:
+        return lib.hr_dataset_size(self._open_handle())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _open_handle(self):
+        if not self.close.alive:
+            raise ValueError(f"data set {self.root} is closed")
+        return self._handle
+
+    @property
+    def is_mount(self) -> bool:
+        """Whether the samples come through a mount of headrace."""
+        return bool(lib.hr_dataset_is_mount(self._open_handle()))
+
+    @property
+    def targets(self) -> List[int]:
+        """The class number of each sample; 0 where there are no classes."""
+        labels = (ctypes.c_uint32 * len(self))()
+        check(lib.hr_dataset_labels(self._open_handle(), labels))
+        return list(labels)
+
+    def path(self, index: int) -> str:
+        """The path of a sample. Raises IndexError."""
+        handle = self._open_handle()
+        if not 0 <= index < len(self):
+            raise IndexError(f"sample {index} is out of range: the data set has {len(self)} samples")
+        return os.path.join(self.root, _abi.text_of(lib.hr_dataset_path, handle, index))
+
+    @property
+    def samples(self) -> List[Tuple[str, int]]:
+        """(path, class number) of each sample, in order."""
+        if self._samples is None:
+            self._samples = [(self.path(index), label) for index, label in enumerate(self.targets)]
+        return self._samples
+
+    def digest(self) -> List[int]:
+        """[number of samples, two sums over their paths and sizes]: what state_dict() keeps of a data set."""
+        digest = _abi.Digest()
+        check(lib.hr_dataset_digest(self._open_handle(), ctypes.byref(digest)))
+        return [digest.sample_count, digest.sum, digest.weighted_sum]
+
+    def check_digest(self, saved: Sequence[int]) -> None:
+        """Raises ValueError unless this is the data set that `saved` is the digest of. Names the file that differs."""
+        here = self.digest()
+        if list(saved) == here:
+            return
+        if saved[0] != here[0]:
+            raise ValueError(f"the state is of a data set of {saved[0]} samples; {self.root} has {here[0]}")
+        prime = 2**61 - 1
+        sums, weighted = (here[1] - saved[1]) % prime, (here[2] - saved[2]) % prime
+        number = weighted * pow(sums, prime - 2, prime) % prime - 1  # the quotient; of one file, its number plus one
+        if 0 <= number < here[0]:
+            raise ValueError(f"the state is of another data set: {self.path(number)} is not what it was")
+        raise ValueError(f"the state is of another data set: several files of {self.root} are not what they were")
+
+    def order(self, spec: str, epoch: int) -> "ctypes.Array[ctypes.c_uint32]":
+        """The sample numbers of an epoch by an order's spec, such as "torch-distributed:seed=1". Raises ValueError."""
+        count = ctypes.c_uint64()
+        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, None, ctypes.byref(count)))
+        indices = (ctypes.c_uint32 * count.value)()
+        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, indices, ctypes.byref(count)))
+        return indices
+
+    def order_length(self, spec: str, epoch: int) -> int:
+        """How many samples the epoch has. Raises ValueError."""
+        count = ctypes.c_uint64()
+        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, None, ctypes.byref(count)))
+        return count.value
+
+
+class ImageFolder(Dataset):
+    """Images in one folder per class, numbered as torchvision's ImageFolder numbers them.
+
+    `classes`: the names of the folders, sorted. `class_to_idx`: their numbers. `samples` (also `imgs`) and `targets` as
+    torchvision has them. Raises FileNotFoundError also where there is no class, or one without files.
+    """
+
+    def __init__(self, root: Path, **options):
+        super().__init__(root, **options)
+        self.classes = sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir())
+        self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
+        if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
+            self._check_classes()
+
+    def _check_classes(self) -> None:
+        if not self.classes:
+            self.close()
+            raise FileNotFoundError(f"data set {self.root} has no folder per class; Files reads what has none")
+        found = set(self.targets)
+        empty = [name for name, number in self.class_to_idx.items() if number not in found]
+        if empty:
+            self.close()
+            raise FileNotFoundError(f"data set {self.root}: no image in the folders of these classes: "
+                                    f"{', '.join(empty)}")
+
+    @property
+    def imgs(self) -> List[Tuple[str, int]]:
+        return self.samples
+
+
+class Files(Dataset):
+    """Any samples, as bytes: every file below `root`, sorted by path. `decode` turns the bytes of one sample into what
+    the loader yields; it runs on threads of Python's, while headrace's threads read ahead."""
+
+    decodes = False
+
+    def __init__(self, root: Path, decode=None, **options):
+        options.setdefault("listing", "sorted")
+        super().__init__(root, **options)
+        self._decode = decode
+        self._pool: Optional[ThreadPoolExecutor] = None
+
+    def decode_all(self, contents: List[bytes]) -> list:
+        """What `decode` makes of each; the bytes themselves where there is none."""
+        if self._decode is None:
+            return contents
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hr-python")
+        return list(self._pool.map(self._decode, contents))

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader, with the face of torch's DataLoader."""
+import ctypes
+import json
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from . import _abi, delivery, sampler as orders, transforms
+from ._abi import check, lib
+from .dataset import Dataset
+
+STATE_VERSION = 1
+_WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
+
+
+class Note(NamedTuple):
+    """A sample that is bad, or was repaired."""
+    position: int  # within the epoch, over all ranks
+    index: int
+    state: str     # "repaired" or "bad"
+    reason: str    # names the file
+
+
+@dataclass
+class Batch:
+    """One batch. `images`: N x 3 x H x W (torch), or as the layout says (numpy, buffer). With Files, `images` is a list
+    of bytes or of what `decode` made of them. `labels`, `indices`: N int64. `states`: "good", "repaired" or "bad"."""
+    images: Any
+    labels: Any
+    indices: Any
+    states: List[str]
+    epoch: int
+    position: int  # samples of the epoch that are done with this batch, over all ranks
+    notes: List[Note]  # also on samples that were skipped
+
+
+class DataLoader:
+    """Batches of a data set, read ahead along the order, decoded and transformed by threads of the library.
+
+    Parameters:
+        dataset: ImageFolder, Files, or another Dataset.
+        batch_size: samples a batch, of this rank.
+        shuffle: the order of torch's DistributedSampler with `seed`, for any number of ranks. False: in sequence.
+        sampler: instead, any iterable of sample numbers, asked once per epoch; set_epoch() is passed on.
+        order: instead, a spec that `headrace order` knows, such as "torch-random:seed=0".
+        drop_last: leaves out an epoch's last batch if it is not full.
+        transform: a list of headrace's transforms; see headrace.transforms. Images need one.
+        seed: of the order and of what transforms draw. (seed, epoch, position, sample) alone decide about a sample.
+        dtype: "uint8", "float16", "bfloat16" or "float32"; numbers are pixel / 255 where there is no Normalize.
+        channels_last: images lie in memory as N x H x W x 3.
+        output: "torch", "numpy" or "buffer"; None: the first that is installed.
+        rank, world_size: of torch.distributed, or of the environment (RANK, WORLD_SIZE), where both are None.
+        bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero).
+        damage: "repair" (as PIL does), "reject" or "salvage" (also files that end early).
+        threads: that decode; 0: as many as this process may use.
+        prefetch_batches: made ahead of the consumer.
+        draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
+            `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
+
+    Iterating yields (images, labels); batches() yields Batch. Each iteration is one epoch; epochs follow each other and
+    are read ahead across the border, unless set_epoch() says otherwise or the order comes from a sampler.
+
+    Raises: ValueError, TypeError (a parameter), IndexError (a sampler's index), BadSampleError and FileNotFoundError (a
+        sample, with bad_samples="raise"), MemoryError.
+    Thread-safety: one thread iterates; close(), report() and state_dict() from any. A forked child opens its own.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int = 1, shuffle: bool = False, sampler=None, *,
+                 order: Optional[str] = None, drop_last: bool = False, transform: Optional[Sequence] = None,
+                 seed: int = 0, dtype: str = "float32", channels_last: bool = False, output: Optional[str] = None,
+                 rank: Optional[int] = None, world_size: Optional[int] = None, bad_samples: str = "raise",
+                 damage: str = "repair", threads: int = 0, prefetch_batches: int = 2, window: int = 0,
+                 dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator=None):
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be 1 at least, not {batch_size!r}")
+        if (sampler is not None) + (order is not None) + bool(shuffle) > 1:
+            raise ValueError("give one of shuffle=True, sampler and order")
+        self.dataset, self.batch_size, self.drop_last, self.seed = dataset, batch_size, drop_last, seed
+        self.dtype, self._channels_last, self._generator = dtype, channels_last, generator
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._options = self._make_options(transform, bad_samples, damage, threads, prefetch_batches, window,
+                                           dct_scaling, draws, torch_workers)
+        self._delivery = delivery.make_delivery(output, channels_last) if dataset.decodes else None
+        self.rank, self.world_size = (0, 1) if sampler is not None else orders.ranks(rank, world_size)
+        if sampler is not None:
+            self._order = orders.SamplerEpochs(sampler)
+        else:
+            spec = order or (f"torch-distributed:seed={seed}" if shuffle else "torch-distributed:shuffle=0")
+            self._order = orders.SpecEpochs(dataset, spec, self.rank, self.world_size)
+        self._epoch = 0       # of the next iteration
+        self._position = 0    # within that epoch, over all ranks: what was delivered
+        self._resume = False  # the next iteration begins at _position
+        self._expected = 0    # the check of the sampler's list that the state was saved with
+        self._running: Optional[_Running] = None
+
+    def _make_options(self, transform, bad_samples, damage, threads, prefetch_batches, window, dct_scaling, draws,
+                      torch_workers) -> _abi.LoaderOptions:
+        options = _abi.LoaderOptions(struct_bytes=ctypes.sizeof(_abi.LoaderOptions), batch_size=self.batch_size,
+                                     drop_last=self.drop_last, batches_ahead=prefetch_batches, window_bytes=window,
+                                     seed=self.seed, threads=threads, dct_scaling=dct_scaling,
+                                     layout=int(self._channels_last), torch_workers=torch_workers)
+        options.bad_samples = _choice("bad_samples", bad_samples, _abi.BAD_SAMPLES)
+        options.damage = _choice("damage", damage, _abi.DAMAGE)
+        options.element_type = _choice("dtype", self.dtype, _abi.DTYPES)
+        options.draw = _choice("draws", draws, {"position": _abi.DRAW_BY_POSITION, "torch": _abi.DRAW_AS_TORCH})
+        if self.dataset.decodes:
+            if not transform:
+                raise ValueError("images of different sizes make no batch; give a transform, for instance "
+                                 "[headrace.RandomResizedCrop(224)]")
+            transforms.fill(options, transform, self.dtype)
+        elif transform:
+            raise ValueError("Files are bytes, which no transform fits; give Files a decode function")
+        else:
+            options.content = _abi.CONTENT_BYTES
+        return options
+
+    # ---- iterating ----
+
+    def __iter__(self) -> Iterator:
+        for batch in self.batches():
+            yield batch.images, batch.labels
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches of one epoch, with indices, states, notes, epoch and position."""
+        return _Epoch(self)
+
+    def __len__(self) -> int:
+        """Batches of an epoch that is read from its beginning."""
+        length = self._order.length(self._epoch)
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration reads this epoch. A state that was loaded for the same epoch stays in force."""
+        if epoch < 0:
+            raise ValueError(f"epoch {epoch}: epochs count from 0")
+        with self._lock:
+            if epoch != self._epoch:
+                self._epoch, self._position, self._resume = epoch, 0, False
+
+    # ---- state ----
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the loader is: what was delivered, never what was prefetched. Plain values below 1 kB."""
+        with self._lock:
+            return {"version": STATE_VERSION, "epoch": self._epoch, "position": self._position, "seed": self.seed,
+                    "order": getattr(self._order, "spec", None), "batch_size": self.batch_size,
+                    "world_size": self._order.world, "check": self._running.part.check if self._running else 0,
+                    "dataset": self.dataset.digest()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """The next iteration goes on behind the last batch that was delivered. The number of ranks may be another one.
+
+        Raises ValueError: a state of another data set (names the file that differs), order or seed.
+        """
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(f"the state is of version {state.get('version')}; this package reads {STATE_VERSION}")
+        for name, mine in (("order", getattr(self._order, "spec", None)), ("seed", self.seed)):
+            if state[name] != mine:
+                raise ValueError(f"the state is of {name} {state[name]!r}, this loader of {mine!r}")
+        self.dataset.check_digest(state["dataset"])
+        with self._lock:
+            self._drop_running()
+            self._epoch, self._position = state["epoch"], state["position"]
+            self._expected, self._resume = state["check"], True
+
+    # ---- the rest ----
+
+    def report(self) -> Dict[str, Any]:
+        """What each stage of the running loader did and waited, in seconds over its threads; `bottleneck`, and `text`
+        to print. Empty before the first iteration."""
+        with self._lock:
+            if self._running is None or not self._running.close.alive:
+                return {}
+            return json.loads(_abi.text_of(lib.hr_loader_report, self._running.handle))
+
+    def close(self) -> None:
+        """Ends the threads. Batches that were delivered stay good. Iterating again starts new ones."""
+        with self._lock:
+            self._drop_running()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _drop_running(self) -> None:
+        if self._running is not None:
+            self._running.shut()
+            self._running = None
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("this loader belongs to the parent process; make one in this process")
+
+    # The loader of the library for an epoch: the one that runs if it stands there, else a new one.
+    def _start(self) -> "_Running":
+        with self._lock:
+            if not self._resume:
+                self._position = 0
+            running = self._running
+            if running is not None and running.stands_at(self._epoch, self._position):
+                running.enter(self._order.length(self._epoch))
+            else:
+                self._drop_running()
+                self._running = running = self._open()
+            self._resume = False
+            return running
+
+    def _open(self) -> "_Running":
+        torch_seed = self._torch_seed() if self._options.draw == _abi.DRAW_AS_TORCH else 0
+        part = self._order.part(self._epoch, self._position)
+        if self._resume and self._expected and part.check != self._expected:
+            raise ValueError(f"the sampler gives another list for epoch {self._epoch} than when the state was saved")
+        options = _abi.LoaderOptions.from_buffer_copy(self._options)
+        options.torch_seed = torch_seed
+        options.first_epoch, options.first_position = self._epoch, part.first
+        options.position_offset, options.position_stride = part.base + part.rank, part.stride
+        if part.spec is not None:
+            options.order = part.spec.encode()
+            options.epochs = int(self._options.draw == _abi.DRAW_AS_TORCH)  # else without end
+        else:
+            options.indices, options.index_count, options.epochs = part.indices, len(part.indices), 1
+        return _Running(self.dataset, options, part, self._epoch)
+
+    # What torch's DataLoader seeds its workers with, drawn where it draws it.
+    def _torch_seed(self) -> int:
+        import torch
+        return int(torch.empty((), dtype=torch.int64).random_(generator=self._generator).item())
+
+
+class _Running:
+    """A loader of the library, and where it stands."""
+
+    def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
+        self.part, self.epoch, self.done = part, epoch, part.first
+        self.drop_last, self.batch_size = options.drop_last, options.batch_size
+        self.pending = None  # a batch of the next epoch, found while this one's end was looked for
+        self.handle = ctypes.c_void_p()
+        self._busy = threading.Lock()  # held during a call that closing must not overtake
+        if len(part.indices or ()) == 0 and part.spec is None:
+            self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
+            return
+        check(lib.hr_loader_open(dataset._open_handle(), ctypes.byref(options), ctypes.byref(self.handle)))
+        self.close = weakref.finalize(self, lib.hr_loader_close, self.handle)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the epoch has no further batch."""
+        left = self.part.length - self.done
+        return left <= 0 or (self.drop_last and left < self.batch_size)
+
+    @property
+    def position(self) -> int:
+        """Within the epoch, over all ranks: what was delivered where all ranks are as far."""
+        return self.part.base + self.done * self.part.stride
+
+    def shut(self) -> None:
+        """Closes, also while another thread waits for a batch."""
+        if self.handle and self.close.alive:
+            lib.hr_loader_stop(self.handle)
+        with self._busy:
+            self.close()
+
+    def stands_at(self, epoch: int, position: int) -> bool:
+        return self.close.alive and self.part.spec is not None and self.epoch == epoch and self.done == 0 \
+            and position == 0
+
+    def enter(self, length: int) -> None:
+        self.part.length = length
+
+    def end_epoch(self) -> None:
+        self.epoch, self.done = self.epoch + 1, 0
+
+    def next(self) -> Optional[delivery.Slot]:
+        """The next batch of this epoch; None at its end."""
+        if self.pending is None:
+            if self.ended:
+                return None
+            batch = ctypes.POINTER(_abi.Batch)()
+            status = _abi.TIMED_OUT
+            while status == _abi.TIMED_OUT:  # Python looks at signals in between
+                with self._busy:
+                    if not self.close.alive:
+                        raise RuntimeError("the loader was closed while it was iterated")
+                    status = check(lib.hr_loader_next(self.handle, _WAIT_MS, ctypes.byref(batch)))
+            if status == _abi.END:
+                return None
+            self.pending = delivery.Slot(batch)
+        if self.pending.batch.contents.epoch != self.epoch:
+            return None
+        slot, self.pending = self.pending, None
+        self.done = slot.batch.contents.next_position
+        return slot
+
+
+class _Epoch:
+    """Iterates over the batches of one epoch."""
+
+    def __init__(self, loader: DataLoader):
+        self._loader = loader
+        self._running: Optional[_Running] = None
+        self._ended = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        loader._check_process()
+        if self._ended:
+            raise StopIteration
+        if self._running is None:
+            self._running = loader._start()
+        if self._running is not loader._running:
+            raise RuntimeError("this iteration is over: another one was begun, or the loader was closed")
+        slot = self._running.next()
+        if slot is None:
+            self._finish()
+            raise StopIteration
+        with loader._lock:
+            loader._position = self._running.position
+        return _deliver(loader, slot, self._running)
+
+    def _finish(self) -> None:
+        loader, self._ended = self._loader, True
+        with loader._lock:
+            loader._epoch, loader._position = loader._epoch + 1, 0
+            self._running.end_epoch()
+            if self._running.part.spec is None:
+                loader._drop_running()
+
+
+def _choice(name: str, value: str, known: Dict[str, int]) -> int:
+    if value not in known:
+        raise ValueError(f"{name} {value!r} is unknown; there are: {', '.join(known)}")
+    return known[value]
+
+
+def _deliver(loader: DataLoader, slot: delivery.Slot, running: _Running) -> Batch:
+    batch = slot.batch.contents
+    count = batch.count
+    notes = [Note(note.position, note.index, _abi.STATES[note.state], note.reason.decode(errors="replace"))
+             for note in batch.notes[:batch.note_count]]
+    states = ["good"] * count if not notes else [_abi.STATES[state] for state in batch.states[:count]]
+    if not loader.dataset.decodes:
+        return _deliver_bytes(loader, slot, running, states, notes)
+    side = loader._options
+    shape = (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
+    images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
+    make = loader._delivery
+    return Batch(make.images(images), make.numbers(labels), make.numbers(indices), states, batch.epoch,
+                 running.position, notes)
+
+
+def _deliver_bytes(loader, slot, running, states, notes) -> Batch:
+    batch = slot.batch.contents
+    contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in batch.contents[:batch.count]]
+    labels, indices = batch.labels[:batch.count], batch.indices[:batch.count]
+    slot.release()
+    return Batch(loader.dataset.decode_all(contents), labels, indices, states, batch.epoch, running.position, notes)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an epoch reads: the order of a spec, or the indices of a sampler; and what is left of an epoch for other ranks.
+
+Positions are those of the whole epoch, over all ranks: rank r of w reads positions r, r + w, ... Random numbers are
+drawn by position, so that a sample's crop does not depend on how many ranks there are.
+"""
+import ctypes
+import os
+import sys
+import zlib
+from array import array
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from .dataset import Dataset
+
+
+@dataclass
+class Part:
+    """What one rank reads of an epoch: its sample i stands at position `base + rank + i * stride`."""
+    spec: Optional[str]  # or:
+    indices: object      # ctypes array of c_uint32
+    length: int          # samples of this rank, from `first` on, and those before it
+    first: int           # samples to leave out at the beginning
+    base: int
+    rank: int
+    stride: int
+    check: int = 0       # of a sampler's indices: says whether it gives the same ones again
+
+
+def ranks(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
+    """(rank, world size): as given, else torch.distributed's, else RANK and WORLD_SIZE, else (0, 1)."""
+    if rank is None and world_size is None:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        else:
+            rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+    if rank is None or world_size is None or not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of world_size {world_size}: both, and 0 <= rank < world_size")
+    return rank, world_size
+
+
+class SpecEpochs:
+    """The order of a spec, which the library draws. `spec`: without replicas and rank."""
+
+    def __init__(self, dataset: Dataset, spec: str, rank: int, world: int):
+        self.dataset, self.spec, self.rank, self.world = dataset, spec, rank, world
+        self.length(0)  # a wrong spec is found now
+
+    def _spec_of_rank(self) -> str:
+        if self.world == 1:
+            return self.spec
+        return f"{self.spec}{',' if ':' in self.spec else ':'}replicas={self.world},rank={self.rank}"
+
+    def length(self, epoch: int) -> int:
+        """Samples of this rank."""
+        return self.dataset.order_length(self._spec_of_rank(), epoch)
+
+    def part(self, epoch: int, position: int) -> Part:
+        """From a position of the whole epoch on."""
+        if position % self.world == 0:
+            length = self.length(epoch)
+            first = min(position // self.world, length)
+            return Part(self._spec_of_rank(), None, length, first, 0, self.rank, self.world)
+        return self._rest(epoch, position)
+
+    # The ranks that began this epoch were others. What they left is dealt out anew, padded from the epoch's beginning
+    # as DistributedSampler pads.
+    def _rest(self, epoch: int, position: int) -> Part:
+        whole = self.dataset.order(self.spec, epoch)
+        rest = array("I", whole[position:]) if position < len(whole) else array("I")
+        missing = -len(rest) % self.world
+        rest.extend(whole[i % len(whole)] for i in range(missing))
+        mine = rest[self.rank::self.world]
+        return Part(None, _c_array(mine), len(mine), 0, position, self.rank, self.world)
+
+
+class SamplerEpochs:
+    """The indices of any iterable, which are this rank's."""
+
+    world = 1
+
+    def __init__(self, sampler):
+        if not hasattr(sampler, "__iter__"):
+            raise TypeError(f"sampler {sampler!r} is no iterable of sample numbers")
+        self.sampler = sampler
+
+    def length(self, epoch: int) -> int:
+        return len(self.sampler)
+
+    def part(self, epoch: int, position: int) -> Part:
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+        try:
+            indices = array("I", (int(index) for index in self.sampler))
+        except OverflowError:
+            raise IndexError("sampler: an index is negative or above 2^32") from None
+        return Part(None, _c_array(indices), len(indices), min(position, len(indices)), 0, 0, 1,
+                    zlib.crc32(memoryview(indices).cast("B")))
+
+
+def _c_array(indices: array):
+    copy = (ctypes.c_uint32 * len(indices))()
+    ctypes.memmove(copy, indices.buffer_info()[0], len(indices) * indices.itemsize)
+    return copy

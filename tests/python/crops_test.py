@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crops and flips are those that a torch DataLoader with torchvision's transforms draws, from the same seeds.
+
+The pixels of the images tell where they are from: red grows from left to right, green from top to bottom. So equal
+pixels are equal rectangles.
+"""
+import random
+import unittest
+import warnings
+
+import support
+
+support.need("numpy", "torch", "torchvision", "PIL")
+import numpy
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader as TorchLoader, RandomSampler
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
+
+import headrace as hr
+
+COUNT = 160
+
+
+def make_images():
+    folder = support.WORK / "gradients" / "class"
+    folder.mkdir(parents=True)
+    sizes = random.Random(1)
+    for number in range(COUNT):
+        width, height = sizes.randint(20, 500), sizes.randint(20, 500)
+        if number % 10 == 0:  # so narrow that no try fits, and the middle is taken
+            width, height = sizes.randint(20, 40), sizes.randint(500, 700)
+        red = numpy.linspace(0, 255, width)[None, :].repeat(height, 0)
+        green = numpy.linspace(0, 255, height)[:, None].repeat(width, 1)
+        blue = numpy.full((height, width), number % 256)
+        Image.fromarray(numpy.stack([red, green, blue], 2).astype("uint8")).save(folder / f"{number:04}.png")
+    return folder.parent
+
+
+class EpochsOfTorch:
+    """RandomSampler with the generator of the loader, as DataLoader(shuffle=True, generator=g) makes one."""
+
+    def __init__(self, generator):
+        self._sampler = RandomSampler(range(COUNT), generator=generator)
+
+    def __len__(self):
+        return COUNT
+
+    def __iter__(self):
+        return iter(self._sampler)
+
+
+class CropsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = make_images()
+        cls.data = hr.ImageFolder(cls.folder, ram="64M")
+        warnings.simplefilter("ignore")  # torch finds that these are many workers for two cores
+
+    def compare(self, workers, flip, drop_last, seed):
+        chain = [transforms.RandomResizedCrop(24)]
+        mine = [hr.RandomResizedCrop(24)]
+        if flip is not None:
+            chain.append(transforms.RandomHorizontalFlip(flip))
+            mine.append(hr.RandomHorizontalFlip(flip))
+        wanted = TorchLoader(ImageFolder(self.folder, transforms.Compose(chain + [transforms.PILToTensor()])), 16,
+                             shuffle=True, num_workers=workers, drop_last=drop_last,
+                             generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        loader = hr.DataLoader(self.data, 16, sampler=EpochsOfTorch(generator), drop_last=drop_last, transform=mine,
+                               dtype="uint8", dct_scaling=False, draws="torch", torch_workers=workers,
+                               generator=generator)
+        for _ in range(2):
+            batches = 0
+            for (images, labels), (reference, its_labels) in zip(loader, wanted):
+                self.assertEqual(labels.tolist(), its_labels.tolist())
+                # Resizing differs from PIL's by 1 at most; another rectangle would by much more.
+                self.assertLessEqual((images.int() - reference.int()).abs().max().item(), 1)
+                batches += 1
+            self.assertEqual(batches, len(wanted))
+
+    def test_crops_and_flips_are_torchs(self):
+        for workers, flip, drop_last, seed in ((1, 0.5, False, 0), (2, 0.5, True, 1), (3, None, False, 2),
+                                               (2, 0.3, False, 3)):
+            with self.subTest(workers=workers, flip=flip):
+                self.compare(workers, flip, drop_last, seed)
+
+    def test_another_seed_gives_other_crops(self):
+        with self.assertRaises(AssertionError):
+            self.compare_with_wrong_seed()
+
+    def compare_with_wrong_seed(self):
+        real = hr.DataLoader._torch_seed
+        hr.DataLoader._torch_seed = lambda loader: real(loader) + 1
+        try:
+            self.compare(2, 0.5, False, 0)
+        finally:
+            hr.DataLoader._torch_seed = real
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input is an exception of the fitting type with one line that names the thing; Ctrl-C and fork never hang."""
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import support
+import headrace as hr
+from headrace.delivery import has_module
+
+CHAIN = [hr.RandomResizedCrop(16)]
+
+
+class ErrorsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        hr.set_log_level("error")
+        cls.folder = support.synth("data", files=60)
+        cls.data = hr.ImageFolder(cls.folder, ram="64M")
+
+    def raises(self, kind, words, function, *arguments, **options):
+        with self.assertRaisesRegex(kind, words) as caught:
+            function(*arguments, **options)
+        self.assertIs(type(caught.exception), kind)
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_data_sets(self):
+        empty = support.WORK / "empty"
+        (empty / "dogs").mkdir(parents=True)
+        flat = support.WORK / "flat"
+        shutil.copytree(self.folder / "n00000", flat)
+        half = support.WORK / "half"
+        shutil.copytree(self.folder, half)
+        (half / "cats").mkdir()
+        self.raises(FileNotFoundError, "/no/such/folder", hr.ImageFolder, "/no/such/folder")
+        self.raises(NotADirectoryError, "headrace.so", hr.ImageFolder, os.environ["HEADRACE_LIBRARY"])
+        self.raises(FileNotFoundError, str(empty), hr.ImageFolder, empty)
+        self.raises(FileNotFoundError, f"{flat} has no folder per class", hr.ImageFolder, flat)
+        self.raises(FileNotFoundError, "these classes: cats", hr.ImageFolder, half)
+        self.raises(ValueError, "listing 'other' is unknown", hr.ImageFolder, self.folder, listing="other")
+        self.raises(ValueError, "ram 'much' is no size", hr.ImageFolder, self.folder, ram="much")
+        self.raises(ValueError, "PATH:SIZE", hr.ImageFolder, self.folder, ssd="/nvme")
+        self.raises(ValueError, "lie in each other", hr.ImageFolder, self.folder, ssd=f"{self.folder}/tier:1G")
+        self.raises(IndexError, "sample 60 is out of range", self.data.path, 60)
+
+    def test_a_tier_of_another_process(self):
+        tier = support.WORK / "tier"
+        with hr.ImageFolder(self.folder, ssd=f"{tier}:64M", ram="64M"):
+            self.raises(hr.BusyError, str(tier), hr.ImageFolder, self.folder, ssd=[f"{tier}:64M"], ram="64M")
+
+    def test_loaders(self):
+        cases = [
+            (TypeError, "dataset is a str", {"dataset": "/data"}),
+            (ValueError, "batch_size must be 1", {"batch_size": 0}),
+            (ValueError, "give a transform", {"transform": None}),
+            (TypeError, "none of headrace's", {"transform": [len]}),
+            (ValueError, "does not fit dtype uint8",
+             {"transform": CHAIN + [hr.Normalize(hr.IMAGENET)], "dtype": "uint8"}),
+            (ValueError, "CenterCrop", {"transform": [hr.Resize(16)]}),
+            (ValueError, "cannot stand here", {"transform": [hr.RandomHorizontalFlip(), hr.RandomResizedCrop(16)]}),
+            (ValueError, "a size is", {"transform": [hr.RandomResizedCrop("16")]}),
+            (ValueError, "no std of 0", {"transform": CHAIN + [hr.Normalize((0, 0, 0), (1, 0, 1))]}),
+            (ValueError, "dtype 'int4' is unknown", {"dtype": "int4"}),
+            (ValueError, "bad_samples 'ignore'", {"bad_samples": "ignore"}),
+            (ValueError, "output 'jax' is unknown", {"output": "jax"}),
+            (ValueError, "one of shuffle", {"shuffle": True, "sampler": [1]}),
+            (ValueError, "family|order", {"order": "no-such-order"}),
+            (ValueError, "rank 2 of world_size 2", {"rank": 2, "world_size": 2}),
+            (TypeError, "no iterable", {"sampler": 5}),
+        ]
+        for kind, words, options in cases:
+            with self.subTest(options):
+                self.raises(kind, words, hr.DataLoader, **{"dataset": self.data, "transform": CHAIN, **options})
+
+    def test_what_the_library_finds_when_it_starts(self):
+        for kind, words, options in (
+                (IndexError, "index 60 at position 1 is out of range", {"sampler": [3, 60]}),
+                (IndexError, "negative", {"sampler": [3, -1]}),
+                (ValueError, "flip probability", {"transform": CHAIN + [hr.RandomHorizontalFlip(2)]}),
+                (ValueError, "crop scale", {"transform": [hr.RandomResizedCrop(16, scale=(2, 1))]}),
+                (ValueError, "batches ahead", {"prefetch_batches": 100}),
+                (ValueError, "torch's draws", {"transform": [hr.Resize((4, 4))], "draws": "torch"})):
+            with self.subTest(options):
+                if "draws" in options and not has_module("torch"):
+                    continue
+                loader = hr.DataLoader(self.data, 4, **{"transform": CHAIN, **options})
+                self.raises(kind, words, lambda: list(loader))
+
+    def bad_copy(self):
+        folder = support.WORK / "bad"
+        if not folder.exists():
+            shutil.copytree(self.folder, folder)
+            samples = sorted(folder.glob("*/*.jpg"))
+            samples[7].write_bytes(b"this is no image")
+            samples[20].write_bytes(samples[20].read_bytes()[:200])
+        return hr.ImageFolder(folder, ram="64M")
+
+    def test_bad_samples_raise_are_skipped_or_zero(self):
+        data = self.bad_copy()
+        bad_paths = [data.path(7), data.path(20)]
+        loader = hr.DataLoader(data, 4, transform=CHAIN, output="buffer")
+        batches = loader.batches()
+        first = next(batches)
+        self.raises(hr.BadSampleError, os.path.relpath(bad_paths[0], data.root), next, batches)
+        self.assertEqual(first.indices.tolist(), [0, 1, 2, 3])
+
+        skipped = list(hr.DataLoader(data, 4, transform=CHAIN, output="buffer", bad_samples="skip").batches())
+        indices = [index for batch in skipped for index in batch.indices.tolist()]
+        self.assertEqual(indices, [index for index in range(60) if index not in (7, 20)])
+        notes = [note for batch in skipped for note in batch.notes]
+        self.assertEqual([(note.index, note.position, note.state) for note in notes], [(7, 7, "bad"), (20, 20, "bad")])
+
+        zero = list(hr.DataLoader(data, 4, transform=CHAIN, output="buffer", bad_samples="zero").batches())
+        self.assertEqual(zero[1].states, ["good", "good", "good", "bad"])
+        image = zero[1].images.tobytes()[-3 * 16 * 16 * 4:]
+        self.assertEqual(image, bytes(len(image)))
+
+    def test_a_file_that_vanished(self):
+        folder = support.WORK / "vanishing"
+        shutil.copytree(self.folder, folder)
+        data = hr.ImageFolder(folder, ram="64M")
+        path = Path(data.path(30))
+        path.unlink()
+        loader = hr.DataLoader(data, 60, transform=CHAIN)
+        with self.assertRaisesRegex((hr.StaleError, FileNotFoundError), path.name):
+            list(loader)
+
+    def test_a_loader_that_was_closed_meanwhile(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN)
+        batches = iter(loader)
+        next(batches)
+        loader.close()
+        self.raises(RuntimeError, "this iteration is over", next, batches)
+        self.assertEqual(len(list(loader)), 15)
+        data = hr.ImageFolder(self.folder, ram="64M")
+        data.close()
+        self.raises(ValueError, "is closed", hr.DataLoader, data, transform=CHAIN)
+
+    def test_the_child_of_a_fork_is_told(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer")
+        batches = loader.batches()
+        kept = next(batches)
+        process = os.fork()
+        if process == 0:
+            try:
+                next(batches)
+            except RuntimeError as error:
+                del kept, batches, loader  # neither of these waits for threads that are not here
+                os._exit(0 if "parent process" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(process, 0)[1], 0)
+        self.assertEqual(len(list(batches)), 14)
+
+    @staticmethod
+    def has_thread(process, name):
+        try:
+            return any(path.read_text().strip() == name for path in Path(f"/proc/{process}/task").glob("*/comm"))
+        except OSError:  # one ended while it was looked at
+            return False
+
+    @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
+    def test_control_c_ends_a_wait_for_a_source_that_does_not_answer(self):
+        slow = support.WORK / "slow"
+        slow.mkdir()
+        source = subprocess.Popen([support.BUILD / "tests/support/slow_fs", self.folder, slow, "--read-ms", "60000"])
+        self.addCleanup(source.wait)
+        self.addCleanup(source.terminate)
+        while not os.path.ismount(slow):
+            self.assertIsNone(source.poll())
+        script = f"""
+import headrace as hr
+data = hr.ImageFolder({str(slow)!r}, ram="64M")
+try:
+    next(iter(hr.DataLoader(data, 4, transform=[hr.Resize((4, 4))], output="buffer")))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+        process = subprocess.Popen([sys.executable, "-B", "-c", script], stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, "PYTHONPATH": str(support.ROOT / "python")})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)  # its end would wait for what is being read
+        while not self.has_thread(process.pid, "hr-feed"):
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        self.assertTrue(select.select([process.stdout], [], [], 30)[0], "Ctrl-C waits for the source")
+        self.assertEqual(process.stdout.readline(), "interrupted\n")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the package share: python3 TEST.py BUILD [unittest's arguments]. Ends with 77 if it cannot run."""
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("HEADRACE_BUILD") or sys.argv.pop(1)).resolve()
+os.environ["HEADRACE_BUILD"] = str(BUILD)
+os.environ.setdefault("HEADRACE_LIBRARY", str(BUILD / "capi/libheadrace.so.1"))
+for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+    os.environ.pop(name, None)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "python"))
+
+
+def need(*modules):
+    """Skips the whole file where a module is not installed."""
+    for module in modules:
+        try:
+            __import__(module)
+        except ImportError as error:
+            print(f"skipped: {error}")
+            sys.exit(77)
+
+
+WORK = Path(tempfile.mkdtemp(prefix="headrace-python-"))
+
+
+@atexit.register
+def _remove_work(process=os.getpid()):
+    if os.getpid() == process:
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+def synth(name, files=203, classes=7):
+    """A folder of JPEG files of that name, made at the first call."""
+    folder = WORK / name
+    if not folder.exists():
+        subprocess.run([BUILD / "cli/headrace", "synth", folder, "--files", str(files), "--classes", str(classes)],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return folder
+
+
+def run_script(text, **environment):
+    """A Python program of its own, with the package at hand."""
+    return subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
+
+
+def main():
+    unittest.main(verbosity=1)
