@@ -21,9 +21,10 @@ set(CPACK_COMPONENT_TOOL_DESCRIPTION "Mounts data sets so that training samples 
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS ON)  # of libheadrace.so
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   libboost-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev libjpeg62-turbo-dev libspdlog-dev libspng-dev
   liburing-dev libwebp-dev libxxhash-dev)
-set(CPACK_COMPONENT_DEV_DESCRIPTION "Static libraries and headers of headrace: reader, decoder, mount.")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries and headers of headrace: reader, decoder, mount; and libheadrace.so with a C interface.")
 
 include(CPack)

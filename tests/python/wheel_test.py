@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel is built without a network, and the same file works under every CPython from 3.9 on that is here."""
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+import zipfile
+
+import support
+
+support.need("setuptools", "wheel", "pip")
+
+SMOKE = """
+import sys, headrace as hr
+assert hr.__file__.startswith(sys.argv[1]), hr.__file__
+data = hr.ImageFolder(sys.argv[2], ram="64M")
+loader = hr.DataLoader(data, 8, shuffle=True, transform=[hr.RandomResizedCrop(8)], dtype="uint8", output="buffer")
+print(sum(len(labels.tolist()) for _, labels in loader))
+"""
+
+
+def version_of(python):
+    done = subprocess.run([python, "-c", "import sys; print(sys.version_info[:2] >= (3, 9), sys.version.split()[0])"],
+                          capture_output=True, text=True)
+    works, version = (done.stdout.split() + ["", ""])[:2]
+    return version if works == "True" else None
+
+
+def pythons():
+    """One interpreter per version."""
+    places = ["/usr/bin/python3*", "/usr/local/bin/python3*", os.path.expanduser("~/.pyenv/versions/*/bin/python3")]
+    found = {version_of(python): python for place in places for python in glob.glob(place) if "config" not in python}
+    return {version: python for version, python in found.items() if version}
+
+
+class WheelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        tree = support.WORK / "tree"  # pip leaves its build folder where the package is
+        shutil.copytree(support.ROOT / "python", tree / "python", ignore=shutil.ignore_patterns("build", "*.egg-info"))
+        shutil.copy(support.ROOT / "CMakeLists.txt", tree)
+        done = subprocess.run([sys.executable, "-m", "pip", "wheel", ".", "--no-build-isolation", "--no-deps",
+                               "--no-index", "-w", support.WORK / "dist"], cwd=tree / "python", capture_output=True,
+                              text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        [cls.wheel] = (support.WORK / "dist").glob("*.whl")
+        cls.installed = support.WORK / "installed"
+        with zipfile.ZipFile(cls.wheel) as content:
+            cls.names = content.namelist()
+            for name in cls.names:  # as pip does, which keeps the permissions
+                path = content.extract(name, cls.installed)
+                os.chmod(path, content.getinfo(name).external_attr >> 16 | 0o600)
+
+    def test_its_name_and_content(self):
+        self.assertRegex(self.wheel.name, r"^headrace-[\d.]+-py3-none-linux_x86_64\.whl$")
+        for name in ("headrace/__init__.py", "headrace/py.typed", "headrace/_lib/libheadrace.so.1",
+                     "headrace/_bin/headrace", "headrace/_include/headrace/headrace.h"):
+            self.assertIn(name, self.names)
+        self.assertFalse([name for name in self.names if "libc.so" in name or "libstdc++" in name])
+
+    def test_it_works_under_each_python_here(self):
+        environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_LIBRARY"}
+        environment["PYTHONPATH"] = str(self.installed)
+        found = pythons()
+        self.assertTrue(found)
+        for version, python in found.items():
+            with self.subTest(version):
+                done = subprocess.run([python, "-B", "-c", SMOKE, str(self.installed), support.synth("data", files=60)],
+                                      capture_output=True, text=True, env=environment, cwd=support.WORK)
+                self.assertEqual((done.stdout, done.stderr), ("60\n", ""))
+        print("works under", ", ".join(sorted(found)))
+
+    def test_it_carries_the_command(self):
+        done = subprocess.run([sys.executable, "-B", "-c", "from headrace._command import main; main()", "--version"],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(self.installed)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("headrace", done.stdout)
+
+
+if __name__ == "__main__":
+    support.main()
