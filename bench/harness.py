@@ -111,6 +111,7 @@ class Bench:
         if self.build_here and target not in self.built:
             self._build(target)
         place = {"headrace": "cli/headrace", "slow_fs": "tests/support/slow_fs",
+                 "headrace_capi": "capi/libheadrace.so.1",
                  "jumping_clock": "tests/support/jumping_clock.so"}.get(target, f"bench/{target}")
         path = self.build / place
         if not path.exists():

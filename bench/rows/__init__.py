@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All comparisons by name, in the order in which --list shows them."""
 
-from rows import catalog, decode, mount, reader
+from rows import catalog, decode, mount, python, reader
 
-ROWS = {row.name: row for row in (*reader.ROWS, *mount.ROWS, *decode.ROWS, *catalog.ROWS)}
+ROWS = {row.name: row for row in (*reader.ROWS, *mount.ROWS, *decode.ROWS, *python.ROWS, *catalog.ROWS)}
