@@ -9,10 +9,10 @@
 // Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
 //
 // Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where they fill the
-// budget, a read waits until enough is gone. No set of reads makes each other wait for ever. Where callers hold all of it
-// in views, and no read gets on for 30 s, those that wait end with kBusy. Reads for now go before reads ahead. A file
-// that does not fit into the budget is kNoSpace; one in chunks takes one chunk (4 MiB) more than its size while it is
-// read. Beside content a sample costs about 200 bytes.
+// budget, a read waits until enough is gone. No set of reads makes each other wait for ever. Where callers hold all of
+// it in views, and no read gets on for 30 s, those that wait end with kBusy. Reads for now go before reads ahead. A
+// file that does not fit into the budget is kNoSpace; one in chunks takes one chunk (4 MiB) more than its size while it
+// is read. Beside content a sample costs about 200 bytes.
 //
 // Thread-safety: every function from any thread, until destruction begins. A callback runs exactly once and must not
 // block. It runs at once on the calling thread where the content is in RAM (ours or the page cache), else on an I/O

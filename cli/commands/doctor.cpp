@@ -29,8 +29,8 @@ std::vector<Finding> examine_target(const std::filesystem::path& target) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   if (!stat) return examine_folder("source", target);
   const json& mount = (*stat)["mount"];
-  std::vector<Finding> findings = {examine_budget(number_of(mount, "ram_bytes"), number_of(mount, "budget_bytes"),
-                                                  text_of(mount, "shortage"))};
+  std::vector<Finding> findings = {
+      examine_budget(number_of(mount, "ram_bytes"), number_of(mount, "budget_bytes"), text_of(mount, "shortage"))};
   append(findings, examine_folder("source", text_of(*stat, "source")));
   for (const json& tier : (*stat)["store"]["tiers"]) {
     if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));

@@ -21,8 +21,8 @@ namespace {
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
-// What fetches leave of the store's memory: room for a READ of any file. For a notification may wait for a page that the
-// kernel has locked for a READ, and that READ would wait for the memory of what is to be pushed next.
+// What fetches leave of the store's memory: room for a READ of any file. For a notification may wait for a page that
+// the kernel has locked for a READ, and that READ would wait for the memory of what is to be pushed next.
 constexpr std::uint64_t kReadReserveBytes = cache::footprint_bytes(cache::kWholeFileBytesMax);
 
 // `store_ram_bytes`: 0 is no limit.

@@ -23,7 +23,8 @@ class Stage:
     def __init__(self, bench):
         self.bench = bench
         self.fault_seconds = bench.count(3, 0.5)  # how long a fault lasts
-        self.ram, self.tier_bytes = bench.count(("33M", "32M"), ("21M", "8M"))  # less than the data, so that all is used
+        # Less than the data, so that all is used.
+        self.ram, self.tier_bytes = bench.count(("33M", "32M"), ("21M", "8M"))
         self.squeezed_bytes = bench.count(96, 32) << 20  # the daemon and what it pushes: less than it would take
         self.stack = contextlib.ExitStack()
         self.clock_offset = bench.work / "clock-offset"
