@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mount whose memory cgroup allows 64 MiB: short_of_memory.py BUILD
 
-The data is three times as much, and the budget all that is allowed. The kernel drops pushed pages; every byte that is
-read is right all the same, and the budget shrinks. Without a budget of its own a mount asks for less than is allowed.
+The data is three times as much, the budget nearly all that is allowed, and another program of the group takes half of
+it. The kernel drops pushed pages; every byte that is read is right all the same, and the budget shrinks. Without a budget
+of its own a mount asks for less than is allowed.
 """
 
 import contextlib
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +19,7 @@ sys.dont_write_bytecode = True
 
 from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench, Mount  # noqa: E402
-from sources import CannotRun, need_root  # noqa: E402
+from sources import CannotRun, end_process, need_root  # noqa: E402
 from sweeper import holding  # noqa: E402
 
 FILES, FILE_BYTES = 192, 1 << 20
@@ -53,6 +55,19 @@ def memory_group():
             yield group
         finally:
             remove_group(group)
+
+
+@contextlib.contextmanager
+def neighbour(join_group):
+    """Another program of the group, which holds memory that nobody can take from it."""
+    code = f"taken = bytearray({LIMIT_BYTES // 2}); print('ready', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          preexec_fn=join_group) as program:
+        try:
+            assert program.stdout.readline() == "ready\n"
+            yield
+        finally:
+            end_process(program)
 
 
 def write_source(folder):
@@ -119,7 +134,7 @@ def check(build, work):
             (group / "cgroup.procs").write_text(str(os.getpid()))
 
         options = ("--ram", "60M", "--order", "sequential")
-        with Mount(bench, source, *options, preexec_fn=join_group) as mount:
+        with neighbour(join_group), Mount(bench, source, *options, preexec_fn=join_group) as mount:
             check_shrinking(mount, digests)
         with Mount(bench, source, preexec_fn=join_group) as mount:
             check_default(mount, digests)
