@@ -136,6 +136,29 @@ std::uint64_t product(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint64_t>(Wide{a} * b % kPrime);
 }
 
+// A number for the path and the size of a file. Samples follow each other by folder, whose path is then built once.
+class SampleHash {
+ public:
+  explicit SampleHash(const cache::Catalog& catalog) : catalog_(catalog) {}
+
+  std::uint64_t operator()(cache::EntryId entry) {
+    const cache::EntryId folder = catalog_.parent(entry);
+    if (folder != folder_) {
+      const std::string path = catalog_.path(folder);
+      folder_hash_ = XXH3_64bits(path.data(), path.size());
+      folder_ = folder;
+    }
+    const std::uint64_t of_file[] = {folder_hash_, catalog_.size_bytes(entry)};
+    const std::string_view name = catalog_.name(entry);
+    return XXH3_64bits_withSeed(name.data(), name.size(), XXH3_64bits(of_file, sizeof(of_file)));
+  }
+
+ private:
+  const cache::Catalog& catalog_;
+  cache::EntryId folder_ = cache::kNoEntry;
+  std::uint64_t folder_hash_ = 0;
+};
+
 }  // namespace
 
 io::Result<std::unique_ptr<cache::Order>> Dataset::order(std::string_view spec) const {
@@ -219,10 +242,9 @@ int32_t hr_dataset_digest(const hr_dataset* dataset, hr_digest* digest) {
     using headrace::capi::kPrime;
     const headrace::cache::Catalog& catalog = dataset->shared->catalog();
     *digest = {.sample_count = catalog.sample_count(), .sum = 0, .weighted_sum = 0};
+    headrace::capi::SampleHash hash_of(catalog);
     for (headrace::cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) {
-      const headrace::cache::EntryId entry = catalog.sample_entry(i);
-      const std::string path = catalog.path(entry);
-      const std::uint64_t hash = XXH3_64bits_withSeed(path.data(), path.size(), catalog.size_bytes(entry)) % kPrime;
+      const std::uint64_t hash = hash_of(catalog.sample_entry(i)) % kPrime;
       digest->sum = (digest->sum + hash) % kPrime;
       digest->weighted_sum = (digest->weighted_sum + headrace::capi::product(hash, std::uint64_t{i} + 1)) % kPrime;
     }

@@ -10,6 +10,7 @@
         ...
 """
 from ._abi import BadSampleError, BusyError, HeadraceError, StaleError, lib as _lib
+from .comparison import check
 from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
 from .loader import Batch, DataLoader, Note
@@ -29,4 +30,4 @@ def set_log_level(level: str) -> None:
 
 __all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "DataLoader", "Dataset",
            "Files", "HeadraceError", "IMAGENET", "ImageFolder", "Normalize", "Note", "RandomCrop",
-           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "set_log_level"]
+           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "check", "set_log_level"]

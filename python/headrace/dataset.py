@@ -78,6 +78,7 @@ class Dataset:
         self._handle = handle
         self.close = weakref.finalize(self, lib.hr_dataset_close, handle)
         self._samples: Optional[List[Tuple[str, int]]] = None
+        self._digest: Optional[List[int]] = None
 
     def __len__(self) -> int:
         return lib.hr_dataset_size(self._open_handle())
@@ -121,9 +122,11 @@ class Dataset:
 
     def digest(self) -> List[int]:
         """[number of samples, two sums over their paths and sizes]: what state_dict() keeps of a data set."""
-        digest = _abi.Digest()
-        check(lib.hr_dataset_digest(self._open_handle(), ctypes.byref(digest)))
-        return [digest.sample_count, digest.sum, digest.weighted_sum]
+        if self._digest is None:
+            digest = _abi.Digest()
+            check(lib.hr_dataset_digest(self._open_handle(), ctypes.byref(digest)))
+            self._digest = [digest.sample_count, digest.sum, digest.weighted_sum]
+        return list(self._digest)
 
     def check_digest(self, saved: Sequence[int]) -> None:
         """Raises ValueError unless this is the data set that `saved` is the digest of. Names the file that differs."""

@@ -72,13 +72,10 @@ class CropsTest(unittest.TestCase):
                                dtype="uint8", dct_scaling=False, draws="torch", torch_workers=workers,
                                generator=generator)
         for _ in range(2):
-            batches = 0
-            for (images, labels), (reference, its_labels) in zip(loader, wanted):
-                self.assertEqual(labels.tolist(), its_labels.tolist())
-                # Resizing differs from PIL's by 1 at most; another rectangle would by much more.
-                self.assertLessEqual((images.int() - reference.int()).abs().max().item(), 1)
-                batches += 1
-            self.assertEqual(batches, len(wanted))
+            # Resizing differs from PIL's by 1 at most; another rectangle would by much more.
+            found = hr.check(loader, wanted, tolerance=1)
+            self.assertEqual(found["batches"], len(wanted))
+            self.assertEqual(found["samples"], len(wanted) * 16 if drop_last else COUNT)
 
     def test_crops_and_flips_are_torchs(self):
         for workers, flip, drop_last, seed in ((1, 0.5, False, 0), (2, 0.5, True, 1), (3, None, False, 2),
@@ -87,8 +84,22 @@ class CropsTest(unittest.TestCase):
                 self.compare(workers, flip, drop_last, seed)
 
     def test_another_seed_gives_other_crops(self):
-        with self.assertRaises(AssertionError):
+        with self.assertRaisesRegex(AssertionError, "batch 1: pixels differ"):
             self.compare_with_wrong_seed()
+
+    def test_check_names_the_first_batch_that_differs(self):
+        def labelled(*batches):
+            return [(torch.zeros(len(labels), 3, 2, 2), torch.tensor(labels)) for labels in batches]
+
+        same = labelled([1, 2], [3])
+        self.assertEqual(hr.check(same, same, tolerance=0), {"batches": 2, "samples": 3, "difference": 0})
+        self.assertEqual(hr.check(same, labelled([1, 2], [9]), batches=1)["samples"], 2)
+        for other, words in ((labelled([1, 2], [9]), "batch 2: the labels differ from sample 0"),
+                             (labelled([1, 2]), "batch 2: only headrace has it"),
+                             (labelled([1, 2], [3], [4]), "batch 3: only torch has it"),
+                             (labelled([1, 2, 5], [3]), "batch 1: the labels differ from sample 2")):
+            with self.assertRaisesRegex(AssertionError, words):
+                hr.check(same, other)
 
     def compare_with_wrong_seed(self):
         real = hr.DataLoader._torch_seed
