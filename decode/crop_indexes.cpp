@@ -34,15 +34,20 @@ bool CropIndexes::take(std::size_t bytes) {
 }
 
 bool CropIndexes::keep(const Content& content, std::vector<std::byte> packed) {
-  if (!take(kEntryBytes + packed.size())) return false;
-  Shard& shard = const_cast<Shard&>(shard_of(content));
+  Shard& shard = shard_of(content);
   io::MutexLock lock(shard.mutex);
-  const auto [entry, added] = shard.indexes.try_emplace(content);
-  std::vector<std::byte>& index = entry->second;
-  // Another thread may have had the same file in the meantime. Damage stays.
-  const bool better = added || packed.empty() || (!index.empty() && index.size() <= packed.size());
-  if (better) std::swap(index, packed);
-  bytes_.fetch_sub(added ? 0 : kEntryBytes + packed.size(), std::memory_order_relaxed);
+  const auto found = shard.indexes.find(content);
+  std::size_t held = 0;
+  if (found != shard.indexes.end()) {
+    // Another thread may have had the same file in the meantime. Damage stays.
+    const bool better = packed.empty() || (!found->second.empty() && found->second.size() < packed.size());
+    if (!better) return true;
+    held = kEntryBytes + found->second.size();
+  }
+  const std::size_t wanted = kEntryBytes + packed.size();
+  if (wanted > held && !take(wanted - held)) return false;
+  if (wanted < held) bytes_.fetch_sub(held - wanted, std::memory_order_relaxed);
+  shard.indexes[content] = std::move(packed);
   return true;
 }
 

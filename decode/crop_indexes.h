@@ -76,6 +76,7 @@ class CropIndexes {
   static constexpr std::size_t kShards = 16;  // decoders of other files seldom wait for each other
 
   [[nodiscard]] const Shard& shard_of(const Content& content) const { return shards_[content.high % kShards]; }
+  [[nodiscard]] Shard& shard_of(const Content& content) { return shards_[content.high % kShards]; }
   bool take(std::size_t bytes);
 
   const std::size_t budget_bytes_;

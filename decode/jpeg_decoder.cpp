@@ -356,16 +356,15 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   Impl& impl = *impl_;
   const Size size = reduced({impl.info.image_width, impl.info.image_height}, reduce);
   HEADRACE_ASSERT(contains(size, box));
-  impl.visits = impl.indexes != nullptr && box != whole(size);
+  impl.visits = impl.indexes != nullptr && impl.options.walk_scans && box != whole(size);
   impl.crop_way = CropWay::kUnchecked;
   impl.walk.forget();
   Status status = impl.decode_box(box, reduce, out, impl.walks);
   if (impl.walk.refused()) status = impl.decode_again(box, reduce, out);
-  if (status && impl.visits) {
-    if (impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
-    impl.indexes->count(impl.crop_way);
-  }
-  return impl.finish(std::move(status), box, out);
+  if (status && impl.visits && impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
+  status = impl.finish(std::move(status), box, out);
+  if (status && impl.visits) impl.indexes->count(impl.crop_way);
+  return status;
 }
 
 void JpegDecoder::use_indexes(CropIndexes& indexes) {

@@ -95,16 +95,19 @@ class BitReader {
 };
 
 // A point takes about 4 bytes, and the index with all that goes with it has to stay below 1.5 % of what it indexes: on
-// photographs of 500 x 375 in 108 kB that is a point every 8 or 9 MCUs of 8 x 8 pixels.
+// photographs of 500 x 375 in 108 kB that is a point every 8 or 9 MCUs of 8 x 8 pixels. What lies behind the scan (a
+// film, other images) counts as well, so that only the number of blocks bounds the memory: 6 MB at 10^8 pixels.
 std::uint32_t step_for(const ScanLayout& layout) {
+  constexpr std::uint64_t kBlocksLeast = 4;
   const std::uint64_t points = std::max<std::uint64_t>(1, layout.data.size() / 300);
-  return static_cast<std::uint32_t>((layout.mcu_count + points - 1) / points);
+  const std::uint64_t least = (kBlocksLeast + layout.blocks - 1) / layout.blocks;
+  return static_cast<std::uint32_t>(std::max(least, (layout.mcu_count + points - 1) / points));
 }
 
 }  // namespace
 
 void ScanIndex::begin(const ScanLayout& layout) {
-  step_ = std::max(1U, step_for(layout));
+  step_ = step_for(layout);
   mcu_count_ = layout.mcu_count;
   bits_max_ = std::uint64_t{layout.data.size()} * 8;
   components_ = layout.components;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tries the walk on pictures made by libjpeg itself, because the library that a program meets may be another one than
 // that which it was compiled for.
+#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "headrace/decode/internal/scan_walk.h"
 #include "headrace/decode/jpeg_decoder.h"
@@ -23,14 +25,19 @@ struct Kind {
   unsigned restart_interval;
 };
 
-std::vector<std::byte> make_picture(const Kind& kind) {
+struct Encoder {
   jpeg_compress_struct info = {};
   jpeg_error_mgr errors = {};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
+  std::jmp_buf back = {};
+  std::vector<std::uint8_t> line = std::vector<std::uint8_t>(std::size_t{kPicture.width} * 3);
   unsigned char* memory = nullptr;
   unsigned long memory_bytes = 0;
-  jpeg_mem_dest(&info, &memory, &memory_bytes);
+};
+
+void compress(Encoder& encoder, const Kind& kind) {
+  jpeg_compress_struct& info = encoder.info;
+  jpeg_create_compress(&info);
+  jpeg_mem_dest(&info, &encoder.memory, &encoder.memory_bytes);
   info.image_width = kPicture.width;
   info.image_height = kPicture.height;
   info.input_components = 3;
@@ -40,21 +47,34 @@ std::vector<std::byte> make_picture(const Kind& kind) {
   info.comp_info[0].v_samp_factor = kind.sampling;
   info.restart_interval = kind.restart_interval;
   jpeg_start_compress(&info, TRUE);
-  std::vector<std::uint8_t> line(std::size_t{kPicture.width} * 3);
   std::uint32_t noise = 1;
   while (info.next_scanline < info.image_height) {
-    for (std::uint8_t& sample : line) {
+    for (std::uint8_t& sample : encoder.line) {
       noise = noise * 1'664'525 + 1'013'904'223;  // Numerical Recipes' generator: any noise will do
       sample = static_cast<std::uint8_t>(info.next_scanline * 3 + (noise >> 27));
     }
-    JSAMPROW row = line.data();
+    JSAMPROW row = encoder.line.data();
     jpeg_write_scanlines(&info, &row, 1);
   }
   jpeg_finish_compress(&info);
-  std::vector<std::byte> file(memory_bytes);
-  std::memcpy(file.data(), memory, memory_bytes);
-  jpeg_destroy_compress(&info);
-  std::free(memory);
+}
+
+// Empty where this library refuses; by itself it would end the process.
+std::vector<std::byte> make_picture(const Kind& kind) {
+  Encoder encoder;
+  encoder.info.err = jpeg_std_error(&encoder.errors);
+  encoder.errors.error_exit = [](j_common_ptr info) {
+    std::longjmp(static_cast<Encoder*>(info->client_data)->back, 1);
+  };
+  encoder.info.client_data = &encoder;
+  std::vector<std::byte> file;
+  if (setjmp(encoder.back) == 0) {
+    compress(encoder, kind);
+    file.resize(encoder.memory_bytes);
+    std::memcpy(file.data(), encoder.memory, encoder.memory_bytes);
+  }
+  jpeg_destroy_compress(&encoder.info);
+  std::free(encoder.memory);
   return file;
 }
 

@@ -184,6 +184,20 @@ TEST_CASE("indexes stay within their budget, and files without one are decoded a
   CHECK(report.count(CropWay::kNoRoom) == 2 * (40 - report.files));
 }
 
+TEST_CASE("an index that is continued takes no more of the budget than it grows by") {
+  CropIndexes indexes(1000);
+  const CropIndexes::Content content{1, 2};
+  CHECK(indexes.keep(content, std::vector<std::byte>(450)));
+  const std::uint64_t before = indexes.report().bytes;
+  CHECK(indexes.keep(content, std::vector<std::byte>(600)));
+  CHECK(indexes.report().bytes == before + 150);
+  CHECK(indexes.keep(content, std::vector<std::byte>(500)));  // of a shorter crop: the longer one stays
+  CHECK(indexes.report().bytes == before + 150);
+  CHECK_FALSE(indexes.keep(content, std::vector<std::byte>(1000)));
+  CHECK(indexes.keep(content, {}));  // it proved damaged
+  CHECK(indexes.report().bytes == before - 450);
+}
+
 // What decoding a crop comes to: the same with an index and without, or the test says where not.
 struct Outcome {
   bool good = false;
