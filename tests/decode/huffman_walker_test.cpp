@@ -97,8 +97,10 @@ TEST_CASE("a block may be full, but not more than full") {
   CHECK(decode_one(walker).good);
 
   // What follows the last coefficient looks like the end of a block, but is the next block's first difference.
-  std::string complete = "00 011000001000 1000000000";  // two zeros and a value: 3 coefficients
-  for (int i = 0; i < 30; ++i) complete += " 010 1";
+  // An odd number of pairs, as two of them take one look.
+  std::string complete = "00";
+  for (int i = 0; i < 3; ++i) complete += " 011000001000 1000000000";  // two zeros and a value: 9 coefficients
+  for (int i = 0; i < 27; ++i) complete += " 010 1";
   const auto followed = bytes_of(complete + " 00 00" + " 010 101 00");
   walker.begin(layout_of(followed, 3));
   CHECK(decode_one(walker).block[63] == 1);
