@@ -142,7 +142,7 @@ typedef struct hr_loader_options {
 
   uint64_t batch_size;
   uint64_t batches_ahead;  // 0: 2
-  uint64_t batches_lent;   // batches that lie in the loader's memory at once; what is kept beyond is copied. 0: 4
+  uint64_t batches_lent;   // batches that lie in the loader's memory at once; what is kept beyond is copied. 0: 3
   uint64_t window_bytes;   // how far to read ahead. 0: chosen from the memory
   uint64_t seed;           // of all that is drawn
   int32_t content;

@@ -11,7 +11,8 @@ using decode::Geometry;
 using io::ErrorCode;
 using io::make_error;
 
-constexpr std::uint64_t kBatchesLentDefault = 4;  // what training loops hold on to at once: this one, the last, a copy
+// A training loop holds the batch before while it takes the next one; and one is kept for copying out of it.
+constexpr std::uint64_t kBatchesLentDefault = 3;
 constexpr std::uint64_t kBatchesAheadDefault = 2;
 constexpr std::uint32_t kTorchWorkersMax = 1024;  // a generator of 2.5 kB each; no loader has as many processes
 constexpr std::int32_t kThreadsMax = 4096;
