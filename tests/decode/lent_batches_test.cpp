@@ -12,8 +12,8 @@
 #include <rapidcheck.h>
 
 #include "headrace/decode/batch_loader.h"
-#include "headrace/decode/internal/queue.h"
 #include "headrace/io/log.h"
+#include "headrace/io/mutex.h"
 
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
@@ -76,10 +76,18 @@ class Returners {
   }
   ~Returners() { finish(); }
 
-  void hand(std::unique_ptr<Loan> loan) { queue_.push(loan.release()); }
+  void hand(std::unique_ptr<Loan> loan) {
+    io::MutexLock lock(mutex_);
+    handed_.push_back(std::move(loan));
+    changed_.notify_one();
+  }
   // True if nothing that was handed over had changed.
   bool finish() {
-    queue_.close();
+    {
+      io::MutexLock lock(mutex_);
+      over_ = true;
+      changed_.notify_all();
+    }
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     return unchanged_;
@@ -87,14 +95,25 @@ class Returners {
 
  private:
   void work() {
-    Loan* loan = nullptr;
-    while (queue_.pop(loan)) {
+    while (const std::unique_ptr<Loan> loan = take()) {
       if (!loan->unchanged()) unchanged_ = false;
-      delete loan;
     }
   }
 
-  BoundedQueue<Loan*> queue_{64};
+  // nullptr: no further one comes.
+  std::unique_ptr<Loan> take() {
+    io::MutexLock lock(mutex_);
+    while (!over_ && handed_.empty()) changed_.wait(lock);
+    if (handed_.empty()) return nullptr;
+    std::unique_ptr<Loan> loan = std::move(handed_.back());
+    handed_.pop_back();
+    return loan;
+  }
+
+  io::Mutex mutex_;
+  io::CondVar changed_;
+  std::vector<std::unique_ptr<Loan>> handed_ HEADRACE_GUARDED_BY(mutex_);
+  bool over_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> unchanged_ = true;
   std::vector<std::thread> threads_;
 };
