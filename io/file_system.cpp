@@ -59,9 +59,10 @@ struct statfs statfs_of(int fd) {
   return about;
 }
 
-// f_fsid comes from the UUID on ext2, ext3, ext4 and btrfs (where subvolumes differ, too) and from the data set's number
-// on zfs. xfs and f2fs put the number of the block device there, which a reboot or another loop device changes; tmpfs
-// draws it anew for each mount; nfs and fuse leave it zero; overlay shows that of one layer (Linux 6.18, fs/*/super.c).
+// f_fsid comes from the UUID on ext2, ext3, ext4 and btrfs (where subvolumes differ, too) and from the data set's
+// number on zfs. xfs and f2fs put the number of the block device there, which a reboot or another loop device changes;
+// tmpfs draws it anew for each mount; nfs and fuse leave it zero; overlay shows that of one layer (Linux 6.18,
+// fs/*/super.c).
 std::uint64_t lasting_id(const struct statfs& about) {
   const std::uint64_t magic = magic_of(about);
   if (magic != EXT4_SUPER_MAGIC && magic != BTRFS_SUPER_MAGIC && magic != kZfsMagic) return 0;
