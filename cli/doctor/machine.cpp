@@ -245,20 +245,10 @@ std::string_view name_of(Health health) {
 }
 
 std::vector<Finding> examine_machine() {
-  return {examine_kernel(),
-          examine_io_uring(),
-          examine_descriptors(),
-          examine_fuse_device(),
-          examine_fusermount(),
-          examine_allow_other(),
-          examine_overlay(),
-          examine_inotify_queue(),
-          examine_inotify_watches(),
-          examine_memory(),
-          examine_huge_pages("/sys"),
-          examine_idle_reclaim("/sys"),
-          examine_cores(),
-          examine_container()};
+  return {examine_kernel(),          examine_io_uring(),    examine_descriptors(),      examine_fuse_device(),
+          examine_fusermount(),      examine_allow_other(), examine_overlay(),          examine_inotify_queue(),
+          examine_inotify_watches(), examine_memory(),      examine_huge_pages("/sys"), examine_idle_reclaim("/sys"),
+          examine_cores(),           examine_container()};
 }
 
 }  // namespace headrace::cli
