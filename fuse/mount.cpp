@@ -33,6 +33,8 @@ namespace {
 
 // stop() as a whole takes under a second: each of the two things that storage can hold up gets this long.
 constexpr milliseconds kPatience{300};
+// A stand-in does not hear what a worker beside it finds changed, so the kernel must soon ask again.
+constexpr double kStandInSeconds = 1;
 constexpr std::chrono::seconds kForgetPatience{5};  // one slow read of a changed file; the pusher goes on after it
 constexpr milliseconds kProgressInterval{100};
 // One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
@@ -123,7 +125,8 @@ Status stand_in(cache::Store& store, Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   const auto inodes = std::make_shared<Inodes>(store.catalog());
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
-  auto requests = std::make_shared<Requests>(store, inodes, channel.serves_others(), [](cache::EntryId, bool) {});
+  auto requests = std::make_shared<Requests>(
+      store, inodes, channel.serves_others(), [](cache::EntryId, bool) {}, kStandInSeconds);
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));

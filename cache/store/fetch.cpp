@@ -58,7 +58,7 @@ class Fetch final : public MemoryRequest {
   void copy_to_tier();
   void fail(const Error& error);
   [[nodiscard]] bool look_again();
-  void read_anew();
+  void read_anew(const Error& error);
   // The readers that wait; the holding and its memory are given back.
   [[nodiscard]] Waiter* give_up();
 
@@ -198,9 +198,9 @@ Waiter* Fetch::give_up() {
 
 void Fetch::on_source_failure(const Error& error) {
   if (error.code != io::ErrorCode::kStale || error.os_errno != 0) return fail(error);  // ESTALE is a server's word
-  const bool may_go_on = look_again() && request_.attempts_left > 0 && request_.memory == FetchMemory::kInLine;
+  const bool may_go_on = look_again() && request_.attempts_left > 0;
   if (!may_go_on || store_.closing.load()) return fail(error);
-  read_anew();
+  read_anew(error);
 }
 
 // The file is not the version that was wanted. Looks what is at its path now. False: nothing that these readers may
@@ -213,11 +213,15 @@ bool Fetch::look_again() {
          holding_.key.chunk < chunk_count(now->size_bytes);
 }
 
-// The readers get the same part of the file as it is now.
-void Fetch::read_anew() {
+// The readers get the same part of the file as it is now. One that holds memory must not wait in line for more: it gets
+// the error, gives its memory back and begins anew by itself.
+void Fetch::read_anew(const Error& error) {
   ChunkRequest request = request_;
   request.attempts_left -= 1;
-  if (request.hint == ReadHint::kNowHere) request.hint = ReadHint::kNow;  // this may be a thread that must not wait
+  request.memory = FetchMemory::kInLine;
+  request.memory_bytes = 0;
+  // This may be a thread that must not wait; and somebody may have joined a read ahead.
+  if (request.hint == ReadHint::kNowHere || holding_.wanted_now) request.hint = ReadHint::kNow;
   StoreParts& store = store_;
   Waiter* waiters = give_up();
   delete this;
@@ -225,6 +229,10 @@ void Fetch::read_anew() {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
     request.offset = waiter->offset;
     request.length = waiter->length;
+    if (!waiter->may_wait) {
+      waiter->done(tl::unexpected<Error>(error));
+      continue;
+    }
     read_chunk(store, request, std::move(waiter->done));
   }
 }
@@ -284,6 +292,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
   auto waiter = std::make_unique<Waiter>();
   waiter->offset = request.offset;
   waiter->length = request.length;
+  waiter->may_wait = request.memory == FetchMemory::kInLine;
   waiter->done = std::move(done);
 
   const RamTier::Claim claim = store.ram.claim(std::move(fresh), *waiter);

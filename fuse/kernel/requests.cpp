@@ -26,7 +26,6 @@ using io::Result;
 
 namespace {
 
-constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its clock as its largest timeout
 // The default of 12 stalls mounts with many readers, because READs of readahead count against it.
 constexpr unsigned kMaxBackground = 1024;
 constexpr std::uint64_t kBlockBytes = 4096;
@@ -68,13 +67,17 @@ struct stat attributes_of(const Requests& requests, std::uint64_t inode, const c
   return attributes;
 }
 
-// The number is taken before the identity: a new number never comes with what the file was before.
+// With number 0 where the file changes just now: the kernel would give those who have the old version open the size of
+// the new one.
 fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
+  const std::uint64_t inode = requests.inodes().of(entry);
+  const cache::Identity identity = requests.identity(entry);
+  const bool is_changing = requests.catalog().is_file(entry) && !requests.inodes().stands_for(inode, identity);
   fuse_entry_param parameters = {};
-  parameters.ino = requests.inodes().of(entry);
-  parameters.attr = attributes_of(requests, parameters.ino, requests.identity(entry));
-  parameters.attr_timeout = kForeverSeconds;
-  parameters.entry_timeout = kForeverSeconds;
+  parameters.ino = is_changing ? 0 : inode;
+  parameters.attr = attributes_of(requests, inode, identity);
+  parameters.attr_timeout = requests.valid_seconds();
+  parameters.entry_timeout = requests.valid_seconds();
   return parameters;
 }
 
@@ -98,9 +101,14 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
     return;
   }
   fuse_entry_param parameters = {};
-  parameters.entry_timeout = kForeverSeconds;  // inode 0: "no such name", which the kernel may remember too
+  // Inode 0: "no such name", which the kernel may remember too.
+  parameters.entry_timeout = requests_of(request).valid_seconds();
   if (const auto entry = catalog.find(entry_of(parent), name)) {
     parameters = entry_parameters(requests_of(request), *entry);
+    if (parameters.ino == 0) {
+      fuse_reply_err(request, ESTALE);  // whoever looks by path tries once more
+      return;
+    }
   }
   fuse_reply_entry(request, &parameters);
 }
@@ -117,7 +125,7 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     return;
   }
   const struct stat attributes = attributes_of(requests, inode, identity);
-  fuse_reply_attr(request, &attributes, kForeverSeconds);
+  fuse_reply_attr(request, &attributes, requests.valid_seconds());
 }
 
 void read_link(fuse_req_t request, fuse_ino_t inode) {
@@ -222,10 +230,11 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 }  // namespace
 
 Requests::Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-                   std::function<void(EntryId, bool from_start)> on_read)
+                   std::function<void(EntryId, bool from_start)> on_read, double valid_seconds)
     : store_(store),
       inodes_(std::move(inodes)),
       serves_others_(serves_others),
+      valid_seconds_(valid_seconds),
       catalog_(store.catalog()),
       on_read_(std::move(on_read)),
       file_bytes_(sum_of_files(catalog_)) {}

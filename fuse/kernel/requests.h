@@ -37,11 +37,14 @@ struct ReadRange {
 
 class Requests {
  public:
+  static constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its clock as its largest timeout
+
   // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
   // `serves_others`: users other than the one who mounted may read.
+  // `valid_seconds`: how long the kernel may keep names and attributes. One who hears of every change takes them back.
   Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-           std::function<void(cache::EntryId, bool from_start)> on_read);
+           std::function<void(cache::EntryId, bool from_start)> on_read, double valid_seconds = kForeverSeconds);
 
   // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
@@ -50,6 +53,7 @@ class Requests {
   [[nodiscard]] const Inodes& inodes() const { return *inodes_; }
   void read(fuse_req* request, std::uint64_t inode, ReadRange range);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+  [[nodiscard]] double valid_seconds() const { return valid_seconds_; }
   // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
   // Mode and owner; nothing for others where they see more than the source's ACL may let them.
@@ -73,6 +77,7 @@ class Requests {
   cache::Store& store_;
   const std::shared_ptr<const Inodes> inodes_;
   const bool serves_others_;
+  const double valid_seconds_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId, bool from_start)> on_read_;
   const std::uint64_t file_bytes_;  // of all files, for statfs

@@ -252,15 +252,20 @@ void Supervisor::on_life_ended() {
 void Supervisor::look_at_worker() {
   const std::optional<io::ProcessState> state = io::process_state(worker_);
   const bool is_stopped = state && state->is_stopped;
-  if (is_stopped == std::exchange(is_stopped_, is_stopped)) return;
+  const bool was_stopped = std::exchange(is_stopped_, is_stopped);
   if (!is_stopped) {
+    if (!was_stopped) return;
     io::log_info("mount {}: worker {} goes on", channel_.path().string(), worker_);
-    if (life_.valid()) end_stand_in();
+    if (life_.valid() && is_ready_) end_stand_in();
     return;
   }
-  io::log_warning("mount {}: worker {} is stopped; kill -CONT {} lets it go on", channel_.path().string(), worker_,
-                  worker_);
-  if (!stopping_ && stand_in_ < 0) start_stand_in();
+  if (!was_stopped) {
+    io::log_warning("mount {}: worker {} is stopped; kill -CONT {} lets it go on", channel_.path().string(), worker_,
+                    worker_);
+  }
+  const bool stands_in = stand_in_ > 0 || stand_in_at_ != steady_clock::time_point::max();
+  if (stopping_ || stands_in) return;
+  stand_in_at_ = steady_clock::now() + (was_stopped ? kLookInterval : kLookInterval.zero());  // one that failed: later
 }
 
 void Supervisor::start_stand_in() {
@@ -269,7 +274,7 @@ void Supervisor::start_stand_in() {
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);
   stand_in_ = ::fork();
-  if (stand_in_ < 0) give_up("no stand-in can be started");
+  if (stand_in_ < 0 && !is_stopped_) give_up("no stand-in can be started");
   if (stand_in_ != 0) return;
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -109,7 +109,7 @@ def one_round(bench, folder, history, budget, options, seed):
             seen = run_readers(mountpoint, READERS, bench.count(ROUND_SECONDS, 3), seed)
         finally:
             with contextlib.suppress(Failed):
-                bench.execute([headrace, "unmount", mountpoint])
+                bench.execute([headrace, "unmount", "--force", mountpoint])
             if is_mounted(mountpoint):
                 unmount(mountpoint)
     return figures_of(history, seen, slow_source)
