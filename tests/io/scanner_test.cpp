@@ -162,7 +162,7 @@ TEST_CASE("an unreadable folder is told by name, the rest is scanned") {
 // The limit holds for the whole process, so each scan runs in a process of its own.
 TEST_CASE("a scan that has no descriptor left waits for one a little while, and then says so") {
 #ifdef __SANITIZE_ADDRESS__
-  skip("the sanitizer checks objects by means of a pipe, for which no descriptor is left");
+  headrace::test::skip("the sanitizer checks objects by means of a pipe, for which no descriptor is left");
 #endif
   const TempDir dir;
   dir.write("folder/file", "x");
