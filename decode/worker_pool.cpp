@@ -69,28 +69,43 @@ struct WorkerPool::Impl {
   CropIndexes crop_indexes;
   std::atomic<bool> stopped = false;
   StageCounters& counters;
+  // The threads end after the tasks that they have begun.
+  void close() {
+    stopped = true;
+    queue.close();
+  }
+  void join() {
+    for (std::thread& thread : threads) thread.join();
+  }
+
   std::vector<std::thread> threads;
 };
 
 WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters)
     : impl_(std::make_unique<Impl>(queue_capacity, options.crop_index_bytes, counters)) {
   const unsigned count = options.threads > 0 ? options.threads : usable_cores();
-  for (unsigned i = 0; i < count; ++i) {
-    impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });
+  try {
+    impl_->threads.reserve(count);
+    for (unsigned i = 0; i < count; ++i) {
+      impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });
+    }
+  } catch (...) {  // no memory, or no thread; those that run end before what they use does
+    impl_->close();
+    impl_->join();
+    throw;
   }
 }
 
 WorkerPool::~WorkerPool() {
-  close();
-  for (std::thread& thread : impl_->threads) thread.join();
+  impl_->close();
+  impl_->join();
 }
 
 bool WorkerPool::submit(const Task& task) {
   return impl_->queue.push(task);
 }
 void WorkerPool::close() {
-  impl_->stopped = true;
-  impl_->queue.close();
+  impl_->close();
 }
 std::size_t WorkerPool::queue_depth() const {
   return impl_->queue.depth();

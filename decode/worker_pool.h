@@ -51,7 +51,8 @@ struct WorkerOptions {
 
 class WorkerPool {
  public:
-  // `counters` outlive the pool, which adds the time that its threads idle.
+  // `counters` outlive the pool, which adds the time that its threads idle. Throws std::system_error or std::bad_alloc
+  // where a thread cannot be made; none is left then.
   WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
