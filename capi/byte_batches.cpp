@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of samples as they lie on storage, for data that is no images. A thread of its own takes them from the
 // reader, so that the consumer can stop waiting.
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -21,10 +24,7 @@ namespace {
 class ByteBatches final : public Batches {
  public:
   ByteBatches(Parts& parts, const hr_loader_options& options)
-      : reader_(*parts.reader),
-        dataset_(parts.dataset),
-        options_(batch_options(options)),
-        feeder_([this] { feed(); }) {}
+      : reader_(*parts.reader), options_(batch_options(options)), feeder_([this] { feed(); }) {}
   ~ByteBatches() override {
     stop();
     feeder_.join();
@@ -39,12 +39,14 @@ class ByteBatches final : public Batches {
 
   void feed() noexcept;
   void take_all();
+  bool end_epoch(Handle batch, bool has_begun);
+  static void drop_samples(BatchHandle& batch);
   void add(BatchHandle& batch, cache::Sample sample);
+  void add_bytes(BatchHandle& batch, const cache::View& view);
   bool hand_over(Handle batch);
   void end(io::Status status);
 
   cache::Reader& reader_;
-  const std::shared_ptr<Dataset> dataset_;
   const decode::BatchOptions options_;
   decode::StageCounters counters_;
 
@@ -95,20 +97,19 @@ void ByteBatches::feed() noexcept {
 
 void ByteBatches::take_all() {
   Handle batch;
+  std::uint64_t epoch = 0;
+  bool has_begun = false;  // the epoch has handed out a batch
   for (;;) {
     std::optional<cache::Sample> sample;
     {
       const decode::StageCounters::Timer timer(counters_.read_ns);
       sample = reader_.next();
     }
-    if (batch && (!sample || sample->epoch != batch->epoch)) {  // an epoch's last batch
-      if (options_.drop_last || batch->count == 0) {
-        batch.reset();
-      } else if (!hand_over(std::exchange(batch, nullptr))) {
-        return;
-      }
-    }
+    const bool epoch_ends = !sample || sample->epoch != epoch;
+    if (epoch_ends && batch && !end_epoch(std::exchange(batch, nullptr), has_begun)) return;
     if (!sample) return end({});
+    if (epoch_ends) has_begun = false;
+    epoch = sample->epoch;
     if (!batch) {
       batch = std::make_unique<BatchHandle>();
       batch->epoch = sample->epoch;
@@ -117,8 +118,26 @@ void ByteBatches::take_all() {
       return end(tl::unexpected(sample->bytes.error()));
     }
     add(*batch, std::move(*sample));
-    if (batch->count == options_.batch_size && !hand_over(std::exchange(batch, nullptr))) return;
+    if (batch->count < options_.batch_size) continue;
+    has_begun = true;
+    if (!hand_over(std::exchange(batch, nullptr))) return;
   }
+}
+
+// An epoch's last batch, which may be left out; but an epoch without any batch says so by an empty one. False: stopped.
+bool ByteBatches::end_epoch(Handle batch, bool has_begun) {
+  const bool is_batch = batch->count > 0 && !options_.drop_last;
+  if (!is_batch && has_begun) return true;
+  if (!is_batch) drop_samples(*batch);
+  return hand_over(std::move(batch));
+}
+
+void ByteBatches::drop_samples(BatchHandle& batch) {
+  batch.count = 0;
+  batch.numbers.clear();
+  batch.own_states.clear();
+  batch.bytes.clear();
+  batch.own_bytes.clear();
 }
 
 void ByteBatches::add(BatchHandle& batch, cache::Sample sample) {
@@ -130,18 +149,24 @@ void ByteBatches::add(BatchHandle& batch, cache::Sample sample) {
     batch.all_notes.push_back({sample.position, sample.index, HR_SAMPLE_BAD, nullptr});
     batch.reasons.push_back(reason);
     if (options_.bad_samples == decode::BadSamples::kSkip) return;
-    sample.bytes = cache::View();
     batch.own_states.push_back(HR_SAMPLE_BAD);
+    batch.bytes.push_back({nullptr, 0});
   } else {
     batch.own_states.push_back(HR_SAMPLE_GOOD);
+    add_bytes(batch, *sample.bytes);
   }
-  const std::span<const std::byte> bytes = sample.bytes->bytes();
-  counters_.count_sample(bytes.size(), sample.bytes->served_from(), 0);
-  batch.bytes.push_back({bytes.data(), bytes.size()});
-  batch.views.push_back(std::move(*sample.bytes));
   batch.numbers.push_back(sample.label);
   batch.numbers.push_back(static_cast<std::int64_t>(sample.index));
   ++batch.count;
+}
+
+// A copy, because a View holds memory of the store that a further sample of this batch may wait for.
+void ByteBatches::add_bytes(BatchHandle& batch, const cache::View& view) {
+  const std::span<const std::byte> bytes = view.bytes();
+  counters_.count_sample(bytes.size(), view.served_from(), 0);
+  batch.own_bytes.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes.size()));
+  std::ranges::copy(bytes, batch.own_bytes.back().get());
+  batch.bytes.push_back({batch.own_bytes.back().get(), bytes.size()});
 }
 
 // False: stopped.
@@ -155,7 +180,6 @@ bool ByteBatches::hand_over(Handle batch) {
   batch->labels = batch->numbers.data();
   batch->indices = batch->numbers.data() + batch->count;
   batch->states = batch->own_states.data();
-  batch->dataset = dataset_;
   batch->finish();
   const decode::StageCounters::Timer timer(counters_.held_back_ns);
   io::MutexLock lock(mutex_);

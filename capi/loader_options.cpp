@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "headrace/capi/internal/loader.h"
 
@@ -16,6 +18,7 @@ constexpr std::uint64_t kBatchesLentDefault = 3;
 constexpr std::uint64_t kBatchesAheadDefault = 2;
 constexpr std::uint32_t kTorchWorkersMax = 1024;  // a generator of 2.5 kB each; no loader has as many processes
 constexpr std::int32_t kThreadsMax = 4096;
+constexpr std::uint32_t kFillMax = 255;  // a pixel's
 
 // Every enumeration of the header counts from 0.
 struct Bound {
@@ -36,6 +39,49 @@ io::Status check_enumerations(const hr_loader_options& options) {
                                                          std::to_string(bound.last) + ", not " +
                                                          std::to_string(bound.value));
     }
+  }
+  return {};
+}
+
+struct Number {
+  const char* name;
+  double value;
+};
+
+io::Status check_numbers(const hr_loader_options& options) {
+  std::vector<Number> numbers = {{"scale_min", options.scale_min},   {"scale_max", options.scale_max},
+                                 {"ratio_min", options.ratio_min},   {"ratio_max", options.ratio_max},
+                                 {"brightness", options.brightness}, {"contrast", options.contrast},
+                                 {"saturation", options.saturation}, {"hue", options.hue}};
+  for (const double value : options.mean) numbers.push_back({"mean", value});
+  for (const double value : options.standard_deviation) numbers.push_back({"standard_deviation", value});
+  for (const Number& number : numbers) {
+    if (!std::isfinite(number.value)) {
+      return make_error(ErrorCode::kInvalidArgument, std::string(number.name) + " must be a finite number");
+    }
+  }
+  return {};
+}
+
+// Before memory is taken for so many batches.
+io::Status check_batches(const hr_loader_options& options) {
+  if (options.batch_size == 0 || options.batch_size > decode::kBatchSizeMax) {
+    return make_error(ErrorCode::kInvalidArgument, "batch_size must be 1 to " + std::to_string(decode::kBatchSizeMax) +
+                                                       ", not " + std::to_string(options.batch_size));
+  }
+  if (options.batches_ahead > decode::kBatchesAheadMax) {
+    return make_error(ErrorCode::kInvalidArgument, "batches ahead must be 0 to " +
+                                                       std::to_string(decode::kBatchesAheadMax) + ", not " +
+                                                       std::to_string(options.batches_ahead));
+  }
+  if (options.batches_lent > decode::kBatchesLentMax) {
+    return make_error(ErrorCode::kInvalidArgument, "batches lent must be 0 to " +
+                                                       std::to_string(decode::kBatchesLentMax) + ", not " +
+                                                       std::to_string(options.batches_lent));
+  }
+  if (options.fill > kFillMax) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "fill must be 0 to " + std::to_string(kFillMax) + ", not " + std::to_string(options.fill));
   }
   return {};
 }
@@ -64,8 +110,7 @@ Geometry geometry_of(const hr_loader_options& options) {
     case HR_RESIZE:
       return decode::Resize{.size = size};
     case HR_PAD_CROP:
-      return decode::PadCrop{
-          .size = size, .padding = options.padding, .fill = static_cast<std::uint8_t>(std::min(options.fill, 255U))};
+      return decode::PadCrop{.size = size, .padding = options.padding, .fill = static_cast<std::uint8_t>(options.fill)};
     default:
       return decode::RandomResizedCrop{.size = size,
                                        .scale_min = options.scale_min,
@@ -111,7 +156,8 @@ io::Status check(const hr_loader_options& options) {
   if (options.indices != nullptr && options.epochs != 1) {
     return make_error(ErrorCode::kInvalidArgument, "indices are those of one epoch, so epochs must be 1");
   }
-  if (options.batch_size == 0) return make_error(ErrorCode::kInvalidArgument, "batch size must be 1 at least");
+  HEADRACE_TRY_DO(check_batches(options));
+  HEADRACE_TRY_DO(check_numbers(options));
   for (const double deviation : options.standard_deviation) {
     const bool none = std::all_of(options.standard_deviation, options.standard_deviation + 3,
                                   [](double value) { return value == 0; });

@@ -31,7 +31,9 @@ Result<LentBatch> BatchAssembler::next(std::chrono::steady_clock::time_point dea
     HEADRACE_TRY(buffer, fill(deadline));
     if (buffer == nullptr) return LentBatch();
     const std::size_t rows = buffer->batch.labels.size();
-    if (rows == options_.batch_size || (rows > 0 && !options_.drop_last)) {
+    const bool is_full = rows == options_.batch_size || (rows > 0 && !options_.drop_last);
+    if (is_full || !has_begun(buffer->batch.epoch)) {
+      if (!is_full) drop_rows(buffer->batch);
       number(buffer->batch);
       return lend(buffers_, *buffer);
     }
@@ -119,6 +121,13 @@ void BatchAssembler::begin_batch(Batch& batch, std::uint64_t epoch) {
   batch.notes.clear();
 }
 
+void BatchAssembler::drop_rows(Batch& batch) {
+  batch.data = batch.data.first(0);
+  batch.labels.clear();
+  batch.indices.clear();
+  batch.states.clear();
+}
+
 void BatchAssembler::add_row(const Row& row, Batch& batch) const {
   batch.labels.push_back(row.raw.label);
   batch.indices.push_back(row.raw.index);
@@ -131,6 +140,10 @@ void BatchAssembler::add_note(const Row& row, Batch& batch) const {
   const std::string reason =
       row.status ? line_.source().path(row.raw.index) + ": " + row.damage : row.status.error().message();
   batch.notes.push_back({row.raw.position, row.raw.index, state_of(row), reason});
+}
+
+bool BatchAssembler::has_begun(std::uint64_t epoch) const {
+  return numbered_ ? number_epoch_ == epoch : next_number_ > 0;
 }
 
 void BatchAssembler::number(Batch& batch) {

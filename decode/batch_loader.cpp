@@ -19,9 +19,6 @@ namespace {
 using io::ErrorCode;
 using io::make_error;
 
-constexpr std::size_t kBatchSizeMax = 65'536;  // larger ones are no batches; keeps row numbers within 32 bits
-constexpr std::size_t kBatchesAheadMax = 64;   // each one costs a batch of memory; 2 are enough
-constexpr std::size_t kBatchesLentMax = 64;    // as much; a consumer that keeps more wants copies
 // Samples that wait for a decoder thread. More would only pin more of the cache's memory.
 constexpr std::size_t kQueuedPerThread = 4;
 

@@ -11,7 +11,9 @@
 //
 // The samples of a batch stand in exactly the order of the source, whatever finished first, and what becomes of one
 // depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A
-// batch never spans two epochs. To resume after a batch, start the reader at its `next_position`.
+// batch never spans two epochs. To resume after a batch, start the reader at its `next_position`. An epoch that makes no
+// batch, because all its samples were skipped or are too few for `drop_last`, says so by one of no rows: without it a
+// consumer of epochs without end would wait for ever.
 //
 // The threads are those of Pipeline (pipeline.h). Memory: batch_count() batches.
 #pragma once
@@ -53,6 +55,10 @@ struct SampleNote {
   SampleState state = SampleState::kBad;
   std::string reason;  // names the file
 };
+
+constexpr std::size_t kBatchSizeMax = 65'536;  // larger ones are no batches; keeps row numbers within 32 bits
+constexpr std::size_t kBatchesAheadMax = 64;   // each one costs a batch of memory; 2 are enough
+constexpr std::size_t kBatchesLentMax = 64;    // as much; a consumer that keeps more wants copies
 
 struct Batch {
   std::uint64_t epoch = 0;

@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "headrace/cache/view.h"
 #include "headrace/capi/headrace.h"
-#include "headrace/capi/internal/dataset.h"
 #include "headrace/capi/internal/guard.h"
 #include "headrace/decode/batch_loader.h"
 
@@ -64,10 +62,9 @@ struct BatchHandle final : hr_batch {
   std::atomic<std::uint64_t> references = 1;
 
   // What keeps the memory; destroyed from the last to the first.
-  std::shared_ptr<Dataset> dataset;    // of views
   std::shared_ptr<SlotMemory> memory;  // of `lent`
   decode::LentBatch lent;
-  std::vector<cache::View> views;
+  std::vector<std::unique_ptr<std::byte[]>> own_bytes;     // HR_CONTENT_BYTES: of one sample each
   std::shared_ptr<std::atomic<std::uint64_t>> lent_count;  // goes down when this batch goes
 
   std::vector<std::int64_t> numbers;  // HR_CONTENT_BYTES: labels, then indices

@@ -41,6 +41,8 @@ class BatchAssembler {
   [[nodiscard]] bool is_batch(const RowGroup& group) const;
   // The group's buffer, as the batch that it is.
   [[nodiscard]] Result<BatchBuffer*> take(RowGroup& group);
+  // Whether a batch of this epoch was handed out, by this loader or by the one that it goes on for.
+  [[nodiscard]] bool has_begun(std::uint64_t epoch) const;
   // The next buffer that is as full as its epoch lets it be. nullptr at the end. Errors: as next().
   [[nodiscard]] Result<BatchBuffer*> fill(std::chrono::steady_clock::time_point deadline);
   // Copies the good rows of the group to the buffer that is being filled, as far as they fit.
@@ -49,6 +51,7 @@ class BatchAssembler {
   void put_back(BatchBuffer& buffer);
 
   static void begin_batch(Batch& batch, std::uint64_t epoch);
+  static void drop_rows(Batch& batch);
   void add_row(const Row& row, Batch& batch) const;
   void add_note(const Row& row, Batch& batch) const;
   void number(Batch& batch);

@@ -112,6 +112,24 @@ TEST_CASE("an epoch ends with a short batch, or without it") {
   CHECK(without[1].epoch == 1);
 }
 
+TEST_CASE("an epoch that makes no batch says so by one without rows") {
+  const Files three = make_files(3);
+  const Files broken = make_files(6, {0, 1, 2, 3, 4, 5});
+  BatchOptions options = small_options();
+  options.drop_last = true;
+  const std::vector<Seen> too_few = all_batches(*start(three, options, 2));
+  CHECK(indices_of(too_few) == std::vector<std::vector<SampleIndex>>{{}, {}});
+  CHECK(too_few[1].epoch == 1);
+  for (const bool drop_last : {false, true}) {
+    options.drop_last = drop_last;
+    options.bad_samples = BadSamples::kSkip;
+    const std::vector<Seen> all_bad = all_batches(*start(broken, options, 3));
+    CHECK(indices_of(all_bad) == std::vector<std::vector<SampleIndex>>{{}, {}, {}});
+    CHECK(all_bad[2].epoch == 2);
+    CHECK(all_bad[2].next_position == 6);
+  }
+}
+
 TEST_CASE("raise ends the loader with the name of the bad sample") {
   const Files files = make_files(12, {5});
   auto loader = start(files, small_options());
