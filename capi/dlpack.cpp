@@ -86,6 +86,16 @@ void* hr_batch_dlpack(hr_batch* batch, int32_t part) {
   return &made->managed;
 }
 
+// Python's, where this library lies in a process of Python; elsewhere nobody has a capsule.
+extern "C" int PyCapsule_IsValid(void* capsule, const char* name) __attribute__((weak));
+extern "C" void* PyCapsule_GetPointer(void* capsule, const char* name) __attribute__((weak));
+
+void hr_dlpack_drop_capsule(void* capsule) {
+  constexpr const char* kNotTaken = "dltensor";  // who takes the tensor renames the capsule
+  if (PyCapsule_IsValid == nullptr || PyCapsule_GetPointer == nullptr) return;
+  if (PyCapsule_IsValid(capsule, kNotTaken) != 0) hr_dlpack_drop(PyCapsule_GetPointer(capsule, kNotTaken));
+}
+
 void hr_dlpack_drop(void* managed_tensor) {
   auto* managed = static_cast<headrace::capi::DlManagedTensor*>(managed_tensor);
   managed->deleter(managed);

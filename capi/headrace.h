@@ -140,8 +140,8 @@ typedef struct hr_loader_options {
   uint64_t position_stride;  // sample i of an epoch draws its random numbers at position offset + i * stride (0: 1),
   uint64_t position_offset;  // so that they do not depend on how many ranks share the epoch
 
-  uint64_t batch_size;
-  uint64_t batches_ahead;  // 0: 2
+  uint64_t batch_size;     // 1 to 65536
+  uint64_t batches_ahead;  // at most 64; 0: 2
   uint64_t batches_lent;   // batches that lie in the loader's memory at once; what is kept beyond is copied. 0: 3
   uint64_t window_bytes;   // how far to read ahead. 0: chosen from the memory
   uint64_t seed;           // of all that is drawn
@@ -203,7 +203,7 @@ enum { HR_SAMPLE_GOOD = 0, HR_SAMPLE_REPAIRED = 1, HR_SAMPLE_BAD = 2 };
 typedef struct hr_batch {
   uint64_t epoch;
   uint64_t next_position;  // samples of the epoch that are done with this batch: where to resume
-  uint64_t count;          // of samples
+  uint64_t count;          // of samples. 0: the epoch makes no batch (all skipped, or too few for drop_last)
   uint64_t sample_bytes;   // of one image
   void* images;            // count images, one after the other, 64-byte aligned; NULL with HR_CONTENT_BYTES
   int64_t* labels;         // in the memory of the images, right behind them, 64-byte aligned
@@ -215,7 +215,8 @@ typedef struct hr_batch {
   int32_t copied;  // 1: too many batches are not released yet, so this one is a copy in memory of its own
 } hr_batch;
 
-// Errors: HR_INVALID_ARGUMENT, HR_OUT_OF_RANGE (an index), HR_NO_MEMORY.
+// Errors: HR_INVALID_ARGUMENT, HR_OUT_OF_RANGE (an index), HR_NO_MEMORY, HR_FORKED (also where the data set was opened
+// before the fork).
 HR_API int32_t hr_loader_open(hr_dataset* dataset, const hr_loader_options* options, hr_loader** loader);
 // Joins the loader's threads. No other call on this loader may be under way.
 HR_API void hr_loader_close(hr_loader* loader);
@@ -223,7 +224,7 @@ HR_API void hr_loader_close(hr_loader* loader);
 HR_API int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch);
 // Ends hr_loader_next(), now and later.
 HR_API void hr_loader_stop(hr_loader* loader);
-// JSON: what each stage did and waited, the bottleneck, and the tiers. As hr_dataset_path().
+// JSON: what each stage did and waited, the bottleneck, and the tiers. As hr_dataset_path(); 0 also after a fork.
 HR_API uint64_t hr_loader_report(const hr_loader* loader, char* buffer, uint64_t buffer_bytes);
 
 HR_API void hr_batch_retain(hr_batch* batch);
@@ -235,6 +236,9 @@ enum { HR_PART_IMAGES = 0, HR_PART_LABELS = 1, HR_PART_INDICES = 2 };
 HR_API void* hr_batch_dlpack(hr_batch* batch, int32_t part);
 // A function of type void(void*) for owners of such a tensor that nobody took.
 HR_API void hr_dlpack_drop(void* managed_tensor);
+// The same for Python's owner, a PyCapsule named "dltensor": its destructor, in C because it may run while an exception
+// is set, which a destructor in Python would lose. Does nothing for a tensor that was taken.
+HR_API void hr_dlpack_drop_capsule(void* capsule);
 
 #ifdef __cplusplus
 }

@@ -204,8 +204,11 @@ struct hr_loader {
 int32_t hr_loader_open(hr_dataset* dataset, const hr_loader_options* options, hr_loader** loader) {
   using namespace headrace::capi;
   bool out_of_range = false;
+  *loader = nullptr;
+  if (!dataset->shared->home.is_here()) {
+    return fail(HR_FORKED, "this data set belongs to the parent process; open it and the loader here");
+  }
   const int32_t status = guarded([&]() -> headrace::io::Status {
-    *loader = nullptr;
     HEADRACE_TRY(known, known_part(options, "hr_loader_options"));
     HEADRACE_TRY_DO(check(known));
     headrace::io::Status in_range = check_indices(*dataset->shared, known);
@@ -248,6 +251,10 @@ void hr_loader_stop(hr_loader* loader) {
 }
 
 uint64_t hr_loader_report(const hr_loader* loader, char* buffer, uint64_t buffer_bytes) {
+  if (!loader->home.is_here()) {
+    fail(HR_FORKED, "this loader belongs to the parent process; open one here");
+    return 0;
+  }
   std::string text;
   const int32_t status = guarded([&]() -> headrace::io::Status {
     text = headrace::capi::report_text(*loader->batches, *loader->parts.dataset);

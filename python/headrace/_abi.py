@@ -4,7 +4,10 @@
 Calls release the GIL by themselves. A test compares the structs here with the header.
 """
 import ctypes
+import math
+import operator
 import os
+import re
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint32, c_uint64,
                     c_void_p)
 from pathlib import Path
@@ -98,6 +101,7 @@ _SIGNATURES = {
     "hr_batch_release": (None, [POINTER(Batch)]),
     "hr_batch_dlpack": (c_void_p, [POINTER(Batch), c_int32]),
     "hr_dlpack_drop": (None, [c_void_p]),
+    "hr_dlpack_drop_capsule": (None, [c_void_p]),
 }
 
 
@@ -156,6 +160,58 @@ def check(status: int) -> int:
     if status <= TIMED_OUT:
         return status
     raise _EXCEPTIONS.get(status, HeadraceError)(lib.hr_error_text().decode(errors="replace"))
+
+
+def uint(value, bits: int, name: str, least: int = 0) -> int:
+    """`value` as the int of a field of so many bits, which ctypes would cut off. Raises TypeError, ValueError."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}") from None
+    if not least <= number < 2**bits:
+        raise ValueError(f"{name} must be {least} to {2**bits - 1}, not {number}")
+    return number
+
+
+def number(value, name: str) -> float:
+    """`value` as a finite float. Raises TypeError, ValueError."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be a number, not {value!r}") from None
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return result
+
+
+def text(value, name: str) -> bytes:
+    """A str for C, which ends it at its first NUL. Raises TypeError, ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {value!r}")
+    return _whole(value.encode(), value, name)
+
+
+def path(value, name: str) -> bytes:
+    """The same of a path. Raises TypeError, ValueError."""
+    try:
+        encoded = os.fsencode(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a path, not {value!r}") from None
+    return _whole(encoded, value, name)
+
+
+def _whole(encoded: bytes, value, name: str) -> bytes:
+    if b"\0" in encoded:
+        raise ValueError(f"{name} {value!r} has a NUL character in it")
+    return encoded
+
+
+def environment(name: str, otherwise: int) -> int:
+    """The number of an environment variable. Raises ValueError."""
+    value = os.environ.get(name) or str(otherwise)
+    if not re.fullmatch(r"\s*\d+\s*", value):
+        raise ValueError(f"{name} of the environment is {value!r}, which is no number")
+    return int(value)
 
 
 def text_of(function, *arguments) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets: a folder with tiers of memory and disk before it, or a folder in a mount of headrace."""
 import ctypes
+import operator
 import os
 import re
 import weakref
@@ -16,9 +17,13 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 def parse_size(size: Union[int, str], what: str) -> int:
     """Bytes of "16G", "1.5 GiB", "512M", "25%" (of the memory), or a number of bytes."""
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
-        return size
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|([KMGTP]?)(?:i?B)?)\s*", str(size), re.IGNORECASE)
+    if isinstance(size, str):
+        return _abi.uint(_parse_text(size, what), 63, what)
+    return _abi.uint(size, 63, what)
+
+
+def _parse_text(size: str, what: str) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|([KMGTP]?)(?:i?B)?)\s*", size, re.IGNORECASE)
     if not match:
         raise ValueError(f"{what} {size!r} is no size; write for instance 16G, 512M or 25%")
     number, percent, unit = match.groups()
@@ -29,16 +34,20 @@ def parse_size(size: Union[int, str], what: str) -> int:
 
 def _read_tiers(kind: int, texts: Union[str, Sequence[str]], what: str) -> List[_abi.Tier]:
     tiers = []
-    for text in [texts] if isinstance(texts, str) else texts:
+    if isinstance(texts, (str, os.PathLike)):
+        texts = [texts]
+    elif not isinstance(texts, (list, tuple)):
+        raise TypeError(f"{what} must be PATH:SIZE or a list of these, not {texts!r}")
+    for text in texts:
         path, colon, size = str(text).rpartition(":")
         if not colon or not path:
             raise ValueError(f"{what} {text!r}: write PATH:SIZE, for instance /nvme/headrace:200G")
-        tiers.append(_abi.Tier(kind, os.fsencode(path), parse_size(size, f"{what} {text}")))
+        tiers.append(_abi.Tier(kind, _abi.path(path, what), parse_size(size, f"{what} {text}")))
     return tiers
 
 
-def _encoded(path: Optional[Path]) -> Optional[bytes]:
-    return None if path is None else os.fsencode(path)
+def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
+    return None if path is None else _abi.path(path, name)
 
 
 class Dataset:
@@ -63,16 +72,19 @@ class Dataset:
     def __init__(self, root: Path, *, ram: Union[int, str, None] = None, ssd: Union[str, Sequence[str]] = (),
                  hdd: Union[str, Sequence[str]] = (), listing: str = "imagefolder", sample_list: Optional[Path] = None,
                  catalog: Optional[Path] = None, engine: str = "auto"):
-        self.root = os.fspath(root)
+        self.root = os.fsdecode(_abi.path(root, "root"))
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotADirectoryError(f"data set {self.root} is no folder; name the folder that holds the samples")
         if ram is None:
-            ram = 0 if int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1 else _abi.RAM_DEFAULT
+            ram_bytes = 0 if _abi.environment("LOCAL_WORLD_SIZE", 1) > 1 else _abi.RAM_DEFAULT
+        else:
+            ram_bytes = parse_size(ram, "ram")
         tiers = _read_tiers(_abi.TIER_SSD, ssd, "ssd") + _read_tiers(_abi.TIER_HDD, hdd, "hdd")
         options = _abi.DatasetOptions(
-            struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.root), listing=listing.encode(),
-            sample_list=_encoded(sample_list), catalog_file=_encoded(catalog), engine=engine.encode(),
-            ram_bytes=parse_size(ram, "ram"), tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
+            struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.root),
+            listing=_abi.text(listing, "listing"), sample_list=_encoded(sample_list, "sample_list"),
+            catalog_file=_encoded(catalog, "catalog"), engine=_abi.text(engine, "engine"), ram_bytes=ram_bytes,
+            tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
         handle = ctypes.c_void_p()
         check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
@@ -109,6 +121,10 @@ class Dataset:
     def path(self, index: int) -> str:
         """The path of a sample. Raises IndexError."""
         handle = self._open_handle()
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise TypeError(f"a sample's number must be an int, not {index!r}") from None
         if not 0 <= index < len(self):
             raise IndexError(f"sample {index} is out of range: the data set has {len(self)} samples")
         return os.path.join(self.root, _abi.text_of(lib.hr_dataset_path, handle, index))
@@ -131,6 +147,8 @@ class Dataset:
     def check_digest(self, saved: Sequence[int]) -> None:
         """Raises ValueError unless this is the data set that `saved` is the digest of. Names the file that differs."""
         here = self.digest()
+        if not isinstance(saved, (list, tuple)) or len(saved) != 3 or not all(isinstance(one, int) for one in saved):
+            raise ValueError(f"the digest of a data set is three numbers, not {saved!r}")
         if list(saved) == here:
             return
         if saved[0] != here[0]:
@@ -144,16 +162,16 @@ class Dataset:
 
     def order(self, spec: str, epoch: int) -> "ctypes.Array[ctypes.c_uint32]":
         """The sample numbers of an epoch by an order's spec, such as "torch-distributed:seed=1". Raises ValueError."""
-        count = ctypes.c_uint64()
-        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, None, ctypes.byref(count)))
+        count, name, epoch = ctypes.c_uint64(), _abi.text(spec, "order"), _abi.uint(epoch, 63, "epoch")
+        check(lib.hr_order_epoch(self._open_handle(), name, epoch, None, ctypes.byref(count)))
         indices = (ctypes.c_uint32 * count.value)()
-        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, indices, ctypes.byref(count)))
+        check(lib.hr_order_epoch(self._open_handle(), name, epoch, indices, ctypes.byref(count)))
         return indices
 
     def order_length(self, spec: str, epoch: int) -> int:
         """How many samples the epoch has. Raises ValueError."""
-        count = ctypes.c_uint64()
-        check(lib.hr_order_epoch(self._open_handle(), spec.encode(), epoch, None, ctypes.byref(count)))
+        count, name, epoch = ctypes.c_uint64(), _abi.text(spec, "order"), _abi.uint(epoch, 63, "epoch")
+        check(lib.hr_order_epoch(self._open_handle(), name, epoch, None, ctypes.byref(count)))
         return count.value
 
 

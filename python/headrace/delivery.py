@@ -19,17 +19,7 @@ _DTYPES = {"uint8": ("|u1", 1), "float16": ("<f2", 2), "bfloat16": ("<u2", 2), "
 
 _capsule_new = pythonapi.PyCapsule_New
 _capsule_new.restype, _capsule_new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_capsule_valid = pythonapi.PyCapsule_IsValid
-_capsule_valid.restype, _capsule_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
-_capsule_pointer = pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
-
-
-# Takes an address, not an object: the capsule is on its way out, and counting a reference would bring it back.
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _drop_unused(capsule):
-    if _capsule_valid(capsule, _CAPSULE):
-        lib.hr_dlpack_drop(_capsule_pointer(capsule, _CAPSULE))
+_drop_unused = ctypes.cast(lib.hr_dlpack_drop_capsule, ctypes.c_void_p)
 
 
 class Slot:
@@ -40,12 +30,17 @@ class Slot:
         self.release = weakref.finalize(self, lib.hr_batch_release, batch)
         self.release.atexit = False  # what runs at exit may look at arrays still; the process ends anyway
 
+    @classmethod
+    def empty(cls) -> "Slot":
+        """For the library to write a batch to: wherever an exception strikes, the batch has an owner."""
+        return cls(ctypes.POINTER(_abi.Batch)())
+
     def capsule(self, part: int):
         """A DLPack capsule that keeps the batch by itself."""
         tensor = lib.hr_batch_dlpack(self.batch, part)
         if not tensor:
             raise MemoryError("headrace: no memory to export a batch")
-        return _capsule_new(tensor, _CAPSULE, ctypes.cast(_drop_unused, ctypes.c_void_p))
+        return _capsule_new(tensor, _CAPSULE, _drop_unused)
 
 
 class Array:
@@ -76,7 +71,9 @@ class Array:
         return ctypes.string_at(self._address, self.nbytes)
 
     def tolist(self) -> list:
-        """Of one dimension alone: labels and indices."""
+        """Of labels and indices. Raises TypeError for images, which numpy and torch take by themselves."""
+        if self.dtype != "int64":
+            raise TypeError("tolist() is for labels and indices; images go to numpy.asarray() or torch.from_dlpack()")
         return list((ctypes.c_int64 * self.shape[0]).from_address(self._address))
 
     @property

@@ -76,8 +76,9 @@ class DataLoader:
                  dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator=None):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"batch_size must be 1 at least, not {batch_size!r}")
+        batch_size, seed = _abi.uint(batch_size, 32, "batch_size", 1), _abi.uint(seed, 64, "seed")
+        if order is not None:
+            _abi.text(order, "order")
         if (sampler is not None) + (order is not None) + bool(shuffle) > 1:
             raise ValueError("give one of shuffle=True, sampler and order")
         self.dataset, self.batch_size, self.drop_last, self.seed = dataset, batch_size, drop_last, seed
@@ -102,9 +103,11 @@ class DataLoader:
     def _make_options(self, transform, bad_samples, damage, threads, prefetch_batches, window, dct_scaling, draws,
                       torch_workers) -> _abi.LoaderOptions:
         options = _abi.LoaderOptions(struct_bytes=ctypes.sizeof(_abi.LoaderOptions), batch_size=self.batch_size,
-                                     drop_last=self.drop_last, batches_ahead=prefetch_batches, window_bytes=window,
-                                     seed=self.seed, threads=threads, dct_scaling=dct_scaling,
-                                     layout=int(self._channels_last), torch_workers=torch_workers)
+                                     drop_last=bool(self.drop_last), dct_scaling=bool(dct_scaling), seed=self.seed,
+                                     batches_ahead=_abi.uint(prefetch_batches, 32, "prefetch_batches"),
+                                     window_bytes=_abi.uint(window, 63, "window"),
+                                     threads=_abi.uint(threads, 31, "threads"), layout=int(bool(self._channels_last)),
+                                     torch_workers=_abi.uint(torch_workers, 32, "torch_workers"))
         options.bad_samples = _choice("bad_samples", bad_samples, _abi.BAD_SAMPLES)
         options.damage = _choice("damage", damage, _abi.DAMAGE)
         options.element_type = _choice("dtype", self.dtype, _abi.DTYPES)
@@ -137,8 +140,7 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration reads this epoch. A state that was loaded for the same epoch stays in force."""
-        if epoch < 0:
-            raise ValueError(f"epoch {epoch}: epochs count from 0")
+        epoch = _abi.uint(epoch, 63, "epoch")
         with self._lock:
             if epoch != self._epoch:
                 self._epoch, self._position, self._resume = epoch, 0, False
@@ -158,15 +160,22 @@ class DataLoader:
 
         Raises ValueError: a state of another data set (names the file that differs), order or seed.
         """
+        if not isinstance(state, dict):
+            raise TypeError(f"a state is the dict of state_dict(), not {state!r}")
         if state.get("version") != STATE_VERSION:
             raise ValueError(f"the state is of version {state.get('version')}; this package reads {STATE_VERSION}")
+        missing = [name for name in ("epoch", "position", "seed", "order", "check", "dataset") if name not in state]
+        if missing:
+            raise ValueError(f"the state has no {missing[0]}; it is not whole")
+        epoch, position = (_abi.uint(state[name], 63, f"{name} of the state") for name in ("epoch", "position"))
         for name, mine in (("order", getattr(self._order, "spec", None)), ("seed", self.seed)):
             if state[name] != mine:
                 raise ValueError(f"the state is of {name} {state[name]!r}, this loader of {mine!r}")
         self.dataset.check_digest(state["dataset"])
+        self._check_process()
         with self._lock:
             self._drop_running()
-            self._epoch, self._position = state["epoch"], state["position"]
+            self._epoch, self._position = epoch, position
             self._expected, self._resume = state["check"], True
 
     # ---- the rest ----
@@ -174,13 +183,17 @@ class DataLoader:
     def report(self) -> Dict[str, Any]:
         """What each stage of the running loader did and waited, in seconds over its threads; `bottleneck`, and `text`
         to print. Empty before the first iteration."""
+        self._check_process()
         with self._lock:
-            if self._running is None or not self._running.close.alive:
+            if self._running is None:
                 return {}
-            return json.loads(_abi.text_of(lib.hr_loader_report, self._running.handle))
+            return self._running.report()
 
     def close(self) -> None:
-        """Ends the threads. Batches that were delivered stay good. Iterating again starts new ones."""
+        """Ends the threads. Batches that were delivered stay good. Iterating again starts new ones. A thread that is
+        iterating gets RuntimeError. In a forked child nothing happens."""
+        if os.getpid() != self._process:  # the lock may be held for ever by a thread that is not here
+            return
         with self._lock:
             self._drop_running()
 
@@ -241,14 +254,16 @@ class _Running:
     def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
         self.part, self.epoch, self.done = part, epoch, part.first
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
-        self.pending = None  # a batch of the next epoch, found while this one's end was looked for
+        self.pending = delivery.Slot.empty()  # where the library writes the next batch, which stays until it is delivered
         self.handle = ctypes.c_void_p()
-        self._busy = threading.Lock()  # held during a call that closing must not overtake
+        self._stopping = False
+        # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs.
+        self._busy, self._reporting = threading.Lock(), threading.Lock()
         if len(part.indices or ()) == 0 and part.spec is None:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
         check(lib.hr_loader_open(dataset._open_handle(), ctypes.byref(options), ctypes.byref(self.handle)))
-        self.close = weakref.finalize(self, lib.hr_loader_close, self.handle)
+        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
 
     @property
     def ended(self) -> bool:
@@ -256,17 +271,18 @@ class _Running:
         left = self.part.length - self.done
         return left <= 0 or (self.drop_last and left < self.batch_size)
 
-    @property
-    def position(self) -> int:
-        """Within the epoch, over all ranks: what was delivered where all ranks are as far."""
-        return self.part.base + self.done * self.part.stride
+    def position_behind(self, slot: delivery.Slot) -> int:
+        """Within the epoch, over all ranks: what is delivered with this batch where all ranks are as far."""
+        return self.part.base + slot.batch.contents.next_position * self.part.stride
 
     def shut(self) -> None:
         """Closes, also while another thread waits for a batch."""
-        if self.handle and self.close.alive:
-            lib.hr_loader_stop(self.handle)
-        with self._busy:
-            self.close()
+        self._stopping = True
+        self.close()
+
+    def report(self) -> Dict[str, Any]:
+        with self._reporting:
+            return json.loads(_abi.text_of(lib.hr_loader_report, self.handle)) if self.close.alive else {}
 
     def stands_at(self, epoch: int, position: int) -> bool:
         return self.close.alive and self.part.spec is not None and self.epoch == epoch and self.done == 0 \
@@ -279,25 +295,47 @@ class _Running:
         self.epoch, self.done = self.epoch + 1, 0
 
     def next(self) -> Optional[delivery.Slot]:
-        """The next batch of this epoch; None at its end."""
-        if self.pending is None:
-            if self.ended:
+        """The next batch of this epoch, again until took(); None at its end. Raises RuntimeError: closed meanwhile."""
+        while True:
+            if not self.pending.batch and (self.ended or not self._receive()):
                 return None
-            batch = ctypes.POINTER(_abi.Batch)()
-            status = _abi.TIMED_OUT
-            while status == _abi.TIMED_OUT:  # Python looks at signals in between
-                with self._busy:
-                    if not self.close.alive:
-                        raise RuntimeError("the loader was closed while it was iterated")
-                    status = check(lib.hr_loader_next(self.handle, _WAIT_MS, ctypes.byref(batch)))
-            if status == _abi.END:
+            batch = self.pending.batch.contents
+            if batch.epoch > self.epoch:
                 return None
-            self.pending = delivery.Slot(batch)
-        if self.pending.batch.contents.epoch != self.epoch:
-            return None
-        slot, self.pending = self.pending, None
+            if batch.count > 0:
+                return self.pending
+            # An epoch that makes no batch: this one, or one whose end was known before.
+            ends = batch.epoch == self.epoch
+            self.pending = delivery.Slot.empty()
+            if ends:
+                return None
+
+    # Whether a batch came, to `pending`.
+    def _receive(self) -> bool:
+        status = _abi.TIMED_OUT
+        while status == _abi.TIMED_OUT:  # Python looks at signals in between
+            with self._busy:
+                if not self.close.alive:
+                    raise RuntimeError("the loader was closed while it was iterated")
+                status = check(lib.hr_loader_next(self.handle, _WAIT_MS, ctypes.byref(self.pending.batch)))
+        if status == _abi.END and self._stopping:
+            raise RuntimeError("the loader was closed while it was iterated")
+        return status == _abi.OK
+
+    def took(self, slot: delivery.Slot) -> None:
+        """The batch was delivered."""
         self.done = slot.batch.contents.next_position
-        return slot
+        self.pending = delivery.Slot.empty()
+
+
+# The finalizer of a _Running; at exit it comes while a daemon thread iterates. In a child of a fork it leaves alone
+# what is the parent's: locks that are held there stay so here.
+def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int) -> None:
+    if os.getpid() != process:
+        return
+    lib.hr_loader_stop(handle)
+    with busy, reporting:
+        lib.hr_loader_close(handle)
 
 
 class _Epoch:
@@ -324,9 +362,14 @@ class _Epoch:
         if slot is None:
             self._finish()
             raise StopIteration
+        # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
+        position = self._running.position_behind(slot)
+        batch = _deliver(loader, slot, position)
         with loader._lock:
-            loader._position = self._running.position
-        return _deliver(loader, slot, self._running)
+            if self._running is loader._running:
+                loader._position = position
+            self._running.took(slot)
+        return batch
 
     def _finish(self) -> None:
         loader, self._ended = self._loader, True
@@ -338,30 +381,29 @@ class _Epoch:
 
 
 def _choice(name: str, value: str, known: Dict[str, int]) -> int:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} {value!r} is unknown; there are: {', '.join(known)}")
     return known[value]
 
 
-def _deliver(loader: DataLoader, slot: delivery.Slot, running: _Running) -> Batch:
+def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
     batch = slot.batch.contents
     count = batch.count
     notes = [Note(note.position, note.index, _abi.STATES[note.state], note.reason.decode(errors="replace"))
              for note in batch.notes[:batch.note_count]]
     states = ["good"] * count if not notes else [_abi.STATES[state] for state in batch.states[:count]]
     if not loader.dataset.decodes:
-        return _deliver_bytes(loader, slot, running, states, notes)
+        return _deliver_bytes(loader, slot, position, states, notes)
     side = loader._options
     shape = (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
     images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
     make = loader._delivery
     return Batch(make.images(images), make.numbers(labels), make.numbers(indices), states, batch.epoch,
-                 running.position, notes)
+                 position, notes)
 
 
-def _deliver_bytes(loader, slot, running, states, notes) -> Batch:
+def _deliver_bytes(loader, slot, position, states, notes) -> Batch:
     batch = slot.batch.contents
     contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in batch.contents[:batch.count]]
     labels, indices = batch.labels[:batch.count], batch.indices[:batch.count]
-    slot.release()
-    return Batch(loader.dataset.decode_all(contents), labels, indices, states, batch.epoch, running.position, notes)
+    return Batch(loader.dataset.decode_all(contents), labels, indices, states, batch.epoch, position, notes)

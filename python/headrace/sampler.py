@@ -5,13 +5,14 @@ Positions are those of the whole epoch, over all ranks: rank r of w reads positi
 drawn by position, so that a sample's crop does not depend on how many ranks there are.
 """
 import ctypes
-import os
+import operator
 import sys
 import zlib
 from array import array
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from . import _abi
 from .dataset import Dataset
 
 
@@ -35,9 +36,12 @@ def ranks(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
         else:
-            rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
-    if rank is None or world_size is None or not 0 <= rank < world_size:
-        raise ValueError(f"rank {rank} of world_size {world_size}: both, and 0 <= rank < world_size")
+            rank, world_size = _abi.environment("RANK", 0), _abi.environment("WORLD_SIZE", 1)
+    if rank is None or world_size is None:
+        raise ValueError(f"rank {rank} of world_size {world_size}: give both")
+    rank, world_size = _abi.uint(rank, 32, "rank"), _abi.uint(world_size, 32, "world_size", 1)
+    if rank >= world_size:
+        raise ValueError(f"rank {rank} of world_size {world_size}: ranks count from 0")
     return rank, world_size
 
 
@@ -93,11 +97,18 @@ class SamplerEpochs:
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(epoch)
         try:
-            indices = array("I", (int(index) for index in self.sampler))
+            indices = array("I", map(_index, self.sampler))
         except OverflowError:
             raise IndexError("sampler: an index is negative or above 2^32") from None
         return Part(None, _c_array(indices), len(indices), min(position, len(indices)), 0, 0, 1,
                     zlib.crc32(memoryview(indices).cast("B")))
+
+
+def _index(value) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"sampler: an index must be an int, not {value!r}") from None
 
 
 def _c_array(indices: array):

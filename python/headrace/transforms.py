@@ -14,12 +14,22 @@ Size = Union[int, Sequence[int]]
 
 
 def _pair(size: Size, what: str) -> Tuple[int, int]:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = (size, size) if _is_side(size) else tuple(size) if isinstance(size, (list, tuple)) else ()
     if len(pair) == 1:
         pair = pair * 2
-    if len(pair) != 2 or not all(isinstance(side, int) and side > 0 for side in pair):
+    if len(pair) != 2 or not all(map(_is_side, pair)):
         raise ValueError(f"{what}: a size is a number of pixels or (height, width), not {size!r}")
-    return pair
+    return _abi.uint(pair[0], 32, f"height of {what}", 1), _abi.uint(pair[1], 32, f"width of {what}", 1)
+
+
+def _is_side(size: Size) -> bool:
+    return hasattr(size, "__index__")
+
+
+def _range(pair: Sequence[float], what: str) -> Tuple[float, float]:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise ValueError(f"{what} is two numbers, not {pair!r}")
+    return _abi.number(pair[0], what), _abi.number(pair[1], what)
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ _ORDER = {RandomResizedCrop: 0, Resize: 0, RandomCrop: 0, CenterCrop: 1, RandomH
 
 def fill(options: _abi.LoaderOptions, transform: Sequence, dtype: str) -> None:
     """Writes a chain into the options of a loader. Raises ValueError or TypeError, naming the transform."""
+    if not isinstance(transform, (list, tuple)):
+        raise TypeError(f"transform must be a list of headrace's transforms, not {transform!r}")
     chain = {}
     last = -1
     for step in transform:
@@ -97,11 +109,10 @@ def fill(options: _abi.LoaderOptions, transform: Sequence, dtype: str) -> None:
         chain[kind] = step
     _fill_geometry(options, chain)
     if RandomHorizontalFlip in chain:
-        options.flip_probability = chain[RandomHorizontalFlip].p
+        options.flip_probability = _abi.number(chain[RandomHorizontalFlip].p, "p of RandomHorizontalFlip")
     if ColorJitter in chain:
-        jitter = chain[ColorJitter]
-        options.brightness, options.contrast = jitter.brightness, jitter.contrast
-        options.saturation, options.hue = jitter.saturation, jitter.hue
+        for field in ("brightness", "contrast", "saturation", "hue"):
+            setattr(options, field, _abi.number(getattr(chain[ColorJitter], field), f"{field} of ColorJitter"))
     if Normalize in chain:
         if dtype == "uint8":
             raise ValueError("transform Normalize does not fit dtype uint8, which holds the pixels themselves; leave "
@@ -114,21 +125,23 @@ def _fill_geometry(options, chain) -> None:
         crop = chain[RandomResizedCrop]
         options.geometry = _abi.RANDOM_RESIZED_CROP
         options.height, options.width = _pair(crop.size, "RandomResizedCrop")
-        (options.scale_min, options.scale_max), (options.ratio_min, options.ratio_max) = crop.scale, crop.ratio
+        options.scale_min, options.scale_max = _range(crop.scale, "scale of RandomResizedCrop")
+        options.ratio_min, options.ratio_max = _range(crop.ratio, "ratio of RandomResizedCrop")
         options.no_antialias = not crop.antialias
     elif RandomCrop in chain and CenterCrop not in chain:
         crop = chain[RandomCrop]
         options.geometry = _abi.PAD_CROP
         options.height, options.width = _pair(crop.size, "RandomCrop")
-        options.padding, options.fill = crop.padding, crop.fill
+        options.padding = _abi.uint(crop.padding, 32, "padding of RandomCrop")
+        options.fill = _abi.uint(crop.fill, 8, "fill of RandomCrop")
     elif Resize in chain and CenterCrop in chain:
-        if not isinstance(chain[Resize].size, int):
+        if not _is_side(chain[Resize].size):
             raise ValueError("Resize before CenterCrop takes the shorter side, one int")
         options.geometry = _abi.RESIZE_CENTER_CROP
-        options.shorter_side = chain[Resize].size
+        options.shorter_side = _abi.uint(chain[Resize].size, 32, "size of Resize", 1)
         options.height, options.width = _pair(chain[CenterCrop].size, "CenterCrop")
         options.no_antialias = not chain[Resize].antialias
-    elif Resize in chain and not isinstance(chain[Resize].size, int):
+    elif Resize in chain and not _is_side(chain[Resize].size):
         options.geometry = _abi.RESIZE
         options.height, options.width = _pair(chain[Resize].size, "Resize")
         options.no_antialias = not chain[Resize].antialias
@@ -138,12 +151,12 @@ def _fill_geometry(options, chain) -> None:
 
 
 def _fill_normalize(options, normalize: Normalize) -> None:
-    mean, std = normalize.mean, normalize.std
-    if std is None:
-        if len(mean) != 2:
-            raise ValueError("Normalize takes mean and std, three numbers each")
-        mean, std = mean
+    pair = (normalize.mean, normalize.std) if normalize.std is not None else normalize.mean
+    try:
+        mean, std = ([_abi.number(value, "a number of Normalize") for value in values] for values in pair)
+    except TypeError:
+        raise TypeError(f"Normalize takes mean and std, three numbers each, not {pair!r}") from None
     if len(mean) != 3 or len(std) != 3 or not all(value > 0 for value in std):
         raise ValueError("Normalize takes mean and std, three numbers each, and no std of 0")
-    options.mean[:] = list(mean)
-    options.standard_deviation[:] = list(std)
+    options.mean[:] = mean
+    options.standard_deviation[:] = std

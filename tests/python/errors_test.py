@@ -6,14 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import support
 import headrace as hr
 from headrace.delivery import has_module
 
 CHAIN = [hr.RandomResizedCrop(16)]
+INF, NAN = float("inf"), float("nan")
 
 
 class ErrorsTest(unittest.TestCase):
@@ -48,6 +51,58 @@ class ErrorsTest(unittest.TestCase):
         self.raises(ValueError, "lie in each other", hr.ImageFolder, self.folder, ssd=f"{self.folder}/tier:1G")
         self.raises(IndexError, "sample 60 is out of range", self.data.path, 60)
 
+    def test_arguments_of_data_sets(self):
+        for kind, words, options in (
+                (TypeError, "listing must be a str, not None", {"listing": None}),
+                (TypeError, "engine must be a str, not 5", {"engine": 5}),
+                (ValueError, "engine .* NUL", {"engine": "auto\0"}),
+                (ValueError, "PATH:SIZE", {"ssd": Path("/nvme")}),
+                (TypeError, "ssd must be PATH:SIZE", {"ssd": 5}),
+                (ValueError, "ssd .* NUL", {"ssd": "/nvme\0:1G"}),
+                (TypeError, "ram must be an int", {"ram": 1.5}),
+                (ValueError, "ram must be 0 to", {"ram": -1}),
+                (ValueError, "ram must be 0 to", {"ram": 2**64 + 5}),
+                (ValueError, "ram must be 0 to", {"ram": "99999999P"}),
+                (ValueError, "sample_list .* NUL", {"sample_list": "list\0"}),
+                (TypeError, "catalog must be a path", {"catalog": 5}),
+                (ValueError, "root .* NUL", {"root": f"{self.folder}\0else"}),
+                (TypeError, "root must be a path", {"root": 5.5})):
+            with self.subTest(options):
+                self.raises(kind, words, hr.ImageFolder, **{"root": self.folder, **options})
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="x"):
+            self.raises(ValueError, "LOCAL_WORLD_SIZE", hr.ImageFolder, self.folder)
+        with hr.ImageFolder(os.fsencode(self.folder), ram="64M") as data:
+            self.assertEqual((data.root, len(data)), (str(self.folder), 60))
+        self.raises(TypeError, "must be an int, not 1.5", self.data.path, 1.5)
+        self.raises(ValueError, "three numbers", self.data.check_digest, [60])
+
+    def test_states_and_epochs(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer")
+        state = loader.state_dict()
+        for kind, words, wrong in ((TypeError, "not None", None), (ValueError, "has no epoch", {"version": 1}),
+                                   (ValueError, "three numbers", {**state, "dataset": [60]}),
+                                   (ValueError, "position of the state", {**state, "position": 2**64 + 4}),
+                                   (TypeError, "epoch of the state", {**state, "epoch": 1.5})):
+            with self.subTest(wrong):
+                self.raises(kind, words, loader.load_state_dict, wrong)
+        self.raises(TypeError, "epoch must be an int, not 1.5", loader.set_epoch, 1.5)
+        self.raises(ValueError, "epoch must be 0 to", loader.set_epoch, 2**64)
+        self.raises(ValueError, "epoch must be 0 to", loader.set_epoch, -1)
+        with mock.patch.dict(os.environ, RANK="x"):
+            self.raises(ValueError, "RANK of the environment", hr.DataLoader, self.data, transform=CHAIN)
+        images, labels = next(iter(loader))
+        self.raises(TypeError, "tolist", images.tolist)
+        self.assertEqual(len(labels.tolist()), 4)
+
+    def test_whatever_counts_as_an_int_is_one(self):
+        class Eight:
+            def __index__(self):
+                return 8
+
+        loader = hr.DataLoader(self.data, Eight(), transform=[hr.RandomResizedCrop(Eight())], output="buffer",
+                               sampler=[Eight()] * 16, threads=Eight(), dtype="uint8")
+        self.assertEqual([images.shape for images, _ in loader], [(8, 3, 8, 8)] * 2)
+
     def test_a_tier_of_another_process(self):
         tier = support.WORK / "tier"
         with hr.ImageFolder(self.folder, ssd=f"{tier}:64M", ram="64M"):
@@ -72,6 +127,26 @@ class ErrorsTest(unittest.TestCase):
             (ValueError, "family|order", {"order": "no-such-order"}),
             (ValueError, "rank 2 of world_size 2", {"rank": 2, "world_size": 2}),
             (TypeError, "no iterable", {"sampler": 5}),
+            (TypeError, "order must be a str, not 5", {"order": 5}),
+            (ValueError, "order .* NUL", {"order": "sequential\0"}),
+            (TypeError, "transform must be a list", {"transform": hr.RandomResizedCrop(8)}),
+            (TypeError, "Normalize takes mean and std", {"transform": CHAIN + [hr.Normalize(0.5)]}),
+            (ValueError, "Normalize must be a finite", {"transform": CHAIN + [hr.Normalize((0, 0, 0), (1, 1, INF))]}),
+            (ValueError, "Normalize must be a finite", {"transform": CHAIN + [hr.Normalize((NAN, 0, 0), (1, 1, 1))]}),
+            (ValueError, "ratio .* finite", {"transform": [hr.RandomResizedCrop(16, ratio=(1, INF))]}),
+            (ValueError, "brightness .* finite", {"transform": CHAIN + [hr.ColorJitter(brightness=INF)]}),
+            (TypeError, "hue .* number", {"transform": CHAIN + [hr.ColorJitter(hue="much")]}),
+            (ValueError, "fill of RandomCrop must be 0 to 255", {"transform": [hr.RandomCrop(16, fill=256)]}),
+            (ValueError, "padding of RandomCrop", {"transform": [hr.RandomCrop(16, padding=2**32)]}),
+            (ValueError, "height of RandomResizedCrop", {"transform": [hr.RandomResizedCrop(2**32 + 16)]}),
+            (ValueError, "batch_size must be 1 to", {"batch_size": 2**64 + 4}),
+            (TypeError, "batch_size must be an int", {"batch_size": 4.0}),
+            (ValueError, "threads must be 0 to", {"threads": 2**32 + 1}),
+            (ValueError, "threads must be 0 to", {"threads": -1}),
+            (ValueError, "window must be 0 to", {"window": 2**64}),
+            (ValueError, "prefetch_batches must be 0 to", {"prefetch_batches": -1}),
+            (ValueError, "seed must be 0 to", {"seed": -1}),
+            (TypeError, "rank must be an int", {"rank": 0.5, "world_size": 2}),
         ]
         for kind, words, options in cases:
             with self.subTest(options):
@@ -81,6 +156,8 @@ class ErrorsTest(unittest.TestCase):
         for kind, words, options in (
                 (IndexError, "index 60 at position 1 is out of range", {"sampler": [3, 60]}),
                 (IndexError, "negative", {"sampler": [3, -1]}),
+                (TypeError, "sampler: an index must be an int, not 1.5", {"sampler": [3, 1.5]}),
+                (ValueError, "batch_size must be 1 to 65536", {"batch_size": 65537}),
                 (ValueError, "flip probability", {"transform": CHAIN + [hr.RandomHorizontalFlip(2)]}),
                 (ValueError, "crop scale", {"transform": [hr.RandomResizedCrop(16, scale=(2, 1))]}),
                 (ValueError, "batches ahead", {"prefetch_batches": 100}),
@@ -88,8 +165,12 @@ class ErrorsTest(unittest.TestCase):
             with self.subTest(options):
                 if "draws" in options and not has_module("torch"):
                     continue
-                loader = hr.DataLoader(self.data, 4, **{"transform": CHAIN, **options})
+                loader = hr.DataLoader(self.data, **{"batch_size": 4, "transform": CHAIN, **options})
                 self.raises(kind, words, lambda: list(loader))
+        for words, options in (("batch_size must be", {"batch_size": 65537}),
+                               ("batches ahead must be", {"prefetch_batches": 65})):
+            loader = hr.DataLoader(hr.Files(self.folder, ram="64M"), **options)
+            self.raises(ValueError, words, lambda: list(loader))
 
     def bad_copy(self):
         folder = support.WORK / "bad"
@@ -119,6 +200,39 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(zero[1].states, ["good", "good", "good", "bad"])
         image = zero[1].images.tobytes()[-3 * 16 * 16 * 4:]
         self.assertEqual(image, bytes(len(image)))
+
+    def test_an_epoch_without_a_batch_ends(self):
+        folder = support.WORK / "all-bad"
+        shutil.copytree(self.folder / "n00000", folder / "n00000")
+        for path in folder.glob("*/*"):
+            path.write_bytes(b"this is no image")
+        data = hr.ImageFolder(folder, ram="64M")
+        for options in ({}, {"drop_last": True}, {"sampler": [1, 0]}):
+            loader = hr.DataLoader(data, 2, transform=CHAIN, output="buffer", bad_samples="skip", **options)
+            for epoch in range(3):
+                self.assertEqual(list(loader), [])
+                self.assertEqual(loader.state_dict()["epoch"], epoch + 1)
+        few = hr.DataLoader(self.bad_copy(), 59, transform=CHAIN, output="buffer", bad_samples="skip", drop_last=True)
+        self.assertEqual([list(few) for _ in range(3)], [[], [], []])
+
+    def test_an_epoch_of_files_without_a_batch_ends(self):
+        folder = support.WORK / "unreadable"
+        shutil.copytree(self.folder / "n00000", folder)
+        data = hr.Files(folder, ram="64M")
+        for path in folder.iterdir():
+            path.unlink()
+        loader = hr.DataLoader(data, 2, bad_samples="skip")
+        self.assertEqual([list(loader) for _ in range(3)], [[], [], []])
+
+    def test_a_batch_may_be_larger_than_the_memory_of_its_data_set(self):
+        folder = support.WORK / "large"
+        folder.mkdir()
+        for number in range(12):
+            (folder / f"{number:02}").write_bytes(bytes([number]) * (1 << 20))
+        for ram in (0, "2M"):
+            [(samples, _)] = hr.DataLoader(hr.Files(folder, ram=ram), 12, window=1 << 20)
+            self.assertEqual([(len(sample), sample[0]) for sample in samples],
+                             [(1 << 20, number) for number in range(12)])
 
     def test_a_file_that_vanished(self):
         folder = support.WORK / "vanishing"
@@ -163,6 +277,15 @@ class ErrorsTest(unittest.TestCase):
         except OSError:  # one ended while it was looked at
             return False
 
+    # Nothing tells when another process has come so far.
+    def wait_until(self, process, is_so, words):
+        for _ in range(6000):  # a minute
+            if is_so():
+                return
+            self.assertIsNone(process.poll(), words)
+            time.sleep(0.01)
+        self.fail(words)
+
     @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
     def test_control_c_ends_a_wait_for_a_source_that_does_not_answer(self):
         slow = support.WORK / "slow"
@@ -170,8 +293,7 @@ class ErrorsTest(unittest.TestCase):
         source = subprocess.Popen([support.BUILD / "tests/support/slow_fs", self.folder, slow, "--read-ms", "60000"])
         self.addCleanup(source.wait)
         self.addCleanup(source.terminate)
-        while not os.path.ismount(slow):
-            self.assertIsNone(source.poll())
+        self.wait_until(source, lambda: os.path.ismount(slow), "the slow source is not mounted")
         script = f"""
 import headrace as hr
 data = hr.ImageFolder({str(slow)!r}, ram="64M")
@@ -185,8 +307,7 @@ except KeyboardInterrupt:
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)  # its end would wait for what is being read
-        while not self.has_thread(process.pid, "hr-feed"):
-            self.assertIsNone(process.poll())
+        self.wait_until(process, lambda: self.has_thread(process.pid, "hr-feed"), "no thread reads")
         process.send_signal(signal.SIGINT)
         self.assertTrue(select.select([process.stdout], [], [], 30)[0], "Ctrl-C waits for the source")
         self.assertEqual(process.stdout.readline(), "interrupted\n")

@@ -29,8 +29,9 @@ class MountTest(unittest.TestCase):
                                           HEADRACE_LOG_DIR=str(support.WORK / "log"))
         cls.environment.start()
         cls.addClassCleanup(cls.environment.stop)
+        # Before mounting, which may fail half way.
+        cls.addClassCleanup(subprocess.run, [cls.headrace, "unmount", "--force", cls.path], capture_output=True)
         subprocess.run([cls.headrace, "mount", cls.folder, cls.path, "--ram", "64M"], check=True, capture_output=True)
-        cls.addClassCleanup(subprocess.run, [cls.headrace, "unmount", "--force", cls.path], check=True)
 
     def test_a_mount_gives_the_same_batches(self):
         plain = hr.ImageFolder(self.folder, ram="64M")
