@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A loop over headrace's Python loader, timed: what loader.py does with torchvision's.
 
-    python_loader.py FOLDER [--threads N] [--batch B] [--dtype D] [--ram SIZE] [--warm-epochs N] [--epochs N] [--wait]
+    python_loader.py FOLDER [--threads N] [--batch B] [--dtype D] [--ram SIZE] [--warm-epochs N] [--epochs N]
+                     [--delivered FILE] [--wait]
 
-Prints one JSON line over `epochs`, which follow `warm-epochs` in the same loader. With --wait it says "ready" once its
-imports are done and starts at the next line on stdin.
+Prints one JSON line over `epochs`, which follow `warm-epochs` in the same loader. --delivered lists the files that an
+epoch of its own delivered, in its order, before the clock starts. With --wait it says "ready" once its imports are done
+and starts at the next line on stdin.
 """
 
 import argparse
 import json
+import os
 import resource
 import sys
 import time
@@ -28,6 +31,7 @@ def parse_arguments():
     parser.add_argument("--ram", default="0")
     parser.add_argument("--warm-epochs", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--delivered")
     parser.add_argument("--wait", action="store_true")
     return parser.parse_args()
 
@@ -47,6 +51,14 @@ def run_epoch(loader):
     return samples, label_sum, first
 
 
+def write_delivered(loader, path):
+    """The files of the samples that an epoch delivers, one a line, relative to the data set."""
+    data = loader.dataset
+    indices = [index for batch in loader.batches() for index in batch.indices.tolist()]
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(os.path.relpath(data.path(index), data.root) + "\n" for index in indices)
+
+
 def main():
     arguments = parse_arguments()
     if arguments.wait:
@@ -57,9 +69,11 @@ def main():
     loader = hr.DataLoader(data, arguments.batch, order="torch-distributed:seed=0", seed=1, dtype=arguments.dtype,
                            threads=arguments.threads,
                            transform=[hr.RandomResizedCrop(224), hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)])
+    if arguments.delivered:
+        write_delivered(loader, arguments.delivered)
     for _ in range(arguments.warm_epochs):
         run_epoch(loader)
-    if arguments.warm_epochs:
+    if arguments.warm_epochs or arguments.delivered:
         start, cpu_before = time.perf_counter(), cpu_seconds()
     epochs = [run_epoch(loader) for _ in range(arguments.epochs)]
     print(json.dumps({"samples": sum(epoch[0] for epoch in epochs), "seconds": time.perf_counter() - start,
