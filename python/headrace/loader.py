@@ -164,7 +164,8 @@ class DataLoader:
             raise TypeError(f"a state is the dict of state_dict(), not {state!r}")
         if state.get("version") != STATE_VERSION:
             raise ValueError(f"the state is of version {state.get('version')}; this package reads {STATE_VERSION}")
-        missing = [name for name in ("epoch", "position", "seed", "order", "check", "dataset") if name not in state]
+        missing = [name for name in ("epoch", "position", "seed", "order", "world_size", "check", "dataset")
+                   if name not in state]
         if missing:
             raise ValueError(f"the state has no {missing[0]}; it is not whole")
         epoch, position = (_abi.uint(state[name], 63, f"{name} of the state") for name in ("epoch", "position"))
@@ -172,6 +173,10 @@ class DataLoader:
             if state[name] != mine:
                 raise ValueError(f"the state is of {name} {state[name]!r}, this loader of {mine!r}")
         self.dataset.check_digest(state["dataset"])
+        # Ranks that the samples do not divide by have padded the epoch by less than one sample each.
+        end = self._order.end(epoch) + _abi.uint(state["world_size"], 32, "world_size of the state", 1) - 1
+        if position > end:
+            raise ValueError(f"the state's position {position} lies behind its epoch, which ends at {end}")
         self._check_process()
         with self._lock:
             self._drop_running()
@@ -254,7 +259,7 @@ class _Running:
     def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
         self.part, self.epoch, self.done = part, epoch, part.first
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
-        self.pending = delivery.Slot.empty()  # where the library writes the next batch, which stays until it is delivered
+        self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
         self.handle = ctypes.c_void_p()
         self._stopping = False
         # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs.

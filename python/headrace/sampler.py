@@ -61,6 +61,10 @@ class SpecEpochs:
         """Samples of this rank."""
         return self.dataset.order_length(self._spec_of_rank(), epoch)
 
+    def end(self, epoch: int) -> int:
+        """Samples of all ranks."""
+        return self.dataset.order_length(self.spec, epoch)
+
     def part(self, epoch: int, position: int) -> Part:
         """From a position of the whole epoch on."""
         if position % self.world == 0:
@@ -80,6 +84,9 @@ class SpecEpochs:
         return Part(None, _c_array(mine), len(mine), 0, position, self.rank, self.world)
 
 
+_UNKNOWN = 2**63  # behind every position
+
+
 class SamplerEpochs:
     """The indices of any iterable, which are this rank's."""
 
@@ -92,6 +99,10 @@ class SamplerEpochs:
 
     def length(self, epoch: int) -> int:
         return len(self.sampler)
+
+    def end(self, epoch: int) -> int:
+        """Unknown before the epoch is asked for; part() leaves out what lies behind it."""
+        return _UNKNOWN
 
     def part(self, epoch: int, position: int) -> Part:
         if hasattr(self.sampler, "set_epoch"):

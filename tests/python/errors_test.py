@@ -82,6 +82,7 @@ class ErrorsTest(unittest.TestCase):
         for kind, words, wrong in ((TypeError, "not None", None), (ValueError, "has no epoch", {"version": 1}),
                                    (ValueError, "three numbers", {**state, "dataset": [60]}),
                                    (ValueError, "position of the state", {**state, "position": 2**64 + 4}),
+                                   (ValueError, "position 61 lies behind", {**state, "position": 61}),
                                    (TypeError, "epoch of the state", {**state, "epoch": 1.5})):
             with self.subTest(wrong):
                 self.raises(kind, words, loader.load_state_dict, wrong)
