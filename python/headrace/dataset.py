@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets: a folder with tiers of memory and disk before it, or a folder in a mount of headrace."""
+import contextlib
 import ctypes
 import operator
 import os
 import re
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Sequence, Tuple, Union
@@ -50,6 +52,14 @@ def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
     return None if path is None else _abi.path(path, name)
 
 
+# The finalizer of a Dataset; at exit it comes while a daemon thread opens a loader.
+def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int) -> None:
+    if os.getpid() != process:
+        return
+    with busy:
+        lib.hr_dataset_close(handle)
+
+
 class Dataset:
     """Samples of a folder by number, read through tiers.
 
@@ -87,13 +97,15 @@ class Dataset:
             tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
         handle = ctypes.c_void_p()
         check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(handle)))
-        self._handle = handle
-        self.close = weakref.finalize(self, lib.hr_dataset_close, handle)
+        self._handle, self._process = handle, os.getpid()
+        self._busy = threading.RLock()  # held during a call that closing must not overtake
+        self.close = weakref.finalize(self, _close, handle, self._busy, self._process)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._digest: Optional[List[int]] = None
 
     def __len__(self) -> int:
-        return lib.hr_dataset_size(self._open_handle())
+        with self._open_handle() as handle:
+            return lib.hr_dataset_size(handle)
 
     def __enter__(self):
         return self
@@ -101,33 +113,39 @@ class Dataset:
     def __exit__(self, *_):
         self.close()
 
+    # The handle, for one call. In a child of a fork the lock may be held for ever, and nobody closes there.
+    @contextlib.contextmanager
     def _open_handle(self):
-        if not self.close.alive:
-            raise ValueError(f"data set {self.root} is closed")
-        return self._handle
+        with self._busy if os.getpid() == self._process else contextlib.nullcontext():
+            if not self.close.alive:
+                raise ValueError(f"data set {self.root} is closed")
+            yield self._handle
 
     @property
     def is_mount(self) -> bool:
         """Whether the samples come through a mount of headrace."""
-        return bool(lib.hr_dataset_is_mount(self._open_handle()))
+        with self._open_handle() as handle:
+            return bool(lib.hr_dataset_is_mount(handle))
 
     @property
     def targets(self) -> List[int]:
         """The class number of each sample; 0 where there are no classes."""
         labels = (ctypes.c_uint32 * len(self))()
-        check(lib.hr_dataset_labels(self._open_handle(), labels))
+        with self._open_handle() as handle:
+            check(lib.hr_dataset_labels(handle, labels))
         return list(labels)
 
     def path(self, index: int) -> str:
         """The path of a sample. Raises IndexError."""
-        handle = self._open_handle()
         try:
             index = operator.index(index)
         except TypeError:
             raise TypeError(f"a sample's number must be an int, not {index!r}") from None
-        if not 0 <= index < len(self):
-            raise IndexError(f"sample {index} is out of range: the data set has {len(self)} samples")
-        return os.path.join(self.root, _abi.text_of(lib.hr_dataset_path, handle, index))
+        count = len(self)
+        if not 0 <= index < count:
+            raise IndexError(f"sample {index} is out of range: the data set has {count} samples")
+        with self._open_handle() as handle:
+            return os.path.join(self.root, _abi.text_of(lib.hr_dataset_path, handle, index))
 
     @property
     def samples(self) -> List[Tuple[str, int]]:
@@ -140,7 +158,8 @@ class Dataset:
         """[number of samples, two sums over their paths and sizes]: what state_dict() keeps of a data set."""
         if self._digest is None:
             digest = _abi.Digest()
-            check(lib.hr_dataset_digest(self._open_handle(), ctypes.byref(digest)))
+            with self._open_handle() as handle:
+                check(lib.hr_dataset_digest(handle, ctypes.byref(digest)))
             self._digest = [digest.sample_count, digest.sum, digest.weighted_sum]
         return list(self._digest)
 
@@ -163,15 +182,18 @@ class Dataset:
     def order(self, spec: str, epoch: int) -> "ctypes.Array[ctypes.c_uint32]":
         """The sample numbers of an epoch by an order's spec, such as "torch-distributed:seed=1". Raises ValueError."""
         count, name, epoch = ctypes.c_uint64(), _abi.text(spec, "order"), _abi.uint(epoch, 63, "epoch")
-        check(lib.hr_order_epoch(self._open_handle(), name, epoch, None, ctypes.byref(count)))
+        with self._open_handle() as handle:
+            check(lib.hr_order_epoch(handle, name, epoch, None, ctypes.byref(count)))
         indices = (ctypes.c_uint32 * count.value)()
-        check(lib.hr_order_epoch(self._open_handle(), name, epoch, indices, ctypes.byref(count)))
+        with self._open_handle() as handle:
+            check(lib.hr_order_epoch(handle, name, epoch, indices, ctypes.byref(count)))
         return indices
 
     def order_length(self, spec: str, epoch: int) -> int:
         """How many samples the epoch has. Raises ValueError."""
         count, name, epoch = ctypes.c_uint64(), _abi.text(spec, "order"), _abi.uint(epoch, 63, "epoch")
-        check(lib.hr_order_epoch(self._open_handle(), name, epoch, None, ctypes.byref(count)))
+        with self._open_handle() as handle:
+            check(lib.hr_order_epoch(handle, name, epoch, None, ctypes.byref(count)))
         return count.value
 
 

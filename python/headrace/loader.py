@@ -267,7 +267,8 @@ class _Running:
         if len(part.indices or ()) == 0 and part.spec is None:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
-        check(lib.hr_loader_open(dataset._open_handle(), ctypes.byref(options), ctypes.byref(self.handle)))
+        with dataset._open_handle() as data:
+            check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
         self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
 
     @property
