@@ -184,11 +184,19 @@ TEST_CASE("skip gives the batches of an order without the bad samples") {
   }
 }
 
-TEST_CASE("nothing but bad samples is no batch") {
+TEST_CASE("nothing but bad samples is a batch without rows, and no error") {
   const Files files = make_files(5, {0, 1, 2, 3, 4});
   BatchOptions options = small_options();
   options.bad_samples = BadSamples::kSkip;
   auto loader = start(files, options, 2);
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    const Batch* batch = loader->next();
+    REQUIRE(batch != nullptr);
+    CHECK(batch->epoch == epoch);
+    CHECK(batch->labels.empty());
+    CHECK(batch->data.empty());
+    CHECK(batch->notes.size() == 5);  // what was left out, and why
+  }
   CHECK(loader->next() == nullptr);
   CHECK(loader->status());
   CHECK(loader->report().bad_samples == 10);
