@@ -486,14 +486,15 @@ TEST_CASE("order learner: the search for all seeds ends at once with the learner
   std::mt19937 random(17);
   Samples opens(400);
   for (SampleIndex& sample : opens) sample = static_cast<SampleIndex>(random() % kN);
-  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point begin;
   {
     OrderLearner learner({.sample_count = kN, .search_threads = 2});
     learner.on_opens(opens);
     while (learner.state().seeds_tested == 0) std::this_thread::yield();
     CHECK(learner.state().searching_all_seeds);
+    begin = std::chrono::steady_clock::now();  // on a busy machine idle priority takes its time to begin
   }
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // to the end it takes minutes
 }
 
 TEST_CASE("order learner: lost events, samples beyond the data set and an empty data set do no harm") {
