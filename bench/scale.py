@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from harness import Mount, memory_of_tree
+from harness import Mount, memory_of_tree, ram_for
 from sweeper import temporary_folder
 
 ORDER = "torch-distributed:seed=0"
@@ -127,7 +127,7 @@ def measure_readers(bench):
     samples = bench.file_list(source)
     total = sum(file.stat().st_size for file in source.rglob("*.jpg"))
     bench.drop_caches()
-    with Mount(bench, source, "--ram", total // 2) as mount:
+    with Mount(bench, source, "--ram", ram_for(total // 2)) as mount:
         command = [bench.program("read_files"), mount.path, samples, "--processes", READERS, "--passes", 2]
         figures = bench.measure(command, [mount.pid])
         equal = bench.sum_of(mount.path, samples) == bench.sum_of(source, samples)
