@@ -11,9 +11,9 @@
 //
 // The samples of a batch stand in exactly the order of the source, whatever finished first, and what becomes of one
 // depends on (seed, epoch, position, sample index) alone: a run repeats byte for byte with any number of threads. A
-// batch never spans two epochs. To resume after a batch, start the reader at its `next_position`. An epoch that makes no
-// batch, because all its samples were skipped or are too few for `drop_last`, says so by one of no rows: without it a
-// consumer of epochs without end would wait for ever.
+// batch never spans two epochs. To resume after a batch, start the reader at its `next_position`. An epoch that makes
+// no batch, because all its samples were skipped or are too few for `drop_last`, says so by one of no rows: without it
+// a consumer of epochs without end would wait for ever.
 //
 // The threads are those of Pipeline (pipeline.h). Memory: batch_count() batches.
 #pragma once
