@@ -54,6 +54,7 @@ enum class ReadHint : std::uint8_t {
   kNow,
   kNowHere,  // now, and the caller may wait: where the source is a local disk that does not seek, it reads itself
   kAhead,
+  kAheadHere,     // ahead, and the caller may wait as with kNowHere
   kAheadAndKeep,  // stays until drop() or release(), as far as the budget permits
 };
 

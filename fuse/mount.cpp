@@ -63,6 +63,7 @@ struct Mount::Impl {
   void make_pusher(const Takeover& takeover);
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, bool from_start);
+  [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void on_overflow();
   void on_changed(const cache::CatalogChanges& changes);
   void set_ram_bytes(std::uint64_t bytes);
@@ -126,7 +127,7 @@ Status stand_in(cache::Store& store, Channel& channel) {
   const auto inodes = std::make_shared<Inodes>(store.catalog());
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
   auto requests = std::make_shared<Requests>(
-      store, inodes, channel.serves_others(), [](cache::EntryId, bool) {}, kStandInSeconds);
+      store, inodes, channel.serves_others(), [](cache::EntryId, bool) {}, nullptr, kStandInSeconds);
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));
@@ -158,9 +159,10 @@ Status Mount::Impl::start(Channel& channel) {
     changed_files.emplace(std::move(known));
   }
   make_pusher(takeover);
-  auto handler =
-      std::make_shared<Requests>(store, inodes, channel.serves_others(),
-                                 [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); });
+  auto handler = std::make_shared<Requests>(
+      store, inodes, channel.serves_others(),
+      [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); },
+      [this](cache::EntryId entry) { return lacks(entry); });
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
@@ -282,6 +284,11 @@ void Mount::Impl::on_read(cache::EntryId entry, bool from_start) {
   if (!sample) return;
   pusher->on_read(*sample, from_start);
   if (from_start && blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
+}
+
+bool Mount::Impl::lacks(cache::EntryId entry) const {
+  const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
+  return sample && pusher->lacks(*sample);
 }
 
 void Mount::Impl::on_overflow() {

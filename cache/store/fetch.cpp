@@ -40,7 +40,7 @@ class Fetch final : public MemoryRequest {
         identity_(identity),
         attributes_(store.identities.attributes(holding.key.entry)),
         request_(request),
-        waits_here_(request.hint == ReadHint::kNowHere ? std::this_thread::get_id() : std::thread::id()),
+        waits_here_(may_wait_here(request.hint) ? std::this_thread::get_id() : std::thread::id()),
         range_(chunk_range(identity.size_bytes, holding.key.chunk)) {}
   void start(const ChunkRequest& request);
 
@@ -125,8 +125,8 @@ void Fetch::on_tier_read(Status status) {
 void Fetch::read_source() {
   source_read_.path = path_.c_str();
   source_read_.range = range_;
-  source_read_.ahead = ahead();
   source_read_.here = std::this_thread::get_id() == waits_here_;  // false once memory or a tier had to be waited for
+  source_read_.ahead = ahead() && !source_read_.here;
   source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
   if (store_.source->read_now(source_read_)) {
@@ -221,6 +221,7 @@ void Fetch::read_anew(const Error& error) {
   request.memory = FetchMemory::kInLine;
   request.memory_bytes = 0;
   // This may be a thread that must not wait; and somebody may have joined a read ahead.
+  if (request.hint == ReadHint::kAheadHere) request.hint = ReadHint::kAhead;
   if (request.hint == ReadHint::kNowHere || holding_.wanted_now) request.hint = ReadHint::kNow;
   StoreParts& store = store_;
   Waiter* waiters = give_up();

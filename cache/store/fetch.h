@@ -14,7 +14,10 @@
 namespace headrace::cache {
 
 [[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
-  return hint == ReadHint::kAhead || hint == ReadHint::kAheadAndKeep;
+  return hint == ReadHint::kAhead || hint == ReadHint::kAheadHere || hint == ReadHint::kAheadAndKeep;
+}
+[[nodiscard]] constexpr bool may_wait_here(ReadHint hint) {
+  return hint == ReadHint::kNowHere || hint == ReadHint::kAheadHere;
 }
 
 // How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;

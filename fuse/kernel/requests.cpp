@@ -29,6 +29,10 @@ namespace {
 // The default of 12 stalls mounts with many readers, because READs of readahead count against it.
 constexpr unsigned kMaxBackground = 1024;
 constexpr std::uint64_t kBlockBytes = 4096;
+// One READ brings so much; of a larger file nobody knows which part is wanted.
+constexpr std::uint64_t kLookAheadBytesMax = 1 << 20;
+// As many as there are readers on a node of eight devices: 8 MiB of memory at most.
+constexpr unsigned kLookAheadsMax = 8;
 
 Requests& requests_of(fuse_req_t request) {
   return *static_cast<Requests*>(Session::of(request).handler());
@@ -103,14 +107,19 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   fuse_entry_param parameters = {};
   // Inode 0: "no such name", which the kernel may remember too.
   parameters.entry_timeout = requests_of(request).valid_seconds();
-  if (const auto entry = catalog.find(entry_of(parent), name)) {
-    parameters = entry_parameters(requests_of(request), *entry);
+  Requests& requests = requests_of(request);
+  Session& session = Session::of(request);
+  const auto entry = catalog.find(entry_of(parent), name);
+  if (entry) {
+    parameters = entry_parameters(requests, *entry);
     if (parameters.ino == 0) {
       fuse_reply_err(request, ESTALE);  // whoever looks by path tries once more
       return;
     }
   }
+  const bool fetch = entry && catalog.is_file(*entry) && requests.expects_read(*entry);
   fuse_reply_entry(request, &parameters);
+  if (fetch) requests.look_ahead(session, *entry);
 }
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
@@ -230,13 +239,15 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 }  // namespace
 
 Requests::Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-                   std::function<void(EntryId, bool from_start)> on_read, double valid_seconds)
+                   std::function<void(EntryId, bool from_start)> on_read, std::function<bool(EntryId)> lacks,
+                   double valid_seconds)
     : store_(store),
       inodes_(std::move(inodes)),
       serves_others_(serves_others),
       valid_seconds_(valid_seconds),
       catalog_(store.catalog()),
       on_read_(std::move(on_read)),
+      lacks_(std::move(lacks)),
       file_bytes_(sum_of_files(catalog_)) {}
 
 // What is not listed libfuse answers with ENOSYS: most the kernel then never asks again (FLUSH, GETXATTR, LSEEK,
@@ -287,6 +298,26 @@ bool Requests::has_acl(EntryId entry) const {
   return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
 }
 
+bool Requests::expects_read(EntryId entry) {
+  const std::uint64_t size = identity(entry).size_bytes;
+  return size > 0 && size <= kLookAheadBytesMax && lacks_ && lacks_(entry) && look_ahead_.on_lookup(entry);
+}
+
+// While the reader takes the answer to its look-up, opens the file and asks, the bytes are on their way. They stay in
+// the store's memory as long as that has room, pinned by nobody. Who reads goes first: nothing is begun while readers
+// keep the threads busy.
+void Requests::look_ahead(Session& session, EntryId entry) {
+  const Session::Wait wait(session);
+  if (!wait.granted()) return;
+  if (looking_ahead_.fetch_add(1) >= kLookAheadsMax) {
+    looking_ahead_.fetch_sub(1);
+    return;
+  }
+  store_.read_async(
+      entry, [this, session = session.shared_from_this()](const Result<cache::View>&) { looking_ahead_.fetch_sub(1); },
+      cache::ReadHint::kAheadHere);
+}
+
 void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
   const EntryId entry = entry_of(inode);
   const cache::Identity known = identity(entry);
@@ -301,6 +332,7 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
   }
   const std::uint64_t length = std::min(range.length, size - range.offset);
   if (!range.past_page_cache) on_read_(entry, range.offset == 0);
+  look_ahead_.on_read(entry);
   {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;

@@ -6,7 +6,7 @@
 // closes without asking. Inode numbers follow from the catalog (inodes.h), so FORGET means nothing here, and a
 // successor needs no table of inodes.
 //
-//   auto requests = std::make_shared<Requests>(store, inodes, false, [&](EntryId entry, bool from_start) { ... });
+//   auto requests = std::make_shared<Requests>(store, inodes, false, on_read, lacks);
 //   auto session = Session::open(channel, Requests::operations(), requests);
 //
 // Thread-safety: every function from any thread. Ownership: of the Session that calls it; the Store outlives it.
@@ -20,6 +20,7 @@
 
 #include "headrace/cache/store.h"
 #include "headrace/fuse/kernel/inodes.h"
+#include "headrace/fuse/kernel/look_ahead.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -41,10 +42,13 @@ class Requests {
 
   // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
   // Called on session threads.
+  // `lacks`: whether a file is a sample that is neither in the page cache nor on its way there. Such a file may be
+  // fetched when its name is looked up. Called on session threads. Empty: nothing is.
   // `serves_others`: users other than the one who mounted may read.
   // `valid_seconds`: how long the kernel may keep names and attributes. One who hears of every change takes them back.
   Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-           std::function<void(cache::EntryId, bool from_start)> on_read, double valid_seconds = kForeverSeconds);
+           std::function<void(cache::EntryId, bool from_start)> on_read, std::function<bool(cache::EntryId)> lacks,
+           double valid_seconds = kForeverSeconds);
 
   // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
@@ -52,6 +56,11 @@ class Requests {
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   [[nodiscard]] const Inodes& inodes() const { return *inodes_; }
   void read(fuse_req* request, std::uint64_t inode, ReadRange range);
+  // Whether a file that is looked up is probably read next, and not held. To be asked before the answer: the READ may
+  // come at once.
+  [[nodiscard]] bool expects_read(cache::EntryId entry);
+  // Begins to fetch it. After the answer, so that the reader does not wait for this.
+  void look_ahead(Session& session, cache::EntryId entry);
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
   [[nodiscard]] double valid_seconds() const { return valid_seconds_; }
   // As the store knows it to be now.
@@ -80,10 +89,13 @@ class Requests {
   const double valid_seconds_;
   const cache::Catalog& catalog_;
   const std::function<void(cache::EntryId, bool from_start)> on_read_;
+  const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> read_failures_ = 0;
   std::atomic<std::uint64_t> read_wait_ns_ = 0;
+  LookAhead look_ahead_;
+  std::atomic<unsigned> looking_ahead_ = 0;  // fetches under way
 
   io::Mutex mutex_;
   io::CondVar idle_;

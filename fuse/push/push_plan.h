@@ -87,6 +87,10 @@ class PushPlan {
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
   // way is late, nothing more.
   void on_read(cache::SampleIndex sample, bool from_start);
+  // Whether the sample is neither in the page cache nor on its way there.
+  [[nodiscard]] bool lacks(cache::SampleIndex sample) const {
+    return !pages_.is_held(sample) && !arriving_.contains(sample);
+  }
   // Whether the kernel has dropped one in 32 of what was opened since there were last enough opens to tell.
   [[nodiscard]] bool take_losses();
   // An order would change what is pushed: not all samples are held, and there is a budget to hold some.

@@ -385,6 +385,11 @@ void Pusher::on_read(SampleIndex sample, bool from_start) {
   if (plan_.pages().must_evict()) work_.notify_one();
 }
 
+bool Pusher::lacks(SampleIndex sample) const {
+  MutexLock lock(mutex_);
+  return plan_.lacks(sample);
+}
+
 bool Pusher::take_losses() {
   MutexLock lock(mutex_);
   return plan_.take_losses();

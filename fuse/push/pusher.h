@@ -50,6 +50,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for the sample: if it was pushed, the kernel has dropped some of it.
   void on_read(cache::SampleIndex sample, bool from_start);
+  // Whether the sample is neither in the page cache nor on its way there.
+  [[nodiscard]] bool lacks(cache::SampleIndex sample) const;
   // Whether the kernel has dropped a good part of what was opened since the last call.
   [[nodiscard]] bool take_losses();
   // The kernel dropped pages though there is memory. What the daemon keeps itself from now on; nullopt: nothing

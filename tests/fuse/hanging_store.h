@@ -21,7 +21,8 @@ using io::Result;
 using io::Status;
 
 // Answers reads ahead at once, and reads that somebody waits for only when it is told to. Callers that may wait do so
-// once hold_callers() was called.
+// once hold_callers() was called. After hold_look_aheads() reads ahead of callers that may wait are not answered
+// either.
 class HangingStore final : public cache::Store {
  public:
   explicit HangingStore(cache::Store& inner) : inner_(inner) {}
@@ -29,8 +30,11 @@ class HangingStore final : public cache::Store {
 
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override {
     const bool for_now = hint == ReadHint::kNow || hint == ReadHint::kNowHere;
-    if (!for_now) return inner_.read_async(entry, std::move(done), hint);
     io::MutexLock lock(mutex_);
+    if (!for_now && !(hint == ReadHint::kAheadHere && holds_look_aheads_)) {
+      lock.unlock();
+      return inner_.read_async(entry, std::move(done), hint);
+    }
     waiting_.emplace_back(entry, std::move(done));
     changed_.notify_all();
     if (hint != ReadHint::kNowHere || !holds_callers_) return;
@@ -46,6 +50,14 @@ class HangingStore final : public cache::Store {
     io::MutexLock lock(mutex_);
     holds_callers_ = true;
   }
+  void hold_look_aheads() {
+    io::MutexLock lock(mutex_);
+    holds_look_aheads_ = true;
+  }
+  std::size_t held_reads() const {
+    io::MutexLock lock(mutex_);
+    return waiting_.size();
+  }
   unsigned held_callers() const {
     io::MutexLock lock(mutex_);
     return held_callers_;
@@ -56,6 +68,7 @@ class HangingStore final : public cache::Store {
       io::MutexLock lock(mutex_);
       waiting.swap(waiting_);
       holds_callers_ = false;
+      holds_look_aheads_ = false;
       changed_.notify_all();
     }
     for (auto& [entry, done] : waiting) done(inner_.read(entry));
@@ -94,6 +107,7 @@ class HangingStore final : public cache::Store {
   mutable io::Mutex mutex_;
   io::CondVar changed_;
   bool holds_callers_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool holds_look_aheads_ HEADRACE_GUARDED_BY(mutex_) = false;
   unsigned held_callers_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<EntryId, ReadCallback>> waiting_ HEADRACE_GUARDED_BY(mutex_);
 };
