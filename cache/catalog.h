@@ -78,6 +78,8 @@ class Catalog {
   // The same with an open file, for a process that takes over from this one.
   [[nodiscard]] Status save_fd(int fd) const;
   [[nodiscard]] static Result<Catalog> load_fd(int fd);
+  // Made by load() or load_fd(): what lies in the files may have changed since, without a trace in their folders.
+  [[nodiscard]] bool was_saved() const { return was_saved_; }
   // Whether a scan with these options would list the samples in the same way (for a catalog that was loaded).
   [[nodiscard]] bool fits(const CatalogOptions& options) const;
 
@@ -164,6 +166,7 @@ class Catalog {
   std::uint64_t unreadable_ = 0;
   std::uint32_t class_count_ = 0;
   ListingRule listing_ = ListingRule::kSorted;
+  bool was_saved_ = false;
   Request request_;
 };
 

@@ -115,6 +115,9 @@ class Store {
   // Looks at a file in the source and takes what it is now, mode and owner before the content. What a read finds out
   // meanwhile is newer and holds. Errors: kNotFound (it is gone), those of the source. Blocks.
   [[nodiscard]] virtual Status look_at(EntryId entry) = 0;
+  // Every file was compared with the source, and what changed was told. A store that was opened with a saved catalog
+  // asks the source once about each file until then, before what a disk tier holds of it counts.
+  virtual void set_compared() = 0;
   // What is not as catalogued, by what is known now.
   [[nodiscard]] virtual CatalogChanges changes() const = 0;
   // The listener is told of each change, whoever found it, before a read that found it gets bytes of the new version.
@@ -122,9 +125,10 @@ class Store {
   // store. The call returns when no call of the listener before is under way. Empty: nobody is told.
   using ChangeListener = std::function<void(const CatalogChanges&)>;
   virtual void set_change_listener(ChangeListener listener) = 0;
-  // Ensures that a disk tier holds the entry. kNoSpace when all are full, success at once when one holds it.
+  // Ensures that a disk tier holds the entry as the source has it. kNoSpace: all are full. At once where one holds it.
   virtual void warm(EntryId entry, std::function<void(Status)> done) = 0;
-  // True when disk tiers hold all of a file as it is known to be now: warm() would have nothing to do.
+  // True when disk tiers hold all of a file as it is known to be now: warm() has nothing to bring, unless it finds that
+  // the file is another one.
   [[nodiscard]] virtual bool is_on_disk(EntryId entry) const = 0;
   // What is read from now on follows the order: disk tiers then hold what is needed next. The order outlives the
   // handle.

@@ -210,6 +210,7 @@ Status CatalogFile::load(int fd) {
   if (const char* problem = check_rows()) return corrupt(name_, problem);
   if (const char* problem = check_directories()) return corrupt(name_, problem);
   if (const char* problem = check_samples()) return corrupt(name_, problem);
+  catalog_.was_saved_ = true;
   return {};
 }
 

@@ -144,7 +144,7 @@ void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
     note_failure(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
-  count_success(*bytes);
+  read.range.length > 0 ? count_success(*bytes) : note_success();
   read.on_done(read, {});
 }
 

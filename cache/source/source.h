@@ -41,7 +41,7 @@ class Source;
 // Ownership: the caller's; must neither move nor die until on_done has run (exactly once, also at shutdown).
 struct SourceRead {
   const char* path = nullptr;  // relative to the source; lasts until on_done
-  ChunkRange range;            // all of it lies within the catalogued size
+  ChunkRange range;            // all of it lies within the catalogued size; empty: the file is compared, not read
   Identity identity;           // the version of the file that is wanted; no other version's bytes are delivered
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet

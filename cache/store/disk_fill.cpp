@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "headrace/cache/store/confirm.h"
 #include "headrace/cache/store/fetch.h"
 
 namespace headrace::cache {
@@ -33,6 +34,7 @@ class DiskFill {
  private:
   [[nodiscard]] DiskTier* tier_for(std::uint64_t payload_bytes) const;
   void on_read(Result<View> view);
+  void end_held();
   void begin_anew();
   void end(Status status);
 
@@ -52,12 +54,22 @@ void DiskFill::run() {
     record_ = {hash_name(path_, chunk_), chunk_, identity_};
     if (!store_.held_on_disk(record_)) break;
   }
-  if (chunk_ == chunk_count(identity_.size_bytes)) return end({});
+  if (chunk_ == chunk_count(identity_.size_bytes)) return end_held();
   if (tier_for(chunk_range(identity_.size_bytes, chunk_).length) == nullptr) {
     return end(io::make_error(ErrorCode::kNoSpace, "warm " + path_ + ": no disk tier takes it"));
   }
   read_chunk(store_, {.key = {entry_, chunk_}, .hint = ReadHint::kAhead, .for_disk_fill = true},
              [this](Result<View> view) { on_read(std::move(view)); });
+}
+
+// All is held of the version that is known. It has to be the one that the source has.
+void DiskFill::end_held() {
+  if (store_.identities.is_confirmed(entry_)) return end({});
+  confirm(store_, entry_, identity_, false, [this](Status status) {
+    const bool is_other_version = !status && status.error().code == ErrorCode::kStale && status.error().os_errno == 0;
+    if (!is_other_version || !store_.look_at(entry_, identity_)) return end(std::move(status));
+    begin_anew();
+  });
 }
 
 void DiskFill::on_read(Result<View> view) {
@@ -80,7 +92,7 @@ void DiskFill::on_read(Result<View> view) {
 // With the file as it is known to be by now.
 void DiskFill::begin_anew() {
   const Result<Identity> now = store_.identities.of_file(entry_);
-  if (!now || *now == identity_ || attempts_left_ == 0) {
+  if (!now || *now == identity_ || attempts_left_ == 0 || store_.closing.load()) {
     return end(io::make_error(ErrorCode::kStale, "warm " + path_ + ": changes while it is read"));
   }
   (new DiskFill(store_, entry_, *now, attempts_left_ - 1, done_))->run();

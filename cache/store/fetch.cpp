@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/store/confirm.h"
+
 namespace headrace::cache {
 namespace {
 
@@ -50,6 +52,7 @@ class Fetch final : public MemoryRequest {
 
  private:
   void begin();
+  void confirm_first();
   void read_next_tier();
   void on_tier_read(Status status);
   void read_source();
@@ -97,7 +100,18 @@ void Fetch::begin() {
   path_ = store_.catalog.path(holding_.key.entry);
   if (!store_.tiers.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
   disk_read_.buffer = std::move(*buffer);
-  read_next_tier();
+  const bool must_confirm = !store_.identities.is_confirmed(holding_.key.entry) && store_.held_on_disk(record_);
+  must_confirm ? confirm_first() : read_next_tier();
+}
+
+// The record may be of what was in the file before.
+void Fetch::confirm_first() {
+  const bool here = std::this_thread::get_id() == waits_here_;
+  confirm(store_, holding_.key.entry, identity_, here, [this](Status status) {
+    if (!status) return on_source_failure(status.error());
+    if (store_.closing.load()) return fail({io::ErrorCode::kCancelled, 0, "read " + path_});
+    read_next_tier();
+  });
 }
 
 void Fetch::read_next_tier() {
@@ -147,6 +161,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   holding_.size = range_.length;
   holding_.fetched_from = from;
   holding_.identity = identity_;
+  if (from == TierKind::kSource) store_.identities.confirm(holding_.key.entry);
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
   if (!request_.for_disk_fill && !holding_.lent) copy_to_tier();

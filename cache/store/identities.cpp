@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store/identities.h"
 
+#include <cstddef>
+
 #include <fmt/format.h>
 
 #include "headrace/cache/chunk.h"
@@ -9,6 +11,30 @@ namespace headrace::cache {
 
 using io::ErrorCode;
 using io::MutexLock;
+
+namespace {
+
+constexpr std::size_t kWordBits = 64;
+
+std::uint64_t bit_of(EntryId entry) {
+  return std::uint64_t{1} << entry % kWordBits;
+}
+
+}  // namespace
+
+Identities::Identities(const Catalog& catalog)
+    : catalog_(catalog),
+      all_confirmed_(!catalog.was_saved()),
+      confirmed_(catalog.was_saved() ? catalog.entry_count() / kWordBits + 1 : 0) {}
+
+bool Identities::is_confirmed(EntryId entry) const {
+  if (all_confirmed_.load(std::memory_order_acquire)) return true;
+  return (confirmed_[entry / kWordBits].load(std::memory_order_relaxed) & bit_of(entry)) != 0;
+}
+
+void Identities::confirm(EntryId entry) {
+  if (!is_confirmed(entry)) confirmed_[entry / kWordBits].fetch_or(bit_of(entry), std::memory_order_relaxed);
+}
 
 Result<Identity> Identities::of(EntryId entry) const {
   if (entry >= catalog_.entry_count()) {

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/io/mutex.h"
@@ -16,7 +18,7 @@ namespace headrace::cache {
 
 class Identities {
  public:
-  explicit Identities(const Catalog& catalog) : catalog_(catalog) {}
+  explicit Identities(const Catalog& catalog);
 
   // Errors: kInvalidArgument (no such entry), kNotFound (vanished).
   [[nodiscard]] Result<Identity> of(EntryId entry) const;
@@ -34,9 +36,17 @@ class Identities {
   [[nodiscard]] AttributeClass attributes(EntryId entry) const;
   bool set_attributes(EntryId entry, const AttributeClass& attributes);
 
+  // Whether the source was asked about the file since the catalog was saved. Until then disk tiers may have what was in
+  // the file before. Always true where the catalog is of a scan.
+  [[nodiscard]] bool is_confirmed(EntryId entry) const;
+  void confirm(EntryId entry);
+  void confirm_all() { all_confirmed_.store(true, std::memory_order_release); }
+
  private:
   const Catalog& catalog_;
-  std::atomic<bool> any_changed_ = false;  // spares the lock as long as nothing has changed
+  std::atomic<bool> all_confirmed_;
+  std::vector<std::atomic<std::uint64_t>> confirmed_;  // a bit per entry, for as long as that is not all of them
+  std::atomic<bool> any_changed_ = false;              // spares the lock as long as nothing has changed
   mutable io::Mutex mutex_;
   std::unordered_map<EntryId, std::optional<Identity>> changed_ HEADRACE_GUARDED_BY(mutex_);
   std::unordered_map<EntryId, AttributeClass> attributes_ HEADRACE_GUARDED_BY(mutex_);

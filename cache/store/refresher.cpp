@@ -130,6 +130,7 @@ void Refresher::Impl::compare() {
   const Result<std::size_t> told = tell_store(*changes);
   if (options.on_told) options.on_told();
   if (!told) return fail(told.error());
+  if (store.catalog().unreadable() == 0) store.set_compared();  // else some may not have been looked at
   MutexLock lock(mutex);
   if (*told > 0 || changes->appeared != state.appeared) {
     io::log_info("refresh: {} files changed, {} vanished, {} names appeared since the catalog was made",

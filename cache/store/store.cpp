@@ -89,6 +89,7 @@ class StoreImpl final : public Store {
     parts_.set_attributes(entry, attributes);
   }
   [[nodiscard]] Status look_at(EntryId entry) override;
+  void set_compared() override { parts_.identities.confirm_all(); }
   [[nodiscard]] CatalogChanges changes() const override { return parts_.identities.changes(); }
   void set_change_listener(ChangeListener listener) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
@@ -234,7 +235,7 @@ void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint
 void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
   const Result<Identity> identity = parts_.identities.of_file(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
-  parts_.follower->offer(entry);
+  if (!is_on_disk(entry)) parts_.follower->offer(entry);
   fill_disk_tiers(parts_, entry, *identity, std::move(done));
 }
 

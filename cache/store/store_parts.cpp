@@ -38,6 +38,7 @@ Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expecte
   if ((known ? std::optional(*known) : std::nullopt) != expected) return {};
   carry_out(entry, attributes_of(found));  // first, so that nobody is shown the content before
   carry_out(entry, identity_of(found));
+  identities.confirm(entry);
   return {};
 }
 

@@ -20,6 +20,17 @@ using std::chrono::steady_clock;
 constexpr std::uint64_t kInFlightMax = 256;
 constexpr std::uint64_t kInFlightBytesMax = std::uint64_t{256} << 20;
 
+struct Job {
+  std::uint64_t bytes = 0;
+  bool is_held = false;  // by the tiers before
+  [[nodiscard]] std::uint64_t bytes_to_fetch() const { return is_held ? 0 : bytes; }
+};
+
+void count(Amount& amount, std::uint64_t bytes) {
+  ++amount.samples;
+  amount.bytes += bytes;
+}
+
 }  // namespace
 
 struct Warmer::Impl {
@@ -43,9 +54,8 @@ struct Warmer::Impl {
   }
 
   void run();
-  [[nodiscard]] bool count_held(std::uint64_t bytes);
-  [[nodiscard]] bool wait_for_place(std::uint64_t bytes, std::uint64_t issued_bytes);
-  void on_warmed(std::uint64_t bytes, const io::Status& status);
+  [[nodiscard]] bool wait_for_place(const Job& job, std::uint64_t issued_bytes);
+  void on_warmed(const Job& job, const io::Status& status);
   void finish();
 };
 
@@ -54,33 +64,22 @@ void Warmer::Impl::run() {
   std::uint64_t issued_bytes = 0;
   for (const cache::EntryId entry : entries) {
     const std::uint64_t bytes = store.catalog().size_bytes(entry);
-    if (store.is_on_disk(entry)) {
-      if (!count_held(bytes)) break;
-      continue;
-    }
-    if (!wait_for_place(bytes, issued_bytes)) break;
-    issued_bytes += bytes;
-    store.warm(entry, [this, bytes](const io::Status& status) { on_warmed(bytes, status); });
+    // What an earlier run has fetched is not fetched again, so a warm can be stopped and go on later. But the store may
+    // have to ask the source whether it is still the same.
+    const Job job{.bytes = bytes, .is_held = store.is_on_disk(entry)};
+    if (!wait_for_place(job, issued_bytes)) break;
+    issued_bytes += job.bytes_to_fetch();
+    store.warm(entry, [this, job](const io::Status& status) { on_warmed(job, status); });
   }
   finish();
 }
 
-// What an earlier run has fetched is not fetched again, so a warm can be stopped and go on later. False: it was
-// cancelled.
-bool Warmer::Impl::count_held(std::uint64_t bytes) {
-  io::MutexLock lock(mutex);
-  for (Amount* amount : {&state.done, &state.held}) {
-    ++amount->samples;
-    amount->bytes += bytes;
-  }
-  return !state.cancelled;
-}
-
 // Waits for a place among the reads in flight and for the rate limit. False: no more reads are to be started.
-bool Warmer::Impl::wait_for_place(std::uint64_t bytes, std::uint64_t issued_bytes) {
+bool Warmer::Impl::wait_for_place(const Job& job, std::uint64_t issued_bytes) {
   io::MutexLock lock(mutex);
   const auto ended = [this] { return state.cancelled || state.full; };
-  if (options.rate_bytes_per_second > 0) {
+  const std::uint64_t bytes = job.bytes_to_fetch();
+  if (options.rate_bytes_per_second > 0 && bytes > 0) {
     const std::chrono::duration<double> due(static_cast<double>(issued_bytes) /
                                             static_cast<double>(options.rate_bytes_per_second));
     const auto due_time = started + std::chrono::duration_cast<steady_clock::duration>(due);
@@ -97,13 +96,13 @@ bool Warmer::Impl::wait_for_place(std::uint64_t bytes, std::uint64_t issued_byte
   return true;
 }
 
-void Warmer::Impl::on_warmed(std::uint64_t bytes, const io::Status& status) {
+void Warmer::Impl::on_warmed(const Job& job, const io::Status& status) {
   io::MutexLock lock(mutex);
   --in_flight.samples;
-  in_flight.bytes -= bytes;
+  in_flight.bytes -= job.bytes_to_fetch();
   if (status) {
-    ++state.done.samples;
-    state.done.bytes += bytes;
+    count(state.done, job.bytes);
+    if (job.is_held) count(state.held, job.bytes);
   } else if (status.error().code == io::ErrorCode::kNoSpace) {
     state.full = true;
   } else {

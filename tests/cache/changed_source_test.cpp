@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "headrace/cache/order.h"
+#include "headrace/cache/reader.h"
 #include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
@@ -28,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using headrace::cache::CatalogChanges;
 using headrace::cache::EntryId;
+using headrace::cache::Reader;
 using headrace::cache::ReadHint;
 using headrace::cache::Refresher;
 using headrace::cache::Store;
@@ -88,6 +91,7 @@ class ChangingSource {
       for (const CatalogChanges::Changed& each : changes.changed) changes_ += each.entry == entry_ ? 1 : 0;
     });
   }
+  void close() { store_.reset(); }
   // From now on the source is read through an engine that is watched, and not through the page cache.
   void watch_reads(std::function<void(int)> before_submit) {
     options.make_source_engine = [before_submit]() -> Result<std::unique_ptr<Engine>> {
@@ -276,6 +280,87 @@ TEST_CASE("warming a file that was replaced holds the new version") {
     const std::uint64_t reads = source.source_reads();
     CHECK(source.read_anew() == source.after());
     CHECK(source.source_reads() == reads);
+  }
+}
+
+// Opens anew with the catalog that was saved, after the file was written in place meanwhile. Its folder shows nothing
+// of that.
+void rewrite_while_closed(ChangingSource& source, const std::function<void()>& rewrite) {
+  source.open();
+  REQUIRE(source.warm());
+  CHECK(source.store().flush());
+  source.close();
+  rewrite();
+  source.open();
+  REQUIRE(source.store().catalog().was_saved());
+  REQUIRE(source.store().is_on_disk(source.entry()));
+}
+
+TEST_CASE("a file that was written in place while nobody had it mounted is not served from the tier as it was") {
+  for (const std::size_t bytes : {std::size_t{5000}, kLarge}) {
+    for (const ReadHint hint : {ReadHint::kNow, ReadHint::kNowHere, ReadHint::kAhead}) {
+      CAPTURE(bytes);
+      ChangingSource source(bytes);
+      rewrite_while_closed(source, [&] { source.rewrite_with_same_size_and_mtime(); });
+      std::promise<std::string> seen;
+      source.store().read_async(
+          source.entry(), [&](const Result<View>& view) { seen.set_value(text_of(view)); }, hint);
+      CHECK(seen.get_future().get() == source.after());
+      CHECK(source.read_anew() == source.after());
+    }
+  }
+}
+
+TEST_CASE("a part of a large file that was written in place while it was not mounted is not what the tier has") {
+  ChangingSource source(kLarge);
+  rewrite_while_closed(source, [&] { source.dir().write("a/f", source.after()); });
+  std::promise<std::string> seen;
+  source.store().read_range_async(source.entry(), 100'000, 1000,
+                                  [&](const Result<View>& view) { seen.set_value(text_of(view)); });
+  CHECK(seen.get_future().get() == source.after().substr(100'000, 1000));
+}
+
+TEST_CASE("a Reader gets a file that was written in place while it was not mounted as it is now") {
+  ChangingSource source(5000);
+  rewrite_while_closed(source, [&] { source.dir().write("a/f", source.after()); });
+  const auto order =
+      headrace::cache::make_order("sequential", {.sample_count = source.store().catalog().sample_count()});
+  REQUIRE(order);
+  auto reader = Reader::open(source.store(), **order, {});
+  REQUIRE(reader);
+  bool seen = false;
+  while (auto next = (*reader)->next()) {
+    if (next->entry != source.entry()) continue;
+    CHECK(text_of(next->bytes) == source.after());
+    seen = true;
+    break;
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("warming brings a file that was written in place while it was not mounted, though the tier has one of it") {
+  for (const std::size_t bytes : {std::size_t{5000}, kLarge}) {
+    CAPTURE(bytes);
+    ChangingSource source(bytes);
+    rewrite_while_closed(source, [&] { source.dir().write("a/f", source.after()); });
+    REQUIRE(source.warm());
+    CHECK(source.store().is_on_disk(source.entry()));
+    const std::uint64_t reads = source.source_reads();
+    CHECK(source.read_anew() == source.after());
+    CHECK(source.source_reads() == reads);
+  }
+}
+
+TEST_CASE("after a start with a saved catalog the source is asked once about each file, and about none once compared") {
+  for (const bool is_compared : {false, true}) {
+    CAPTURE(is_compared);
+    std::atomic<int> operations = 0;
+    ChangingSource source(5000);
+    rewrite_while_closed(source, [&] { source.watch_reads([&](int) { ++operations; }); });
+    if (is_compared) source.refresh();
+    for (int round = 0; round < 3; ++round) CHECK(source.read_anew() == source.before());
+    CHECK(operations == (is_compared ? 0 : 1));
+    CHECK(source.source_reads() == 0);  // it was asked, not read
   }
 }
 

@@ -92,6 +92,7 @@ class HangingStore final : public cache::Store {
     inner_.set_attributes(entry, attributes);
   }
   Status look_at(EntryId entry) override { return inner_.look_at(entry); }
+  void set_compared() override { inner_.set_compared(); }
   cache::CatalogChanges changes() const override { return inner_.changes(); }
   void set_change_listener(ChangeListener listener) override { inner_.set_change_listener(std::move(listener)); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }

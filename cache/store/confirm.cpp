@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/store/confirm.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace headrace::cache {
+namespace {
+
+// Ownership: its own; deletes itself once answered.
+struct Question {
+  StoreParts& store;
+  const EntryId entry;
+  const std::string path;
+  const std::function<void(Status)> done;
+  SourceRead read;
+};
+
+}  // namespace
+
+void confirm(StoreParts& store, EntryId entry, const Identity& identity, bool here, std::function<void(Status)> done) {
+  auto* question = new Question{store, entry, store.catalog.path(entry), std::move(done), {}};
+  question->read.path = question->path.c_str();
+  question->read.identity = identity;
+  question->read.here = here;
+  question->read.context = question;
+  question->read.on_done = [](SourceRead& read, Status status) {
+    const std::unique_ptr<Question> answered(static_cast<Question*>(read.context));
+    if (status) answered->store.identities.confirm(answered->entry);
+    answered->done(std::move(status));
+  };
+  store.source->read(question->read);
+}
+
+}  // namespace headrace::cache
