@@ -5,11 +5,13 @@
 #include <bit>
 #include <cerrno>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "headrace/cache/source/young_file.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
@@ -34,6 +36,14 @@ constexpr std::chrono::seconds kLookInterval{1};
 // ESTALE of a server is another matter: it says nothing about the file.
 bool is_other_version(const Error& error) {
   return error.code == ErrorCode::kStale && error.os_errno == 0;
+}
+
+// Zero where no byte is read.
+std::chrono::nanoseconds time_to_settle(const SourceRead& read) {
+  using std::chrono::nanoseconds;
+  if (read.range.length == 0) return {};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return cache::time_to_settle(read.identity.ctime_ns, std::chrono::duration_cast<nanoseconds>(now).count());
 }
 
 bool may_pass(const Error& error) {
@@ -71,7 +81,7 @@ std::shared_ptr<SourceRoot> Source::root() const {
 bool Source::read_now(SourceRead& read) {
   if (read.range.offset != 0 || engine_only_) return false;
   const std::shared_ptr<SourceRoot> now = root();
-  if (now->file_system().opens_wait) return false;
+  if (now->file_system().opens_wait || time_to_settle(read) > std::chrono::nanoseconds(0)) return false;
   if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length}, &read.identity)) return false;
   read.data = read.buffer.data();
   count_success(read.range.length);
@@ -106,6 +116,26 @@ std::optional<std::uint64_t> Source::disk_offset_of(const SourceRead& read) cons
 void Source::read(SourceRead& read) {
   read.source = this;
   read.attempt = 0;
+  const std::chrono::nanoseconds wait = time_to_settle(read);
+  if (wait > std::chrono::nanoseconds(0)) return begin_later(read, wait);
+  begin(read);
+}
+
+// The caller waits if it may, but not for seconds. Else the timer's thread, which must not wait for storage, hands the
+// read over.
+void Source::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
+  if (read.here && wait <= kTickMax) {
+    std::this_thread::sleep_for(wait);
+    return begin(read);
+  }
+  read.here = false;
+  timers_.after(wait, [this, &read] {
+    if (!stopping_.load()) return begin(read);
+    read.on_done(read, io::make_error(ErrorCode::kCancelled, fmt::format("read {}", read.path)));
+  });
+}
+
+void Source::begin(SourceRead& read) {
   if (read.ahead && sweep_) return sweep_->add(read);
   submit(read);
 }

@@ -8,6 +8,9 @@
 // the version of the file that it wants. The opened file is compared with it before the first byte and after the last
 // one, and where it is another version the read ends with kStale. Both are logged once, not once per read.
 //
+// A file that changed just now is read a moment later (source/young_file.h): until then another change may leave no
+// trace.
+//
 // A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails.
 // So the path is looked at before a read is tried again, at most once a second. Another directory there is used from
 // then on if it has the very file that is being read, as it was catalogued.
@@ -18,6 +21,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -98,6 +102,8 @@ class Source {
   void start_sweep(bool seeks_at_first);
   void limit_depth(bool seeks);
   [[nodiscard]] std::optional<std::uint64_t> disk_offset_of(const SourceRead& read) const;
+  void begin(SourceRead& read);
+  void begin_later(SourceRead& read, std::chrono::nanoseconds wait);
   void submit(SourceRead& read);
   [[nodiscard]] bool reads_here(const SourceRead& read) const;
   void finish(SourceRead& read, Result<std::uint64_t> bytes);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A source that changes under its readers: every read gets bytes of one version, and no tier keeps bytes under the
 // identity of another one.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -19,6 +21,7 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/reader.h"
 #include "headrace/cache/refresher.h"
+#include "headrace/cache/source/young_file.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
 
@@ -362,6 +365,69 @@ TEST_CASE("after a start with a saved catalog the source is asked once about eac
     CHECK(operations == (is_compared ? 0 : 1));
     CHECK(source.source_reads() == 0);  // it was asked, not read
   }
+}
+
+std::int64_t age_ns(const fs::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  const auto now =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch());
+  return now.count() - info.st_ctim.tv_sec * std::int64_t{1'000'000'000} - info.st_ctim.tv_nsec;
+}
+
+TEST_CASE("a file that changed just now is read when another change would leave a trace, whoever asks") {
+  for (const ReadHint hint : {ReadHint::kNow, ReadHint::kNowHere, ReadHint::kAhead}) {
+    ChangingSource source(5000);
+    std::atomic<std::int64_t> age_ns_min = INT64_MAX;
+    source.watch_reads([&](int) { age_ns_min = std::min(age_ns_min.load(), age_ns(source.path("a/f"))); });
+    source.open();
+    source.dir().write("a/f", source.after());
+    REQUIRE(source.store().look_at(source.entry()));
+    std::promise<std::string> seen;
+    source.store().read_async(
+        source.entry(), [&](const Result<View>& view) { seen.set_value(text_of(view)); }, hint);
+    CHECK(seen.get_future().get() == source.after());
+    CHECK(age_ns_min >= 20'000'000);
+  }
+}
+
+TEST_CASE("a file on a source without an engine of its own is read a tick after its change as well") {
+  ChangingSource source(5000);
+  source.open();
+  source.dir().write("a/f", source.after());
+  REQUIRE(source.store().look_at(source.entry()));
+  CHECK(text_of(source.read()) == source.after());  // its page cache has it
+  CHECK(age_ns(source.path("a/f")) >= 20'000'000);
+}
+
+TEST_CASE("how long a file is too young depends on how finely its changes are stamped, and on no clock for longer") {
+  using headrace::cache::time_to_settle;
+  using std::chrono::milliseconds;
+  constexpr std::int64_t kMs = 1'000'000;
+  constexpr std::int64_t kChanged = 1'700'000'000'123'456'789;
+  CHECK(time_to_settle(kChanged, kChanged) == milliseconds(20));
+  CHECK(time_to_settle(kChanged, kChanged + 15 * kMs) == milliseconds(5));
+  CHECK(time_to_settle(kChanged, kChanged + 20 * kMs) == milliseconds(0));
+  CHECK(time_to_settle(kChanged, kChanged - 30'000 * kMs) == milliseconds(20));  // the server's clock is ahead
+  CHECK(time_to_settle(kChanged, kChanged - 61'000 * kMs) == milliseconds(0));   // or wrong
+  constexpr std::int64_t kWhole = 1'700'000'000'000'000'000;
+  CHECK(time_to_settle(kWhole, kWhole + 500 * kMs) == milliseconds(1500));
+  CHECK(time_to_settle(kWhole, kWhole + 2000 * kMs) == milliseconds(0));
+  CHECK(time_to_settle(kWhole, kWhole - kMs) == milliseconds(2000));
+  CHECK(time_to_settle(0, kWhole) == milliseconds(0));
+  CHECK(time_to_settle(-5, kWhole) == milliseconds(0));
+}
+
+TEST_CASE("a store that is closed while a file is too young ends its read") {
+  ChangingSource source(5000);
+  std::promise<void> ended;
+  source.open();
+  source.dir().write("a/f", source.after());
+  REQUIRE(source.store().look_at(source.entry()));
+  source.store().read_async(
+      source.entry(), [&](const Result<View>&) { ended.set_value(); }, ReadHint::kNow);
+  source.close();
+  ended.get_future().get();
 }
 
 TEST_CASE("a comparison does not bring back what a read knows better") {
