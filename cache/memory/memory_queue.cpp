@@ -11,8 +11,8 @@ namespace headrace::cache {
 using io::ErrorCode;
 using io::MutexLock;
 
-MemoryQueue::MemoryQueue(RamTier& ram, io::TimerThread& timers, Post post)
-    : ram_(ram), timers_(timers), post_(std::move(post)) {}
+MemoryQueue::MemoryQueue(RamTier& ram, io::TimerThread& timers, Post post, std::chrono::seconds wait_max)
+    : ram_(ram), timers_(timers), post_(std::move(post)), wait_max_(wait_max) {}
 
 void MemoryQueue::request(MemoryRequest& request) {
   if (closed_.load()) return request.denied({ErrorCode::kCancelled, 0, "read"});
@@ -62,9 +62,9 @@ void MemoryQueue::hurry() {
   pump_soon();
 }
 
-void MemoryQueue::on_fetch_ended() {
+void MemoryQueue::end_transfer() {
   something_happened_.store(true);
-  fetches_.fetch_sub(1);
+  transfers_.fetch_sub(1);
 }
 
 void MemoryQueue::pump_soon() {
@@ -142,7 +142,7 @@ void MemoryQueue::look_in_a_second() {
 
 // On the posting thread, as pump() is, so that no request is out of its line meanwhile.
 void MemoryQueue::look_for_standstill() {
-  const bool moves = something_happened_.exchange(false) || fetches_.load() > 0;
+  const bool moves = something_happened_.exchange(false) || transfers_.load() > 0;
   Requests expired;
   bool left = false;
   {
@@ -155,7 +155,7 @@ void MemoryQueue::look_for_standstill() {
   for (MemoryRequest* request : expired) {
     request->denied({ErrorCode::kBusy, 0,
                      fmt::format("read: the RAM budget of {} bytes was full of pinned views for {} s",
-                                 ram_.budget_bytes(), kMemoryWaitMax.count())});
+                                 ram_.budget_bytes(), wait_max_.count())});
   }
 }
 
@@ -163,7 +163,7 @@ MemoryQueue::Requests MemoryQueue::take_if_standstill(bool moves) {
   const auto now = io::TimerThread::Clock::now();
   if (moves) quiet_since_ = now;
   stands_still_.store(now - quiet_since_ >= kStandstill && !(now_.empty() && ahead_.empty()));
-  if (now - quiet_since_ < kMemoryWaitMax) return {};
+  if (now - quiet_since_ < wait_max_) return {};
   Requests expired = std::exchange(now_, {});
   expired.insert(expired.end(), ahead_.begin(), ahead_.end());
   ahead_.clear();

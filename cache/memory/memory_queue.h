@@ -21,8 +21,8 @@
 
 namespace headrace::cache {
 
-// How long nothing may happen before requests are denied: no fetch under way, no request granted. Then callers hold the
-// whole budget in views and ask for more. 30 s: longer than a training step holds its batch.
+// How long nothing may happen before requests are denied: no fetch and no write under way, no request granted. Then
+// callers hold the whole budget in views and ask for more. 30 s: longer than a training step holds its batch.
 inline constexpr std::chrono::seconds kMemoryWaitMax{30};
 // From then on a read ahead may evict what is kept. 3 s: longer than most pauses of a training, which need no help.
 inline constexpr std::chrono::seconds kStandstill{3};
@@ -47,9 +47,10 @@ class MemoryRequest {
 class MemoryQueue {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  MemoryQueue(RamTier& ram, io::TimerThread& timers, Post post);
+  // `wait_max`: another one is for tests.
+  MemoryQueue(RamTier& ram, io::TimerThread& timers, Post post, std::chrono::seconds wait_max = kMemoryWaitMax);
 
-  // Errors (through denied()): kNoSpace (more than the whole budget), kBusy (nothing happened for kMemoryWaitMax),
+  // Errors (through denied()): kNoSpace (more than the whole budget), kBusy (nothing happened for `wait_max`),
   // kCancelled.
   void request(MemoryRequest& request);
   // Reserves the bytes if they are there now, and if nobody waits whose turn it is.
@@ -61,8 +62,11 @@ class MemoryQueue {
   // Has the queue looked at: bytes became free or evictable.
   void pump_soon();
   // Of those that have their memory. While there are any, nobody is denied: how long they take is the device's affair.
-  void on_fetch_begun() { fetches_.fetch_add(1); }
-  void on_fetch_ended();
+  void on_fetch_begun() { transfers_.fetch_add(1); }
+  void on_fetch_ended() { end_transfer(); }
+  // The same of copies for a disk tier: content is pinned until it is written.
+  void on_write_begun() { transfers_.fetch_add(1); }
+  void on_write_ended() { end_transfer(); }
   // Denies what waits and what comes, with kCancelled.
   void close();
 
@@ -78,6 +82,7 @@ class MemoryQueue {
   [[nodiscard]] bool put(MemoryRequest& request, bool at_front);
   [[nodiscard]] bool is_too_large(const MemoryRequest& request) const;
   void refuse(MemoryRequest& request) const;
+  void end_transfer();
   void watch();
   void look_in_a_second();
   void look_for_standstill();
@@ -86,12 +91,13 @@ class MemoryQueue {
   RamTier& ram_;
   io::TimerThread& timers_;
   const Post post_;
+  const std::chrono::seconds wait_max_;
   // These two: in a line, or at its front and being tried.
   std::atomic<std::size_t> waiting_ = 0;
   std::atomic<bool> now_waits_ = false;  // some of them for now
   std::atomic<bool> pump_posted_ = false;
   std::atomic<bool> closed_ = false;
-  std::atomic<std::size_t> fetches_ = 0;
+  std::atomic<std::size_t> transfers_ = 0;        // fetches and writes under way
   std::atomic<bool> something_happened_ = false;  // since the last look of the timer
   std::atomic<bool> stands_still_ = false;        // reads ahead may evict what is kept, so that something happens
   io::Mutex mutex_;

@@ -83,7 +83,7 @@ void DiskFill::on_read(Result<View> view) {
     view->reset();
     return store_.timers.after(kLookAgain, [this] { run(); });
   }
-  tier->write(holding, record_, [this](Status written) {
+  store_.write(*tier, holding, record_, [this](Status written) {
     if (!written) return end(std::move(written));
     run();
   });

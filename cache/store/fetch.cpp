@@ -183,12 +183,12 @@ void Fetch::copy_to_tier() {
     if (tier.contains(record_)) return;
     if (tier.pending_bytes() + holding_.cost_bytes > pending_max) return;
     if (!store_.ram.pin_for_write(holding_)) return;
-    return tier.write(holding_, record_,
-                      [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
-                        if (!written) return;
-                        if (from < store.tiers.size()) store.tiers[from]->drop(record);      // promoted
-                        if (!store.follower->wants(i, entry)) store.tiers[i]->drop(record);  // evicted meanwhile
-                      });
+    return store_.write(tier, holding_, record_,
+                        [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
+                          if (!written) return;
+                          if (from < store.tiers.size()) store.tiers[from]->drop(record);      // promoted
+                          if (!store.follower->wants(i, entry)) store.tiers[i]->drop(record);  // evicted meanwhile
+                        });
   }
 }
 

@@ -57,6 +57,14 @@ void StoreParts::carry_out(EntryId entry, const std::optional<Identity>& identit
   change_listener(change);
 }
 
+void StoreParts::write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done) {
+  memory.on_write_begun();
+  tier.write(holding, record, [this, done = std::move(done)](Status written) {
+    memory.on_write_ended();
+    done(std::move(written));
+  });
+}
+
 bool StoreParts::held_on_disk(const RecordId& record) const {
   return std::any_of(tiers.begin(), tiers.end(), [&](const auto& tier) { return tier->contains(record); });
 }

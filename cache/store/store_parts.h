@@ -39,6 +39,8 @@ struct StoreParts {
   [[nodiscard]] Status look_at(EntryId entry, const std::optional<Identity>& expected);
 
   [[nodiscard]] bool held_on_disk(const RecordId& record) const;
+  // As DiskTier::write(). Who waits for memory waits for the end of it, however long the disk takes.
+  void write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done);
 
   const Catalog catalog;
   Identities identities{catalog};

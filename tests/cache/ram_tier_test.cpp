@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/memory/ram_tier.h"
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "headrace/cache/memory/memory_queue.h"
 #include "headrace/cache/policy.h"
+#include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
 namespace {
@@ -294,6 +299,59 @@ TEST_CASE("a read for now does not wait for those ahead that wait for memory") {
   CHECK(ahead.outcome == 0);
   fixture.queue.close();
   fixture.tier.unreserve(kPage);
+}
+
+// A queue that is patient for a second only, and counts how often it looks whether anything moves.
+class ImpatientQueue : Fixture {
+ public:
+  ImpatientQueue() : Fixture(1) {}
+  ~ImpatientQueue() {
+    queue.close();
+    timers.stop();
+    tier.unreserve(kPage);
+  }
+  // Returns after so many tasks of the queue, or at the deadline.
+  void run(int tasks) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (int done = 0; done < tasks;) {
+      REQUIRE(std::chrono::steady_clock::now() < deadline);
+      std::vector<std::function<void()>> taken;
+      {
+        headrace::io::MutexLock lock(mutex_);
+        taken.swap(posted_);
+      }
+      for (const auto& task : taken) task();
+      done += static_cast<int>(taken.size());
+      if (taken.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+ private:
+  headrace::io::Mutex mutex_;
+  std::vector<std::function<void()>> posted_ HEADRACE_GUARDED_BY(mutex_);
+  TimerThread timers{"test-timer"};
+
+ public:
+  MemoryQueue queue{tier, timers,
+                    [this](std::function<void()> task) {
+                      headrace::io::MutexLock lock(mutex_);
+                      posted_.push_back(std::move(task));
+                    },
+                    std::chrono::seconds(1)};
+};
+
+TEST_CASE("while a copy is written to a disk nobody is denied memory, and after that who waits for nothing is") {
+  ImpatientQueue waiting;
+  REQUIRE(waiting.queue.try_now(kPage, false));
+  Request request(kPage, false);
+  waiting.queue.on_write_begun();
+  waiting.queue.request(request);
+  waiting.run(4);  // the pump, and three looks, a second apart
+  CHECK(request.outcome == 0);
+  waiting.queue.on_write_ended();
+  while (request.outcome == 0) waiting.run(1);
+  CHECK(request.outcome == -1);
+  CHECK(request.code == ErrorCode::kBusy);
 }
 
 TEST_CASE("what waits and no longer fits into a smaller budget is refused") {
