@@ -22,7 +22,7 @@ using io::Status;
 
 // Answers reads ahead at once, and reads that somebody waits for only when it is told to. Callers that may wait do so
 // once hold_callers() was called. After hold_look_aheads() reads ahead of callers that may wait are not answered
-// either.
+// either. After pin_reads_ahead() their answers are held back, and what was read stays in memory.
 class HangingStore final : public cache::Store {
  public:
   explicit HangingStore(cache::Store& inner) : inner_(inner) {}
@@ -31,6 +31,10 @@ class HangingStore final : public cache::Store {
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override {
     const bool for_now = hint == ReadHint::kNow || hint == ReadHint::kNowHere;
     io::MutexLock lock(mutex_);
+    if (hint == ReadHint::kAhead && pins_reads_ahead_) {
+      lock.unlock();
+      return inner_.read_async(entry, pinned(std::move(done)), hint);
+    }
     if (!for_now && !(hint == ReadHint::kAheadHere && holds_look_aheads_)) {
       lock.unlock();
       return inner_.read_async(entry, std::move(done), hint);
@@ -54,6 +58,14 @@ class HangingStore final : public cache::Store {
     io::MutexLock lock(mutex_);
     holds_look_aheads_ = true;
   }
+  void pin_reads_ahead() {
+    io::MutexLock lock(mutex_);
+    pins_reads_ahead_ = true;
+  }
+  std::size_t pinned_reads() const {
+    io::MutexLock lock(mutex_);
+    return pinned_.size();
+  }
   std::size_t held_reads() const {
     io::MutexLock lock(mutex_);
     return waiting_.size();
@@ -64,13 +76,17 @@ class HangingStore final : public cache::Store {
   }
   void let_go() {
     std::vector<std::pair<EntryId, ReadCallback>> waiting;
+    std::vector<std::pair<ReadCallback, Result<cache::View>>> pinned;
     {
       io::MutexLock lock(mutex_);
       waiting.swap(waiting_);
+      pinned.swap(pinned_);
+      pins_reads_ahead_ = false;
       holds_callers_ = false;
       holds_look_aheads_ = false;
       changed_.notify_all();
     }
+    for (auto& [done, view] : pinned) done(std::move(view));
     for (auto& [entry, done] : waiting) done(inner_.read(entry));
   }
 
@@ -104,10 +120,25 @@ class HangingStore final : public cache::Store {
   cache::StoreStats stats() const override { return inner_.stats(); }
 
  private:
+  ReadCallback pinned(ReadCallback done) {
+    return [this, done = std::move(done)](Result<cache::View> view) {
+      {
+        io::MutexLock lock(mutex_);
+        if (pins_reads_ahead_) {
+          pinned_.emplace_back(done, std::move(view));
+          return;
+        }
+      }
+      done(std::move(view));
+    };
+  }
+
   cache::Store& inner_;
   mutable io::Mutex mutex_;
   io::CondVar changed_;
   bool holds_callers_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool pins_reads_ahead_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<ReadCallback, Result<cache::View>>> pinned_ HEADRACE_GUARDED_BY(mutex_);
   bool holds_look_aheads_ HEADRACE_GUARDED_BY(mutex_) = false;
   unsigned held_callers_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<EntryId, ReadCallback>> waiting_ HEADRACE_GUARDED_BY(mutex_);

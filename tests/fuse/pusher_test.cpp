@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "headrace/cache/chunk.h"
+
+#include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
 namespace headrace::fuse {
@@ -261,6 +265,44 @@ TEST_CASE("what readers bring in beside the pushes stays within the budget, but 
   // In about one of 60 runs the page cache has 1 to 9 samples more than the account says; the cause is not known.
   constexpr std::uint64_t kMissed = 16;
   CHECK(bytes <= (kBudgetSamples + 32 + kMissed) * kSampleBytes);
+}
+
+TEST_CASE("what is fetched to be pushed leaves memory for a READ of any file") {
+  need_fuse();
+  constexpr std::size_t kBytes = 1 << 20;
+  Mounted mounted;
+  for (unsigned i = 0; i < 40; ++i) mounted.source().write(Mounted::sample_name(i), Mounted::sample_content(i, kBytes));
+  const std::string large = Mounted::sample_content(99, cache::kWholeFileBytesMax);
+  mounted.source().write("z/large.jpg", large);
+  mounted.open_store();
+  const std::uint64_t memory = mounted.store().stats().tiers.front().budget_bytes;
+  const std::uint64_t fetches =
+      (memory - cache::footprint_bytes(cache::kWholeFileBytesMax)) / cache::footprint_bytes(kBytes);
+  test::HangingStore store(mounted.store());
+  store.pin_reads_ahead();  // as notifications do that wait for pages which a READ has locked
+  mounted.options.ram_bytes = 128 << 20;
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (store.pinned_reads() < fetches) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    ::usleep(1000);
+  }
+  cache::View view;
+  std::promise<io::Status> read;
+  mounted.store().read_async(*store.catalog().find("z/large.jpg"), [&](io::Result<cache::View> arrived) {
+    if (arrived) view = std::move(*arrived);
+    read.set_value(arrived ? io::Status() : io::forward_error(std::move(arrived)));
+  });
+  std::future<io::Status> status = read.get_future();
+  const bool has_memory = status.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  CHECK(has_memory);
+  CHECK(store.pinned_reads() == fetches);
+  store.let_go();
+  CHECK(status.get());
+  CHECK(view.bytes().size() == large.size());
+  view.reset();
+  mount->reset();
 }
 
 TEST_CASE("opens of samples are counted, those of folders are not") {

@@ -59,7 +59,7 @@ struct Seen {
 class Supervised {
  public:
   // How a worker goes about its work.
-  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst, kFailSecond, kNeverAgain };
+  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst, kFailSecond, kNeverAgain, kRefreshOnly };
 
   Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
       : work_(work),
@@ -152,7 +152,8 @@ class Supervised {
     ::sigaddset(&stop_signal, SIGTERM);
     ::sigprocmask(SIG_BLOCK, &stop_signal, nullptr);
     HEADRACE_TRY(store, open_store(channel));
-    const bool may_fail = work_ == Work::kNeverAgain || (work_ == Work::kFailSecond && seen_->failed < 2);
+    const bool may_fail =
+        work_ == Work::kNeverAgain || work_ == Work::kRefreshOnly || (work_ == Work::kFailSecond && seen_->failed < 2);
     if (may_fail && channel.init_answered()) {
       ++seen_->failed;
       return io::make_error(io::ErrorCode::kBusy, "the tier");
@@ -163,7 +164,8 @@ class Supervised {
     seen_->held_at_start = mount->stats().held_samples;
     ready();
     ++seen_->ready;
-    if (work_ == Work::kRefreshFirst && seen_->takeovers == 0) refresh(*store);
+    const bool refreshes = work_ == Work::kRefreshFirst || work_ == Work::kRefreshOnly;
+    if (refreshes && seen_->takeovers == 0) refresh(*store);
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
@@ -359,6 +361,29 @@ TEST_CASE("a worker that takes over serves files as the one before it knew them 
   CHECK((read_file(mounted.file(Mounted::sample_name(0))) == grown));
   CHECK((read_file(mounted.file(Mounted::sample_name(1))) == shrunk));
   CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+}
+
+TEST_CASE("a stand-in serves files as the last worker knew them to be, and no mix of what changes while it stands in") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(5, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kRefreshOnly);
+  supervised.wait_until_ready(1);
+  const std::string grown(2 * kSampleBytes, 'g');
+  const std::string shrunk(kSampleBytes / 2, 's');
+  mounted.source().write(Mounted::sample_name(1), grown);
+  mounted.source().write(Mounted::sample_name(2), shrunk);
+  supervised.refresh(2);
+  supervised.kill_worker();
+  supervised.wait_until_a_stand_in_answers();
+  CHECK((read_file(mounted.file(Mounted::sample_name(1))) == grown));
+  CHECK((read_file(mounted.file(Mounted::sample_name(2))) == shrunk));
+  CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+  mounted.source().write(Mounted::sample_name(4), grown);
+  const std::string changed = read_file(mounted.file(Mounted::sample_name(4)));
+  CHECK((changed.empty() || changed == grown));  // nobody can have read the old bytes
+  CHECK(supervised.stop() == 0);
 }
 
 TEST_CASE("a worker that takes over shows the names that the mount was made with, whatever the source has by then") {
