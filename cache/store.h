@@ -51,7 +51,7 @@ struct StoreOptions {
   // Bytes of content that may lie in RAM. 0: views have no limit, but content goes with its last view. Only of what
   // read_range_async() works through, 32 MiB stay.
   std::uint64_t ram_bytes = 0;
-  std::vector<TierOptions> tiers;  // fastest first
+  std::vector<TierOptions> tiers;  // fastest first; with `catalog_fd`, a busy one is attached once it is free
   io::EngineOptions engine = {};
   // Whether reads ahead are sorted by where the files lie, as is good for a hard disk. Not given: they are sorted where
   // the kernel says that the source is one, and its first reads were as slow.

@@ -36,7 +36,7 @@ struct TierStats {
   std::uint64_t errors = 0;
   std::uint64_t corrupt = 0;  // records that failed because a checksum or identity was wrong
   std::string placement;      // how it chooses what to hold ("never evict"); of a hard disk: how it is read
-  std::string state;          // "ok", or why admission stopped: "full", "read-only", "dropped: ..."
+  std::string state;          // "ok", or why admission stopped: "full", "busy: ...", "dropped: ..."
 };
 
 }  // namespace headrace::cache

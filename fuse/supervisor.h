@@ -12,7 +12,7 @@
 // before that the mount ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and
 // unmounts. If the supervisor itself is killed the worker ends the same way.
 //
-// A successor that cannot start (another process holds a tier's lock, no descriptors are left) does not end the mount:
+// A successor that cannot start (no descriptors are left, the source does not answer) does not end the mount:
 // a stand-in answers from the source, and the supervisor tries again after 250 ms, later every 30 s.
 //
 // A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an

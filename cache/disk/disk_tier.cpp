@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <xxhash.h>
 
@@ -26,6 +27,8 @@ constexpr std::uint64_t kTierBytesMax = kBlockBytes << 32;
 constexpr std::uint64_t kSegmentBytesMax = 256ULL << 20;
 constexpr std::uint64_t kSegmentBytesMin = 1ULL << 20;
 constexpr std::uint64_t kSegmentsAtLeast = 16;
+// How often a busy tier is looked at: a look takes microseconds, and who holds a lock does so for longer.
+constexpr std::chrono::seconds kAttachInterval{1};
 
 std::uint64_t segment_bytes_for(std::uint64_t budget_bytes) {
   const std::uint64_t wanted = budget_bytes / kSegmentsAtLeast / kSegmentBytesMin * kSegmentBytesMin;
@@ -90,21 +93,75 @@ std::uint64_t hash_identity(const Identity& identity) {
 
 Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options, RamTier& ram,
                                                  io::TimerThread& timers) {
-  HEADRACE_TRY(folder, open_folder(options.tier));
-  allow_open_files(options.tier.budget_bytes / folder.label().segment_bytes);
-  std::unique_ptr<DiskTier> tier(new DiskTier(options.tier, ram));
+  Result<TierFolder> folder = open_folder(options.tier);
+  const bool is_busy = !folder && folder.error().code == ErrorCode::kBusy;
+  if (!folder && !(is_busy && options.may_be_busy)) return io::forward_error(std::move(folder));
+  std::unique_ptr<DiskTier> tier(new DiskTier(options, ram, timers));
   HEADRACE_TRY(thread, start_thread(options));
   tier->thread_ = std::move(thread);
-  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options.tier.budget_bytes, options.data_set}, tier->state_,
-                                     *tier->thread_));
-  tier->log_ = std::move(log);
-  tier->cleaner_ = std::make_unique<Cleaner>(*tier->log_, tier->state_, *tier->thread_);
-  tier->log_->save_periodically(timers);
+  if (folder) {
+    HEADRACE_TRY_DO(tier->attach(std::move(*folder)));
+    return tier;
+  }
+  tier->state_.note_busy(folder.error());
+  tier->attach_thread_ = std::thread([self = tier.get()] {
+    ::pthread_setname_np(::pthread_self(), "hr-attach");
+    self->attach_when_free();
+  });
   return tier;
 }
 
+Status DiskTier::attach(TierFolder folder) {
+  allow_open_files(options_.budget_bytes / folder.label().segment_bytes);
+  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_}, state_, *thread_));
+  log_ = std::move(log);
+  cleaner_ = std::make_unique<Cleaner>(*log_, state_, *thread_);
+  log_->save_periodically(timers_);
+  attached_.store(true, std::memory_order_release);
+  if (evicting_.load()) log_->set_evicting(true);
+  return {};
+}
+
+void DiskTier::attach_when_free() {
+  while (wait_for_next_try()) {
+    if (TierFolder::is_locked(options_.path)) continue;
+    Result<TierFolder> folder = open_folder(options_);
+    if (!folder && folder.error().code == ErrorCode::kBusy) continue;  // somebody was quicker
+    const Status attached = folder ? attach(std::move(*folder)) : io::forward_error(std::move(folder));
+    return attached ? state_.note_free() : state_.note_unusable(attached.error());
+  }
+}
+
+// False: the tier is closed.
+bool DiskTier::wait_for_next_try() {
+  const auto until = std::chrono::steady_clock::now() + kAttachInterval;
+  io::MutexLock lock(attach_mutex_);
+  while (!stops_attaching_ && std::chrono::steady_clock::now() < until) attach_wake_.wait_until(lock, until);
+  return !stops_attaching_;
+}
+
 void DiskTier::close() {
-  if (state_.close() && log_ != nullptr) log_->finish();
+  if (attach_thread_.joinable()) {
+    {
+      io::MutexLock lock(attach_mutex_);
+      stops_attaching_ = true;
+      attach_wake_.notify_all();
+    }
+    attach_thread_.join();
+  }
+  if (state_.close() && is_attached()) log_->finish();
+}
+
+void DiskTier::set_evicting(bool evicting) {
+  evicting_.store(evicting);
+  if (is_attached()) log_->set_evicting(evicting);
+}
+
+// Of one that is busy: as of a tier that is made now.
+std::uint64_t DiskTier::evicting_bytes() const {
+  if (is_attached()) return log_->evicting_bytes();
+  const std::uint64_t segment_bytes = segment_bytes_for(options_.budget_bytes);
+  return SegmentLog::evicting_bytes_of(options_.budget_bytes / segment_bytes, segment_bytes);
 }
 
 void DiskTier::settle() {
@@ -114,7 +171,7 @@ void DiskTier::settle() {
 }
 
 void DiskTier::join() {
-  log_->unregister_files();
+  if (is_attached()) log_->unregister_files();
   thread_.reset();
 }
 
@@ -125,13 +182,13 @@ DiskTier::~DiskTier() {
 // Looking up and reading.
 
 bool DiskTier::contains(const RecordId& record) const {
-  if (!state_.is_read()) return false;
+  if (!is_attached() || !state_.is_read()) return false;
   const auto slot = log_->find(log_->key_of(record.name_hash));
   return slot && slot->identity_hash == hash_identity(record.identity);
 }
 
 std::optional<FoundRecord> DiskTier::look_up(const RecordId& record) {
-  if (!state_.is_read()) return std::nullopt;
+  if (!is_attached() || !state_.is_read()) return std::nullopt;
   const auto slot = log_->find(log_->key_of(record.name_hash));
   if (!slot) return std::nullopt;
   if (slot->identity_hash != hash_identity(record.identity)) {
@@ -156,6 +213,7 @@ void DiskTier::fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& c
 }
 
 void DiskTier::drop(const RecordId& record) {
+  if (!is_attached()) return;
   const auto slot = log_->find(log_->key_of(record.name_hash));
   if (slot && log_->drop(*slot)) evictions_.fetch_add(1);
 }
@@ -359,7 +417,8 @@ struct DiskTier::Write {
 };
 
 bool DiskTier::admits(std::uint64_t payload_bytes) {
-  return state_.takes_records() && footprint_bytes(payload_bytes) <= log_->folder().label().segment_bytes;
+  return is_attached() && state_.takes_records() &&
+         footprint_bytes(payload_bytes) <= log_->folder().label().segment_bytes;
 }
 
 // Hashing is the I/O thread's work: the caller may be another tier's thread, with reads to answer.
@@ -401,7 +460,7 @@ TierStats DiskTier::stats() const {
   stats.errors = state_.errors();
   stats.corrupt = corrupt_.load() + stale_.load();
   stats.state = state_.describe();
-  log_->add_figures(stats);
+  if (is_attached()) log_->add_figures(stats);
   return stats;
 }
 

@@ -9,6 +9,9 @@
 // Records lie in a log (disk/segment_log.h), which says how it makes room; where placement evicts single records
 // (set_evicting()), a cleaner (disk/cleaner.h) frees segments. What ends admission or reads is in disk/tier_state.h.
 //
+// A tier that another process has may be opened all the same (`may_be_busy`): it holds nothing, takes nothing and says
+// so until the other process lets go of it.
+//
 // Integrity: a payload is served only when its XXH3 is the one in the index and its identity the catalog's. Else the
 // record fails: it is taken out, counted and fetched again.
 //
@@ -16,11 +19,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "headrace/cache/disk/cleaner.h"
@@ -30,6 +35,7 @@
 #include "headrace/cache/tier.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/io_thread.h"
+#include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
 namespace headrace::cache {
@@ -89,6 +95,7 @@ struct DiskTierOptions {
   TierFolder::DataSetName data_set;
   io::EngineOptions engine = {};
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests
+  bool may_be_busy = false;  // where another process has the tier, it is attached once that lets go
 };
 
 class DiskTier {
@@ -116,11 +123,11 @@ class DiskTier {
   // The record is not wanted here any more: a faster tier has it, or placement evicts it.
   void drop(const RecordId& record);
   // From now on single records are evicted with drop() to make room, and the caller keeps to evicting_bytes().
-  void set_evicting(bool evicting) { log_->set_evicting(evicting); }
+  void set_evicting(bool evicting);
   // What may be held in records then: the rest of the budget is dead weight that waits for cleaning.
-  [[nodiscard]] std::uint64_t evicting_bytes() const { return log_->evicting_bytes(); }
+  [[nodiscard]] std::uint64_t evicting_bytes() const;
   // Waits for the writes so far, saves the index of what is not saved, syncs.
-  [[nodiscard]] Status flush() { return log_->flush(); }
+  [[nodiscard]] Status flush() { return is_attached() ? log_->flush() : Status(); }
   // Waits for the writes under way (at most 5 s) and saves the index; nothing is admitted any more.
   void close();
   // Waits until the I/O thread has finished the completion that it is in.
@@ -132,7 +139,14 @@ class DiskTier {
  private:
   struct Write;
 
-  DiskTier(TierOptions options, RamTier& ram) : options_(std::move(options)), ram_(ram), state_(options_.path) {}
+  DiskTier(const DiskTierOptions& options, RamTier& ram, io::TimerThread& timers)
+      : options_(options.tier), data_set_(options.data_set), ram_(ram), timers_(timers), state_(options_.path) {}
+
+  [[nodiscard]] Status attach(TierFolder folder);
+  void attach_when_free();
+  [[nodiscard]] bool wait_for_next_try();
+  // False: another process has it, and none of log_ and cleaner_ is there.
+  [[nodiscard]] bool is_attached() const { return attached_.load(std::memory_order_acquire); }
 
   // The record where it is to be read; fails one that is of no use any more.
   [[nodiscard]] std::optional<FoundRecord> look_up(const RecordId& record);
@@ -148,7 +162,9 @@ class DiskTier {
   void end_write(Write& write, Status status);
 
   const TierOptions options_;
+  const TierFolder::DataSetName data_set_;
   RamTier& ram_;
+  io::TimerThread& timers_;
   TierState state_;
   std::atomic<std::uint64_t> pending_bytes_ = 0;
   std::atomic<std::uint64_t> hits_ = 0;
@@ -157,7 +173,14 @@ class DiskTier {
   std::atomic<std::uint64_t> corrupt_ = 0;
   std::atomic<std::uint64_t> stale_ = 0;
 
-  // Made by open(), in this order but for the thread, whose end runs completions that use everything above.
+  std::atomic<bool> attached_ = false;
+  std::atomic<bool> evicting_ = false;
+  io::Mutex attach_mutex_;
+  io::CondVar attach_wake_;
+  bool stops_attaching_ HEADRACE_GUARDED_BY(attach_mutex_) = false;
+  std::thread attach_thread_;  // only where the tier was busy; close() joins it
+
+  // Made by attach(), in this order but for the thread, whose end runs completions that use everything above.
   std::unique_ptr<SegmentLog> log_;
   std::unique_ptr<Cleaner> cleaner_;
   std::unique_ptr<io::IoThread> thread_;

@@ -144,9 +144,13 @@ void SegmentLog::set_evicting(bool evicting) {
 }
 
 // One segment is being filled and one is free, for cleaning.
+std::uint64_t SegmentLog::evicting_bytes_of(std::uint64_t segments_max, std::uint64_t segment_bytes) {
+  const std::uint64_t segments = segments_max > 2 ? segments_max - 2 : 0;
+  return segments * segment_bytes / kDeadParts * (kDeadParts - 1);
+}
+
 std::uint64_t SegmentLog::evicting_bytes() const {
-  const std::uint64_t segments = segments_max_ > 2 ? segments_max_ - 2 : 0;
-  return segments * folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
+  return evicting_bytes_of(segments_max_, folder_.label().segment_bytes);
 }
 
 void SegmentLog::add_figures(TierStats& stats) const {

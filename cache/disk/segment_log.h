@@ -80,6 +80,7 @@ class SegmentLog {
   void set_evicting(bool evicting);
   // What may be held in records then: the rest of the budget is dead weight that waits for cleaning.
   [[nodiscard]] std::uint64_t evicting_bytes() const;
+  [[nodiscard]] static std::uint64_t evicting_bytes_of(std::uint64_t segments_max, std::uint64_t segment_bytes);
   void add_figures(TierStats& stats) const;
   // Waits for the appends so far, saves the index of what is not saved, syncs.
   [[nodiscard]] Status flush();

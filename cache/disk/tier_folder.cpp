@@ -107,6 +107,14 @@ Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint
   return folder;
 }
 
+bool TierFolder::is_locked(const std::filesystem::path& path) {
+  const UniqueFd lock(::open((path / kLockName).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!lock.valid()) return false;  // whoever opens the tier finds out why
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  ::flock(lock.get(), LOCK_UN);
+  return false;
+}
+
 // Not left to closing: a ring lets go of its files only some time after it was closed.
 TierFolder::~TierFolder() {
   if (lock_fd_.valid()) ::flock(lock_fd_.get(), LOCK_UN);

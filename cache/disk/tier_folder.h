@@ -41,6 +41,9 @@ class TierFolder {
   [[nodiscard]] static Result<TierFolder> open(const std::filesystem::path& path, std::uint64_t segment_bytes,
                                                Mode mode);
 
+  // Whether another process has locked it now. It takes the lock for a moment to find out.
+  [[nodiscard]] static bool is_locked(const std::filesystem::path& path);
+
   ~TierFolder();
   TierFolder(TierFolder&&) = default;
   TierFolder& operator=(TierFolder&&) = delete;

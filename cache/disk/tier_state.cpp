@@ -34,6 +34,11 @@ void TierState::note_room() {
   state_.compare_exchange_strong(full, State::kOk);
 }
 
+void TierState::note_free() {
+  State busy = State::kBusy;
+  if (state_.compare_exchange_strong(busy, State::kOk)) io::log_info("tier {}: is free, and is used now", tier_path_);
+}
+
 void TierState::note_write_error(const Error& error) {
   if (error.code == ErrorCode::kCancelled || has_ended()) return;
   errors_.fetch_add(1, std::memory_order_relaxed);
@@ -73,8 +78,10 @@ void TierState::note_read_error(const Error& error) {
 
 void TierState::set(State state, std::string why) {
   state_.store(state);
-  io::log_warning("tier {}: {}; {}", tier_path_, why,
-                  state == State::kFailed ? "it is not used any more" : "nothing is added, reads go on");
+  const char* const now = state == State::kFailed ? "it is not used any more"
+                          : state == State::kBusy ? "it is used once it is free"
+                                                  : "nothing is added, reads go on";
+  io::log_warning("tier {}: {}; {}", tier_path_, why, now);
   MutexLock lock(mutex_);
   why_ = std::move(why);
 }
@@ -85,7 +92,7 @@ bool TierState::close() {
 
 std::string TierState::describe() const {
   static constexpr const char* kNames[] = {
-      "ok", "full", "no space: ", "read-only: ", "write failed: ", "dropped: ", "closed"};
+      "ok", "full", "no space: ", "read-only: ", "write failed: ", "busy: ", "dropped: ", "closed"};
   const State state = state_.load();
   std::string text = kNames[static_cast<std::size_t>(state)];
   if (!text.ends_with(' ')) return text;

@@ -43,6 +43,11 @@ class TierState {
   }
   void note_read_error(const io::Error& error);
   void note_good_read() { read_errors_in_a_row_.store(0, std::memory_order_relaxed); }
+  // Another process has the tier; until note_free() it is neither read nor written.
+  void note_busy(const io::Error& error) { set(State::kBusy, error.message()); }
+  void note_free();
+  // It cannot be used, and is not tried again.
+  void note_unusable(const io::Error& error) { set(State::kFailed, error.message()); }
   // False: it had ended before.
   [[nodiscard]] bool close();
 
@@ -51,7 +56,7 @@ class TierState {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kFailed, kClosed };
+  enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kBusy, kFailed, kClosed };
   void set(State state, std::string why);
   void note_no_space(std::string why);
   [[nodiscard]] bool retries();

@@ -140,11 +140,12 @@ Status StoreImpl::open_tiers(const StoreOptions& options) {
   const std::uint64_t file_system = parts_.source->root()->file_system().id;  // another one there is another data set
   const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), file_system);
   for (const TierOptions& tier : options.tiers) {
-    HEADRACE_TRY(
-        opened,
-        DiskTier::open(
-            {.tier = tier, .data_set = {key, name}, .engine = options.engine, .make_engine = options.make_tier_engine},
-            parts_.ram, parts_.timers));
+    HEADRACE_TRY(opened, DiskTier::open({.tier = tier,
+                                         .data_set = {key, name},
+                                         .engine = options.engine,
+                                         .make_engine = options.make_tier_engine,
+                                         .may_be_busy = options.catalog_fd >= 0},
+                                        parts_.ram, parts_.timers));
     parts_.tiers.push_back(std::move(opened));
   }
   return {};

@@ -18,6 +18,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@
 #include "headrace/cache/disk/segment.h"
 #include "headrace/cache/store.h"
 #include "headrace/cache/tier_tools.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
 
@@ -382,6 +384,43 @@ TEST_CASE("one process owns a tier; another is told which") {
   CHECK(second.error().context.find("process " + std::to_string(::getpid())) != std::string::npos);
   owner.reset();
   CHECK(Store::open(fixture.options()).has_value());
+}
+
+// A process that takes over gets its catalog from the one before.
+std::unique_ptr<Store> take_over(StoreOptions options, const Store& before) {
+  const headrace::io::UniqueFd catalog(::memfd_create("catalog", MFD_CLOEXEC));
+  REQUIRE(before.catalog().save_fd(catalog.get()));
+  options.catalog_fd = catalog.get();
+  auto store = Store::open(options);
+  REQUIRE_MESSAGE(store.has_value(), store.error().message());
+  return std::move(*store);
+}
+
+TEST_CASE("who takes over begins without a tier that is busy, and has it once that is free") {
+  const Fixture fixture(10);
+  auto owner = fixture.open();
+  warm_all(*owner);
+  auto successor = take_over(fixture.options(), *owner);
+  CHECK(Fixture::tier_stats(*successor).state.starts_with("busy: "));
+  CHECK(Fixture::tier_stats(*successor).state.find("process " + std::to_string(::getpid())) != std::string::npos);
+  CHECK_FALSE(successor->is_on_disk(successor->catalog().sample_entry(0)));
+  CHECK(fixture.read_all(*successor) == 0);
+  CHECK(successor->flush());
+  owner.reset();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (Fixture::tier_stats(*successor).state != "ok") {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(Fixture::tier_stats(*successor).samples == 10);
+  CHECK(fixture.read_all(*successor) == 10);
+}
+
+TEST_CASE("who has begun without a busy tier can be closed while it is busy") {
+  const Fixture fixture(1);
+  auto owner = fixture.open();
+  take_over(fixture.options(), *owner).reset();
+  CHECK(Fixture::tier_stats(*owner).state == "ok");
 }
 
 TEST_CASE("a tier whose owner was killed is waited for until its last write has ended") {
