@@ -88,6 +88,10 @@ class Row:
         neither."""
         return {side: self.run(side, variant) for side in (self.sides if number % 2 == 0 else reversed(self.sides))}
 
+    def judge(self, variant, runs):
+        """What the runs of a variant come to, a VariantResult."""
+        return judge(self, variant, runs)
+
     def close(self):
         self.stack.close()
 
@@ -460,7 +464,7 @@ def compare(row, rounds, report=print):
                 runs[side].append(figures)
                 report(f"  round {number + 1} {variant:>12} {side:>9}: {figures.rate:10.1f} samples/s")
         check_same_bytes(runs)
-        results.append(judge(row, variant, runs))
+        results.append(row.judge(variant, runs))
     return Result(row.name, row.bar, results)
 
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/sample_sizes.h"
 
 namespace headrace::cache {
 
@@ -41,7 +42,7 @@ struct ReadAheadOptions {
 class ReadAhead {
  public:
   // `sizes[i]`: bytes that sample i takes of the budget. Both pointers outlive the object.
-  ReadAhead(const Order& order, const std::vector<std::uint32_t>& sizes, ReadAheadOptions options);
+  ReadAhead(const Order& order, const SampleSizes& sizes, ReadAheadOptions options);
   ~ReadAhead();
 
   // The next sample to fetch, counted against the window from now on; nullopt: nothing to do until on_read/on_fetched.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much room each sample takes, by where it lies. In bytes, unless the kind says otherwise.
 //
-//   std::vector<std::uint32_t> sizes = sample_sizes(catalog, SampleSize::kInStore);
+//   const SampleSizes sizes = sizes_in_pages(catalog, SampleSize::kPagesInStore);
 //   ReadAhead plan(order, sizes, ...);
 //
-// Pure function.
+// Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,15 +16,34 @@
 namespace headrace::cache {
 
 enum class SampleSize : std::uint8_t {
-  kContent,      // the file's bytes
-  kInPageCache,  // in whole pages
-  kInStore,      // of the RAM budget or, as records, of a disk tier: each chunk and its trailer in whole pages
-  kPagesInStore  // the same, counted in pages: a file of 100 GB counts in full
+  kContent,           // the file's bytes
+  kPagesInPageCache,  // pages of 4096 bytes, so that a file of 100 GB counts in full; as the next
+  kPagesInStore,      // of the RAM budget or, as records, of a disk tier: each chunk and its trailer in whole pages
 };
 
 // What cannot be counted in 32 bits counts as kSampleSizeMax.
 inline constexpr std::uint32_t kSampleSizeMax = UINT32_MAX;
 
 [[nodiscard]] std::vector<std::uint32_t> sample_sizes(const Catalog& catalog, SampleSize what);
+
+// Bytes of each sample, in four bytes a sample: as counts of a unit. In pages, files of 16 TiB count in full.
+// Thread-safety: as a plain value.
+class SampleSizes {
+ public:
+  explicit SampleSizes(std::vector<std::uint32_t> counts, std::uint64_t unit_bytes = 1);
+
+  [[nodiscard]] std::uint64_t operator[](SampleIndex sample) const { return counts_[sample] * unit_bytes_; }
+  [[nodiscard]] std::size_t size() const { return counts_.size(); }
+  [[nodiscard]] bool empty() const { return counts_.empty(); }
+  [[nodiscard]] std::uint64_t total() const { return total_; }
+
+ private:
+  std::vector<std::uint32_t> counts_;
+  std::uint64_t unit_bytes_;
+  std::uint64_t total_;
+};
+
+// `what`: one that counts pages.
+[[nodiscard]] SampleSizes sizes_in_pages(const Catalog& catalog, SampleSize what);
 
 }  // namespace headrace::cache

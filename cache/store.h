@@ -91,8 +91,8 @@ class Store {
   // the source said.
   [[nodiscard]] virtual Result<View> read(EntryId entry) = 0;
   virtual void read_async(EntryId entry, ReadCallback done, ReadHint hint = ReadHint::kNow) = 0;
-  // Part of a file. Of a chunked file only the chunks touched are fetched, and the next ones when reads go in sequence.
-  // Fewer bytes than asked for: the file ends there.
+  // Part of a file. Of a chunked file what is asked for is read, in whole pages; chunks, and the next ones, where reads
+  // go in sequence (README.md: ranges). Fewer bytes than asked for: the file ends there.
   virtual void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                                 ReadHint hint = ReadHint::kNow) = 0;
 

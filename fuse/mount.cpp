@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/mount_table.h"
 #include "headrace/fuse/kernel/overlay.h"
 #include "headrace/fuse/kernel/requests.h"
@@ -42,6 +43,18 @@ constexpr unsigned kReadAheadKiB = 1024;
 
 enum class Unmount : std::uint8_t { kNo, kYes };
 
+bool is_mostly_large_files(const cache::Catalog& catalog) {
+  std::uint64_t large = 0;
+  std::uint64_t all = 0;
+  for (cache::EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
+    if (!catalog.is_file(entry)) continue;
+    const std::uint64_t size = catalog.size_bytes(entry);
+    all += size;
+    if (cache::is_chunked(size)) large += size;
+  }
+  return large > all / 2;
+}
+
 // One more than keep the processors busy: it stays ready for requests while the others wait for storage.
 unsigned session_thread_count(unsigned asked) {
   return asked > 0 ? asked : 1 + std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
@@ -62,7 +75,7 @@ struct Mount::Impl {
   void follow();
   void make_pusher(const Takeover& takeover);
   void on_opens(std::span<const cache::SampleIndex> samples);
-  void on_read(cache::EntryId entry, bool from_start);
+  void on_read(cache::EntryId entry, const ReadRange& range);
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void on_overflow();
   void on_changed(const cache::CatalogChanges& changes);
@@ -127,7 +140,7 @@ Status stand_in(cache::Store& store, Channel& channel) {
   const auto inodes = std::make_shared<Inodes>(store.catalog());
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
   auto requests = std::make_shared<Requests>(
-      store, inodes, channel.serves_others(), [](cache::EntryId, bool) {}, nullptr, kStandInSeconds);
+      store, inodes, channel.serves_others(), [](cache::EntryId, const ReadRange&) {}, nullptr, kStandInSeconds);
   HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));
@@ -161,7 +174,7 @@ Status Mount::Impl::start(Channel& channel) {
   make_pusher(takeover);
   auto handler = std::make_shared<Requests>(
       store, inodes, channel.serves_others(),
-      [this](cache::EntryId entry, bool from_start) { on_read(entry, from_start); },
+      [this](cache::EntryId entry, const ReadRange& range) { on_read(entry, range); },
       [this](cache::EntryId entry) { return lacks(entry); });
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
@@ -207,7 +220,10 @@ Status Mount::Impl::place_overlay() {
   return {};
 }
 
+// Not where most bytes are in large files. Each page fault of a reader of records brings as much as may be read ahead,
+// and what surrounds a record at a random place is of no use; streams are read ahead by the store.
 void Mount::Impl::raise_read_ahead() {
+  if (is_mostly_large_files(store.catalog())) return;
   const std::string file = "/sys/class/bdi/" + device + "/read_ahead_kb";
   std::ofstream setting(file);
   setting << kReadAheadKiB << std::flush;
@@ -279,11 +295,11 @@ void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
 }
 
 // A READ that the page cache could not serve.
-void Mount::Impl::on_read(cache::EntryId entry, bool from_start) {
+void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
   if (!sample) return;
-  pusher->on_read(*sample, from_start);
-  if (from_start && blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
+  pusher->on_read(*sample, {range.offset, range.length});
+  if (range.offset == 0 && blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
 }
 
 bool Mount::Impl::lacks(cache::EntryId entry) const {

@@ -47,6 +47,11 @@ struct Operation {
   // opened file before the first byte and after the last one. nullptr: any version, also a mix of several.
   const FileAttributes* expected = nullptr;
   FileAttributes found;  // set by the engine with kStale: the version that the opened file has
+  // kReadPath: whoever has asked for it gets the open file, and closes it. Set before on_complete, in the cache mode
+  // `opened_for`, where the read was a success; else -1.
+  bool keep_open = false;
+  int kept_fd = -1;
+  CacheMode opened_for = CacheMode::kBuffered;
 
   // `bytes` is how many bytes of content lie at data(): less than length_bytes only at end of file.
   // Errors: kNotFound, kPermission, kNoSpace, kSystem; kStale without an os_errno: the file is not the one expected;

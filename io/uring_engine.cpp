@@ -400,6 +400,8 @@ void UringEngine::on_compared(Slot& slot, std::int32_t result) {
 }
 
 void UringEngine::end_started(Operation& operation) {
+  const int fd = operation.internal.opened_fd;
+  if (fd >= 0 && internal::hand_over(operation, fd)) operation.internal.opened_fd = -1;
   close_opened(operation);
   slots_[operation.internal.slot].operation = nullptr;
   free_slots_.push_back(operation.internal.slot);

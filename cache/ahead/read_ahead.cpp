@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -75,7 +74,7 @@ WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
 }  // namespace
 
 struct ReadAhead::Impl {
-  Impl(const Order& order_in, const std::vector<std::uint32_t>& sizes_in, const ReadAheadOptions& options);
+  Impl(const Order& order_in, const SampleSizes& sizes_in, const ReadAheadOptions& options);
 
   std::optional<SampleIndex> next_fetch();
   void on_fetched(SampleIndex sample, bool success);
@@ -101,7 +100,7 @@ struct ReadAhead::Impl {
   void settle(SampleIndex sample);
   bool exchange(SampleIndex sample);
   [[nodiscard]] bool is_worth_keeping(SampleIndex sample) const;
-  [[nodiscard]] std::uint32_t largest_of_the_small() const;
+  [[nodiscard]] std::uint64_t largest_of_the_small() const;
   void count_read(SampleIndex sample);
   bool follow_read(SampleIndex sample);
   void unplan(SampleIndex sample);
@@ -109,7 +108,7 @@ struct ReadAhead::Impl {
   void replan();
   void shrink_resident();
 
-  const std::vector<std::uint32_t>& sizes;
+  const SampleSizes& sizes;
   const std::uint64_t total_bytes;  // of all samples
   Schedule schedule;
   ReaderTrack track;
@@ -117,7 +116,7 @@ struct ReadAhead::Impl {
   std::vector<Rank> ranks;  // scratch of next_lane(); lane i is of rank i % ranks.size()
   std::uint64_t resident_limit = 0;
   std::uint64_t window_limit = 0;
-  std::uint32_t small_max = 0;  // samples up to this size fit the resident part all together
+  std::uint64_t small_max = 0;  // samples up to this size fit the resident part all together
   std::uint64_t resident_bytes = 0;
   std::uint64_t window_bytes = 0;
   std::uint64_t planned = 0;  // places between reader and cursors: the sum of all `pending`, and of all `ahead`
@@ -130,9 +129,9 @@ struct ReadAhead::Impl {
   State counters;                           // reads, hits, late, strays
 };
 
-ReadAhead::Impl::Impl(const Order& order, const std::vector<std::uint32_t>& sizes_in, const ReadAheadOptions& options)
+ReadAhead::Impl::Impl(const Order& order, const SampleSizes& sizes_in, const ReadAheadOptions& options)
     : sizes(sizes_in),
-      total_bytes(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})),
+      total_bytes(sizes.total()),
       schedule(order, {.sample_count = sizes.size(),
                        .first_epoch = options.first_epoch,
                        .epoch_count = options.epoch_count,
@@ -154,20 +153,20 @@ void ReadAhead::Impl::set_limits(std::uint64_t budget, std::uint64_t window) {
 }
 
 // Told from some of the samples: nothing breaks where it is a little off.
-std::uint32_t ReadAhead::Impl::largest_of_the_small() const {
-  const std::size_t stride = sizes.size() / kSizesLookedAt + 1;
+std::uint64_t ReadAhead::Impl::largest_of_the_small() const {
+  const auto stride = static_cast<SampleIndex>(sizes.size() / kSizesLookedAt + 1);
   const auto fit = [this, stride](std::uint64_t size) {
     std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < sizes.size(); i += stride) bytes += sizes[i] <= size ? sizes[i] : 0;
+    for (SampleIndex i = 0; i < sizes.size(); i += stride) bytes += sizes[i] <= size ? sizes[i] : 0;
     return bytes * stride <= resident_limit;
   };
   std::uint64_t fits = 0;
-  std::uint64_t does_not = std::uint64_t{UINT32_MAX} + 1;
+  std::uint64_t does_not = std::uint64_t{1} << 44;  // more than any file that is counted in full
   while (does_not - fits > 1) {
     const std::uint64_t middle = (fits + does_not) / 2;
     (fit(middle) ? fits : does_not) = middle;
   }
-  return static_cast<std::uint32_t>(fits);
+  return fits;
 }
 
 std::uint64_t ReadAhead::Impl::default_window(std::uint64_t budget) const {
@@ -462,7 +461,7 @@ void ReadAhead::Impl::shrink_resident() {
   }
 }
 
-ReadAhead::ReadAhead(const Order& order, const std::vector<std::uint32_t>& sizes, ReadAheadOptions options)
+ReadAhead::ReadAhead(const Order& order, const SampleSizes& sizes, ReadAheadOptions options)
     : impl_(std::make_unique<Impl>(order, sizes, options)) {}
 ReadAhead::~ReadAhead() = default;
 

@@ -147,7 +147,8 @@ Result<SimulationResult> simulate_read_ahead(const Order& order, const std::vect
   if (!trace) return io::forward_error(std::move(trace));
   ReadAheadOptions plan_options = options;
   plan_options.in_order = true;
-  ReadAhead plan(order, sizes, plan_options);
+  const SampleSizes planned_sizes(sizes);
+  ReadAhead plan(order, planned_sizes, plan_options);
   SimulationResult result;
   std::uint64_t i = 0;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {

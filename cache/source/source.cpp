@@ -71,6 +71,7 @@ Source::Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, i
       remount_path_(options.remount_path),
       engine_only_(options.make_engine != nullptr),
       timers_(timers),
+      kept_(timers),
       root_(std::move(root)) {}
 
 std::shared_ptr<SourceRoot> Source::root() const {
@@ -142,17 +143,49 @@ void Source::begin(SourceRead& read) {
 
 void Source::submit(SourceRead& read) {
   read.root = root();
-  read.operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
-                                            std::move(read.buffer));
-  read.operation.cache_mode = read.root->file_system().cache_mode;
+  if (read.keep != kNoEntry) read.file = kept_.find(read.keep, read.identity, read.root.get());
+  if (!read.file) return open_and_read(read);
+  io::Operation operation =
+      io::Operation::read(read.file->fd.get(), read.range.offset, read.range.length, std::move(read.buffer));
+  operation.cache_mode = read.file->cache_mode;
+  issue(read, std::move(operation));
+}
+
+void Source::open_and_read(SourceRead& read) {
+  io::Operation operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
+                                                     std::move(read.buffer));
+  operation.cache_mode = read.root->file_system().cache_mode;
+  operation.keep_open = read.keep != kNoEntry;
+  issue(read, std::move(operation));
+}
+
+void Source::issue(SourceRead& read, io::Operation operation) {
+  read.operation = std::move(operation);
   read.operation.opens_wait = read.root->file_system().opens_wait;
   read.operation.expected = &read.identity;
   read.operation.context = &read;
-  read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
-    SourceRead& self = *static_cast<SourceRead*>(operation.context);
+  read.operation.on_complete = [](io::Operation& done, Result<std::uint64_t> bytes) {
+    SourceRead& self = *static_cast<SourceRead*>(done.context);
     self.source->finish(self, std::move(bytes));
   };
   reads_here(read) ? io::run_here(read.operation) : thread_->submit(read.operation);
+}
+
+// A file that was kept may be another one at its path by now, or its server may not know it any more. What the path
+// leads to decides.
+bool Source::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
+  const std::shared_ptr<const KeptFile> file = std::move(read.file);
+  const bool is_good = bytes && *bytes == read.range.length;
+  if (!file || is_good || stopping_.load()) return false;
+  kept_.let_go(read.keep);
+  open_and_read(read);
+  return true;
+}
+
+void Source::keep_open(SourceRead& read) {
+  io::UniqueFd fd(std::exchange(read.operation.kept_fd, -1));
+  if (!fd.valid() || stopping_.load()) return;
+  kept_.keep(read.keep, {std::move(fd), read.operation.opened_for, read.identity, read.root});
 }
 
 // A local disk that does not seek delivers a whole file before two threads have woken each other. A read that failed
@@ -165,6 +198,8 @@ bool Source::reads_here(const SourceRead& read) const {
 void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
+  keep_open(read);
+  if (open_anew(read, bytes)) return;
   read.root.reset();
   if (!bytes && retry_later(read, bytes.error())) return;
   if (read.ahead && sweep_) sweep_->on_done();

@@ -31,6 +31,7 @@
 #include <unordered_set>
 
 #include "headrace/cache/chunk.h"
+#include "headrace/cache/source/kept_files.h"
 #include "headrace/cache/source/source_root.h"
 #include "headrace/cache/source/sweep.h"
 #include "headrace/cache/tier.h"
@@ -50,6 +51,7 @@ struct SourceRead {
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
   bool here = false;           // the calling thread may wait for it
+  EntryId keep = kNoEntry;     // the file, which stays open for the next read of it; kNoEntry: it is closed
   // Runs on the source's I/O thread, or on the thread that waits, and must not block. On success `data` has
   // range.length bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
@@ -58,7 +60,8 @@ struct SourceRead {
 
   // Private to Source.
   Source* source = nullptr;
-  std::shared_ptr<SourceRoot> root = {};  // what `operation` reads below
+  std::shared_ptr<SourceRoot> root = {};      // what `operation` reads below
+  std::shared_ptr<const KeptFile> file = {};  // that was open already; null: `operation` opens it
   unsigned attempt = 0;
   io::Operation operation = {};
 };
@@ -85,8 +88,13 @@ class Source {
   [[nodiscard]] bool read_now(SourceRead& read);
   // Runs a task on the I/O thread.
   void post(std::function<void()> task) { thread_->post(std::move(task)); }
-  // Nothing is tried again from now on. TimerThread::stop() follows, then join().
-  void stop_retrying() { stopping_.store(true); }
+  // The file is another, or gone: what is open of it is of no use any more.
+  void let_go(EntryId entry) { kept_.let_go(entry); }
+  // Nothing is tried again, and no file stays open, from now on. TimerThread::stop() follows, then join().
+  void stop_retrying() {
+    stopping_.store(true);
+    kept_.close();
+  }
   // Waits until the I/O thread has finished the completion that it is in.
   void settle();
   // Ends what is in flight (kCancelled) and joins the threads.
@@ -105,6 +113,10 @@ class Source {
   void begin(SourceRead& read);
   void begin_later(SourceRead& read, std::chrono::nanoseconds wait);
   void submit(SourceRead& read);
+  void open_and_read(SourceRead& read);
+  void issue(SourceRead& read, io::Operation operation);
+  [[nodiscard]] bool open_anew(SourceRead& read, const Result<std::uint64_t>& bytes);
+  void keep_open(SourceRead& read);
   [[nodiscard]] bool reads_here(const SourceRead& read) const;
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
@@ -120,6 +132,7 @@ class Source {
   const std::filesystem::path remount_path_;  // empty: the path leads elsewhere
   const bool engine_only_;                    // a test watches the engine
   io::TimerThread& timers_;
+  KeptFiles kept_;
   std::unique_ptr<io::IoThread> thread_;
   std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
 

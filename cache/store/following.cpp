@@ -65,6 +65,11 @@ void TierFollower::set_epoch(const FollowedEpoch& epoch) {
   epoch_ = epoch;
 }
 
+bool TierFollower::follows() const {
+  MutexLock lock(epoch_mutex_);
+  return epoch_.order != nullptr;
+}
+
 std::optional<EpochReads> TierFollower::epoch_reads() const {
   MutexLock lock(epoch_mutex_);
   if (epoch_.order == nullptr) return std::nullopt;

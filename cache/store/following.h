@@ -43,6 +43,8 @@ class TierFollower {
   // What is read from now on follows the order, for as long as the handle lives.
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options);
 
+  // Whether an order is followed.
+  [[nodiscard]] bool follows() const;
   // Whether note_use() has to hear of reads.
   [[nodiscard]] bool watches() const { return placement_.evicts(); }
   // Somebody reads the file: this counts as one use.

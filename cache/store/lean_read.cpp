@@ -34,6 +34,7 @@ class LeanRead final : public MemoryRequest {
     source_read_.path = path_.c_str();
     source_read_.range = whole_pages(request.span, request.identity.size_bytes);
     source_read_.identity = request.identity;
+    source_read_.keep = request.entry;
     source_read_.context = this;
     source_read_.on_done = [](SourceRead& read, Status status) {
       static_cast<LeanRead*>(read.context)->on_read(std::move(status));
@@ -91,18 +92,6 @@ void LeanRead::on_read(Status status) {
 }
 
 }  // namespace
-
-bool is_lean(const StoreParts& store, const SpanRequest& request) {
-  if (!request.ranged || is_ahead(request.hint) || !store.memory.is_crowded()) return false;
-  const std::string path = store.catalog.path(request.entry);
-  const std::uint32_t last = chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1);
-  bool in_memory = true;
-  for (std::uint32_t chunk = chunk_at(request.identity.size_bytes, request.span.offset); chunk <= last; ++chunk) {
-    in_memory &= store.ram.contains({request.entry, chunk});
-    if (!store.tiers.empty() && store.held_on_disk({hash_name(path, chunk), chunk, request.identity})) return false;
-  }
-  return !in_memory;
-}
 
 void read_lean(StoreParts& store, const SpanRequest& request, ReadCallback done) {
   if (request.span.offset == 0 && store.follower->watches()) store.follower->note_use(request.entry);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// While others wait for memory, a range is read from the source alone, without the chunks that it lies in.
+// Reads a range from the source alone: whole pages of it, and nothing of the chunks that it lies in.
 //
-//   if (is_lean(store, span)) return read_lean(store, span, done);
+//   read_lean(store, request, done);
 //
-// With more streams than chunks fit in memory, each chunk would have to go before its reader comes back for the next
-// range, and be fetched again then. A range takes a part of the memory, so that more reads go on at one time.
+// A record of a packed file costs the source that record, not 4 MiB. The file stays open for the next one
+// (source/kept_files.h).
 #pragma once
 
 #include "headrace/cache/store/gathered_read.h"
 
 namespace headrace::cache {
 
-// A read for now of a range that neither memory nor a disk tier has, while others wait for memory.
-[[nodiscard]] bool is_lean(const StoreParts& store, const SpanRequest& request);
+// The largest READ of the kernel, a quarter of a chunk.
+inline constexpr std::uint64_t kLeanBytesMax = 1 << 20;
+
 // The range stays in no tier. Errors: as read_chunk().
 void read_lean(StoreParts& store, const SpanRequest& request, ReadCallback done);
 

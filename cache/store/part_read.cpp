@@ -99,20 +99,6 @@ void PartRead::read_chunk_instead() {
 
 }  // namespace
 
-bool RangeBorders::is_alone(const ChunkRequest& request) {
-  const auto hash_of_border = [&](std::uint64_t offset) {
-    return hash_of(request.key) ^ (offset + 1) * 0x9e3779b97f4a7c15U;
-  };
-  const auto known = [&](std::uint64_t hash) -> std::atomic<std::uint64_t>& {
-    return hashes_[(hash >> 32) % hashes_.size()];
-  };
-  const std::uint64_t begin = hash_of_border(request.offset);
-  const std::uint64_t end = hash_of_border(request.offset + request.length);
-  const bool seen = known(begin).exchange(begin, std::memory_order_relaxed) == begin;
-  known(end).store(end, std::memory_order_relaxed);
-  return !seen;
-}
-
 void read_part(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
   const auto& [entry, chunk] = request.key;
   const Result<Identity> identity = store.identities.of_file(entry);

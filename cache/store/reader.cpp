@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,14 +38,13 @@ struct ComingSample {
   bool awaited = false;                // a consumer sleeps until then
 };
 
-std::uint64_t default_window(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes) {
+std::uint64_t default_window(std::uint64_t ram_bytes, const SampleSizes& sizes) {
   if (ram_bytes == 0 || sizes.empty()) return kWindowBytesMin;
-  const std::uint64_t mean = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}) / sizes.size();
+  const std::uint64_t mean = sizes.total() / sizes.size();
   return std::max(ram_bytes / kWindowShare, std::min(kWindowSamplesMin * mean, kWindowBytesMin));
 }
 
-ReadAheadOptions plan_options(std::uint64_t ram_bytes, const std::vector<std::uint32_t>& sizes,
-                              const ReaderOptions& options) {
+ReadAheadOptions plan_options(std::uint64_t ram_bytes, const SampleSizes& sizes, const ReaderOptions& options) {
   const std::uint64_t budget = ram_bytes - ram_bytes / kConsumerShare;
   std::uint64_t window = options.window_bytes > 0 ? options.window_bytes : default_window(ram_bytes, sizes);
   if (ram_bytes > 0) window = std::min(window, budget);
@@ -83,7 +81,7 @@ class ReaderImpl final : public Reader {
   Store& store_;
   const Order& order_;
   const std::uint64_t last_epoch_;  // exclusive
-  const std::vector<std::uint32_t> sizes_;
+  const SampleSizes sizes_;
   // Calls of fetch_ahead() that are not dealt with. Whoever raises it from 0 deals with all of them, so that a fetch
   // that ends at once, inside start(), does not become a nested call.
   std::atomic<std::uint32_t> fetch_requests_ = 0;
@@ -107,7 +105,7 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
     : store_(store),
       order_(order),
       last_epoch_(options.first_epoch + options.epochs),
-      sizes_(sample_sizes(store.catalog(), SampleSize::kInStore)),
+      sizes_(sizes_in_pages(store.catalog(), SampleSize::kPagesInStore)),
       epoch_(options.first_epoch),
       position_(options.first_position),
       samples_(std::move(first_epoch)),

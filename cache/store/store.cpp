@@ -16,6 +16,7 @@
 #include "headrace/cache/store/gathered_read.h"
 #include "headrace/cache/store/lean_read.h"
 #include "headrace/cache/store/part_read.h"
+#include "headrace/cache/store/range_choice.h"
 #include "headrace/cache/store/store_parts.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
@@ -103,11 +104,11 @@ class StoreImpl final : public Store {
  private:
   [[nodiscard]] Status open_tiers(const StoreOptions& options);
   void start_read(const SpanRequest& request, ReadCallback done);
-  [[nodiscard]] bool is_small_part(const ChunkRequest& part);
+  void start_range(const SpanRequest& request, ReadCallback done);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
 
   StoreParts parts_;
-  RangeBorders range_borders_;
+  RangeChoice range_choice_;
 };
 
 Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot> root) {
@@ -200,31 +201,30 @@ void StoreImpl::read_range_async(EntryId entry, std::uint64_t offset, std::uint6
 
 void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
   parts_.reads.fetch_add(1, std::memory_order_relaxed);
-  const auto& [entry, identity, span, hint, ranged] = request;
+  if (request.ranged && request.span.length > 0) return start_range(request, std::move(done));
+  read_span(parts_, request, std::move(done));
+}
+
+void StoreImpl::start_range(const SpanRequest& request, ReadCallback done) {
+  const RangeChoice::Way way = range_choice_.choose(parts_, request);
+  if (way.how == RangeChoice::How::kLean) return read_lean(parts_, request, std::move(done));
+  // A chunk takes longer than whoever reads a range may be kept from other requests.
+  const ReadHint hint = request.hint == ReadHint::kNowHere ? ReadHint::kNow : request.hint;
+  const auto& [entry, identity, span, ignored, ranged] = request;
   const std::uint64_t file_bytes = identity.size_bytes;
-  if (span.length > 0 && is_lean(parts_, request)) return read_lean(parts_, request, std::move(done));
-  if (!ranged || !is_chunked(file_bytes) || span.length == 0) return read_span(parts_, request, std::move(done));
-  const std::uint32_t first = chunk_at(file_bytes, span.offset);
-  const std::uint32_t last = chunk_at(file_bytes, span.offset + span.length - 1);
-  const ChunkRequest part{.key = {entry, first},
-                          .offset = span.offset - chunk_range(file_bytes, first).offset,
-                          .length = span.length,
-                          .hint = hint,
-                          .ranged = true};
-  if (first == last && is_small_part(part)) {
-    read_part(parts_, part, std::move(done));
-  } else {
-    read_span(parts_, request, std::move(done));
+  if (way.how == RangeChoice::How::kPart) {
+    const std::uint32_t chunk = chunk_at(file_bytes, span.offset);
+    const std::uint64_t offset = span.offset - chunk_range(file_bytes, chunk).offset;
+    return read_part(parts_,
+                     {.key = {entry, chunk}, .offset = offset, .length = span.length, .hint = hint, .ranged = true},
+                     std::move(done));
   }
-  read_ahead_of(entry, file_bytes, last);
+  read_span(parts_, {.entry = entry, .identity = identity, .span = span, .hint = hint, .ranged = true},
+            std::move(done));
+  if (way.in_stream) read_ahead_of(entry, file_bytes, chunk_at(file_bytes, span.offset + span.length - 1));
 }
 
-bool StoreImpl::is_small_part(const ChunkRequest& part) {
-  return part.length <= kPartBytesMax && !parts_.tiers.empty() && !parts_.ram.contains(part.key) &&
-         range_borders_.is_alone(part);
-}
-
-// A stream is recognised by what it left behind: the chunk before this one.
+// Where the chunk before has gone already, chunks ahead would go before their reader comes, too.
 void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk) {
   if (chunk == 0 || parts_.memory.is_crowded() || !parts_.ram.contains({entry, chunk - 1})) return;
   for (std::uint32_t next = chunk + 1; next <= chunk + kChunksAhead && next < chunk_count(file_bytes); ++next) {

@@ -51,6 +51,7 @@ void StoreParts::carry_out(EntryId entry, const std::optional<Identity>& identit
   const std::uint32_t old_chunks = identities.chunks_of(entry);
   if (!identities.set(entry, identity)) return;
   for (std::uint32_t chunk = 0; chunk < old_chunks; ++chunk) ram.forget({entry, chunk});
+  source->let_go(entry);
   if (!change_listener) return;
   CatalogChanges change;
   identity ? change.changed.push_back({entry, *identity}) : change.vanished.push_back(entry);

@@ -239,7 +239,7 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 }  // namespace
 
 Requests::Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-                   std::function<void(EntryId, bool from_start)> on_read, std::function<bool(EntryId)> lacks,
+                   std::function<void(EntryId, const ReadRange&)> on_read, std::function<bool(EntryId)> lacks,
                    double valid_seconds)
     : store_(store),
       inodes_(std::move(inodes)),
@@ -273,12 +273,6 @@ const fuse_lowlevel_ops& Requests::operations() {
 
 cache::Identity Requests::identity(EntryId entry) const {
   return store_.identity(entry).value_or(catalog_.identity(entry));
-}
-
-// By this thread itself, where another stays for requests.
-void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback done) {
-  const Session::Wait wait(session);
-  store_.read_async(entry, std::move(done), wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow);
 }
 
 // The group's bits of a file with an ACL are the most that the ACL grants to anybody, and the others' bits do not tell
@@ -331,7 +325,7 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
     return;
   }
   const std::uint64_t length = std::min(range.length, size - range.offset);
-  if (!range.past_page_cache) on_read_(entry, range.offset == 0);
+  if (!range.past_page_cache) on_read_(entry, {.offset = range.offset, .length = length});
   look_ahead_.on_read(entry);
   {
     io::MutexLock lock(mutex_);
@@ -345,10 +339,13 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
     answer_read(request, inode, known, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
+  // By this thread itself, where another stays for requests.
+  const Session::Wait wait(Session::of(request));
+  const cache::ReadHint hint = wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow;
   if (whole) {
-    read_whole(Session::of(request), entry, std::move(done));
+    store_.read_async(entry, std::move(done), hint);
   } else {
-    store_.read_range_async(entry, range.offset, length, std::move(done));
+    store_.read_range_async(entry, range.offset, length, std::move(done), hint);
   }
 }
 

@@ -40,14 +40,13 @@ class Requests {
  public:
   static constexpr double kForeverSeconds = 1e9;  // the kernel takes what overflows its clock as its largest timeout
 
-  // `on_read` hears of READs that the page cache could not serve, and whether they are from the start of the file.
-  // Called on session threads.
+  // `on_read` hears of READs that the page cache could not serve. Called on session threads.
   // `lacks`: whether a file is a sample that is neither in the page cache nor on its way there. Such a file may be
   // fetched when its name is looked up. Called on session threads. Empty: nothing is.
   // `serves_others`: users other than the one who mounted may read.
   // `valid_seconds`: how long the kernel may keep names and attributes. One who hears of every change takes them back.
   Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
-           std::function<void(cache::EntryId, bool from_start)> on_read, std::function<bool(cache::EntryId)> lacks,
+           std::function<void(cache::EntryId, const ReadRange&)> on_read, std::function<bool(cache::EntryId)> lacks,
            double valid_seconds = kForeverSeconds);
 
   // To be registered with a Session whose handler is a Requests.
@@ -75,7 +74,6 @@ class Requests {
   [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
 
  private:
-  void read_whole(Session& session, cache::EntryId entry, cache::ReadCallback done);
   void answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
                    const io::Result<cache::View>& view);
   [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const;
@@ -88,7 +86,7 @@ class Requests {
   const bool serves_others_;
   const double valid_seconds_;
   const cache::Catalog& catalog_;
-  const std::function<void(cache::EntryId, bool from_start)> on_read_;
+  const std::function<void(cache::EntryId, const ReadRange&)> on_read_;
   const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;

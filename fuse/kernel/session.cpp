@@ -251,8 +251,8 @@ int Session::store(std::uint64_t inode, std::uint64_t offset, std::span<const st
   return -fuse_lowlevel_notify_store(session_, inode, static_cast<off_t>(offset), &data, FUSE_BUF_NO_SPLICE);
 }
 
-int Session::invalidate(std::uint64_t inode) {
-  return -fuse_lowlevel_notify_inval_inode(session_, inode, 0, 0);
+int Session::invalidate(std::uint64_t inode, std::uint64_t offset, std::uint64_t length) {
+  return -fuse_lowlevel_notify_inval_inode(session_, inode, static_cast<off_t>(offset), static_cast<off_t>(length));
 }
 
 int Session::invalidate_attributes(std::uint64_t inode) {

@@ -88,7 +88,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Puts bytes of a file into the page cache. 0 or an errno: ENOENT when the kernel does not know the inode.
   [[nodiscard]] int store(std::uint64_t inode, std::uint64_t offset, std::span<const std::byte> bytes);
   // Drops the pages and attributes of an inode. 0 or an errno: ENOENT when the kernel does not know it.
-  [[nodiscard]] int invalidate(std::uint64_t inode);
+  [[nodiscard]] int invalidate(std::uint64_t inode) { return invalidate(inode, 0, 0); }
+  // The same with the pages of a range alone; a length of 0 is the rest of the file.
+  [[nodiscard]] int invalidate(std::uint64_t inode, std::uint64_t offset, std::uint64_t length);
   // Drops the attributes alone: unlike the two above, it waits for no page.
   [[nodiscard]] int invalidate_attributes(std::uint64_t inode);
   // Has the kernel look the name up again when it is opened next. Waits for whoever looks into the folder just now.

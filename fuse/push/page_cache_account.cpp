@@ -2,9 +2,9 @@
 #include "headrace/fuse/push/page_cache_account.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "headrace/cache/chunk.h"
 #include "headrace/cache/sample_sizes.h"
 
 namespace headrace::fuse {
@@ -31,18 +31,19 @@ std::uint64_t count_pushable(const PageCacheAccount& account) {
 PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages)
     : catalog_(catalog),
       pages_(pages),
-      sizes_(cache::sample_sizes(catalog, cache::SampleSize::kInPageCache)),
-      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), std::uint64_t{0})),
+      sizes_(cache::sizes_in_pages(catalog, cache::SampleSize::kPagesInPageCache)),
+      total_bytes_(sizes_.total()),
       pushable_count_(count_pushable(*this)) {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     pages_[sample].released = false;
     if (pages_[sample].held) hold(sample);
-    if (std::exchange(pages_[sample].read_in, false)) on_read_in(sample);
+    // Of a large file nobody knows which part it was: all of it is taken for read in, until it is evicted.
+    if (std::exchange(pages_[sample].read_in, false)) on_read_in(sample, {0, sizes_[sample]});
   }
 }
 
 bool PageCacheAccount::can_be_pushed(SampleIndex sample) const {
-  return catalog_.is_file(catalog_.sample_entry(sample)) && sizes_[sample] < cache::kSampleSizeMax;
+  return catalog_.is_file(catalog_.sample_entry(sample));
 }
 
 std::uint64_t PageCacheAccount::wanted_bytes_max() const {
@@ -106,14 +107,36 @@ void PageCacheAccount::queue_for_eviction(SampleIndex sample) {
   released_bytes_ += sizes_[sample];
 }
 
-void PageCacheAccount::on_read_in(SampleIndex sample) {
+void PageCacheAccount::on_read_in(SampleIndex sample, const PageRange& range) {
+  if (cache::is_chunked(sizes_[sample])) {
+    ranges_.add(sample, range);
+    pages_[sample].read_in = true;
+  } else if (range.offset == 0) {
+    hold_read_in(sample);
+  }
+}
+
+void PageCacheAccount::hold_read_in(SampleIndex sample) {
   if (std::exchange(pages_[sample].read_in, true)) return;
   read_in_bytes_ += sizes_[sample];
   read_in_.push_back(sample);
 }
 
 void PageCacheAccount::forget_read_in(SampleIndex sample) {
-  if (std::exchange(pages_[sample].read_in, false)) read_in_bytes_ -= sizes_[sample];
+  if (!std::exchange(pages_[sample].read_in, false)) return;
+  if (!cache::is_chunked(sizes_[sample])) {
+    read_in_bytes_ -= sizes_[sample];
+  } else {
+    ranges_.forget(sample);
+  }
+}
+
+std::optional<ReadInRanges::Slot> PageCacheAccount::next_range_victim(std::uint64_t bytes) {
+  if (!must_evict_ranges(bytes)) return std::nullopt;
+  const ReadInRanges::Slot oldest = ranges_.take_oldest();
+  pages_[oldest.sample].read_in = ranges_.contains(oldest.sample);
+  pages_[oldest.sample].stale = true;  // the attributes go with any part of the file
+  return oldest;
 }
 
 std::optional<SampleIndex> PageCacheAccount::next_victim(std::uint64_t bytes) {

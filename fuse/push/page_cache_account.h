@@ -11,8 +11,9 @@
 // A sample is held from place() on. What is released stays held until its room is needed, because a file is released
 // when it is opened, which is before it is read. The one that was released first is evicted first.
 //
-// Pages that come with a READ count as well, each file whole, and are evicted before anything else. The last 32 of
-// these files stay, on top of the budget: their readers may be at it still.
+// Pages that come with a READ count as well, and are evicted before anything else: small files whole, large ones by
+// what was read of them (read_in_ranges.h). The last 32 of these files, and of these slots, stay, on top of the budget:
+// their readers may be at it still.
 //
 // Thread-safety: none; one owner. Ownership: the catalog and the memory of `pages` outlive it.
 #pragma once
@@ -25,6 +26,8 @@
 #include <vector>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/sample_sizes.h"
+#include "headrace/fuse/push/read_in_ranges.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
@@ -35,10 +38,9 @@ class PageCacheAccount {
   PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages);
 
   [[nodiscard]] std::uint64_t bytes_of(cache::SampleIndex sample) const { return sizes_[sample]; }  // in whole pages
-  [[nodiscard]] const std::vector<std::uint32_t>& sizes() const { return sizes_; }  // the same, of all samples
+  [[nodiscard]] const cache::SampleSizes& sizes() const { return sizes_; }  // the same, of all samples
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
-  // False for symlinks out of the source, whose target is not the mount's, and for files of 4 GiB and more, which
-  // ReadAhead cannot count.
+  // False for symlinks out of the source, whose target is not the mount's.
   [[nodiscard]] bool can_be_pushed(cache::SampleIndex sample) const;
   [[nodiscard]] std::uint64_t pushable_count() const { return pushable_count_; }
 
@@ -61,19 +63,23 @@ class PageCacheAccount {
   // The plan does not want it any more: it is evicted when its room is needed.
   void release(cache::SampleIndex sample);
   void release_all();
-  // A READ brought in pages of a sample that is not held.
-  void on_read_in(cache::SampleIndex sample);
+  // A READ brought in pages of a sample that is not held. All of a small file is read then.
+  void on_read_in(cache::SampleIndex sample, const PageRange& range);
 
   // To be evicted before `bytes` more are pushed; already counted as gone. nullopt: there is room, or no more to gain.
   [[nodiscard]] std::optional<cache::SampleIndex> next_victim(std::uint64_t bytes);
+  // The same for a part of a large file that came with READs; these go first.
+  [[nodiscard]] std::optional<ReadInRanges::Slot> next_range_victim(std::uint64_t bytes);
   // More is held than the budget allows, and some of it may go.
-  [[nodiscard]] bool must_evict() const { return must_evict_read_in(0) || (is_over(0) && !released_.empty()); }
+  [[nodiscard]] bool must_evict() const {
+    return must_evict_ranges(0) || must_evict_read_in(0) || (is_over(0) && !released_.empty());
+  }
 
   [[nodiscard]] bool is_held(cache::SampleIndex sample) const { return pages_[sample].held; }
   [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::uint64_t held_samples() const { return held_samples_; }
   [[nodiscard]] std::uint64_t wanted_bytes() const { return held_bytes_ - released_bytes_; }  // held and not released
-  [[nodiscard]] std::uint64_t read_in_bytes() const { return read_in_bytes_; }
+  [[nodiscard]] std::uint64_t read_in_bytes() const { return read_in_bytes_ + ranges_.bytes(); }
   [[nodiscard]] std::uint64_t evicted_samples() const { return evicted_samples_; }
 
  private:
@@ -81,9 +87,13 @@ class PageCacheAccount {
   void forget(cache::SampleIndex sample);
   void queue_for_eviction(cache::SampleIndex sample);
   void forget_read_in(cache::SampleIndex sample);
+  void hold_read_in(cache::SampleIndex sample);
   [[nodiscard]] bool is_over(std::uint64_t bytes) const { return held_bytes_ + bytes > budget_bytes_; }
   [[nodiscard]] bool must_evict_read_in(std::uint64_t bytes) const {
-    return read_in_.size() > kReadInLeast && is_over(read_in_bytes_ + bytes);
+    return read_in_.size() > kReadInLeast && is_over(read_in_bytes() + bytes);
+  }
+  [[nodiscard]] bool must_evict_ranges(std::uint64_t bytes) const {
+    return ranges_.slot_count() > kReadInLeast && is_over(read_in_bytes() + bytes);
   }
   [[nodiscard]] std::optional<cache::SampleIndex> next_read_in_victim(std::uint64_t bytes);
   cache::SampleIndex evict(cache::SampleIndex sample);
@@ -94,14 +104,15 @@ class PageCacheAccount {
 
   const cache::Catalog& catalog_;
   const std::span<SamplePages> pages_;
-  const std::vector<std::uint32_t> sizes_;
+  const cache::SampleSizes sizes_;
   const std::uint64_t total_bytes_;
   const std::uint64_t pushable_count_;
   std::uint64_t budget_bytes_ = 0;
   std::uint64_t held_bytes_ = 0;
   std::uint64_t held_samples_ = 0;
   std::uint64_t released_bytes_ = 0;  // held, and to go when room is needed
-  std::uint64_t read_in_bytes_ = 0;
+  std::uint64_t read_in_bytes_ = 0;   // of whole files
+  ReadInRanges ranges_;               // of large ones
   std::uint64_t evicted_samples_ = 0;
   std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
   std::deque<cache::SampleIndex> read_in_;   // oldest first; may name samples that are gone or pushed since

@@ -76,7 +76,9 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
     pages_.want(*sample);
     // Released earlier, but its room was not needed yet. Split: the kernel may have dropped it since.
     const bool held = pages_.is_held(*sample) && !is_split();
-    if (!held && pages_.can_be_pushed(*sample)) {
+    // What never has room would be read at the source for nothing.
+    const bool fits = pages_.bytes_of(*sample) <= pages_.budget_bytes();
+    if (!held && fits && pages_.can_be_pushed(*sample)) {
       arriving_bytes_ += pages_.bytes_of(*sample);
       arriving_.insert(*sample);
       return sample;
@@ -156,14 +158,14 @@ void PushPlan::open_unplanned(SampleIndex sample) {
   if (pages_.budget_bytes() < pages_.total_bytes()) pages_.release(sample);  // not needed again in this epoch
 }
 
-void PushPlan::on_read(SampleIndex sample, bool from_start) {
+void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   if (arriving_.contains(sample)) return;
   if (pages_.is_held(sample)) {
     drops_pages_ = true;
-    if (from_start) ++counters_.lost_samples;
+    if (range.offset == 0) ++counters_.lost_samples;
     retained_.add_lost(sample, retained_limit());
-  } else if (from_start && budget_bytes_ > 0) {
-    pages_.on_read_in(sample);
+  } else if (budget_bytes_ > 0) {
+    pages_.on_read_in(sample, range);
   }
 }
 

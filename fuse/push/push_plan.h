@@ -73,7 +73,11 @@ class PushPlan {
 
   // What to fetch next; nullopt: nothing until something else is called.
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch();
-  // To be evicted before `bytes` more are pushed; already counted as gone. nullopt: there is room, or no more to gain.
+  // What to evict before `bytes` more are pushed; already counted as gone. nullopt: there is room, or no more to gain.
+  // Parts of large files go first.
+  [[nodiscard]] std::optional<ReadInRanges::Slot> next_range_victim(std::uint64_t bytes) {
+    return pages_.next_range_victim(bytes);
+  }
   [[nodiscard]] std::optional<cache::SampleIndex> next_victim(std::uint64_t bytes);
   // Counts a fetched sample as held from now on. False: it does not fit, and is not to be pushed.
   [[nodiscard]] bool place(cache::SampleIndex sample);
@@ -86,7 +90,7 @@ class PushPlan {
   // A READ came for the sample, and its pages with that. If it was held, it stays held, but it may have to be retained.
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
   // way is late, nothing more.
-  void on_read(cache::SampleIndex sample, bool from_start);
+  void on_read(cache::SampleIndex sample, const PageRange& range);
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const {
     return !pages_.is_held(sample) && !arriving_.contains(sample);

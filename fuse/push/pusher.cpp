@@ -299,7 +299,22 @@ void Pusher::on_changed(std::span<const cache::EntryId> entries) {
   plan_changed();
 }
 
+void Pusher::evict_ranges_for(std::uint64_t bytes) {
+  while (true) {
+    std::optional<ReadInRanges::Slot> victim;
+    {
+      MutexLock lock(mutex_);
+      victim = plan_.next_range_victim(bytes);
+    }
+    if (!victim) return;
+    [[maybe_unused]] const int ignored =  // ENOENT: as below
+        session_->invalidate(inodes_->of(catalog_.sample_entry(victim->sample)), victim->range.offset,
+                             victim->range.length);
+  }
+}
+
 void Pusher::evict_for(std::uint64_t bytes) {
+  evict_ranges_for(bytes);
   while (true) {
     std::optional<SampleIndex> victim;
     {
@@ -378,9 +393,9 @@ void Pusher::on_opens(std::span<const SampleIndex> samples) {
   plan_changed();
 }
 
-void Pusher::on_read(SampleIndex sample, bool from_start) {
+void Pusher::on_read(SampleIndex sample, const PageRange& range) {
   MutexLock lock(mutex_);
-  plan_.on_read(sample, from_start);
+  plan_.on_read(sample, range);
   if (plan_.retained().must_fetch()) plan_changed();
   if (plan_.pages().must_evict()) work_.notify_one();
 }

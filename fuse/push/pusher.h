@@ -49,7 +49,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // The reader opened these, in this order.
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for the sample: if it was pushed, the kernel has dropped some of it.
-  void on_read(cache::SampleIndex sample, bool from_start);
+  void on_read(cache::SampleIndex sample, const PageRange& range);
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const;
   // Whether the kernel has dropped a good part of what was opened since the last call.
@@ -102,6 +102,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool has_changed(const Fetch& fetch);
   void forget_changed();
   void evict_for(std::uint64_t bytes);
+  void evict_ranges_for(std::uint64_t bytes);
   void share_budget();
   void drop_retained();
   bool make_room(cache::SampleIndex sample);

@@ -46,7 +46,7 @@ void perform(Operation& operation) {
   for (bool finished = false; !finished;) {
     const int fd = open_beneath(operation.fd, operation.path, open_flags(operation.internal.cache_mode));
     finished = fd < 0 ? finished_after(operation, fd) : transfer(operation, fd);
-    if (fd >= 0) ::close(fd);
+    if (fd >= 0 && !(finished && hand_over(operation, fd))) ::close(fd);
   }
 }
 

@@ -95,6 +95,7 @@ void begin(Operation& operation) {
   operation.internal = {};
   operation.internal.cache_mode = operation.cache_mode;
   operation.skip_bytes = 0;
+  operation.kept_fd = -1;
   HEADRACE_ASSERT(operation.offset_bytes <= std::numeric_limits<std::int64_t>::max() / 2);
   HEADRACE_ASSERT(operation.length_bytes <= std::numeric_limits<std::int64_t>::max() / 2);
   if (operation.kind == Kind::kReadPath) HEADRACE_ASSERT(operation.path != nullptr);
@@ -150,6 +151,13 @@ bool is_expected(Operation& operation, const Result<FileAttributes>& now) {
 
 void finish(Operation& operation, std::int64_t outcome) {
   operation.internal.outcome = outcome;
+}
+
+bool hand_over(Operation& operation, int fd) {
+  if (!operation.keep_open || operation.internal.stale || operation.internal.outcome < 0) return false;
+  operation.kept_fd = fd;
+  operation.opened_for = operation.internal.cache_mode;
+  return true;
 }
 
 void deliver(Operation& operation) {

@@ -54,6 +54,9 @@ enum class Look : std::uint8_t { kBefore, kAfter };
 // Ends the operation with -errno or bytes of content.
 void finish(Operation& operation, std::int64_t outcome);
 
+// Whether the file that the operation opened is handed over with its outcome, which is set; else it is to be closed.
+[[nodiscard]] bool hand_over(Operation& operation, int fd);
+
 // Runs on_complete. The operation may be gone afterwards.
 void deliver(Operation& operation);
 

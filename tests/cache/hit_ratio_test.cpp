@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,7 +35,9 @@ using headrace::cache::PolicyKind;
 using headrace::cache::sample_sizes;
 using headrace::cache::SampleIndex;
 using headrace::cache::SampleSize;
+using headrace::cache::SampleSizes;
 using headrace::cache::simulate;
+using headrace::cache::sizes_in_pages;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
@@ -274,10 +277,15 @@ TEST_CASE("sizes of samples are told by where they lie, and a large file's chunk
   using Sizes = std::vector<std::uint32_t>;
   CHECK(sample_sizes(*catalog, SampleSize::kContent) ==
         Sizes{0, 1, kPage, 8 * kMiB, 8 * kMiB + 1, 12 * kMiB, UINT32_MAX});
-  CHECK(sample_sizes(*catalog, SampleSize::kInPageCache) ==
-        Sizes{0, kPage, kPage, 8 * kMiB, 8 * kMiB + kPage, 12 * kMiB, UINT32_MAX});
-  CHECK(sample_sizes(*catalog, SampleSize::kInStore) ==
-        Sizes{kPage, kPage, 2 * kPage, 8 * kMiB + kPage, 8 * kMiB + 3 * kPage, 12 * kMiB + 3 * kPage, UINT32_MAX});
+  const SampleSizes in_page_cache = sizes_in_pages(*catalog, SampleSize::kPagesInPageCache);
+  const std::vector<std::uint64_t> expected = {0, kPage, kPage, 8 * kMiB, 8 * kMiB + kPage, 12 * kMiB, bytes[6]};
+  for (SampleIndex sample = 0; sample < expected.size(); ++sample) CHECK(in_page_cache[sample] == expected[sample]);
+  CHECK(in_page_cache.total() == std::accumulate(expected.begin(), expected.end(), std::uint64_t{0}));
+  const SampleSizes in_store = sizes_in_pages(*catalog, SampleSize::kPagesInStore);
+  const std::vector<std::uint64_t> stored = {
+      kPage, kPage, 2 * kPage, 8 * kMiB + kPage, 8 * kMiB + 3 * kPage, 12 * kMiB + 3 * kPage};
+  for (SampleIndex sample = 0; sample < stored.size(); ++sample) CHECK(in_store[sample] == stored[sample]);
+  CHECK(in_store[6] > bytes[6]);
 }
 
 TEST_CASE("next uses are those of the order, however far the reader went") {

@@ -154,7 +154,7 @@ class Cache {
   // How many are fetched beyond the resident ones before anything is read.
   [[nodiscard]] std::uint64_t window_samples() {
     fetch();
-    return in_flight_.size() - plan_.state().resident_bytes / sizes_.front();
+    return in_flight_.size() - plan_.state().resident_bytes / sizes_[0];
   }
 
   [[nodiscard]] ReadAhead& plan() { return plan_; }
@@ -165,7 +165,7 @@ class Cache {
   std::uint64_t fetches = 0;
 
  private:
-  const std::vector<std::uint32_t> sizes_;
+  const SampleSizes sizes_;
   std::uint64_t budget_;
   ReadAhead plan_;
   std::set<SampleIndex> held_;

@@ -18,6 +18,8 @@ using cache::SampleIndex;
 
 constexpr unsigned kSampleCount = 32;
 constexpr std::size_t kSampleBytes = 4096;
+constexpr PageRange kFromStart{0, 4096};
+constexpr PageRange kLater{4096, 4096};
 
 // A plan over samples, of equal size if nothing else is said, and the takeover record that it keeps.
 class Planned {
@@ -264,7 +266,7 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
   push_all(plan);
   CHECK(plan.retained_limit() == 0);
   CHECK_FALSE(plan.retained().must_fetch());
-  plan.on_read(3, false);
+  plan.on_read(3, kLater);
   CHECK(plan.retained().must_fetch());
   CHECK(plan.next_to_retain() == 3);
   CHECK_FALSE(plan.next_to_retain());
@@ -273,7 +275,7 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
 
   SUBCASE("once") {
     plan.on_fetched(3, plan.generation(), Landing::kRetained);
-    plan.on_read(3, true);
+    plan.on_read(3, kFromStart);
     CHECK_FALSE(plan.next_to_retain());
     CHECK(stats_of(plan).lost_samples == 1);
     CHECK(stats_of(plan).retained_samples == 1);
@@ -283,18 +285,18 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
   SUBCASE("again when it could not be fetched") {
     plan.on_fetched(3, plan.generation(), Landing::kNotRetained);
     CHECK(stats_of(plan).retained_bytes == 0);
-    plan.on_read(3, true);
+    plan.on_read(3, kFromStart);
     CHECK(plan.next_to_retain() == 3);
   }
   SUBCASE("and no budget is moved for all of them") {
-    for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, true);
+    for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, kFromStart);
     CHECK(stats_of(plan).retained_samples == kSampleCount);
     CHECK_FALSE(plan.on_pages_dropped());
     CHECK_FALSE(plan.next_victim(0));
     CHECK_FALSE(plan.next_fetch());
   }
   SUBCASE("not when it had to make way meanwhile") {
-    plan.on_read(4, true);
+    plan.on_read(4, kFromStart);
     plan.set_budget(kAll);
     while (plan.next_to_drop()) continue;
     CHECK_FALSE(plan.next_to_retain());
@@ -303,17 +305,17 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
   SUBCASE("not under memory pressure, which takes back what was retained") {
     plan.limit_budget(3 * kAll - 1);
     CHECK(plan.next_to_drop() == 3);
-    plan.on_read(4, true);
+    plan.on_read(4, kFromStart);
     CHECK_FALSE(plan.next_to_retain());
     plan.limit_budget(3 * kAll);
-    plan.on_read(4, true);
+    plan.on_read(4, kFromStart);
     CHECK(plan.next_to_retain() == 4);
   }
   SUBCASE("as it is after a change, from then on") {
     plan.on_changed(3);
     CHECK(stats_of(plan).retained_samples == 0);
     push_all(plan);
-    plan.on_read(3, true);
+    plan.on_read(3, kFromStart);
     CHECK(plan.next_to_retain() == 3);
   }
   SUBCASE("and so is what is pushed from then on") {
@@ -326,7 +328,7 @@ TEST_CASE("where the budget does not hold all samples twice, only those that los
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes * 3 / 2, .order = sequential()});
   push_all(plan);
-  plan.on_read(3, false);
+  plan.on_read(3, kLater);
   CHECK(plan.next_to_retain() == 3);
   CHECK_FALSE(plan.retain(4));
   CHECK(stats_of(plan).retained_samples == 1);
@@ -370,7 +372,7 @@ TEST_CASE("a sample that lost pages is not retained where there is no memory for
   }
   PushPlan plan = planned.plan(options);
   push_all(plan);
-  plan.on_read(3, true);
+  plan.on_read(3, kFromStart);
   CHECK_FALSE(plan.next_to_retain());
   CHECK(plan.retained_limit() == 0);
 }
@@ -471,7 +473,7 @@ TEST_CASE("losses count when they are many among the opens") {
   push_all(plan);
   for (SampleIndex sample = 0; sample < 20; ++sample) {
     open(plan, sample);
-    plan.on_read(sample, true);
+    plan.on_read(sample, kFromStart);
   }
   CHECK(plan.take_losses());
   CHECK_FALSE(plan.take_losses());
@@ -483,7 +485,7 @@ TEST_CASE("losses of a slow reader count together, and few among many opens do n
   push_all(plan);
   const auto read_and_lose_one_of = [&](SampleIndex opens) {
     for (SampleIndex i = 0; i < opens; ++i) open(plan, i % kSampleCount);
-    plan.on_read(0, true);
+    plan.on_read(0, kFromStart);
   };
   for (int loss = 1; loss < 16; ++loss) {
     read_and_lose_one_of(20);
@@ -501,12 +503,12 @@ TEST_CASE("a READ for a sample on its way to the page cache is not a loss") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
   const SampleIndex sample = plan.next_fetch().value();
-  plan.on_read(sample, true);
+  plan.on_read(sample, kFromStart);
   REQUIRE(plan.place(sample));
-  plan.on_read(sample, true);
+  plan.on_read(sample, kFromStart);
   CHECK(stats_of(plan).lost_samples == 0);
   plan.on_fetched(sample, plan.generation(), Landing::kPushed);
-  plan.on_read(sample, true);
+  plan.on_read(sample, kFromStart);
   CHECK(stats_of(plan).lost_samples == 1);
 }
 
@@ -524,7 +526,7 @@ TEST_CASE("a file that was changed on purpose is no loss, and is pushed again") 
   push_all(plan);
   plan.on_changed(3);
   CHECK(stats_of(plan).held_samples == kSampleCount - 1);
-  plan.on_read(3, true);
+  plan.on_read(3, kFromStart);
   CHECK(stats_of(plan).lost_samples == 0);
   CHECK_FALSE(plan.next_to_retain());
   CHECK(push_all(plan) == std::vector<SampleIndex>{3});
@@ -540,8 +542,8 @@ TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
   PushPlan plan = planned.plan({.budget_bytes = 40 * kSampleBytes, .next_unseen = nothing_unseen});
   std::vector<SampleIndex> gone;
   for (SampleIndex sample = 0; sample < kCount; ++sample) {
-    plan.on_read(sample, true);
-    plan.on_read(sample, true);  // more READs for the same file
+    plan.on_read(sample, kFromStart);
+    plan.on_read(sample, kFromStart);  // more READs for the same file
     for (const SampleIndex victim : victims(plan)) gone.push_back(victim);
     CHECK(stats_of(plan).read_in_bytes == (sample + 1 - gone.size()) * kSampleBytes);
   }
@@ -558,7 +560,7 @@ TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
 TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
-  plan.on_read(3, true);
+  plan.on_read(3, kFromStart);
   CHECK(stats_of(plan).read_in_bytes == kSampleBytes);
   CHECK(push_all(plan).size() == kSampleCount);
   CHECK(stats_of(plan).read_in_bytes == 0);
@@ -568,8 +570,17 @@ TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
 TEST_CASE("without a budget it is the kernel's to say what READs leave behind") {
   Planned planned;
   PushPlan plan = planned.plan({});
-  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, true);
+  for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, kFromStart);
   CHECK(stats_of(plan).read_in_bytes == 0);
+}
+
+TEST_CASE("files of 4 GiB and more are pushed along an order as others are") {
+  constexpr std::size_t kLarge = 5ULL << 30;
+  Planned planned({kLarge, kLarge, kLarge});
+  PushPlan plan = planned.plan({.budget_bytes = 3 * kLarge, .order = sequential(3)});
+  CHECK(push_all(plan) == std::vector<SampleIndex>{0, 1, 2});
+  CHECK(plan.pages().held_bytes() == 3 * kLarge);
+  CHECK(stats_of(plan).pushed_bytes == 3 * kLarge);
 }
 
 }  // namespace

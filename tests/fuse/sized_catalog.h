@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,8 +20,9 @@ namespace headrace::fuse::test {
 class SizedCatalog {
  public:
   explicit SizedCatalog(const std::vector<std::size_t>& sizes) {
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      dir_.write("a/" + std::to_string(100 + i) + ".jpg", std::string(sizes[i], 'x'));
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      std::filesystem::resize_file(dir_.write("a/" + std::to_string(100 + i) + ".jpg", ""), sizes[i]);  // sparse
+    }
     auto scanned = cache::Catalog::scan(dir_.path(), {});
     REQUIRE_MESSAGE(scanned.has_value(), scanned.error().message());
     catalog_.emplace(std::move(*scanned));

@@ -6,9 +6,9 @@
 //
 // --list-ms is how late the folders below the root are listed. While FILE exists, opens and reads go wrong as its
 // content says: "stall" answers 5 s late, "eio" with EIO. Runs until SIGTERM, SIGINT or an unmount. The extended
-// attribute user.slow_fs of the root tells, as JSON, how many opens and reads it has answered, and how many opens
-// waited at once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must
-// not change.
+// attribute user.slow_fs of the root tells, as JSON, how many opens and reads it has answered, how many bytes these
+// asked for, and how many opens waited at once at most. The kernel keeps no file content from one open to the next. The
+// tree is scanned once: it must not change.
 #define FUSE_USE_VERSION 314
 #include <algorithm>
 #include <atomic>
@@ -124,6 +124,7 @@ struct SlowFs {
   std::vector<Node> nodes;  // index + FUSE_ROOT_ID is the inode number
   std::atomic<std::uint64_t> opens = 0;
   std::atomic<std::uint64_t> reads = 0;
+  std::atomic<std::uint64_t> read_bytes = 0;
   std::atomic<std::uint64_t> opens_waiting = 0;
   std::atomic<std::uint64_t> opens_waiting_max = 0;  // written by the one thread that takes requests
   Delay delay;
@@ -254,6 +255,7 @@ void read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset, f
   SlowFs& slow = self(request);
   const int fd = static_cast<int>(file->fh);
   ++slow.reads;
+  slow.read_bytes += size;
   const Fault fault = current_fault(slow);
   slow.delay.after(delay_of(fault, slow.options.read_delay), [=] {
     if (fault == Fault::kInputOutputError) {
@@ -281,6 +283,7 @@ void getxattr(fuse_req_t request, fuse_ino_t inode, const char* name, size_t siz
   const SlowFs& slow = self(request);
   const std::string counts = "{\"opens\": " + std::to_string(slow.opens) +
                              ", \"reads\": " + std::to_string(slow.reads) +
+                             ", \"read_bytes\": " + std::to_string(slow.read_bytes) +
                              ", \"opens_waiting_max\": " + std::to_string(slow.opens_waiting_max) + "}";
   if (size == 0) {
     fuse_reply_xattr(request, counts.size());

@@ -22,7 +22,7 @@ cache::OrderLearnerOptions learner_options(const ReplayMountOptions& options) {
 
 ReplayMount::ReplayMount(ReplayMountOptions options)
     : options_(std::move(options)),
-      sizes_(options_.samples, kSampleBytes),
+      sizes_(std::vector<std::uint32_t>(options_.samples, kSampleBytes)),
       learner_(learner_options(options_)),
       held_(options_.samples) {}
 

@@ -47,7 +47,7 @@ class ReplayMount {
   void drop_released();
 
   const ReplayMountOptions options_;
-  const std::vector<std::uint32_t> sizes_;
+  const cache::SampleSizes sizes_;
   cache::OrderLearner learner_;
   std::uint64_t generation_ = 0;
   std::shared_ptr<const cache::Order> order_;

@@ -2,6 +2,8 @@
 #include "headrace/cache/sample_sizes.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "headrace/cache/chunk.h"
 
@@ -17,14 +19,12 @@ std::uint64_t size_of(std::uint64_t file_bytes, SampleSize what) {
   switch (what) {
     case SampleSize::kContent:
       return file_bytes;
-    case SampleSize::kInPageCache:
-      return (file_bytes + io::kBufferAlignment - 1) / io::kBufferAlignment * io::kBufferAlignment;
+    case SampleSize::kPagesInPageCache:
+      return (file_bytes + io::kBufferAlignment - 1) / io::kBufferAlignment;
     case SampleSize::kPagesInStore:
-      return bytes_in_store(file_bytes) / io::kBufferAlignment;
-    case SampleSize::kInStore:
       break;
   }
-  return bytes_in_store(file_bytes);
+  return bytes_in_store(file_bytes) / io::kBufferAlignment;
 }
 
 }  // namespace
@@ -36,6 +36,15 @@ std::vector<std::uint32_t> sample_sizes(const Catalog& catalog, SampleSize what)
     sizes[sample] = static_cast<std::uint32_t>(std::min<std::uint64_t>(size, kSampleSizeMax));
   }
   return sizes;
+}
+
+SampleSizes::SampleSizes(std::vector<std::uint32_t> counts, std::uint64_t unit_bytes)
+    : counts_(std::move(counts)),
+      unit_bytes_(unit_bytes),
+      total_(std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0}) * unit_bytes) {}
+
+SampleSizes sizes_in_pages(const Catalog& catalog, SampleSize what) {
+  return SampleSizes(sample_sizes(catalog, what), io::kBufferAlignment);
 }
 
 }  // namespace headrace::cache

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/kept_files.h"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+
+#include "headrace/io/timer_thread.h"
+#include "headrace/io/unique_fd.h"
+
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::KeptFiles;
+using headrace::io::TimerThread;
+using headrace::io::UniqueFd;
+using headrace::test::TempDir;
+
+UniqueFd open_file(const fs::path& file) {
+  return UniqueFd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+bool is_open(const fs::path& file) {
+  for (const auto& descriptor : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (fs::read_symlink(descriptor, gone) == file) return true;
+  }
+  return false;
+}
+
+TEST_CASE("a file that nobody reads is let go of") {
+  const TempDir dir;
+  const fs::path file = fs::canonical(dir.write("f", "content"));
+  TimerThread timers("hr-timer");
+  KeptFiles kept(timers, std::chrono::milliseconds(5));
+  kept.keep(1, {.fd = open_file(file)});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (is_open(file) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  CHECK_FALSE(is_open(file));
+  CHECK(kept.count() == 0);
+  kept.close();
+  timers.stop();
+}
+
+TEST_CASE("a file that stays open serves its own version alone, and the longest unread goes where there are too many") {
+  const TempDir dir;
+  const fs::path file = dir.write("f", "content");
+  TimerThread timers("hr-timer");
+  KeptFiles kept(timers);
+  kept.keep(1, {.fd = open_file(file), .identity = {.size_bytes = 7}});
+  CHECK(kept.find(1, {.size_bytes = 7}, nullptr) != nullptr);
+  CHECK(kept.find(1, {.size_bytes = 8}, nullptr) == nullptr);
+  CHECK(kept.count() == 0);
+  for (EntryId entry = 0; entry <= headrace::cache::kKeptFilesMax; ++entry) kept.keep(entry, {.fd = open_file(file)});
+  CHECK(kept.count() == headrace::cache::kKeptFilesMax);
+  CHECK(kept.find(0, {}, nullptr) == nullptr);
+  CHECK(kept.find(1, {}, nullptr) != nullptr);
+  kept.close();
+  CHECK(kept.count() == 0);
+}
+
+}  // namespace

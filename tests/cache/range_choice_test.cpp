@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small reads of large files: what they cost the source, and what is kept for the next one.
+#include "headrace/cache/store/range_choice.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/store.h"
+#include "headrace/io/engine.h"
+
+#include "support/engine_around.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::FollowOptions;
+using headrace::cache::kChunkBytes;
+using headrace::cache::Store;
+using headrace::cache::StoreOptions;
+using headrace::cache::TierKind;
+using headrace::cache::View;
+using headrace::io::Engine;
+using headrace::io::ErrorCode;
+using headrace::io::Operation;
+using headrace::io::Result;
+using headrace::test::EngineAround;
+using headrace::test::TempDir;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kFileBytes = 64 * kMiB;
+
+// Counts how often a file is opened for a read.
+class CountsOpens final : public EngineAround {
+ public:
+  CountsOpens(std::unique_ptr<Engine> inner, std::atomic<int>& opens) : EngineAround(std::move(inner)), opens_(opens) {}
+  void submit(Operation& operation) override {
+    opens_ += operation.kind == Operation::Kind::kReadPath ? 1 : 0;
+    EngineAround::submit(operation);
+  }
+
+ private:
+  std::atomic<int>& opens_;
+};
+
+// A sparse file of 64 MiB in which each page begins with its number, and a store.
+class Pack {
+ public:
+  Pack() {
+    write_version("pack.bin", 'a');
+    options.source = source.path();
+  }
+  void write_version(const char* name, char version) const {
+    const fs::path file = source.write(name, "");
+    fs::resize_file(file, kFileBytes);
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    for (std::uint64_t page = 0; page < kFileBytes / kPage; page += 64) {
+      stream.seekp(static_cast<std::streamoff>(page * kPage));
+      stream << mark(page, version);
+    }
+  }
+  [[nodiscard]] static std::string mark(std::uint64_t page, char version) { return version + std::to_string(page); }
+
+  void open(std::uint64_t ram_bytes) {
+    options.ram_bytes = ram_bytes;
+    store = std::move(*Store::open(options));
+    entry = *store->catalog().find("pack.bin");
+  }
+  [[nodiscard]] Result<View> read(std::uint64_t offset, std::uint64_t length) const {
+    std::promise<Result<View>> promise;
+    store->read_range_async(entry, offset, length, [&](Result<View> view) { promise.set_value(std::move(view)); });
+    return promise.get_future().get();
+  }
+  // What the source gave for a read of so many bytes.
+  [[nodiscard]] std::uint64_t cost_of(std::uint64_t offset, std::uint64_t length) const {
+    const std::uint64_t before = source_bytes();
+    const Result<View> view = read(offset, length);
+    REQUIRE(view.has_value());
+    REQUIRE(view->bytes().size() == length);
+    return source_bytes() - before;
+  }
+  [[nodiscard]] std::uint64_t source_bytes() const { return store->stats().tiers.back().hit_bytes; }
+
+  TempDir source;
+  TempDir scratch;
+  StoreOptions options;
+  std::unique_ptr<Store> store;
+  EntryId entry = 0;
+};
+
+std::string text_at_begin(const View& view) {
+  const char* text = reinterpret_cast<const char*>(view.bytes().data());
+  return {text, std::find(text, text + view.bytes().size(), '\0')};
+}
+
+std::size_t open_count(const fs::path& file) {
+  std::size_t count = 0;
+  for (const auto& descriptor : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += fs::read_symlink(descriptor, gone) == file ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_CASE("a small read of a large file costs the source its pages") {
+  Pack pack;
+  for (const std::uint64_t ram_bytes : {std::uint64_t{0}, 32 * kMiB}) {  // nothing can stay of a file of 64 MiB
+    CAPTURE(ram_bytes);
+    pack.open(ram_bytes);
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 500; ++i) {
+      const std::uint64_t page = random() % (kFileBytes / kPage / 64 - 1) * 64;
+      const Result<View> view = pack.read(page * kPage, 2 * kPage);
+      REQUIRE(view.has_value());
+      REQUIRE(text_at_begin(*view) == Pack::mark(page, 'a'));
+    }
+    CHECK(pack.source_bytes() == 500 * 2 * kPage);
+    CHECK(pack.cost_of(5 * kMiB + kPage - 10, 20) == 2 * kPage);
+    CHECK(pack.cost_of(2 * kChunkBytes - 10, 20) == 2 * kPage);  // across two chunks
+    CHECK(pack.cost_of(kFileBytes - 100, 100) == kPage);
+  }
+}
+
+TEST_CASE("a stream that begins in the middle of a large file is fetched by chunks, and read ahead") {
+  Pack pack;
+  pack.open(32 * kMiB);
+  constexpr std::uint64_t kRead = 128 << 10;
+  for (std::uint64_t offset = 20 * kMiB; offset < 44 * kMiB; offset += kRead) {
+    REQUIRE(pack.read(offset, kRead)->bytes().size() == kRead);
+  }
+  const auto source = pack.store->stats().tiers.back();
+  CHECK(source.hits < 32);  // 192 reads
+  CHECK(source.hit_bytes <= 24 * kMiB + 3 * kChunkBytes);
+}
+
+TEST_CASE("a chunk that can stay in memory comes once its ranges have cost as much") {
+  Pack pack;
+  pack.open(256 * kMiB);
+  std::uint64_t reads = 0;
+  std::uint64_t cost = 0;
+  for (std::uint64_t page = 0; cost <= kPage; page += 7) {
+    cost = pack.cost_of(4 * kChunkBytes + page % 1024 * kPage, kPage);
+    ++reads;
+  }
+  CHECK(cost == kChunkBytes);
+  CHECK(reads == 62);  // of 68 KiB each, where the chunk is 4160
+  CHECK(pack.cost_of(4 * kChunkBytes + 77, 1000) == 0);
+  CHECK(pack.cost_of(5 * kChunkBytes + 77, 1000) == kPage);
+}
+
+TEST_CASE("what a followed order wants on a disk tier is fetched by chunks at once, other files are not") {
+  Pack pack;
+  pack.options.tiers = {{.kind = TierKind::kSsd, .path = pack.scratch.path() / "tier", .budget_bytes = 256 * kMiB}};
+  pack.open(32 * kMiB);
+  CHECK(pack.cost_of(9 * kMiB, kPage) == kPage);
+  const auto order = headrace::cache::make_order("sequential", {.sample_count = 1});
+  REQUIRE(order.has_value());
+  const auto following = pack.store->follow(**order, FollowOptions{});
+  CHECK(pack.cost_of(9 * kMiB, kPage) == kChunkBytes);
+}
+
+TEST_CASE("small reads open a file once, and let go of it when the store closes") {
+  Pack pack;
+  std::atomic<int> opens = 0;
+  pack.options.make_source_engine = [&]() -> Result<std::unique_ptr<Engine>> {
+    return std::make_unique<CountsOpens>(std::move(*headrace::io::open_engine({})), opens);
+  };
+  const fs::path file = fs::canonical(pack.source.path()) / "pack.bin";
+  pack.open(32 * kMiB);
+  for (std::uint64_t i = 1; i < 50; ++i) CHECK(pack.cost_of(i * kMiB, kPage) == kPage);
+  CHECK(opens == 1);
+  CHECK(open_count(file) == 1);
+  pack.store.reset();
+  CHECK(open_count(file) == 0);
+}
+
+TEST_CASE("a file that was replaced while it was open is read as it is now") {
+  Pack pack;
+  pack.open(32 * kMiB);
+  CHECK(text_at_begin(*pack.read(64 * kPage, kPage)) == Pack::mark(64, 'a'));
+  pack.write_version("new.bin", 'b');
+  fs::rename(pack.source.path() / "new.bin", pack.source.path() / "pack.bin");
+  CHECK(text_at_begin(*pack.read(128 * kPage, kPage)) == Pack::mark(128, 'b'));
+  CHECK(text_at_begin(*pack.read(64 * kPage, kPage)) == Pack::mark(64, 'b'));
+}
+
+TEST_CASE("a file that changes under small reads gives bytes of one version, or kStale") {
+  Pack pack;
+  pack.open(32 * kMiB);
+  std::atomic<bool> done = false;
+  std::atomic<int> good = 0;
+  std::vector<std::string> faults(3);
+  std::vector<std::jthread> readers;
+  for (std::size_t reader = 0; reader < faults.size(); ++reader) {
+    readers.emplace_back([&, reader] {
+      std::mt19937_64 random(reader);
+      while (!done.load() && faults[reader].empty()) {
+        const std::uint64_t page = random() % (kFileBytes / kPage / 64 - 1) * 64;
+        const Result<View> view = pack.read(page * kPage, 65 * kPage);  // two marks
+        if (!view) {
+          if (view.error().code != ErrorCode::kStale) faults[reader] = view.error().message();
+          continue;
+        }
+        ++good;
+        const std::string first = text_at_begin(*view);
+        const char* second = reinterpret_cast<const char*>(view->bytes().data()) + 64 * kPage;
+        if (first.empty() || first != Pack::mark(page, first.front())) faults[reader] = "wrong bytes: " + first;
+        if (second != Pack::mark(page + 64, first.front())) faults[reader] = "a mix: " + first;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    pack.write_version("new.bin", static_cast<char>('b' + i));
+    const int before = good;
+    fs::rename(pack.source.path() / "new.bin", pack.source.path() / "pack.bin");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (good < before + 10 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  }
+  done = true;
+  readers.clear();
+  for (const std::string& fault : faults) CHECK(fault == "");
+  CHECK(good >= 200);
+}
+
+}  // namespace
