@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/refresh.h"
-
+// headrace refresh: has the daemon of a mount compare the source with its catalog, and tells what it found.
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -9,7 +9,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
 
@@ -18,9 +20,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds kPollInterval{50};
+struct RefreshArguments {
+  std::filesystem::path mount_point;
+};
 
-}  // namespace
+constexpr std::chrono::milliseconds kPollInterval{50};
 
 io::Status run_refresh(const RefreshArguments& arguments) {
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
@@ -38,6 +42,16 @@ io::Status run_refresh(const RefreshArguments& arguments) {
     fmt::print("{} names are new: unmount and mount to see them\n", appeared);
   }
   return {};
+}
+
+}  // namespace
+
+void add_refresh_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<RefreshArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.footer("Example:\n  headrace refresh /mnt/train");
 }
 
 }  // namespace headrace::cli
