@@ -193,7 +193,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   StopSignal stop;
   cache::StoreOptions store_options = plan.store;
   store_options.catalog_fd = channel.catalog_fd();
-  HEADRACE_TRY(store, open_store(std::move(store_options), stop));
+  HEADRACE_TRY(store, open_store(store_options, stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});

@@ -174,7 +174,7 @@ io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "25%"));
   StopSignal stop;  // before the store, whose threads inherit the blocked signals
-  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
   const auto started = steady_clock::now();  // the reader fetches from here on
   HEADRACE_TRY(reader,

@@ -274,7 +274,7 @@ void Requests::read_whole(Session& session, EntryId entry, cache::ReadCallback d
 // whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root).
 cache::AttributeClass Requests::attributes(EntryId entry) const {
   cache::AttributeClass attributes = store_.attributes(entry);
-  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~(S_IRWXG | S_IRWXO);
+  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
   return attributes;
 }
 
