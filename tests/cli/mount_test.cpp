@@ -312,9 +312,11 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ram", "12X"}, 2, "--ram '12X'");
   f.check_refused({"mount", source, point, "--ram", "500T"}, 2, "--ram 500T");
   f.check_refused({"mount", source, point, "--ram", "101%"}, 2, "--ram '101%'");
-  f.check_refused({"mount", source, point, "--ram", "1"}, 2, "--ram 1: a mount needs at least 20M");
+  f.check_refused({"mount", source, point, "--ram", "1M"}, 2, "--ram 1M: a mount needs at least 20M");
   f.check_refused({"mount", source, point, "--ram", "19M"}, 2, "--ram 19M: a mount needs at least 20M");
   f.check_refused({"mount", source, point, "--ssd", tier}, 2, "PATH:SIZE");
+  f.check_refused({"mount", source, point, "--ram", "16"}, 2, "did you mean 16G?");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":200"}, 2, "did you mean 200G?");
   f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "size 0");
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
   f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
