@@ -150,8 +150,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
   plan.order = absolute_order_spec(arguments.order);
   HEADRACE_TRY_DO(check_outside(plan));
-  HEADRACE_TRY(cache, cache_directory());
-  plan.order_records = cache / "orders";
+  plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   return plan;
 }
 
