@@ -59,12 +59,12 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-// What a web server on this machine answers to GET /metrics.
-std::string fetch_page(std::uint16_t port) {
+// What a web server on this machine answers to GET.
+std::string fetch_page(std::uint16_t port, const std::string& page_path = "/metrics") {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = on_loopback(port);
   REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  const std::string request = "GET " + page_path + " HTTP/1.0\r\n\r\n";
   REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
   std::string page;
   char chunk[4096];
@@ -429,6 +429,11 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   const std::string page = fetch_page(port);
   CHECK(contains(page, "headrace_tier_hits_total{mount=\"" + point + "\",tier=\"source\""));
   CHECK(contains(page, "# TYPE headrace_opens_total counter"));
+  CHECK(contains(page, "headrace_tier_ok{mount=\"" + point + "\",tier=\"source\""));
+  CHECK(contains(page, "headrace_build_info{mount=\"" + point + "\",version=\""));
+  const std::string health = fetch_page(port, "/healthz");
+  CHECK(contains(health, " 200 OK"));
+  CHECK(contains(health, "headrace_up{mount=\"" + point + "\"} 1"));
   const std::string sockets = read_file("/proc/net/tcp");
   CHECK(contains(sockets, fmt::format("0100007F:{:04X} 00000000:0000 0A", port)));        // listens at 127.0.0.1
   CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere
