@@ -80,6 +80,25 @@ TEST_CASE("bash completes commands, options, choices and commands below commands
   CHECK(contains(complete("headrace order s"), "set"));
   CHECK(contains(complete("headrace order set --ep"), "--epoch"));
   CHECK_FALSE(contains(complete("headrace stat --ove"), "--overlay"));
+  const std::string orders = complete(HEADRACE_BINARY " mount --order torch-");
+  CHECK(contains(orders, "torch-distributed"));
+  CHECK(contains(orders, "torch-random"));
+  CHECK_FALSE(contains(orders, "example"));
+}
+
+TEST_CASE("bash completes the mount points that are there") {
+  if (!has_program("bash")) skip("needs bash");
+  const TempDir folder;
+  const std::string script = folder.write("headrace.bash", Tool()({"completion", "bash"}).output).string();
+  const auto findmnt = folder.write("bin/findmnt", "#!/bin/sh\nprintf '/mnt/a\\n/mnt/b\\n'\n");
+  ::chmod(findmnt.c_str(), 0755);
+  const auto complete = [&](const std::string& command) {
+    return shell("bash -c '. " + script + "; PATH=" + findmnt.parent_path().string() + ":$PATH; COMP_WORDS=(headrace " +
+                 command + " /m); COMP_CWORD=2; _headrace; printf \"%s \" \"${COMPREPLY[@]}\"'");
+  };
+  CHECK(complete("unmount") == "/mnt/a /mnt/b ");
+  CHECK(complete("stat") == "/mnt/a /mnt/b ");
+  CHECK_FALSE(contains(complete("mount"), "/mnt/a"));  // it makes a new one
 }
 
 TEST_CASE("the zsh completion is a script that zsh can read") {
