@@ -10,6 +10,7 @@ namespace headrace::cli {
 void add_completion_command(CLI::App& app, Selected& selected);
 void add_config_command(CLI::App& app, Selected& selected);
 void add_diagnose_command(CLI::App& app, Selected& selected);
+void add_ls_command(CLI::App& app, Selected& selected);
 void add_manual_command(CLI::App& app, Selected& selected);
 void add_read_command(CLI::App& app, Selected& selected);
 void add_refresh_command(CLI::App& app, Selected& selected);

@@ -22,6 +22,7 @@ using nlohmann::json;
 
 struct RefreshArguments {
   std::filesystem::path mount_point;
+  bool json = false;
 };
 
 constexpr std::chrono::milliseconds kPollInterval{50};
@@ -37,6 +38,12 @@ io::Status run_refresh(const RefreshArguments& arguments) {
   if (const std::string failure = text_of(*state, "failure"); !failure.empty()) {
     return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
   }
+  if (arguments.json) {
+    print_json({{"changed", number_of(*state, "changed")},
+                {"vanished", number_of(*state, "vanished")},
+                {"appeared", number_of(*state, "appeared")}});
+    return {};
+  }
   fmt::print("{} files changed, {} vanished\n", number_of(*state, "changed"), number_of(*state, "vanished"));
   if (const std::uint64_t appeared = number_of(*state, "appeared"); appeared > 0) {
     fmt::print("{} names are new: unmount and mount to see them\n", appeared);
@@ -51,6 +58,7 @@ void add_refresh_command(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
   add_mount_point(command, arguments->mount_point);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
   command.footer("Example:\n  headrace refresh /mnt/train");
 }
 

@@ -34,6 +34,7 @@ struct TierArguments {
 struct VerifyArguments {
   std::filesystem::path path;  // a tier
   std::string rate_limit;      // how much is read per second; empty: no limit
+  bool json = false;
 };
 
 json to_json(const cache::TierInfo& info) {
@@ -93,8 +94,15 @@ io::Status run_verify(const VerifyArguments& arguments) {
   };
   HEADRACE_TRY(report, cache::verify_tier(arguments.path, options));
   if (progress) progress->finish({.bytes = report.bytes});
-  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report.records,
-                                 format_size(report.bytes), report.damaged));
+  if (arguments.json) {
+    print_json({{"records", report.records},
+                {"bytes", report.bytes},
+                {"damaged", report.damaged},
+                {"complete", report.complete}});
+  } else {
+    print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report.records,
+                                   format_size(report.bytes), report.damaged));
+  }
   if (!report.complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
   if (report.damaged > 0) {
     return io::make_error(io::ErrorCode::kCorrupt, fmt::format("{} damaged records were taken out; they are fetched "
@@ -131,6 +139,7 @@ void add_verify_command(CLI::App& app, Selected& selected) {
                                  run_verify, arguments);
   verify.add_option("PATH", arguments->path, "The folder of the tier; no mount may use it meanwhile")->required();
   verify.add_option("--rate-limit", arguments->rate_limit, "Read at most this much per second")->type_name("SIZE");
+  verify.add_flag("--json", arguments->json, "Print one JSON object");
   verify.footer("Example:\n  headrace verify /nvme/headrace --rate-limit 200M");
 }
 

@@ -417,6 +417,42 @@ TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by t
   }
 }
 
+TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have lost their daemon") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const auto row = [&]() -> json {
+    const Outcome listed = fixture.tool({"ls", "--json"});
+    REQUIRE(listed.status == 0);
+    const json document = json::parse(listed.output);
+    for (const json& mount : document["mounts"]) {
+      if (mount["mount_point"] == point) return mount;
+    }
+    return nullptr;
+  };
+  CHECK(row().is_null());
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
+  REQUIRE(fixture.tool({"warm", point, "--ram"}).status == 0);
+  REQUIRE(read_file(fixture.mount_point / "cat/3.jpg").size() == 3000);
+  json mount;
+  CHECK(wait_until([&] { return (mount = row())["opens"] != 0; }));
+  CAPTURE(mount.dump());
+  CHECK(mount["source"] == fixture.source.string());
+  CHECK(mount["user"] != "?");
+  CHECK(mount["answers"] == true);
+  CHECK(mount["memory_bytes"].get<std::uint64_t>() >= 380'000);  // 2 x 190 kB
+  CHECK(mount["disk_budget_bytes"] == 64 << 20);
+  CHECK(mount["hits"] == mount["opens"]);
+  const Outcome text = fixture.tool({"ls"});
+  CHECK(contains(text.output, point + "  "));
+  CHECK(contains(text.output, "100%"));
+  const json stat = fixture.stat();
+  ::kill(stat["supervisor_pid"].get<pid_t>(), SIGKILL);
+  ::kill(stat["pid"].get<pid_t>(), SIGKILL);
+  REQUIRE(wait_until([&] { return row()["answers"] == false; }));
+  CHECK(contains(fixture.tool({"ls"}).output, "end it with headrace unmount " + point));
+}
+
 TEST_CASE("metrics are served on loopback alone, with names and values") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
