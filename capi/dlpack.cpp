@@ -87,8 +87,10 @@ void* hr_batch_dlpack(hr_batch* batch, int32_t part) {
 }
 
 // Python's, where this library lies in a process of Python; elsewhere nobody has a capsule.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" int PyCapsule_IsValid(void* capsule, const char* name) __attribute__((weak));
 extern "C" void* PyCapsule_GetPointer(void* capsule, const char* name) __attribute__((weak));
+// NOLINTEND(readability-identifier-naming)
 
 void hr_dlpack_drop_capsule(void* capsule) {
   constexpr const char* kNotTaken = "dltensor";  // who takes the tensor renames the capsule

@@ -10,19 +10,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "headrace/cli/commands/config.h"
-#include "headrace/cli/commands/diagnose.h"
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/commands/doctor.h"
 #include "headrace/cli/commands/mount.h"
 #include "headrace/cli/commands/order.h"
-#include "headrace/cli/commands/read.h"
-#include "headrace/cli/commands/reference.h"
-#include "headrace/cli/commands/refresh.h"
-#include "headrace/cli/commands/simulate.h"
-#include "headrace/cli/commands/stat.h"
-#include "headrace/cli/commands/synth.h"
-#include "headrace/cli/commands/tier.h"
-#include "headrace/cli/commands/unmount.h"
 #include "headrace/cli/commands/warm.h"
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
@@ -45,6 +36,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_mount_command(app, selected);
   add_unmount_command(app, selected);
   add_refresh_command(app, selected);
+  add_ls_command(app, selected);
   add_stat_command(app, selected);
   add_warm_command(app, selected);
   add_read_command(app, selected);

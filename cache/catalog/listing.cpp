@@ -23,25 +23,25 @@ namespace {
 using Suffixes = std::vector<std::string_view>;
 
 const Suffixes& suffixes_of(ListingRule rule) {
-  static const Suffixes kTorchvision = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
-  static const Suffixes kTimm = {".png", ".jpg", ".jpeg"};
-  static const Suffixes kDali = {".jpg", ".jpeg", ".png", ".bmp",  ".tif",  ".tiff", ".pnm", ".ppm",
-                                 ".pgm", ".pbm",  ".jp2", ".webp", ".flac", ".ogg",  ".wav"};
-  static const Suffixes kKeras = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
-  static const Suffixes kAny = {""};
+  static const Suffixes torchvision = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+  static const Suffixes timm = {".png", ".jpg", ".jpeg"};
+  static const Suffixes dali = {".jpg", ".jpeg", ".png", ".bmp",  ".tif",  ".tiff", ".pnm", ".ppm",
+                                ".pgm", ".pbm",  ".jp2", ".webp", ".flac", ".ogg",  ".wav"};
+  static const Suffixes keras = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+  static const Suffixes any = {""};
   switch (rule) {
     case ListingRule::kImageFolder:
-      return kTorchvision;
+      return torchvision;
     case ListingRule::kTimm:
-      return kTimm;
+      return timm;
     case ListingRule::kDali:
-      return kDali;
+      return dali;
     case ListingRule::kKeras:
-      return kKeras;
+      return keras;
     case ListingRule::kSorted:
       break;
   }
-  return kAny;
+  return any;
 }
 
 // Symlinks that share folders among each other can multiply a small tree without end. No real data set comes close.

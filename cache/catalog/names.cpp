@@ -88,8 +88,8 @@ void append_utf8(std::string& text, std::uint32_t value) {
 // One character, by Unicode's simple mapping; the C library has the table. Without a UTF-8 locale: ASCII only.
 std::uint32_t lower_code_point(std::uint32_t value) {
   if (value < 0x80U) return value >= 'A' && value <= 'Z' ? value + ('a' - 'A') : value;
-  static const locale_t kUnicode = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-  return kUnicode == nullptr ? value : ::towlower_l(static_cast<wint_t>(value), kUnicode);
+  static const locale_t unicode = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  return unicode == nullptr ? value : ::towlower_l(static_cast<wint_t>(value), unicode);
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ bool Cleaner::read_record() {
   read_ = io::Operation::read(from_->fd.get(), log_.block_of(slot_) * kBlockBytes, bytes, std::move(*buffer));
   read_.cache_mode = from_->cache_mode;
   read_.context = this;
+  // By value, as the type of all callbacks says.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   read_.on_complete = [](io::Operation& operation, Result<std::uint64_t> done) {
     static_cast<Cleaner*>(operation.context)->end_read(done);
   };
@@ -52,6 +54,7 @@ void Cleaner::end_read(const Result<std::uint64_t>& bytes) {
   copy_.buffer = std::move(read_.buffer);
   copy_.moved_from = slot_;
   copy_.context = this;
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   copy_.on_done = [](Append& copy, Status status) {
     auto& self = *static_cast<Cleaner*>(copy.context);
     status ? self.move_next() : self.end(false);

@@ -61,6 +61,10 @@ std::string owner_of_lock(int fd) {
   return owner.empty() ? "another process" : "process " + owner;
 }
 
+tl::unexpected<io::Error> no_tier(const std::string& path) {
+  return io::make_error(ErrorCode::kNotFound, fmt::format("tier {}: this folder holds no tier", path));
+}
+
 }  // namespace
 
 std::string segment_name(std::uint32_t number) {
@@ -94,6 +98,8 @@ Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());
   TierFolder folder(path.string(), std::move(fd), segment_bytes);
+  // First: whoever owns a folder of another kind, and who may write to it, is no matter here.
+  if (mode != Mode::kCreate && folder.has_no_label()) return no_tier(folder.path_);
   HEADRACE_TRY_DO(folder.check_owner());
   if (mode == Mode::kCreate) {
     HEADRACE_TRY_DO(folder.take_or_make());
@@ -144,6 +150,10 @@ bool TierFolder::holds_nothing_else() const {
          });
 }
 
+bool TierFolder::has_no_label() const {
+  return ::faccessat(fd_.get(), kLabelName, F_OK, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
 Status TierFolder::check_owner() const {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) return io::system_error(errno, "stat tier " + path_);
@@ -186,9 +196,7 @@ tl::unexpected<io::Error> TierFolder::unusable(ErrorCode code, std::string_view 
 
 Status TierFolder::read_label() {
   auto bytes = read_file(kLabelName, sizeof(TierLabel));
-  if (!bytes && bytes.error().code == ErrorCode::kNotFound) {
-    return io::make_error(ErrorCode::kNotFound, fmt::format("tier {}: this folder holds no tier", path_));
-  }
+  if (!bytes && bytes.error().code == ErrorCode::kNotFound) return no_tier(path_);
   if (!bytes) return io::forward_error(std::move(bytes));
   if (bytes->size() < sizeof(TierLabel)) {
     return unusable(ErrorCode::kCorrupt, "its label is cut off");

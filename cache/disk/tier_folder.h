@@ -77,6 +77,7 @@ class TierFolder {
  private:
   TierFolder(std::string path, io::UniqueFd fd, std::uint64_t segment_bytes)
       : path_(std::move(path)), fd_(std::move(fd)), segment_bytes_(segment_bytes) {}
+  [[nodiscard]] bool has_no_label() const;
   [[nodiscard]] Status check_owner() const;
   [[nodiscard]] Status take_or_make();
   [[nodiscard]] bool holds_nothing_else() const;

@@ -39,7 +39,7 @@ class MinPolicy final : public Policy {
   static constexpr std::uint64_t kNotHeld = kNeverUsed - 1;
   // Two per octave: in a class the furthest next use costs most but for a fifth, and what costs most of all is found
   // among a few dozen.
-  static constexpr std::size_t kSizeClasses = 2 * 33;
+  static constexpr std::size_t kSizeClasses = std::size_t{2} * 33;
 
   using Use = std::pair<std::uint64_t, SampleIndex>;
 

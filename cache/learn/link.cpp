@@ -12,7 +12,8 @@ namespace headrace::cache {
 
 std::optional<StreamLink> find_link(std::uint32_t epoch_seed, std::uint64_t outputs,
                                     const std::atomic<bool>& cancelled) {
-  constexpr std::uint64_t kBlock = Mt19937::kStateWords * 16'384;  // a few milliseconds between looks at `cancelled`
+  constexpr std::uint64_t kBlock =
+      std::uint64_t{Mt19937::kStateWords} * 16'384;  // a few milliseconds between looks at `cancelled`
   for (const std::uint64_t seed : usual_seeds()) {
     Mt19937 stream(static_cast<std::uint32_t>(seed));
     for (std::uint64_t block = 0; block < outputs; block += kBlock) {

@@ -25,7 +25,6 @@
 namespace headrace::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // So many opens tell which part is being read.

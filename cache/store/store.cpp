@@ -26,7 +26,6 @@ namespace {
 
 using io::CondVar;
 using io::Error;
-using io::ErrorCode;
 using io::Mutex;
 using io::MutexLock;
 

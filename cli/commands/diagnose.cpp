@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/diagnose.h"
-
+// headrace diagnose: whether a training waits for its data, and why.
 #include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -13,9 +16,11 @@
 #include <unistd.h>
 
 #include "headrace/cache/sample_sizes.h"
-#include "headrace/cli/commands/stat.h"
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
@@ -32,12 +37,21 @@ using io::make_error;
 using nlohmann::json;
 using std::chrono::milliseconds;
 
+struct DiagnoseArguments {
+  std::filesystem::path target;  // source folder or mount point
+  CacheArguments cache;
+  std::uint32_t seconds = 10;        // how long the loader is watched, and how long storage and decoding are measured
+  std::vector<std::string> command;  // starts the training that is watched; empty: it runs already
+  bool json = false;
+};
+
 // The user's training while it is watched. It and all processes that it starts are a process group of their own.
 // The destructor sends SIGTERM and kills what does not end by that.
 class Command {
  public:
   static io::Result<Command> start(std::vector<std::string> words) {
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     // This program has blocked the signals that it waits for; the command gets them as usual.
@@ -86,8 +100,8 @@ io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
   }
   WatchHistory history;
   for (int i = 0; i < 2; ++i) {
-    HEADRACE_TRY(sample, look_at_mount(arguments.target));
-    history.add(std::move(sample));
+    HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
+    history.add(sample_from(stat));
     if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
       return make_error(ErrorCode::kCancelled, "stopped by a signal");
     }
@@ -166,8 +180,6 @@ io::Status measure_storage(cache::Store& store, milliseconds time, Measured& mea
   return measure(measure_decode, measured.decode);
 }
 
-}  // namespace
-
 io::Status run_diagnose(const DiagnoseArguments& arguments) {
   bool is_mount = false;
   const std::filesystem::path source_path = source_of(arguments.target, is_mount);
@@ -185,7 +197,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   }
   HEADRACE_TRY(source, open_source(source_path));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "256M"));
-  HEADRACE_TRY(store, cache::Store::open(std::move(options)));
+  HEADRACE_TRY(store, cache::Store::open(options));
   HEADRACE_TRY_DO(check_not_empty(source_path, store->catalog()));
   HEADRACE_TRY_DO(measure_storage(*store, milliseconds(1000 * arguments.seconds), measured));
   HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
@@ -198,6 +210,26 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
     print(measured, prospects);
   }
   return {};
+}
+
+}  // namespace
+
+void add_diagnose_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<DiagnoseArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
+                  run_diagnose, arguments);
+  command.add_option("TARGET", arguments->target, "A source folder, or a mount that a training reads")->required();
+  command.add_option("COMMAND", arguments->command, "After --: a training to run and watch meanwhile");
+  add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  add_listing_options(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
+  command.footer(
+      "Examples:\n"
+      "  headrace diagnose /data/train\n"
+      "  headrace diagnose /data/train --ssd /nvme/headrace:200G\n"
+      "  headrace diagnose /mnt/train --seconds 30 -- python train.py");
 }
 
 }  // namespace headrace::cli

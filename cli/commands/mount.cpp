@@ -21,6 +21,8 @@
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/config_file.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
@@ -148,8 +150,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
   plan.order = absolute_order_spec(arguments.order);
   HEADRACE_TRY_DO(check_outside(plan));
-  HEADRACE_TRY(cache, cache_directory());
-  plan.order_records = cache / "orders";
+  plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   return plan;
 }
 
@@ -191,7 +192,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
   StopSignal stop;
   cache::StoreOptions store_options = plan.store;
   store_options.catalog_fd = channel.catalog_fd();
-  HEADRACE_TRY(store, open_store(std::move(store_options), stop));
+  HEADRACE_TRY(store, open_store(store_options, stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
@@ -248,6 +249,13 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
   return choose("--log-level", name, kLevels);
 }
 
+// `file` outlives the parsing, because it is read when all options are known.
+void add_config_option(CLI::App& command, const std::shared_ptr<std::string>& file) {
+  command.add_option("--config", *file, "Read options from this TOML file; see headrace config --help")
+      ->type_name("FILE")
+      ->group("Mount");
+}
+
 }  // namespace
 
 io::Status check_mount(const MountArguments& arguments) {
@@ -266,6 +274,61 @@ io::Status run_mount(const MountArguments& arguments) {
   if (arguments.foreground) return run_in_foreground(body);
   HEADRACE_TRY_DO(run_detached({.log_name = log_name}, body));
   return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
+}
+
+void add_mount_options(CLI::App& command, MountArguments& arguments) {
+  command.add_option("SOURCE", arguments.source, "The folder that holds the data set");
+  command.add_option("MOUNTPOINT", arguments.mount_point,
+                     "An empty folder, or SOURCE itself: the mount then covers it");
+  add_ram_size(command, arguments.cache);
+  add_tier_options(command, arguments.cache);
+  add_order_option(command, arguments.order,
+                   "The order in which the loader reads; auto finds it out from the opens; see headrace order --help")
+      .capture_default_str();
+  add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
+      ->type_name("E")
+      ->group(kOrderGroup);
+  add_listing_options(command, arguments.cache);
+  command.add_flag("--foreground,-f", arguments.foreground, "Stay in the foreground, log to stderr")->group("Mount");
+  command.add_flag("--allow-other", arguments.allow_other, "Other users may read too, as file permissions allow")
+      ->group("Mount");
+  command
+      .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
+      ->group("Mount");
+  add_number(command, "--revalidate", arguments.revalidate_seconds,
+             "Look for changes of the source this often; without it only at the start and on headrace refresh")
+      ->type_name("SECONDS")
+      ->group("Mount");
+  command.add_option("--log-level", arguments.log_level, "What is logged")
+      ->type_name("debug|info|warning|error")
+      ->capture_default_str()
+      ->group("Mount");
+  command
+      .add_option("--metrics", arguments.metrics, "Serve a Prometheus page there; 127.0.0.1 unless an address is given")
+      ->type_name("[ADDRESS:]PORT")
+      ->group("Mount");
+  add_engine_option(command, arguments.cache);
+}
+
+void add_mount_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<MountArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "mount", "Show a data set through a mount that reads ahead of the loader"},
+      run_mount, arguments);
+  add_mount_options(command, *arguments);
+  const auto config = std::make_shared<std::string>();
+  add_config_option(command, config);
+  add_environment_names(command);
+  command.callback([&command, &selected, arguments, config] {
+    if (!config->empty()) apply_config_file(command, *config);
+    selected = [arguments] { return run_mount(*arguments); };
+  });
+  command.footer(
+      "Each option can also be set in the environment: HEADRACE_RAM=16G, and so on.\n\n"
+      "Examples:\n"
+      "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
+      "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
+      "      --order torch-distributed:seed=0,replicas=8,rank=3");
 }
 
 }  // namespace headrace::cli

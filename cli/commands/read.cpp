@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/read.h"
-
+// headrace read: reads epochs through the C++ reader and prints how fast that was.
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,10 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/stats_json.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
@@ -27,6 +32,18 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::steady_clock;
+
+struct ReadArguments {
+  std::filesystem::path source;
+  CacheArguments cache;
+  std::string order = "sequential";
+  std::uint64_t epochs = 1;
+  std::uint64_t first_epoch = 0;
+  bool decode = false;
+  bool profile = false;  // with decode: print which stage took the time
+  bool checksum = false;
+  bool json = false;
+};
 
 struct EpochFigures {
   std::uint64_t epoch = 0;
@@ -153,13 +170,11 @@ io::Status read_epochs(const ReadArguments& arguments, const Take& take, const c
   return {};
 }
 
-}  // namespace
-
 io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "25%"));
   StopSignal stop;  // before the store, whose threads inherit the blocked signals
-  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
   const auto started = steady_clock::now();  // the reader fetches from here on
   HEADRACE_TRY(reader,
@@ -175,6 +190,34 @@ io::Status run_read(const ReadArguments& arguments) {
   // On stderr, so that --json prints one object.
   if (arguments.profile) fmt::print(stderr, "{}", decode::format(pipeline->report()));
   return status;
+}
+
+}  // namespace
+
+void add_read_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<ReadArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
+                  run_read, arguments);
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  add_ram_size(command, arguments->cache);
+  add_tier_options(command, arguments->cache);
+  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  add_number(command, "--epochs", arguments->epochs, "How many epochs")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kOrderGroup);
+  add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
+  CLI::Option* decode = command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
+  command.add_flag("--profile", arguments->profile, "Print which stage holds the others up")
+      ->needs(decode)
+      ->group("Work");
+  command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
+      ->group("Work");
+  command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
+  add_listing_options(command, arguments->cache);
+  add_engine_option(command, arguments->cache);
+  command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
 }
 
 }  // namespace headrace::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/refresh.h"
-
+// headrace refresh: has the daemon of a mount compare the source with its catalog, and tells what it found.
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -9,7 +9,9 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
 
@@ -18,9 +20,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::chrono::milliseconds kPollInterval{50};
+struct RefreshArguments {
+  std::filesystem::path mount_point;
+  bool json = false;
+};
 
-}  // namespace
+constexpr std::chrono::milliseconds kPollInterval{50};
 
 io::Status run_refresh(const RefreshArguments& arguments) {
   const std::filesystem::path mount_point = canonical_path(arguments.mount_point);
@@ -33,11 +38,28 @@ io::Status run_refresh(const RefreshArguments& arguments) {
   if (const std::string failure = text_of(*state, "failure"); !failure.empty()) {
     return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
   }
+  if (arguments.json) {
+    print_json({{"changed", number_of(*state, "changed")},
+                {"vanished", number_of(*state, "vanished")},
+                {"appeared", number_of(*state, "appeared")}});
+    return {};
+  }
   fmt::print("{} files changed, {} vanished\n", number_of(*state, "changed"), number_of(*state, "vanished"));
   if (const std::uint64_t appeared = number_of(*state, "appeared"); appeared > 0) {
     fmt::print("{} names are new: unmount and mount to see them\n", appeared);
   }
   return {};
+}
+
+}  // namespace
+
+void add_refresh_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<RefreshArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.footer("Example:\n  headrace refresh /mnt/train");
 }
 
 }  // namespace headrace::cli

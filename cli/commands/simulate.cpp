@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/simulate.h"
-
+// headrace simulate: what a cache of some size would bring for an order, under several policies.
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,9 @@
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
@@ -23,6 +28,16 @@ namespace {
 using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
+
+struct SimulateArguments {
+  std::filesystem::path source;
+  CacheArguments cache;  // only how the data set is listed
+  std::string order = "torch-distributed:seed=0";
+  std::vector<std::string> caches = {"25%", "50%", "75%"};  // each a size or a part of the data set
+  std::vector<std::string> policies = {"lru", "never-evict", "min"};
+  std::uint64_t epochs = 4;
+  bool json = false;
+};
 
 struct Row {
   std::uint64_t cache_bytes = 0;
@@ -86,8 +101,6 @@ json to_json(const std::vector<Row>& rows) {
   return {{"rows", std::move(list)}};
 }
 
-}  // namespace
-
 io::Status run_simulate(const SimulateArguments& arguments) {
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(policies, parse_policies(arguments.policies));
@@ -107,6 +120,37 @@ io::Status run_simulate(const SimulateArguments& arguments) {
     print(rows, data.catalog.sample_bytes());
   }
   return {};
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<SimulateArguments> arguments;
+  CLI::App& command =
+      add_command(app, selected, {kHelpCommands, "simulate", "Predict what a cache of some size would bring"},
+                  run_simulate, arguments);
+  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
+      ->type_name("SIZE")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command.add_option("--policy", arguments->policies, "What the cache keeps; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  add_number(command, "--epochs", arguments->epochs, "How many epochs; the first is not counted")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  add_listing_options(command, arguments->cache);
+  command.footer(
+      "Policies:\n"
+      "  lru           the least recently read sample goes: what the page cache does\n"
+      "  never-evict   what came first stays: what a tier does without an order\n"
+      "  s3-fifo       what is read only once goes first: what the RAM tier does\n"
+      "  min           what is read last goes, large files first (Belady)\n\n"
+      "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
 }
 
 }  // namespace headrace::cli

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/stat.h"
-
-#include <algorithm>
+// headrace stat: what a mount holds, has served and is doing.
+#include <chrono>
+#include <clocale>
+#include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include <fmt/core.h>
+#include <langinfo.h>
 #include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
+#include "headrace/cli/show/watch.h"
 
 namespace headrace::cli {
 namespace {
 
 using nlohmann::json;
+
+struct StatArguments {
+  std::filesystem::path mount_point;
+  bool json = false;
+  bool watch = false;  // show the figures again each second until a signal comes
+};
 
 std::string percent(std::uint64_t part, std::uint64_t whole) {
   return fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
@@ -140,10 +155,79 @@ void print_notes(const json& stat) {
   if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));
 }
 
-}  // namespace
+// With --watch: on a terminal it draws over what it has drawn, elsewhere it writes one line per look.
+constexpr std::chrono::milliseconds kInterval{1000};
+
+// Shows the terminal's second screen without a cursor for as long as it lives.
+class Screen {
+ public:
+  Screen() { write("\x1b[?1049h\x1b[?25l"); }
+  ~Screen() { write("\x1b[?25h\x1b[?1049l"); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // Asks for the size each time, so that the picture fits after a resize.
+  static WatchView view() {
+    // This command has one thread.
+    std::setlocale(LC_CTYPE, "");                                                    // NOLINT(concurrency-mt-unsafe)
+    WatchView view{.unicode = std::string_view(::nl_langinfo(CODESET)) == "UTF-8"};  // NOLINT(concurrency-mt-unsafe)
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+      view.columns = size.ws_col;
+      view.rows = size.ws_row;
+    }
+    return view;
+  }
+
+  // Begins at the top left corner, clears each line to its end and everything below: nothing flickers or is left over.
+  static void draw(const std::vector<std::string>& lines) {
+    std::string picture = "\x1b[H";
+    for (std::size_t i = 0; i < lines.size(); ++i) picture += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
+    write(picture + "\x1b[J");
+  }
+
+ private:
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+};
+
+io::Status look(const std::filesystem::path& mount_point, WatchHistory& history) {
+  HEADRACE_TRY(stat, call_daemon(mount_point, "stat", json::object()));
+  history.add(sample_from(stat));
+  return {};
+}
+
+io::Status watch_on_terminal(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
+  const Screen screen;
+  do {
+    Screen::draw(draw_watch(history, Screen::view()));
+    if (stop.wait_for(kInterval)) return {};
+    HEADRACE_TRY_DO(look(mount_point, history));
+  } while (true);
+}
+
+// Ends when the reader of the pipe has gone.
+io::Status watch_into_pipe(const std::filesystem::path& mount_point, WatchHistory& history, StopSignal& stop) {
+  while (!stop.wait_for(kInterval)) {
+    HEADRACE_TRY_DO(look(mount_point, history));
+    fmt::print("{}\n", format_watch_line(history));
+    if (std::fflush(stdout) != 0) return {};
+  }
+  return {};
+}
+
+io::Status watch(const std::filesystem::path& mount_point) {
+  StopSignal stop;
+  WatchHistory history;
+  HEADRACE_TRY_DO(look(mount_point, history));
+  return ::isatty(STDOUT_FILENO) != 0 ? watch_on_terminal(mount_point, history, stop)
+                                      : watch_into_pipe(mount_point, history, stop);
+}
 
 io::Status run_stat(const StatArguments& arguments) {
-  if (arguments.watch) return run_watch(arguments.mount_point);
+  if (arguments.watch) return watch(arguments.mount_point);
   HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
   if (arguments.json) {
     print_json(stat);
@@ -155,6 +239,18 @@ io::Status run_stat(const StatArguments& arguments) {
   print_placement(stat["store"]);
   print_notes(stat);
   return {};
+}
+
+}  // namespace
+
+void add_stat_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<StatArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "stat", "Show what a mount holds, has served and is doing"}, run_stat, arguments);
+  add_mount_point(command, arguments->mount_point);
+  CLI::Option* json = command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.add_flag("--watch,-w", arguments->watch, "Show it again every second until Ctrl-C")->excludes(json);
+  command.footer("Example:\n  headrace stat /mnt/train --watch");
 }
 
 }  // namespace headrace::cli

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/synth.h"
+// headrace synth: makes a data set of JPEG files to try things on.
+#include "headrace/cli/synth/synth.h"
 
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/core.h>
 
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
-#include "headrace/cli/synth/synth.h"
 
 namespace headrace::cli {
+namespace {
+
+struct SynthArguments {
+  std::filesystem::path directory;
+  std::uint32_t files = 4000;
+  std::uint32_t classes = 100;
+  std::uint64_t seed = 1;
+  std::filesystem::path from_folder;
+};
 
 io::Status run_synth(const SynthArguments& arguments) {
   StopSignal stop;
@@ -24,6 +37,21 @@ io::Status run_synth(const SynthArguments& arguments) {
   print_line(stderr, fmt::format("{}: {} files in {} classes, {}", arguments.directory.string(), report.files,
                                  arguments.classes, format_size(report.bytes)));
   return {};
+}
+
+}  // namespace
+
+void add_synth_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<SynthArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kDataCommands, "synth", "Make a data set of JPEG files to try things on"}, run_synth, arguments);
+  command.add_option("DIR", arguments->directory, "The folder to make; if it exists it must be empty")->required();
+  add_number(command, "--files", arguments->files, "How many files")->type_name("N")->capture_default_str();
+  add_number(command, "--classes", arguments->classes, "How many class folders")->type_name("N")->capture_default_str();
+  add_number(command, "--seed", arguments->seed, "Equal seeds give equal files")->type_name("N")->capture_default_str();
+  command.add_option("--from", arguments->from_folder, "Cut the samples out of the photographs in this folder")
+      ->type_name("FOLDER");
+  command.footer("Example:\n  headrace synth /tmp/photos --files 4000 --classes 100 --seed 1");
 }
 
 }  // namespace headrace::cli

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/tier.h"
-
-#include <algorithm>
+// headrace tier ls, info and rm, and headrace verify: look into a disk tier, remove it, check it.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
@@ -24,6 +26,17 @@ namespace {
 
 using nlohmann::json;
 
+struct TierArguments {
+  std::filesystem::path path;
+  bool json = false;
+};
+
+struct VerifyArguments {
+  std::filesystem::path path;  // a tier
+  std::string rate_limit;      // how much is read per second; empty: no limit
+  bool json = false;
+};
+
 json to_json(const cache::TierInfo& info) {
   json data_sets = json::array();
   for (const cache::TierInfo::DataSet& set : info.data_sets) {
@@ -33,8 +46,6 @@ json to_json(const cache::TierInfo& info) {
           {"segments", info.segments},     {"segments_without_index", info.segments_without_index},
           {"disk_bytes", info.disk_bytes}, {"data_sets", std::move(data_sets)}};
 }
-
-}  // namespace
 
 io::Status run_tier_ls(const TierArguments& arguments) {
   HEADRACE_TRY(info, cache::describe_tier(arguments.path));
@@ -83,8 +94,15 @@ io::Status run_verify(const VerifyArguments& arguments) {
   };
   HEADRACE_TRY(report, cache::verify_tier(arguments.path, options));
   if (progress) progress->finish({.bytes = report.bytes});
-  print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report.records,
-                                 format_size(report.bytes), report.damaged));
+  if (arguments.json) {
+    print_json({{"records", report.records},
+                {"bytes", report.bytes},
+                {"damaged", report.damaged},
+                {"complete", report.complete}});
+  } else {
+    print_line(stdout, fmt::format("{}: {} records, {}, {} damaged", arguments.path.string(), report.records,
+                                   format_size(report.bytes), report.damaged));
+  }
   if (!report.complete) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
   if (report.damaged > 0) {
     return io::make_error(io::ErrorCode::kCorrupt, fmt::format("{} damaged records were taken out; they are fetched "
@@ -92,6 +110,37 @@ io::Status run_verify(const VerifyArguments& arguments) {
                                                                report.damaged));
   }
   return {};
+}
+
+void add_subcommand(CLI::App& tier, Selected& selected, const CommandText& text,
+                    io::Status (*run)(const TierArguments&), bool offers_json) {
+  std::shared_ptr<TierArguments> arguments;
+  CLI::App& command = add_command(tier, selected, text, run, arguments);
+  command.add_option("PATH", arguments->path, "The folder of the tier")->required();
+  if (offers_json) command.add_flag("--json", arguments->json, "Print JSON");
+  command.footer(std::string("Example:\n  headrace tier ") + text.name + " /nvme/headrace");
+}
+
+}  // namespace
+
+void add_tier_command(CLI::App& app, Selected& selected) {
+  CLI::App* tier = app.add_subcommand("tier", "Look into a disk tier, or remove it")->group(kTierCommands);
+  tier->require_subcommand(1);
+  tier->footer("headrace tier COMMAND --help tells more about a command.");
+  add_subcommand(*tier, selected, {"Commands", "ls", "List the data sets in it"}, run_tier_ls, true);
+  add_subcommand(*tier, selected, {"Commands", "info", "Show what it takes on disk"}, run_tier_info, true);
+  add_subcommand(*tier, selected, {"Commands", "rm", "Remove it; everything in it can be fetched again"}, run_tier_rm,
+                 false);
+}
+
+void add_verify_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<VerifyArguments> arguments;
+  CLI::App& verify = add_command(app, selected, {kTierCommands, "verify", "Read a whole disk tier and check it"},
+                                 run_verify, arguments);
+  verify.add_option("PATH", arguments->path, "The folder of the tier; no mount may use it meanwhile")->required();
+  verify.add_option("--rate-limit", arguments->rate_limit, "Read at most this much per second")->type_name("SIZE");
+  verify.add_flag("--json", arguments->json, "Print one JSON object");
+  verify.footer("Example:\n  headrace verify /nvme/headrace --rate-limit 200M");
 }
 
 }  // namespace headrace::cli

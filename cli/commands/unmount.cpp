@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cli/commands/unmount.h"
-
+// headrace unmount: ends a mount, whether its daemon lives or not, and waits until the daemon is gone.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -16,8 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
@@ -32,6 +33,11 @@ namespace fs = std::filesystem;
 using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
+
+struct UnmountArguments {
+  std::filesystem::path mount_point;
+  bool force = false;  // also while it is being read; ends a daemon that others hold
+};
 
 // A loader that runs opens samples more often than this; one that has ended or failed does not.
 constexpr double kSecondsOfReading = 10;
@@ -94,8 +100,6 @@ io::Status wait_for_end(const Daemon& daemon, const fs::path& mount_point, const
                                 mount_point.string(), daemon.pid(), reason, mount_point.string()));
 }
 
-}  // namespace
-
 io::Status run_unmount(const UnmountArguments& arguments) {
   const fs::path mount_point = canonical_path(arguments.mount_point);
   const Daemon daemon(mount_point);
@@ -114,6 +118,20 @@ io::Status run_unmount(const UnmountArguments& arguments) {
   if (daemon.ends_within(kForcedMs)) return {};
   return make_error(ErrorCode::kTimedOut, fmt::format("{} is unmounted here, but its daemon (pid {}) does not end: {}",
                                                       mount_point.string(), daemon.pid(), reason));
+}
+
+}  // namespace
+
+void add_unmount_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<UnmountArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "unmount", "End a mount, even if its daemon died; no error if there is none"},
+      run_unmount, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.add_flag("--force", arguments->force,
+                   "Also while samples are being read, and while processes or other namespaces hold the mount");
+  command.alias("umount");
+  command.footer("Example:\n  headrace unmount /mnt/train");
 }
 
 }  // namespace headrace::cli

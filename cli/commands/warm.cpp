@@ -144,7 +144,7 @@ io::Status look(const Source& source, cache::StoreOptions options, const WantedO
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
   HEADRACE_TRY_DO(open_only_what_exists(options.tiers));
-  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanted_options, store->catalog()));
   const Forecast forecast = forecast_disk(wanted, *store, room_bytes);
   if (check) return print_check(source.path, forecast);
@@ -171,7 +171,7 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;
   if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments.check, stop);
-  HEADRACE_TRY(store, open_store(std::move(options), stop));
+  HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
 
   Warmer warmer(*store, std::move(wanted.entries), {.rate_bytes_per_second = rate});

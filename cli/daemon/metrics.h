@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the figures of a mount as a Prometheus page, http://ADDRESS:PORT/metrics. README.md lists the names.
+// Serves the figures of a mount as a Prometheus page, http://ADDRESS:PORT/metrics; /healthz answers 200 while the
+// daemon serves. README.md lists the names.
 //
 //   auto server = start_metrics("9750", service);   // 127.0.0.1 unless an address is given
 //

@@ -14,6 +14,8 @@
 #include <prometheus/metric_type.h>
 
 #include "headrace/cli/daemon/metrics.h"
+#include "headrace/cli/show/json.h"
+#include "headrace/cli/version.h"
 
 namespace headrace::cli {
 namespace {
@@ -75,6 +77,11 @@ constexpr Definition kTierMetrics[] = {
     {"corrupt", "headrace_tier_corrupt_total", "Records dropped because a checksum failed", kCounter},
 };
 
+constexpr Definition kTierOk = {"state", "headrace_tier_ok",
+                                "0: a tier takes no records, though there is room; stat says why", kGauge};
+constexpr Definition kBuildInfo = {"", "headrace_build_info", "Always 1; the label has the version", kGauge};
+constexpr Definition kUp = {"", "headrace_up", "Always 1: the daemon answers", kGauge};
+
 ClientMetric make_metric(MetricType type, double value, Labels labels) {
   ClientMetric metric;
   metric.label = std::move(labels);
@@ -88,6 +95,16 @@ MetricFamily make_family(const Definition& definition) {
   family.help = definition.help;
   family.type = definition.type;
   return family;
+}
+
+MetricFamily make_family(const Definition& definition, double value, Labels labels) {
+  MetricFamily family = make_family(definition);
+  family.metric.push_back(make_metric(definition.type, value, std::move(labels)));
+  return family;
+}
+
+Labels labels_of(const std::string& mount_point, const json& tier) {
+  return {{"mount", mount_point}, {"tier", text_of(tier, "kind")}, {"path", text_of(tier, "path")}};
 }
 
 class Collector : public prometheus::Collectable {
@@ -106,12 +123,32 @@ class Collector : public prometheus::Collectable {
     for (const Definition& definition : kTierMetrics) {
       families.push_back(make_family(definition));
       for (const json& tier : stat["store"]["tiers"]) {
-        const Labels labels = {{"mount", mount_point}, {"tier", tier["kind"]}, {"path", tier["path"]}};
         const double value = tier.value(definition.member, 0.0);
-        families.back().metric.push_back(make_metric(definition.type, value, labels));
+        families.back().metric.push_back(make_metric(definition.type, value, labels_of(mount_point, tier)));
       }
     }
+    families.push_back(make_family(kTierOk));
+    for (const json& tier : stat["store"]["tiers"]) {
+      const std::string state = text_of(tier, kTierOk.member);
+      const double value = state == "ok" || state == "full" ? 1 : 0;
+      families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
+    }
+    families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", kVersion}}));
     return families;
+  }
+
+ private:
+  const MountService& service_;
+};
+
+// The page for those who only want to know whether the daemon serves: it asks for the figures as /metrics does, so a
+// daemon that hangs does not answer.
+class Health : public prometheus::Collectable {
+ public:
+  explicit Health(const MountService& service) : service_(service) {}
+
+  [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+    return {make_family(kUp, 1, {{"mount", text_of(service_.stat(), "mount_point")}})};
   }
 
  private:
@@ -121,12 +158,16 @@ class Collector : public prometheus::Collectable {
 class PrometheusServer : public MetricsServer {
  public:
   PrometheusServer(const std::string& address, const MountService& service)
-      : collector_(std::make_shared<Collector>(service)), exposer_(address, 1) {
+      : collector_(std::make_shared<Collector>(service)),
+        health_(std::make_shared<Health>(service)),
+        exposer_(address, 1) {
     exposer_.RegisterCollectable(collector_);
+    exposer_.RegisterCollectable(health_, "/healthz");
   }
 
  private:
   std::shared_ptr<Collector> collector_;
+  std::shared_ptr<Health> health_;
   prometheus::Exposer exposer_;  // last: its threads use the collector
 };
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command is to the command line: one function that adds it, beside the function that runs it.
+// What a command is to the command line: one source with its arguments, the function that runs it, and the one that
+// adds its options and help texts.
 //
-//   struct StatArguments { ... };                                   // commands/stat.h
-//   io::Status run_stat(const StatArguments& arguments);            // commands/stat.cpp
-//   void add_stat_command(CLI::App& app, Selected& selected);       // commands/stat_options.cpp: names and help texts
+//   struct StatArguments { ... };                                   // all in commands/stat.cpp
+//   io::Status run_stat(const StatArguments& arguments);
+//   void add_stat_command(CLI::App& app, Selected& selected);       // declared in commands/commands.h
 //
 // A run function prints its result to stdout and what is only for people (progress, warnings) to stderr; on success it
 // prints nothing else. An Error is one clear line. kInvalidArgument without an errno means that the command line itself
 // makes no sense (exit status 2).
-// CLI11 takes long to compile, so only *_options.cpp and the sources of this room include it.
+// CLI11 takes long to compile, so only the sources of commands/ and of this room include it.
 // Thread-safety: one command per process, on its main thread.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 #include "headrace/io/result.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): its own name
 class App;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/core.h>
@@ -62,6 +63,28 @@ std::string zsh_specification(const OptionReference& option) {
   return specifications;
 }
 
+// What only the machine knows when it is asked for: its mounts, and the orders of the program that is installed.
+constexpr std::string_view kMountPoints = "findmnt --noheadings --output TARGET --types fuse.headrace 2>/dev/null";
+constexpr std::string_view kOrders =
+    R"("${COMP_WORDS[0]}" order --list 2>/dev/null | sed -n 's/^\([a-z][^ ]*\) .*/\1/p')";
+
+// Whether the command works on a mount that is there already.
+bool wants_mount(const CommandReference& command) {
+  const auto names_one = [](const OptionReference& option) {
+    return option.names.empty() && option.argument == "MOUNTPOINT";
+  };
+  return command.name != "mount" && std::any_of(command.options.begin(), command.options.end(), names_one);
+}
+
+// bash's case for the value of an option; empty where any word will do.
+std::string bash_values(const CommandReference& command, const OptionReference& option) {
+  if (option.names.empty()) return {};
+  const std::string& name = option.names.front();
+  if (name == "--order") return fmt::format("    '{} {}') words=$({}) ;;\n", command.name, name, kOrders);
+  if (option.choices.empty()) return {};
+  return fmt::format("    '{} {}') words='{}' ;;\n", command.name, name, join(option.choices));
+}
+
 }  // namespace
 
 std::string bash_completion(const CommandReference& program) {
@@ -71,12 +94,10 @@ std::string bash_completion(const CommandReference& program) {
   std::string choices;
   std::string names;
   for (const CommandReference* command : all) {
-    words += fmt::format("    '{}') words='{}' ;;\n", command->name, words_after(*command));
+    const std::string mounts = wants_mount(*command) ? fmt::format("\" $({})\"", kMountPoints) : "";
+    words += fmt::format("    '{}') words='{}'{} ;;\n", command->name, words_after(*command), mounts);
     if (!command->name.empty()) names += fmt::format("{}'{}'", names.empty() ? "" : " | ", command->name);
-    for (const OptionReference& option : command->options) {
-      if (option.names.empty() || option.choices.empty()) continue;
-      choices += fmt::format("    '{} {}') words='{}' ;;\n", command->name, option.names.front(), join(option.choices));
-    }
+    for (const OptionReference& option : command->options) choices += bash_values(*command, option);
   }
   // The command is the longest one that the words before the cursor name. bash itself offers file names.
   return fmt::format(R"(# Completion of headrace(1) for bash.

@@ -163,10 +163,10 @@ io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog
                     fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
 }
 
-io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop) {
+io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& options, StopSignal& stop) {
   const EndOnStop end_on_stop(stop);
   const fs::path source = options.source;
-  HEADRACE_TRY(store, cache::Store::open(std::move(options)));
+  HEADRACE_TRY(store, cache::Store::open(options));
   HEADRACE_TRY_DO(check_not_empty(source, store->catalog()));
   return store;
 }

@@ -45,7 +45,8 @@ struct Source {
 // Opens the store. A signal that comes meanwhile ends the process: the scan of a large data set takes long, and nothing
 // is lost. `stop` must exist before, because the store's threads inherit the signals that it blocks.
 // Errors: those of Store::open, check_not_empty().
-[[nodiscard]] io::Result<std::unique_ptr<cache::Store>> open_store(cache::StoreOptions options, StopSignal& stop);
+[[nodiscard]] io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& options,
+                                                                   StopSignal& stop);
 
 // Makes the path in "file:list.txt" absolute, because a daemon leaves this folder. Returns other specs unchanged.
 [[nodiscard]] std::string absolute_order_spec(const std::string& spec);

@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "headrace/cli/setup/environment.h"
+#include "headrace/io/log.h"
 
 namespace headrace::cli {
 namespace {
@@ -74,6 +75,19 @@ io::Result<fs::path> make_private(const fs::path& directory) {
   return directory;
 }
 
+// Makes the folder `usual`; where that cannot be written to (a read-only or full disk, the home of another user), the
+// folder of that name in /tmp. What lies there only saves time, or is a log. A folder that is not ours alone is no such
+// case, and what the variable `own` names is taken as it is.
+io::Result<fs::path> make_private_or_in_tmp(const char* own, const fs::path& usual, const char* name) {
+  io::Result<fs::path> made = make_private(usual);
+  const bool refused = !made && made.error().os_errno == 0;
+  const bool good = made && ::access(usual.c_str(), W_OK) == 0;
+  if (good || refused || !from_environment(own).empty()) return made;
+  const fs::path instead = fallback_in_tmp() / name;
+  io::log_warning("{} cannot be written to; {} is used instead", usual.string(), instead.string());
+  return make_private(instead);
+}
+
 // For users without XDG_RUNTIME_DIR, such as those of cron: the folder that it would name, where the system has made
 // it.
 fs::path runtime_fallback() {
@@ -113,12 +127,13 @@ io::Result<fs::path> runtime_directory() {
 }
 
 io::Result<fs::path> cache_directory() {
-  return make_private(cache_directory_path());
+  return make_private_or_in_tmp("HEADRACE_CACHE_DIR", cache_directory_path(), "cache");
 }
 
 io::Result<fs::path> log_directory() {
-  return make_private(
-      choose_directory("HEADRACE_LOG_DIR", "/var/log/headrace", "XDG_STATE_HOME", cache_directory_path()));
+  return make_private_or_in_tmp(
+      "HEADRACE_LOG_DIR",
+      choose_directory("HEADRACE_LOG_DIR", "/var/log/headrace", "XDG_STATE_HOME", cache_directory_path()), "log");
 }
 
 std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending) {

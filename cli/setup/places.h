@@ -7,6 +7,9 @@
 //                    ~/.cache/headrace
 //   log files        $HEADRACE_LOG_DIR, else root: /var/log/headrace, others: the cache folder
 //
+// Where the usual folder for catalogs or logs cannot be written to, one below /tmp/headrace-UID is used, with a
+// warning.
+//
 // Thread-safety: any thread. The functions read the environment.
 #pragma once
 

@@ -57,6 +57,11 @@ io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percen
     }
     return static_cast<std::uint64_t>(number / 100 * static_cast<double>(percent_of_bytes));
   }
+  // What nobody wants and many type: a number of gigabytes. Whoever means bytes writes the B.
+  if (unit.empty() && number > 0 && number < 1024) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("'{0}' would be {0} bytes; did you mean {0}G?", trimmed));
+  }
   const double scale = unit_bytes(unit);
   if (scale == 0) {
     return make_error(ErrorCode::kInvalidArgument,

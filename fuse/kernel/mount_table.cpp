@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/mounts.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
@@ -53,7 +55,26 @@ MountEntry parse_line(const std::string& line) {
   std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
   const auto dash = std::find(fields.begin(), fields.end(), "-");
   if (fields.size() < 5 || std::distance(dash, fields.end()) < 3) return {};
-  return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2))};
+  const std::string options = std::distance(dash, fields.end()) > 3 ? *(dash + 3) : std::string();
+  return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2)), options};
+}
+
+std::string mountinfo_of_this_process() {
+  std::ifstream file("/proc/self/mountinfo");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// fuse(4) writes user_id=N, the user who mounted.
+std::optional<uid_t> user_in(const std::string& options) {
+  constexpr std::string_view kName = "user_id=";
+  std::istringstream words(options);
+  for (std::string word; std::getline(words, word, ',');) {
+    uid_t user = 0;
+    if (!word.starts_with(kName)) continue;
+    const char* const end = word.data() + word.size();
+    if (std::from_chars(word.data() + kName.size(), end, user).ptr == end) return user;
+  }
+  return std::nullopt;
 }
 
 enum class Pulse : std::uint8_t {
@@ -158,9 +179,22 @@ std::vector<MountEntry> mounts_at(std::string_view mountinfo, std::string_view p
 }
 
 std::vector<MountEntry> mounts_at(const fs::path& path) {
-  std::ifstream file("/proc/self/mountinfo");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return mounts_at(text, path.string());
+  return mounts_at(mountinfo_of_this_process(), path.string());
+}
+
+std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
+  std::vector<SeenMount> seen;
+  std::istringstream lines{std::string(mountinfo)};
+  for (std::string line; std::getline(lines, line);) {
+    const MountEntry entry = parse_line(line);
+    if (!entry.is_headrace() || entry.is_overlay()) continue;
+    seen.push_back({entry.path, entry.source, user_in(entry.options)});
+  }
+  return seen;
+}
+
+std::vector<SeenMount> seen_mounts() {
+  return seen_mounts(mountinfo_of_this_process());
 }
 
 Result<fs::path> resolve_mount_point(const fs::path& path) {

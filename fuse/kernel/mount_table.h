@@ -22,6 +22,7 @@ struct MountEntry {
   std::string device;  // "0:35": unlike the path, never another mount's while this one lives
   std::string fs_type;
   std::string source;
+  std::string options;  // of its super block: "rw,user_id=0,..."
 
   [[nodiscard]] bool is_headrace() const;  // a mount of headrace or the overlay over one
   [[nodiscard]] bool is_overlay() const;

@@ -279,7 +279,7 @@ cache::Identity Requests::identity(EntryId entry) const {
 // whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root).
 cache::AttributeClass Requests::attributes(EntryId entry) const {
   cache::AttributeClass attributes = store_.attributes(entry);
-  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~(S_IRWXG | S_IRWXO);
+  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
   return attributes;
 }
 

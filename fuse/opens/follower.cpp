@@ -22,7 +22,7 @@ using io::Status;
 namespace {
 
 // 64 KiB: some 1 500 events a read, so that the queue of 16 384 events is emptied faster than loaders fill it.
-constexpr std::size_t kEventBufferBytes = 64 * 1024;
+constexpr std::size_t kEventBufferBytes = std::size_t{64} * 1024;
 // Events gather for so long before they are read: a thread woken by each open takes the reader's core, which more than
 // halves its rate on two cores. At 100 000 opens/s 200 events gather, and the plan looks thousands of samples ahead.
 constexpr int kGatherMs = 2;

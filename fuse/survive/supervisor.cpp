@@ -225,7 +225,7 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
     if (steady_clock::now() > kill_at_) ::kill(worker_, SIGKILL);
     int wait_status = 0;
     if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) {
-      const Result<Outcome> outcome = judge(wait_status);
+      Result<Outcome> outcome = judge(wait_status);
       worker_ = -1;
       if (!outcome || *outcome != Outcome::kFailedToStart) end_stand_in();
       return outcome;

@@ -270,8 +270,10 @@ TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
 TEST_CASE("tier and verify refuse what is no tier") {
   const Tool tool;
   const DataSet data;
-  for (const char* verb : {"ls", "info", "rm"}) check_refused(tool({"tier", verb, data.source()}), 1, data.source());
-  check_refused(tool({"tier", "info", data.source()}), 1, "holds no tier");
+  for (const char* verb : {"ls", "info", "rm"}) {
+    check_refused(tool({"tier", verb, data.source()}), 1, "holds no tier");
+    check_refused(tool({"tier", verb, "/tmp"}), 1, "holds no tier");  // before it says that others may write there
+  }
   check_refused(tool({"verify", data.source() + "/missing"}), 1, "missing");
   CHECK(std::filesystem::exists(data.path() / "a" / "0.jpg"));
 }
@@ -281,7 +283,7 @@ TEST_CASE("warm fills a disk tier that read then uses, and tools look into it") 
   const DataSet data;
   const std::string folder = (tool.home() / "tier").string();
   const std::string tier = folder + ":64M";
-  const Outcome forecast = tool({"warm", data.source(), "--ssd", folder + ":5", "--dry-run"});
+  const Outcome forecast = tool({"warm", data.source(), "--ssd", folder + ":5B", "--dry-run"});
   CHECK(contains(forecast.output, "10 samples, 10 B wanted; 0 (0 B) held; room for 5 B; 5 (5 B) to fetch"));
   CHECK(contains(forecast.output, "predicted hit ratio 0.50"));
   CHECK_FALSE(std::filesystem::exists(folder));
@@ -323,7 +325,7 @@ TEST_CASE("warm says what is held and what is missing, and goes on where it was 
   CHECK_FALSE(std::filesystem::exists(folder));
 
   std::vector<std::string> slow = warm;
-  slow.insert(slow.end(), {"--rate-limit", "2"});  // bytes a second, and each sample has one
+  slow.insert(slow.end(), {"--rate-limit", "2B"});  // bytes a second, and each sample has one
   const auto child = tool.start(slow);
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   child->signal(SIGINT);
@@ -478,7 +480,7 @@ TEST_CASE("a tier that is renamed while it is filled is filled where it is, not 
   const std::filesystem::path other = tool.home() / "other";
   std::filesystem::create_directory(other);
   const auto child =
-      tool.start({"warm", data.source(), "--ssd", tier.string() + ":64M", "--rate-limit", "4"});  // 10 bytes in all
+      tool.start({"warm", data.source(), "--ssd", tier.string() + ":64M", "--rate-limit", "4B"});  // 10 bytes in all
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!std::filesystem::exists(tier / "tier") && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -124,9 +124,10 @@ TEST_CASE("JSON of the commands on folders is as documented") {
   check_output(tool, "simulate", {"simulate", photos});
   check_output(tool, "tier info", {"tier", "info", tier});
   check_output(tool, "tier ls", {"tier", "ls", tier});
+  check_output(tool, "verify", {"verify", tier});
 }
 
-TEST_CASE("JSON of stat is as documented") {
+TEST_CASE("JSON of stat, ls and refresh is as documented") {
   if (::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs /dev/fuse");
   const Tool tool;
   const TempDir data;
@@ -141,4 +142,6 @@ TEST_CASE("JSON of stat is as documented") {
   REQUIRE(tool({"mount", (data.path() / "source").string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
   static_cast<void>(std::ifstream(point + "/a/1.jpg").get());
   check_output(tool, "stat", {"stat", point});
+  check_output(tool, "ls", {"ls"});
+  check_output(tool, "refresh", {"refresh", point});
 }

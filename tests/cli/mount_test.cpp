@@ -59,12 +59,12 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-// What a web server on this machine answers to GET /metrics.
-std::string fetch_page(std::uint16_t port) {
+// What a web server on this machine answers to GET.
+std::string fetch_page(std::uint16_t port, const std::string& page_path = "/metrics") {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = on_loopback(port);
   REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  const std::string request = "GET " + page_path + " HTTP/1.0\r\n\r\n";
   REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
   std::string page;
   char chunk[4096];
@@ -312,9 +312,11 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ram", "12X"}, 2, "--ram '12X'");
   f.check_refused({"mount", source, point, "--ram", "500T"}, 2, "--ram 500T");
   f.check_refused({"mount", source, point, "--ram", "101%"}, 2, "--ram '101%'");
-  f.check_refused({"mount", source, point, "--ram", "1"}, 2, "--ram 1: a mount needs at least 20M");
+  f.check_refused({"mount", source, point, "--ram", "1M"}, 2, "--ram 1M: a mount needs at least 20M");
   f.check_refused({"mount", source, point, "--ram", "19M"}, 2, "--ram 19M: a mount needs at least 20M");
   f.check_refused({"mount", source, point, "--ssd", tier}, 2, "PATH:SIZE");
+  f.check_refused({"mount", source, point, "--ram", "16"}, 2, "did you mean 16G?");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":200"}, 2, "did you mean 200G?");
   f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "size 0");
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
   f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
@@ -415,6 +417,42 @@ TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by t
   }
 }
 
+TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have lost their daemon") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const auto row = [&]() -> json {
+    const Outcome listed = fixture.tool({"ls", "--json"});
+    REQUIRE(listed.status == 0);
+    const json document = json::parse(listed.output);
+    for (const json& mount : document["mounts"]) {
+      if (mount["mount_point"] == point) return mount;
+    }
+    return nullptr;
+  };
+  CHECK(row().is_null());
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
+  REQUIRE(fixture.tool({"warm", point, "--ram"}).status == 0);
+  REQUIRE(read_file(fixture.mount_point / "cat/3.jpg").size() == 3000);
+  json mount;
+  CHECK(wait_until([&] { return (mount = row())["opens"] != 0; }));
+  CAPTURE(mount.dump());
+  CHECK(mount["source"] == fixture.source.string());
+  CHECK(mount["user"] != "?");
+  CHECK(mount["answers"] == true);
+  CHECK(mount["memory_bytes"].get<std::uint64_t>() >= 380'000);  // 2 x 190 kB
+  CHECK(mount["disk_budget_bytes"] == 64 << 20);
+  CHECK(mount["hits"] == mount["opens"]);
+  const Outcome text = fixture.tool({"ls"});
+  CHECK(contains(text.output, point + "  "));
+  CHECK(contains(text.output, "100%"));
+  const json stat = fixture.stat();
+  ::kill(stat["supervisor_pid"].get<pid_t>(), SIGKILL);
+  ::kill(stat["pid"].get<pid_t>(), SIGKILL);
+  REQUIRE(wait_until([&] { return row()["answers"] == false; }));
+  CHECK(contains(fixture.tool({"ls"}).output, "end it with headrace unmount " + point));
+}
+
 TEST_CASE("metrics are served on loopback alone, with names and values") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
@@ -427,6 +465,11 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   const std::string page = fetch_page(port);
   CHECK(contains(page, "headrace_tier_hits_total{mount=\"" + point + "\",tier=\"source\""));
   CHECK(contains(page, "# TYPE headrace_opens_total counter"));
+  CHECK(contains(page, "headrace_tier_ok{mount=\"" + point + "\",tier=\"source\""));
+  CHECK(contains(page, "headrace_build_info{mount=\"" + point + "\",version=\""));
+  const std::string health = fetch_page(port, "/healthz");
+  CHECK(contains(health, " 200 OK"));
+  CHECK(contains(health, "headrace_up{mount=\"" + point + "\"} 1"));
   const std::string sockets = read_file("/proc/net/tcp");
   CHECK(contains(sockets, fmt::format("0100007F:{:04X} 00000000:0000 0A", port)));        // listens at 127.0.0.1
   CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere

@@ -29,8 +29,8 @@ std::string say_as(uid_t user, const std::function<std::string()>& call) {
   REQUIRE(::pipe(ends) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    for (const char* name :
-         {"HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "HEADRACE_RUNTIME_DIR", "HEADRACE_CACHE_DIR"}) {
+    for (const char* name : {"HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "HEADRACE_RUNTIME_DIR", "HEADRACE_CACHE_DIR",
+                             "HEADRACE_LOG_DIR", "XDG_STATE_HOME"}) {
       ::unsetenv(name);
     }
     const std::string said = ::setuid(user) == 0 ? call() : "setuid";
@@ -83,6 +83,25 @@ TEST_CASE("without a home and a runtime folder a user gets folders in /tmp that 
   REQUIRE(::lstat(folder.path().c_str(), &status) == 0);
   CHECK(status.st_uid == folder.user);
   CHECK((status.st_mode & 0777) == 0700);
+}
+
+TEST_CASE("a home that cannot be written to costs its saved catalogs and logs, not the mount") {
+  const FolderInTmp folder;
+  const TempDir home;  // root's
+  const auto at_home = [&](const std::function<std::string()>& call) {
+    return say_as(folder.user, [&] {
+      ::setenv("HOME", home.path().c_str(), 1);
+      return call();
+    });
+  };
+  CHECK(at_home(cache) == "good " + (folder.path() / "cache").string());
+  CHECK(at_home([] { return text_of(headrace::cli::log_directory()); }) == "good " + (folder.path() / "log").string());
+  const std::string chosen = at_home([&] {
+    ::setenv("HEADRACE_CACHE_DIR", (home.path() / "chosen").c_str(), 1);
+    return cache();
+  });
+  CHECK(contains(chosen, home.path().string()));  // what somebody chose is not replaced
+  CHECK_FALSE(contains(chosen, "good"));
 }
 
 TEST_CASE("a folder in /tmp that another user made first is refused with his name, and so is what lies in it") {

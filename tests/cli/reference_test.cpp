@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@
 
 using headrace::test::contains;
 using headrace::test::Outcome;
+using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::TempDir;
 using headrace::test::Tool;
@@ -77,6 +80,25 @@ TEST_CASE("bash completes commands, options, choices and commands below commands
   CHECK(contains(complete("headrace order s"), "set"));
   CHECK(contains(complete("headrace order set --ep"), "--epoch"));
   CHECK_FALSE(contains(complete("headrace stat --ove"), "--overlay"));
+  const std::string orders = complete(HEADRACE_BINARY " mount --order torch-");
+  CHECK(contains(orders, "torch-distributed"));
+  CHECK(contains(orders, "torch-random"));
+  CHECK_FALSE(contains(orders, "example"));
+}
+
+TEST_CASE("bash completes the mount points that are there") {
+  if (!has_program("bash")) skip("needs bash");
+  const TempDir folder;
+  const std::string script = folder.write("headrace.bash", Tool()({"completion", "bash"}).output).string();
+  const auto findmnt = folder.write("bin/findmnt", "#!/bin/sh\nprintf '/mnt/a\\n/mnt/b\\n'\n");
+  ::chmod(findmnt.c_str(), 0755);
+  const auto complete = [&](const std::string& command) {
+    return shell("bash -c '. " + script + "; PATH=" + findmnt.parent_path().string() + ":$PATH; COMP_WORDS=(headrace " +
+                 command + " /m); COMP_CWORD=2; _headrace; printf \"%s \" \"${COMPREPLY[@]}\"'");
+  };
+  CHECK(complete("unmount") == "/mnt/a /mnt/b ");
+  CHECK(complete("stat") == "/mnt/a /mnt/b ");
+  CHECK_FALSE(contains(complete("mount"), "/mnt/a"));  // it makes a new one
 }
 
 TEST_CASE("the zsh completion is a script that zsh can read") {
@@ -183,6 +205,41 @@ TEST_CASE("the dashboard's panels have what Grafana needs and do not overlap") {
   }
 }
 
+// The metrics that an expression asks for.
+std::vector<std::string> metrics_in(const std::string& expression) {
+  constexpr std::string_view kPrefix = "headrace_";
+  std::vector<std::string> names;
+  for (std::size_t at = expression.find(kPrefix); at != std::string::npos; at = expression.find(kPrefix, at + 1)) {
+    const std::size_t end = expression.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at);
+    names.push_back(expression.substr(at, end == std::string::npos ? end : end - at));
+  }
+  return names;
+}
+
+TEST_CASE("each alert has a severity and a summary, and asks only for metrics that exist") {
+  const std::string metrics = read_file(HEADRACE_SOURCE "/cli/daemon/metrics_prometheus.cpp");
+  std::istringstream rules(read_file(HEADRACE_SOURCE "/cli/monitoring/alerts.yml"));
+  int alerts = 0;
+  int severities = 0;
+  int summaries = 0;
+  for (std::string line; std::getline(rules, line);) {
+    CAPTURE(line);
+    if (contains(line, "- alert: ")) ++alerts;
+    if (contains(line, "summary: ")) ++summaries;
+    const std::size_t severity = line.find("severity: ");
+    if (severity != std::string::npos) {
+      const std::string word = line.substr(severity + 10);
+      CHECK((word == "info" || word == "warning" || word == "critical"));
+      ++severities;
+    }
+    if (!contains(line, "expr: ")) continue;
+    for (const std::string& name : metrics_in(line)) CHECK(contains(metrics, "\"" + name + "\""));
+  }
+  CHECK(alerts >= 9);
+  CHECK(severities == alerts);
+  CHECK(summaries == alerts);
+}
+
 TEST_CASE("the dashboard asks only for metrics that exist") {
   std::ostringstream text;
   text << std::ifstream(HEADRACE_SOURCE "/cli/monitoring/dashboard.json").rdbuf();
@@ -195,12 +252,10 @@ TEST_CASE("the dashboard asks only for metrics that exist") {
   for (const auto& panel : dashboard["panels"]) {
     for (const auto& target : panel["targets"]) {
       const std::string expression = target["expr"];
-      for (std::size_t at = expression.find("headrace_"); at != std::string::npos;
-           at = expression.find("headrace_", at + 1)) {
-        const std::string name = expression.substr(at, expression.find_first_of("{[", at) - at);
-        CAPTURE(name);
-        CHECK(contains(metrics.str(), "\"" + name + "\""));
-      }
+      CAPTURE(expression);
+      for (const std::string& name : metrics_in(expression)) CHECK(contains(metrics.str(), "\"" + name + "\""));
+      // A fixed range shows nothing where the scrapes are further apart.
+      CHECK((!contains(expression, "rate(") || contains(expression, "[$__rate_interval]")));
     }
   }
 }

@@ -134,7 +134,7 @@ TEST_CASE("a warm that is stopped keeps what it has fetched and lets go of the t
   const std::string tier = (tool.home() / "tier").string();
   const std::vector<std::string> warm = {"warm", data.source(), "--ssd", tier + ":64M"};
   std::vector<std::string> slow = warm;
-  slow.insert(slow.end(), {"--rate-limit", "1"});  // a byte a second, which each sample has
+  slow.insert(slow.end(), {"--rate-limit", "1B"});  // a byte a second, which each sample has
   const auto child = tool.start(slow);
   const Outcome outcome = stop(*child, SIGTERM, after(std::chrono::milliseconds(1500)));
   CHECK(outcome.status == kTerminated);
@@ -161,7 +161,7 @@ TEST_CASE("verify sums up what it has read, lets go of the tier, and is heard at
   const DataSet data;
   const std::string tier = (tool.home() / "tier").string();
   REQUIRE(tool({"warm", data.source(), "--ssd", tier + ":64M"}).status == 0);
-  const auto child = tool.start({"verify", tier, "--rate-limit", "1"});
+  const auto child = tool.start({"verify", tier, "--rate-limit", "1B"});
   const Outcome outcome = stop(*child, SIGINT, after(std::chrono::milliseconds(1500)));
   CHECK(outcome.status == kInterrupted);
   CHECK(contains(outcome.output, " records, "));

@@ -22,6 +22,19 @@ TEST_CASE("sizes take units of 1024 in any of their spellings") {
   CHECK(parse_size("2T").value() == std::uint64_t{2} << 40);
 }
 
+TEST_CASE("a small number without a unit is refused, because nobody means bytes") {
+  for (const char* text : {"16", " 512 ", "1.5", "1023"}) {
+    CAPTURE(text);
+    const auto parsed = parse_size(text, 1000);
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().context.find("G?") != std::string::npos);
+  }
+  CHECK(parse_size("16").error().context == "'16' would be 16 bytes; did you mean 16G?");
+  CHECK(parse_size("16B").value() == 16);
+  CHECK(parse_size("0").value() == 0);
+  CHECK(parse_size("1024").value() == 1024);
+}
+
 TEST_CASE("a percentage needs something to be a part of") {
   CHECK(parse_size("25%", 1000).value() == 250);
   CHECK(parse_size("12.5 %", 1000).value() == 125);

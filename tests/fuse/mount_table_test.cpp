@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/mounts.h"
 
 #include "support/temp_dir.h"
 
@@ -29,6 +30,19 @@ TEST_CASE("mounts at a path are listed lowest first, whatever blanks the path ha
   CHECK(mounts[1].fs_type == "overlay");
   CHECK(mounts[0].is_headrace());
   CHECK(mounts[1].is_headrace());
+}
+
+TEST_CASE("all mounts of headrace are seen, once each, with who made them") {
+  const std::vector<SeenMount> seen = seen_mounts(std::string(kTable) +
+                                                  "43 22 0:38 / /b rw - fuse.headrace headrace:/data/b "
+                                                  "ro,user_id=1000,group_id=1000\n"
+                                                  "44 22 0:39 / /c rw - fuse.headrace headrace:/data/c\n");
+  REQUIRE(seen.size() == 3);  // the overlay on the first is no mount of its own
+  CHECK(seen[0].path == "/data sets/a");
+  CHECK(seen[0].user == uid_t{0});
+  CHECK(seen[1].source_name == "headrace:/data/b");
+  CHECK(seen[1].user == uid_t{1000});
+  CHECK_FALSE(seen[2].user.has_value());
 }
 
 TEST_CASE("mounts of others are not taken for headrace's") {

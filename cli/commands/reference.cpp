@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// headrace completion and headrace manual: the command line described by itself.
+#include "headrace/cli/reference/reference.h"
+
 #include <sstream>
 
 #include <fmt/core.h>
 
-#include "headrace/cli/commands/reference.h"
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/options.h"
-#include "headrace/cli/reference/reference.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {

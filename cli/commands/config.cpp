@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// headrace config check: says whether mount would take a config file.
 #include <fmt/core.h>
 
-#include "headrace/cli/commands/config.h"
+#include "headrace/cli/commands/commands.h"
 #include "headrace/cli/commands/mount.h"
 #include "headrace/cli/options/config_file.h"
 #include "headrace/cli/options/options.h"
