@@ -14,6 +14,7 @@ from .comparison import check
 from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
 from .loader import Batch, DataLoader, Note
+from .telling import TellingSampler, attach
 from .transforms import (IMAGENET, CenterCrop, ColorJitter, Normalize, RandomCrop, RandomHorizontalFlip,
                          RandomResizedCrop, Resize)
 
@@ -30,4 +31,5 @@ def set_log_level(level: str) -> None:
 
 __all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "DataLoader", "Dataset",
            "Files", "HeadraceError", "IMAGENET", "ImageFolder", "Normalize", "Note", "RandomCrop",
-           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "check", "set_log_level"]
+           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "TellingSampler", "attach", "check",
+           "set_log_level"]
