@@ -10,6 +10,7 @@
         ...
 """
 from ._abi import BadSampleError, BusyError, HeadraceError, StaleError, lib as _lib
+from .batch_transforms import CutMix, MixUp, RandomErasing
 from .comparison import check
 from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
@@ -29,7 +30,7 @@ def set_log_level(level: str) -> None:
     _lib.hr_set_log_level(_LEVELS[level])
 
 
-__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "DataLoader", "Dataset",
-           "Files", "HeadraceError", "IMAGENET", "ImageFolder", "Normalize", "Note", "RandomCrop",
-           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "TellingSampler", "attach", "check",
-           "set_log_level"]
+__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "CutMix", "DataLoader",
+           "Dataset", "Files", "HeadraceError", "IMAGENET", "ImageFolder", "MixUp", "Normalize", "Note", "RandomCrop",
+           "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "TellingSampler",
+           "attach", "check", "set_log_level"]

@@ -143,6 +143,11 @@ def make_delivery(output: Optional[str], channels_last: bool) -> BufferDelivery:
     return NumpyDelivery() if output == "numpy" else BufferDelivery()
 
 
+def name_of(delivery: Optional[BufferDelivery]) -> str:
+    """What make_delivery() made it by."""
+    return {TorchDelivery: "torch", NumpyDelivery: "numpy"}.get(type(delivery), "buffer")
+
+
 def arrays_of(slot: Slot, shape: Tuple[int, int, int], dtype: str) -> List[Array]:
     """Images, labels and indices of a batch of images."""
     batch = slot.batch.contents

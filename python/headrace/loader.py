@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
-from . import _abi, delivery, sampler as orders, transforms
+from . import _abi, batch_transforms, delivery, sampler as orders, transforms
 from ._abi import check, lib
 from .dataset import Dataset, Files
 
@@ -59,6 +59,8 @@ class DataLoader:
         prefetch_batches: made ahead of the consumer.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
+        batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
+            were mixed are float32, N x classes.
 
     Iterating yields (images, labels); batches() yields Batch. Each iteration is one epoch; epochs follow each other and
     are read ahead across the border, unless set_epoch() says otherwise or the order comes from a sampler.
@@ -73,7 +75,8 @@ class DataLoader:
                  seed: int = 0, dtype: str = "float32", channels_last: bool = False, output: Optional[str] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None, bad_samples: str = "raise",
                  damage: str = "repair", threads: int = 0, prefetch_batches: int = 2, window: int = 0,
-                 dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator: Any = None):
+                 dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator: Any = None,
+                 batch_transform: Sequence[Any] = ()):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
         batch_size, seed = _abi.uint(batch_size, 32, "batch_size", 1), _abi.uint(seed, 64, "seed")
@@ -88,6 +91,7 @@ class DataLoader:
         self._options = self._make_options(transform, bad_samples, damage, threads, prefetch_batches, window,
                                            dct_scaling, draws, torch_workers)
         self._delivery = delivery.make_delivery(output, channels_last) if dataset.decodes else None
+        self._batch_transform = self._check_batch_transform(batch_transform)
         self.rank, self.world_size = (0, 1) if sampler is not None else orders.ranks(rank, world_size)
         if sampler is not None:
             self._order: Union[orders.SamplerEpochs, orders.SpecEpochs] = orders.SamplerEpochs(sampler)
@@ -123,6 +127,13 @@ class DataLoader:
         else:
             options.content = _abi.CONTENT_BYTES
         return options
+
+    def _check_batch_transform(self, steps: Sequence[Any]) -> List[Any]:
+        if steps and not self.dataset.decodes:
+            raise ValueError("Files are bytes, which no batch_transform fits")
+        if not steps:
+            return []
+        return batch_transforms.checked(steps, self.dtype, delivery.name_of(self._delivery))
 
     # ---- iterating ----
 
@@ -408,8 +419,16 @@ def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
     shape = (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
     images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
     make = loader._delivery or delivery.BufferDelivery()
-    return Batch(make.images(images), make.numbers(labels), make.numbers(indices), states, batch.epoch,
-                 position, notes)
+    pixels, classes = make.images(images), make.numbers(labels)
+    if loader._batch_transform:
+        # Torch tensors are N x C x H x W however they lie in memory.
+        is_last = bool(side.layout) and delivery.name_of(make) != "torch"
+        height, width, channel = (1, 2, 3) if is_last else (2, 3, 1)
+        draws = batch_transforms.Draws(loader.seed, batch.epoch, position, loader.rank, indices.tolist(), height,
+                                       width, channel)
+        for step in loader._batch_transform:
+            pixels, classes = step.apply(pixels, classes, draws)
+    return Batch(pixels, classes, make.numbers(indices), states, batch.epoch, position, notes)
 
 
 def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, position: int, states: List[str],
