@@ -39,7 +39,8 @@ class Order {
   [[nodiscard]] virtual const std::string& spec() const = 0;
   // Positions per epoch; may differ from the number of samples (padding, drop_last, subsets).
   [[nodiscard]] virtual std::uint64_t length(std::uint64_t epoch) const = 0;
-  // The whole epoch, 4 bytes per position. Errors: kInvalidArgument (an epoch that the order does not have).
+  // The whole epoch, 4 bytes per position. Errors: kInvalidArgument (an epoch that the order does not have), kNotFound
+  // (one that is not told yet).
   [[nodiscard]] virtual Result<std::vector<SampleIndex>> epoch(std::uint64_t epoch) const = 0;
   // Its first min(count, length) positions; O(count) where the algorithm has the prefix property.
   [[nodiscard]] virtual Result<std::vector<SampleIndex>> prefix(std::uint64_t epoch, std::uint64_t count) const;

@@ -52,7 +52,8 @@ class ReadAhead {
   // The reader took the sample (hit or miss). Out-of-order within the loader's window is normal; a read outside of it
   // is a stray unless several in a row fit another position (resume in mid-epoch) or the beginning of another epoch (a
   // job that starts again, one that repeats its epoch): then the position moves there.
-  void on_read(SampleIndex sample);
+  // False: a stray.
+  bool on_read(SampleIndex sample);
   // Whoever holds the data lost it (the kernel reclaimed pages, an eviction): it may be fetched again.
   void on_lost(SampleIndex sample);
   // Samples that no longer have a place; the caller drops them before it starts the next fetch.

@@ -79,6 +79,8 @@ struct Mount::Impl {
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void on_overflow();
   void on_changed(const cache::CatalogChanges& changes);
+  void set_order(const OrderPosition& order);
+  void look_for_contradiction();
   void set_ram_bytes(std::uint64_t bytes);
   void note_shortage(std::string_view reason);
   void add_fallback(std::string line);
@@ -102,6 +104,7 @@ struct Mount::Impl {
   std::unique_ptr<Follower> follower;
   std::unique_ptr<Lister> lister;
 
+  io::Mutex order_mutex;           // held while an order is set or given up, so that pusher and watch agree
   mutable io::Mutex budget_mutex;  // held while set_ram_bytes() replaces the watch
   std::uint64_t ram_bytes HEADRACE_GUARDED_BY(budget_mutex) = 0;
   std::unique_ptr<PressureWatch> pressure HEADRACE_GUARDED_BY(budget_mutex);
@@ -288,9 +291,23 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
   if (learn) order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
 }
 
+void Mount::Impl::set_order(const OrderPosition& order) {
+  MutexLock lock(order_mutex);
+  if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
+  pusher->set_order(order);
+}
+
+void Mount::Impl::look_for_contradiction() {
+  MutexLock lock(order_mutex);
+  if (!pusher->take_contradiction()) return;
+  io::log_warning("mount {}: the loader does not read what was told; that order is given up", path.string());
+  if (order_watch) order_watch->on_told(false);
+}
+
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
   opened_at = steady_clock::now();
   pusher->on_opens(samples);
+  look_for_contradiction();
   if (order_watch) order_watch->on_opens(samples);
 }
 
@@ -417,8 +434,11 @@ MountStats Mount::stats() const {
 }
 
 void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
-  if (impl_->order_watch) impl_->order_watch->on_told(order != nullptr);  // first, so that what it finds is not later
-  impl_->pusher->set_order({.order = std::move(order), .epoch = epoch, .position = position});
+  impl_->set_order({.order = std::move(order), .epoch = epoch, .position = position});
+}
+
+void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
+  impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
 }
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {

@@ -75,6 +75,9 @@ class Mount {
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);
+  // The same for an order that a loader told: it is given up where the opens contradict it, and the order is looked for
+  // again if it was before. Told once more, it goes on with the epoch that was added to it.
+  void tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
   // What may lie in the page cache from now on; what no longer fits goes at once.
   void set_ram_bytes(std::uint64_t bytes);
   // Blocks until no more can be pushed; `on_progress` runs about ten times a second on the calling thread and may

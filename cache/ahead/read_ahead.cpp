@@ -78,7 +78,7 @@ struct ReadAhead::Impl {
 
   std::optional<SampleIndex> next_fetch();
   void on_fetched(SampleIndex sample, bool success);
-  void on_read(SampleIndex sample);
+  bool on_read(SampleIndex sample);
   void on_lost(SampleIndex sample);
   std::vector<SampleIndex> take_releases();
   void seek(std::uint64_t epoch, std::uint64_t position);
@@ -360,13 +360,13 @@ void ReadAhead::Impl::count_read(SampleIndex sample) {
   if (marks[sample].presence == Presence::kInFlight) ++counters.late;
 }
 
-void ReadAhead::Impl::on_read(SampleIndex sample) {
+bool ReadAhead::Impl::on_read(SampleIndex sample) {
   HEADRACE_ASSERT(sample < marks.size());
   count_read(sample);
-  if (follow_read(sample)) return;
+  if (follow_read(sample)) return true;
   ++counters.strays;
   const std::optional<ReaderTrack::Found> found = track.find_reader();
-  if (!found) return;
+  if (!found) return false;
   if (found->epoch) {
     seek(*found->epoch, 0);
   } else {
@@ -375,6 +375,7 @@ void ReadAhead::Impl::on_read(SampleIndex sample) {
     replan();
   }
   for (const SampleIndex read : found->reads) follow_read(read);
+  return false;
 }
 
 // False: a stray.
@@ -471,8 +472,8 @@ std::optional<SampleIndex> ReadAhead::next_fetch() {
 void ReadAhead::on_fetched(SampleIndex sample, bool success) {
   impl_->on_fetched(sample, success);
 }
-void ReadAhead::on_read(SampleIndex sample) {
-  impl_->on_read(sample);
+bool ReadAhead::on_read(SampleIndex sample) {
+  return impl_->on_read(sample);
 }
 void ReadAhead::on_lost(SampleIndex sample) {
   impl_->on_lost(sample);

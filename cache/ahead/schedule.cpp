@@ -126,7 +126,9 @@ bool Schedule::draw_next() {
 // nullopt: the order has no such epoch, or an empty one, behind which nothing can follow.
 std::optional<Schedule::Epoch> Schedule::draw(std::uint64_t number, Place first) const {
   Result<std::vector<SampleIndex>> order = order_.epoch(number);
-  if (!order) io::log_warning("read-ahead ends before epoch {}: {}", number, order.error().message());
+  if (!order && order.error().code != io::ErrorCode::kNotFound) {  // else nobody has told it yet
+    io::log_warning("read-ahead ends before epoch {}: {}", number, order.error().message());
+  }
   if (!order || order->empty()) return std::nullopt;
   const auto is_sample = [&](SampleIndex sample) { return sample < sample_count_; };
   HEADRACE_ASSERT(std::all_of(order->begin(), order->end(), is_sample));

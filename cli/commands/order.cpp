@@ -2,7 +2,12 @@
 #include "headrace/cli/commands/order.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <vector>
 
 #include <fmt/core.h>
 #include <fmt/format.h>
@@ -10,6 +15,7 @@
 #include <unistd.h>
 
 #include "headrace/cache/order_families.h"
+#include "headrace/cli/daemon/order_telling.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/json.h"
@@ -25,10 +31,11 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 class PieceWriter {
  public:
+  explicit PieceWriter(char end = '\n') : end_(end) {}
   ~PieceWriter() { flush(); }
   template <typename Value>
   void line(const Value& value) {
-    fmt::format_to(std::back_inserter(piece_), "{}\n", value);
+    fmt::format_to(std::back_inserter(piece_), "{}{}", value, end_);
     if (piece_.size() >= kPieceBytes) flush();
   }
 
@@ -37,8 +44,33 @@ class PieceWriter {
     std::fwrite(piece_.data(), 1, piece_.size(), stdout);
     piece_.clear();
   }
+  const char end_;
   fmt::memory_buffer piece_;
 };
+
+io::Result<std::vector<cache::SampleIndex>> read_numbers(std::istream& lines, const std::string& file) {
+  std::vector<cache::SampleIndex> numbers;
+  std::string line;
+  while (std::getline(lines, line)) {
+    cache::SampleIndex number = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+    if (error != std::errc() || end != line.data() + line.size()) {
+      return io::make_error(io::ErrorCode::kInvalidArgument,
+                            fmt::format("{}, line {}: '{}' is no sample number; headrace order number lists them", file,
+                                        numbers.size() + 1, io::printable(line.substr(0, 80))));
+    }
+    numbers.push_back(number);
+  }
+  if (!lines.eof()) return io::system_error(errno, "read " + file);
+  return numbers;
+}
+
+io::Result<std::vector<cache::SampleIndex>> read_numbers(const std::filesystem::path& file) {
+  if (file == "-") return read_numbers(std::cin, "standard input");
+  std::ifstream lines(file);
+  if (!lines) return io::system_error(errno, "open " + file.string());
+  return read_numbers(lines, file.string());
+}
 
 void print_families() {
   for (const cache::OrderFamily& family : cache::order_families()) {
@@ -93,6 +125,46 @@ io::Status run_order_show(const OrderShowArguments& arguments) {
 io::Status run_order_set(const OrderSetArguments& arguments) {
   const json request = {{"spec", absolute_order_spec(arguments.order)}, {"epoch", arguments.epoch}};
   return call_daemon(arguments.mount_point, "order", request).map([](const json&) {});
+}
+
+io::Status run_order_tell(const OrderTellArguments& arguments) {
+  HEADRACE_TRY(numbers, read_numbers(arguments.file));
+  json request = {{"name", arguments.name},
+                  {"total", numbers.size()},
+                  {"batch", arguments.batch},
+                  {"workers", arguments.workers},
+                  {"prefetch_factor", arguments.prefetch_factor}};
+  std::size_t told = 0;
+  do {
+    const std::size_t end = std::min(numbers.size(), told + kToldNumbersMax);
+    request["offset"] = told;
+    request["numbers"] = std::vector(numbers.begin() + static_cast<std::ptrdiff_t>(told),
+                                     numbers.begin() + static_cast<std::ptrdiff_t>(end));
+    HEADRACE_TRY(reply, call_daemon(arguments.mount_point, "order-tell", request));
+    told = end;
+  } while (told < numbers.size());
+  return {};
+}
+
+io::Status run_order_number(const OrderNumberArguments& arguments) {
+  PieceWriter writer(arguments.null ? '\0' : '\n');
+  const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
+  std::uint64_t first = 0;
+  std::uint64_t total = 0;
+  do {
+    HEADRACE_TRY(reply, call_daemon(arguments.mount_point, "numbering", {{"first", first}}));
+    const json& paths = member_of(reply, "paths");
+    total = number_of(reply, "total");
+    if (first < total && paths.empty()) {
+      return io::make_error(io::ErrorCode::kCorrupt, "the daemon's answer makes no sense; is it of another version?");
+    }
+    for (const json& path : paths) {
+      const std::string text = path.is_string() ? path.get<std::string>() : "";
+      writer.line(on_terminal ? io::printable(text) : text);
+    }
+    first += paths.size();
+  } while (first < total);
+  return {};
 }
 
 }  // namespace headrace::cli

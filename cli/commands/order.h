@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace order: prints the samples of an epoch; headrace order show and set ask a mount for its order and change it.
+// headrace order: prints the samples of an epoch; headrace order show and set ask a mount for its order and change it;
+// headrace order tell and number say which samples a loader reads next, by the mount's numbers.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,22 @@ struct OrderSetArguments {
   std::uint64_t epoch = 0;
 };
 [[nodiscard]] io::Status run_order_set(const OrderSetArguments& arguments);
+
+struct OrderTellArguments {
+  std::filesystem::path mount_point;
+  std::filesystem::path file;  // sample numbers, one a line; "-": standard input
+  std::string name = "told";
+  std::uint64_t batch = 1;
+  std::uint64_t workers = 0;
+  std::uint64_t prefetch_factor = 2;
+};
+[[nodiscard]] io::Status run_order_tell(const OrderTellArguments& arguments);
+
+struct OrderNumberArguments {
+  std::filesystem::path mount_point;
+  bool null = false;  // end each path with a zero byte
+};
+[[nodiscard]] io::Status run_order_number(const OrderNumberArguments& arguments);
 
 void add_order_command(CLI::App& app, Selected& selected);
 

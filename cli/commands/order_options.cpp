@@ -24,6 +24,36 @@ void add_order_show(CLI::App& order, Selected& selected) {
   command.footer("Example:\n  headrace order show /mnt/train");
 }
 
+void add_order_tell(CLI::App& order, Selected& selected) {
+  std::shared_ptr<OrderTellArguments> arguments;
+  CLI::App& command =
+      add_command(order, selected, {"Orders of mounts", "tell", "Tell a mount one epoch, sample by sample"},
+                  run_order_tell, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.add_option("FILE", arguments->file, "Sample numbers, one a line; - is standard input")->required();
+  command.add_option("--name", arguments->name, "Who tells; the same name goes on with its order")
+      ->type_name("NAME")
+      ->capture_default_str();
+  add_number(command, "--batch", arguments->batch, "Samples in a batch")->type_name("K")->capture_default_str();
+  add_number(command, "--workers", arguments->workers, "The loader's workers")->type_name("K")->capture_default_str();
+  add_number(command, "--prefetch-factor", arguments->prefetch_factor, "Batches that each worker is ahead")
+      ->type_name("K")
+      ->capture_default_str();
+  command.footer(
+      "The epoch is followed at once, and given up where the loader reads otherwise.\n\n"
+      "Example:\n  headrace order tell /mnt/train epoch.txt --batch 256 --workers 8");
+}
+
+void add_order_number(CLI::App& order, Selected& selected) {
+  std::shared_ptr<OrderNumberArguments> arguments;
+  CLI::App& command = add_command(
+      order, selected, {"Orders of mounts", "number", "Print the path of each sample, in the order of their numbers"},
+      run_order_number, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.add_flag("-0,--null", arguments->null, "End each path with a zero byte instead of a line end");
+  command.footer("Example:\n  headrace order number /mnt/train");
+}
+
 }  // namespace
 
 void add_order_command(CLI::App& app, Selected& selected) {
@@ -46,6 +76,8 @@ void add_order_command(CLI::App& app, Selected& selected) {
   add_listing_options(command, arguments->cache);
   add_order_set(command, selected);
   add_order_show(command, selected);
+  add_order_tell(command, selected);
+  add_order_number(command, selected);
   command.footer(
       "Orders:\n"
       "  sequential, torch-distributed, torch-random, torch-subset, ra-sampler,\n"

@@ -151,6 +151,9 @@ void print_notes(const json& stat) {
     if (const std::string how = text_of(tiers.back(), "placement"); !how.empty()) print_note("source: " + how);
   }
   for (const json& fallback : stat["mount"]["fallbacks"]) print_note(fallback.get<std::string>());
+  if (const std::uint64_t given_up = number_of(stat["mount"], "orders_given_up"); given_up > 0) {
+    print_note(fmt::format("{} orders that a loader told were given up: it read otherwise", given_up));
+  }
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
   if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));
 }

@@ -22,6 +22,9 @@ using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
 
+// Written as \u0000 each they are still within kReplyBytesMax.
+constexpr std::size_t kPathBytesOfReply = std::size_t{256} << 10;
+
 WantedOptions wanted_options(const json& arguments) {
   return {.order = text_of(arguments, "order"),
           .first_epoch = number_of(arguments, "epoch"),
@@ -37,7 +40,8 @@ MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refre
       mount_(mount),
       refresher_(refresher),
       mount_point_(std::move(mount_point)),
-      source_(std::move(source)) {}
+      source_(std::move(source)),
+      telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
   return answer_request(
@@ -63,6 +67,8 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   }
   if (command == "refresh-state") return refresh_state();
   if (command == "order") return order(arguments);
+  if (command == "order-tell") return tell_order(arguments);
+  if (command == "numbering") return numbering(arguments);
   return make_error(ErrorCode::kInvalidArgument, "unknown command '" + command + "'");
 }
 
@@ -135,6 +141,23 @@ io::Result<json> MountService::order(const json& arguments) {
               {"confidence_bits", stats.order_confidence_bits},
               {"epoch", stats.epoch},
               {"position", stats.position}};
+}
+
+io::Result<json> MountService::tell_order(const json& arguments) {
+  HEADRACE_TRY(told, telling_.take(arguments));
+  if (told) mount_.tell_order(told->order, told->epoch);
+  return json{{"followed", told.has_value()}};
+}
+
+json MountService::numbering(const json& arguments) const {
+  const cache::Catalog& catalog = store_.catalog();
+  json paths = json::array();
+  std::size_t bytes = 0;
+  for (std::uint64_t i = number_of(arguments, "first"); i < catalog.sample_count() && bytes < kPathBytesOfReply; ++i) {
+    paths.push_back(catalog.path(catalog.sample_entry(static_cast<cache::SampleIndex>(i))));
+    bytes += paths.back().get_ref<const std::string&>().size();
+  }
+  return {{"total", catalog.sample_count()}, {"paths", std::move(paths)}};
 }
 
 }  // namespace headrace::cli

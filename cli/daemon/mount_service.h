@@ -10,6 +10,9 @@
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
+//   order-tell {"name", "total", "offset", "numbers", "batch", "workers", "prefetch_factor"}
+//                                                  a part of a loader's next epoch; the last part has it followed
+//   numbering {"first"}                            {"total", "paths"}: of as many samples as fit a reply
 //
 // Thread-safety: answer() from the control server's thread only, stat() from any thread.
 // Ownership: what the constructor is given outlives it.
@@ -26,6 +29,7 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/daemon/background_warm.h"
+#include "headrace/cli/daemon/order_telling.h"
 #include "headrace/fuse/mount.h"
 
 namespace headrace::cli {
@@ -43,6 +47,8 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json numbering(const nlohmann::json& arguments) const;
 
   cache::Store& store_;
   fuse::Mount& mount_;
@@ -50,6 +56,7 @@ class MountService {
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended
 };
 

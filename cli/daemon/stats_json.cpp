@@ -106,6 +106,7 @@ json to_json(const fuse::MountStats& stats) {
               {"order_confidence_bits", stats.order_confidence_bits},
               {"order_opens", stats.order_opens},
               {"order_search_cpu_seconds", stats.order_search_cpu_seconds},
+              {"orders_given_up", stats.orders_given_up},
               {"learns_order", stats.learns_order},
               {"takeovers", stats.takeovers},
               {"overlay", stats.overlay},

@@ -143,7 +143,8 @@ void PushPlan::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
   for (const SampleIndex sample : samples) {
     if (read_ahead_) {
-      read_ahead_->on_read(sample);
+      const bool is_stray = !read_ahead_->on_read(sample);
+      if (trial_ && trial_->is_contradicted_by(sample, is_stray)) give_order_up();
     } else {
       open_unplanned(sample);
     }
@@ -192,8 +193,27 @@ void PushPlan::note_position() {
 }
 
 void PushPlan::set_order(const OrderPosition& order) {
+  contradicted_ = false;  // that was the order before
+  put_to_trial(order);
+  if (read_ahead_ && order.order && order.order == given_order_) {
+    read_ahead_->seek(order.epoch, order.position);
+    note_position();
+    return take_releases();
+  }
   given_order_ = order.order;
   make_plan(order);
+}
+
+void PushPlan::put_to_trial(const OrderPosition& order) {
+  trial_.reset();
+  if (!order.order || !order.may_be_wrong) return;
+  if (const auto epoch = order.order->epoch(order.epoch)) trial_.emplace(*epoch, pages_.sizes().size());
+}
+
+void PushPlan::give_order_up() {
+  set_order({});
+  contradicted_ = true;
+  ++counters_.orders_given_up;
 }
 
 void PushPlan::set_budget(std::uint64_t budget_bytes) {
@@ -265,6 +285,7 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.hits = counters_.hits + state.hits;
   stats.late = counters_.late + state.late;
   stats.strays = counters_.strays + state.strays;
+  stats.orders_given_up = counters_.orders_given_up;
   stats.epoch = state.epoch;
   stats.position = state.position;
   stats.ahead_samples = state.ahead;

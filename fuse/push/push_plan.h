@@ -29,11 +29,13 @@
 #include <optional>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
 #include "headrace/fuse/mount_stats.h"
+#include "headrace/fuse/push/order_trial.h"
 #include "headrace/fuse/push/page_cache_account.h"
 #include "headrace/fuse/push/retained.h"
 #include "headrace/fuse/survive/takeover.h"
@@ -47,6 +49,7 @@ struct OrderPosition {
   std::uint64_t position = 0;
   std::uint64_t epoch_count = UINT64_MAX;             // from `epoch` on; what comes later is not known
   std::vector<cache::SampleIndex> read_already = {};  // opens from `position` on, in their order
+  bool may_be_wrong = false;                          // somebody said so: it is given up where the opens contradict it
 };
 
 struct PushPlanOptions {
@@ -118,7 +121,10 @@ class PushPlan {
   void on_changed(cache::SampleIndex sample);
   void on_overflow() { ++counters_.overflows; }
 
+  // The order that is followed already: it has another epoch now. What is held of it stays.
   void set_order(const OrderPosition& order);
+  // True once after an order that may be wrong was contradicted; it is not followed any more.
+  [[nodiscard]] bool take_contradiction() { return std::exchange(contradicted_, false); }
   void set_budget(std::uint64_t budget_bytes);
   // What memory pressure leaves of the budget, until there is none: all of it then.
   void limit_budget(std::uint64_t budget_bytes);
@@ -142,9 +148,12 @@ class PushPlan {
     std::uint64_t hits = 0;  // these three: of plans before the present one, and of what was not planned
     std::uint64_t late = 0;
     std::uint64_t strays = 0;
+    std::uint64_t orders_given_up = 0;
   };
 
   void make_plan(const OrderPosition& order);
+  void put_to_trial(const OrderPosition& order);
+  void give_order_up();
   void count_plan();
   [[nodiscard]] std::optional<cache::SampleIndex> candidate();
   [[nodiscard]] bool has_room_for_unseen() const;
@@ -174,6 +183,8 @@ class PushPlan {
   std::shared_ptr<const cache::Order> given_order_;  // null: unknown
   std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
+  std::optional<OrderTrial> trial_;                  // of an order that may be wrong
+  bool contradicted_ = false;
   std::uint64_t generation_ = 0;
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet

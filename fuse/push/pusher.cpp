@@ -435,6 +435,11 @@ void Pusher::set_order(const OrderPosition& order) {
   plan_changed();
 }
 
+bool Pusher::take_contradiction() {
+  MutexLock lock(mutex_);
+  return plan_.take_contradiction();
+}
+
 void Pusher::set_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
   plan_.set_budget(budget_bytes);

@@ -66,6 +66,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // stops before. Not for a thread that answers the kernel: a page is forgotten after the READ that fills it.
   [[nodiscard]] bool wait_until_forgotten(std::chrono::steady_clock::time_point deadline);
   void set_order(const OrderPosition& order);
+  // True once after the opens contradicted an order that may be wrong.
+  [[nodiscard]] bool take_contradiction();
   void set_budget(std::uint64_t budget_bytes);
   void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
   [[nodiscard]] std::uint64_t budget_bytes() const;

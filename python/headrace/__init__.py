@@ -10,10 +10,12 @@
         ...
 """
 from ._abi import BadSampleError, BusyError, HeadraceError, StaleError, lib as _lib
+from .batch_transforms import CutMix, MixUp, RandomErasing
 from .comparison import check
 from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
 from .loader import Batch, DataLoader, Note
+from .telling import TellingSampler, attach
 from .transforms import (IMAGENET, CenterCrop, ColorJitter, Normalize, RandomCrop, RandomHorizontalFlip,
                          RandomResizedCrop, Resize)
 
@@ -28,6 +30,7 @@ def set_log_level(level: str) -> None:
     _lib.hr_set_log_level(_LEVELS[level])
 
 
-__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "DataLoader", "Dataset",
-           "Files", "HeadraceError", "IMAGENET", "ImageFolder", "Normalize", "Note", "RandomCrop",
-           "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "check", "set_log_level"]
+__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "CutMix", "DataLoader",
+           "Dataset", "Files", "HeadraceError", "IMAGENET", "ImageFolder", "MixUp", "Normalize", "Note", "RandomCrop",
+           "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "TellingSampler",
+           "attach", "check", "set_log_level"]

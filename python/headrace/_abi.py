@@ -11,6 +11,7 @@ import re
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint32, c_uint64,
                     c_void_p)
 from pathlib import Path
+from typing import Any
 
 ABI_VERSION = 1
 
@@ -162,7 +163,7 @@ def check(status: int) -> int:
     raise _EXCEPTIONS.get(status, HeadraceError)(lib.hr_error_text().decode(errors="replace"))
 
 
-def uint(value, bits: int, name: str, least: int = 0) -> int:
+def uint(value: Any, bits: int, name: str, least: int = 0) -> int:
     """`value` as the int of a field of so many bits, which ctypes would cut off. Raises TypeError, ValueError."""
     try:
         number = operator.index(value)
@@ -173,7 +174,7 @@ def uint(value, bits: int, name: str, least: int = 0) -> int:
     return number
 
 
-def number(value, name: str) -> float:
+def number(value: Any, name: str) -> float:
     """`value` as a finite float. Raises TypeError, ValueError."""
     try:
         result = float(value)
@@ -184,14 +185,14 @@ def number(value, name: str) -> float:
     return result
 
 
-def text(value, name: str) -> bytes:
+def text(value: Any, name: str) -> bytes:
     """A str for C, which ends it at its first NUL. Raises TypeError, ValueError."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r}")
     return _whole(value.encode(), value, name)
 
 
-def path(value, name: str) -> bytes:
+def path(value: Any, name: str) -> bytes:
     """The same of a path. Raises TypeError, ValueError."""
     try:
         encoded = os.fsencode(value)
@@ -200,7 +201,7 @@ def path(value, name: str) -> bytes:
     return _whole(encoded, value, name)
 
 
-def _whole(encoded: bytes, value, name: str) -> bytes:
+def _whole(encoded: bytes, value: Any, name: str) -> bytes:
     if b"\0" in encoded:
         raise ValueError(f"{name} {value!r} has a NUL character in it")
     return encoded
@@ -214,7 +215,7 @@ def environment(name: str, otherwise: int) -> int:
     return int(value)
 
 
-def text_of(function, *arguments) -> str:
+def text_of(function: Any, *arguments: Any) -> str:
     """The text of a function that fills a buffer as snprintf does."""
     size = 4096
     while True:

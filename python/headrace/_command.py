@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 
-def main():
+def main() -> None:
     here = Path(__file__).resolve().parent
     libraries = [str(here / "_lib"), os.environ.get("LD_LIBRARY_PATH")]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries))}

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a loader gives what a torch DataLoader gives, on this machine and with these versions."""
 from itertools import zip_longest
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 
-def check(loader, torch_loader, *, batches: Optional[int] = None, tolerance: Optional[float] = None) -> Dict[str, Any]:
+def check(loader: Iterable[Any], torch_loader: Iterable[Any], *, batches: Optional[int] = None,
+          tolerance: Optional[float] = None) -> Dict[str, Any]:
     """Compares one epoch of both, batch by batch: labels and sizes, and with `tolerance` also the pixels.
 
     Parameters:

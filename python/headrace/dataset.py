@@ -8,12 +8,14 @@ import re
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar,
+                    Union)
 
 from . import _abi
 from ._abi import check, lib
 
 Path = Union[str, "os.PathLike[str]"]
+_Self = TypeVar("_Self", bound="Dataset")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
@@ -105,18 +107,21 @@ class Dataset:
 
     def __len__(self) -> int:
         with self._open_handle() as handle:
-            return lib.hr_dataset_size(handle)
+            return int(lib.hr_dataset_size(handle))
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # The handle, for one call. In a child of a fork the lock may be held for ever, and nobody closes there.
     @contextlib.contextmanager
-    def _open_handle(self):
-        with self._busy if os.getpid() == self._process else contextlib.nullcontext():
+    def _open_handle(self) -> Iterator[ctypes.c_void_p]:
+        busy: ContextManager[Any] = self._busy
+        if os.getpid() != self._process:
+            busy = contextlib.nullcontext()
+        with busy:
             if not self.close.alive:
                 raise ValueError(f"data set {self.root} is closed")
             yield self._handle
@@ -204,7 +209,7 @@ class ImageFolder(Dataset):
     torchvision has them. Raises FileNotFoundError also where there is no class, or one without files.
     """
 
-    def __init__(self, root: Path, **options):
+    def __init__(self, root: Path, **options: Any):
         super().__init__(root, **options)
         self.classes = sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir())
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
@@ -233,13 +238,13 @@ class Files(Dataset):
 
     decodes = False
 
-    def __init__(self, root: Path, decode=None, **options):
+    def __init__(self, root: Path, decode: Optional[Callable[[bytes], Any]] = None, **options: Any):
         options.setdefault("listing", "sorted")
         super().__init__(root, **options)
         self._decode = decode
         self._pool: Optional[ThreadPoolExecutor] = None
 
-    def decode_all(self, contents: List[bytes]) -> list:
+    def decode_all(self, contents: List[bytes]) -> List[Any]:
         """What `decode` makes of each; the bytes themselves where there is none."""
         if self._decode is None:
             return contents

@@ -8,7 +8,7 @@ import ctypes
 import importlib.util
 import weakref
 from ctypes import pythonapi
-from typing import Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _abi
 from ._abi import lib
@@ -25,7 +25,7 @@ _drop_unused = ctypes.cast(lib.hr_dlpack_drop_capsule, ctypes.c_void_p)
 class Slot:
     """A batch of the library, given back when the object goes."""
 
-    def __init__(self, batch):
+    def __init__(self, batch: Any):
         self.batch = batch
         self.release = weakref.finalize(self, lib.hr_batch_release, batch)
         self.release.atexit = False  # what runs at exit may look at arrays still; the process ends anyway
@@ -35,7 +35,7 @@ class Slot:
         """For the library to write a batch to: wherever an exception strikes, the batch has an owner."""
         return cls(ctypes.POINTER(_abi.Batch)())
 
-    def capsule(self, part: int):
+    def capsule(self, part: int) -> Any:
         """A DLPack capsule that keeps the batch by itself."""
         tensor = lib.hr_batch_dlpack(self.batch, part)
         if not tensor:
@@ -61,27 +61,27 @@ class Array:
         return total
 
     @property
-    def buffer(self):
+    def buffer(self) -> "ctypes.Array[ctypes.c_ubyte]":
         """The memory as a ctypes array of bytes; it keeps the batch."""
         memory = (ctypes.c_ubyte * self.nbytes).from_address(self._address)
-        memory.slot = self._slot
+        memory.slot = self._slot  # type: ignore[attr-defined]  # what keeps it
         return memory
 
     def tobytes(self) -> bytes:
         return ctypes.string_at(self._address, self.nbytes)
 
-    def tolist(self) -> list:
+    def tolist(self) -> List[int]:
         """Of labels and indices. Raises TypeError for images, which numpy and torch take by themselves."""
         if self.dtype != "int64":
             raise TypeError("tolist() is for labels and indices; images go to numpy.asarray() or torch.from_dlpack()")
         return list((ctypes.c_int64 * self.shape[0]).from_address(self._address))
 
     @property
-    def __array_interface__(self) -> dict:
+    def __array_interface__(self) -> Dict[str, Any]:
         """For numpy, which has no bfloat16: its bits come as uint16."""
         return {"version": 3, "shape": self.shape, "typestr": _DTYPES[self.dtype][0], "data": (self._address, False)}
 
-    def __dlpack__(self, *, stream=None, **_):
+    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
         return self._slot.capsule(self._part)
 
     def __dlpack_device__(self) -> Tuple[int, int]:
@@ -91,21 +91,21 @@ class Array:
 class BufferDelivery:
     """Arrays as they are; needs nothing."""
 
-    def images(self, array: Array):
+    def images(self, array: Array) -> Any:
         return array
 
-    def numbers(self, array: Array):
+    def numbers(self, array: Array) -> Any:
         return array
 
 
 class NumpyDelivery(BufferDelivery):
     """numpy arrays, in the layout of the memory."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         import numpy
         self._asarray = numpy.asarray
 
-    def images(self, array: Array):
+    def images(self, array: Array) -> Any:
         return self._asarray(array)
 
     numbers = images
@@ -118,11 +118,11 @@ class TorchDelivery(BufferDelivery):
         from torch.utils.dlpack import from_dlpack
         self._from_dlpack, self._channels_last = from_dlpack, channels_last
 
-    def images(self, array: Array):
+    def images(self, array: Array) -> Any:
         tensor = self._from_dlpack(array.__dlpack__())
         return tensor.permute(0, 3, 1, 2) if self._channels_last else tensor
 
-    def numbers(self, array: Array):
+    def numbers(self, array: Array) -> Any:
         return self._from_dlpack(array.__dlpack__())
 
 
@@ -130,7 +130,7 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def make_delivery(output, channels_last: bool) -> BufferDelivery:
+def make_delivery(output: Optional[str], channels_last: bool) -> BufferDelivery:
     """By name: "torch", "numpy", "buffer"; None: the first of these that can be imported."""
     if output is None:
         output = "torch" if has_module("torch") else "numpy" if has_module("numpy") else "buffer"
@@ -143,7 +143,12 @@ def make_delivery(output, channels_last: bool) -> BufferDelivery:
     return NumpyDelivery() if output == "numpy" else BufferDelivery()
 
 
-def arrays_of(slot: Slot, shape: Tuple[int, int, int], dtype: str):
+def name_of(delivery: Optional[BufferDelivery]) -> str:
+    """What make_delivery() made it by."""
+    return {TorchDelivery: "torch", NumpyDelivery: "numpy"}.get(type(delivery), "buffer")
+
+
+def arrays_of(slot: Slot, shape: Tuple[int, int, int], dtype: str) -> List[Array]:
     """Images, labels and indices of a batch of images."""
     batch = slot.batch.contents
     count = batch.count

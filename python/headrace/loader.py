@@ -6,11 +6,11 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
-from . import _abi, delivery, sampler as orders, transforms
+from . import _abi, batch_transforms, delivery, sampler as orders, transforms
 from ._abi import check, lib
-from .dataset import Dataset
+from .dataset import Dataset, Files
 
 STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
@@ -19,7 +19,7 @@ _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
 class Note(NamedTuple):
     """A sample that is bad, or was repaired."""
     position: int  # within the epoch, over all ranks
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method of that name is not missed
     state: str     # "repaired" or "bad"
     reason: str    # names the file
 
@@ -59,6 +59,8 @@ class DataLoader:
         prefetch_batches: made ahead of the consumer.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
+        batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
+            were mixed are float32, N x classes.
 
     Iterating yields (images, labels); batches() yields Batch. Each iteration is one epoch; epochs follow each other and
     are read ahead across the border, unless set_epoch() says otherwise or the order comes from a sampler.
@@ -68,12 +70,13 @@ class DataLoader:
     Thread-safety: one thread iterates; close(), report() and state_dict() from any. A forked child opens its own.
     """
 
-    def __init__(self, dataset: Dataset, batch_size: int = 1, shuffle: bool = False, sampler=None, *,
-                 order: Optional[str] = None, drop_last: bool = False, transform: Optional[Sequence] = None,
+    def __init__(self, dataset: Dataset, batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
+                 order: Optional[str] = None, drop_last: bool = False, transform: Optional[Sequence[Any]] = None,
                  seed: int = 0, dtype: str = "float32", channels_last: bool = False, output: Optional[str] = None,
                  rank: Optional[int] = None, world_size: Optional[int] = None, bad_samples: str = "raise",
                  damage: str = "repair", threads: int = 0, prefetch_batches: int = 2, window: int = 0,
-                 dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator=None):
+                 dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator: Any = None,
+                 batch_transform: Sequence[Any] = ()):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
         batch_size, seed = _abi.uint(batch_size, 32, "batch_size", 1), _abi.uint(seed, 64, "seed")
@@ -88,9 +91,10 @@ class DataLoader:
         self._options = self._make_options(transform, bad_samples, damage, threads, prefetch_batches, window,
                                            dct_scaling, draws, torch_workers)
         self._delivery = delivery.make_delivery(output, channels_last) if dataset.decodes else None
+        self._batch_transform = self._check_batch_transform(batch_transform)
         self.rank, self.world_size = (0, 1) if sampler is not None else orders.ranks(rank, world_size)
         if sampler is not None:
-            self._order = orders.SamplerEpochs(sampler)
+            self._order: Union[orders.SamplerEpochs, orders.SpecEpochs] = orders.SamplerEpochs(sampler)
         else:
             spec = order or (f"torch-distributed:seed={seed}" if shuffle else "torch-distributed:shuffle=0")
             self._order = orders.SpecEpochs(dataset, spec, self.rank, self.world_size)
@@ -100,8 +104,9 @@ class DataLoader:
         self._expected = 0    # the check of the sampler's list that the state was saved with
         self._running: Optional[_Running] = None
 
-    def _make_options(self, transform, bad_samples, damage, threads, prefetch_batches, window, dct_scaling, draws,
-                      torch_workers) -> _abi.LoaderOptions:
+    def _make_options(self, transform: Optional[Sequence[Any]], bad_samples: str, damage: str, threads: int,
+                      prefetch_batches: int, window: int, dct_scaling: bool, draws: str,
+                      torch_workers: int) -> _abi.LoaderOptions:
         options = _abi.LoaderOptions(struct_bytes=ctypes.sizeof(_abi.LoaderOptions), batch_size=self.batch_size,
                                      drop_last=bool(self.drop_last), dct_scaling=bool(dct_scaling), seed=self.seed,
                                      batches_ahead=_abi.uint(prefetch_batches, 32, "prefetch_batches"),
@@ -123,9 +128,16 @@ class DataLoader:
             options.content = _abi.CONTENT_BYTES
         return options
 
+    def _check_batch_transform(self, steps: Sequence[Any]) -> List[Any]:
+        if steps and not self.dataset.decodes:
+            raise ValueError("Files are bytes, which no batch_transform fits")
+        if not steps:
+            return []
+        return batch_transforms.checked(steps, self.dtype, delivery.name_of(self._delivery))
+
     # ---- iterating ----
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Tuple[Any, Any]]:
         for batch in self.batches():
             yield batch.images, batch.labels
 
@@ -202,10 +214,10 @@ class DataLoader:
         with self._lock:
             self._drop_running()
 
-    def __enter__(self):
+    def __enter__(self) -> "DataLoader":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _drop_running(self) -> None:
@@ -243,7 +255,7 @@ class DataLoader:
         if part.spec is not None:
             options.order = part.spec.encode()
             options.epochs = int(self._options.draw == _abi.DRAW_AS_TORCH)  # else without end
-        else:
+        elif part.indices is not None:
             options.indices, options.index_count, options.epochs = part.indices, len(part.indices), 1
         return _Running(self.dataset, options, part, self._epoch)
 
@@ -279,7 +291,7 @@ class _Running:
 
     def position_behind(self, slot: delivery.Slot) -> int:
         """Within the epoch, over all ranks: what is delivered with this batch where all ranks are as far."""
-        return self.part.base + slot.batch.contents.next_position * self.part.stride
+        return int(self.part.base + slot.batch.contents.next_position * self.part.stride)
 
     def shut(self) -> None:
         """Closes, also while another thread waits for a batch."""
@@ -288,7 +300,10 @@ class _Running:
 
     def report(self) -> Dict[str, Any]:
         with self._reporting:
-            return json.loads(_abi.text_of(lib.hr_loader_report, self.handle)) if self.close.alive else {}
+            report: Dict[str, Any] = {}
+            if self.close.alive:
+                report = json.loads(_abi.text_of(lib.hr_loader_report, self.handle))
+            return report
 
     def stands_at(self, epoch: int, position: int) -> bool:
         return self.close.alive and self.part.spec is not None and self.epoch == epoch and self.done == 0 \
@@ -352,7 +367,7 @@ class _Epoch:
         self._running: Optional[_Running] = None
         self._ended = False
 
-    def __iter__(self):
+    def __iter__(self) -> "_Epoch":
         return self
 
     def __next__(self) -> Batch:
@@ -366,7 +381,7 @@ class _Epoch:
             raise RuntimeError("this iteration is over: another one was begun, or the loader was closed")
         slot = self._running.next()
         if slot is None:
-            self._finish()
+            self._finish(self._running)
             raise StopIteration
         # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
         position = self._running.position_behind(slot)
@@ -377,12 +392,12 @@ class _Epoch:
             self._running.took(slot)
         return batch
 
-    def _finish(self) -> None:
+    def _finish(self, running: _Running) -> None:
         loader, self._ended = self._loader, True
         with loader._lock:
             loader._epoch, loader._position = loader._epoch + 1, 0
-            self._running.end_epoch()
-            if self._running.part.spec is None:
+            running.end_epoch()
+            if running.part.spec is None:
                 loader._drop_running()
 
 
@@ -403,13 +418,23 @@ def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
     side = loader._options
     shape = (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
     images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
-    make = loader._delivery
-    return Batch(make.images(images), make.numbers(labels), make.numbers(indices), states, batch.epoch,
-                 position, notes)
+    make = loader._delivery or delivery.BufferDelivery()
+    pixels, classes = make.images(images), make.numbers(labels)
+    if loader._batch_transform:
+        # Torch tensors are N x C x H x W however they lie in memory.
+        is_last = bool(side.layout) and delivery.name_of(make) != "torch"
+        height, width, channel = (1, 2, 3) if is_last else (2, 3, 1)
+        draws = batch_transforms.Draws(loader.seed, batch.epoch, position, loader.rank, indices.tolist(), height,
+                                       width, channel)
+        for step in loader._batch_transform:
+            pixels, classes = step.apply(pixels, classes, draws)
+    return Batch(pixels, classes, make.numbers(indices), states, batch.epoch, position, notes)
 
 
-def _deliver_bytes(loader, slot, position, states, notes) -> Batch:
+def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, position: int, states: List[str],
+                   notes: List[Note]) -> Batch:
     batch = slot.batch.contents
     contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in batch.contents[:batch.count]]
     labels, indices = batch.labels[:batch.count], batch.indices[:batch.count]
-    return Batch(loader.dataset.decode_all(contents), labels, indices, states, batch.epoch, position, notes)
+    files = cast(Files, loader.dataset)
+    return Batch(files.decode_all(contents), labels, indices, states, batch.epoch, position, notes)

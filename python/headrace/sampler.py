@@ -10,7 +10,7 @@ import sys
 import zlib
 from array import array
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from . import _abi
 from .dataset import Dataset
@@ -20,7 +20,7 @@ from .dataset import Dataset
 class Part:
     """What one rank reads of an epoch: its sample i stands at position `base + rank + i * stride`."""
     spec: Optional[str]  # or:
-    indices: object      # ctypes array of c_uint32
+    indices: "Optional[ctypes.Array[ctypes.c_uint32]]"
     length: int          # samples of this rank, from `first` on, and those before it
     first: int           # samples to leave out at the beginning
     base: int
@@ -92,7 +92,7 @@ class SamplerEpochs:
 
     world = 1
 
-    def __init__(self, sampler):
+    def __init__(self, sampler: Any):
         if not hasattr(sampler, "__iter__"):
             raise TypeError(f"sampler {sampler!r} is no iterable of sample numbers")
         self.sampler = sampler
@@ -115,14 +115,14 @@ class SamplerEpochs:
                     zlib.crc32(memoryview(indices).cast("B")))
 
 
-def _index(value) -> int:
+def _index(value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"sampler: an index must be an int, not {value!r}") from None
 
 
-def _c_array(indices: array):
+def _c_array(indices: "array[int]") -> "ctypes.Array[ctypes.c_uint32]":
     copy = (ctypes.c_uint32 * len(indices))()
     ctypes.memmove(copy, indices.buffer_info()[0], len(indices) * indices.itemsize)
     return copy

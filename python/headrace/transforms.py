@@ -6,7 +6,7 @@ RandomHorizontalFlip, ColorJitter and Normalize, in this order. Sizes are pixels
 (height, width). Anything else is a call on the batch.
 """
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _abi
 
@@ -80,7 +80,7 @@ class ColorJitter:
 @dataclass(frozen=True)
 class Normalize:
     """(pixel / 255 - mean) / std per channel. Also takes one pair: Normalize(IMAGENET)."""
-    mean: Sequence
+    mean: Sequence[Any]
     std: Optional[Sequence[float]] = None
 
 
@@ -91,11 +91,11 @@ _ORDER = {RandomResizedCrop: 0, Resize: 0, RandomCrop: 0, CenterCrop: 1, RandomH
           Normalize: 4}
 
 
-def fill(options: _abi.LoaderOptions, transform: Sequence, dtype: str) -> None:
+def fill(options: _abi.LoaderOptions, transform: Sequence[Any], dtype: str) -> None:
     """Writes a chain into the options of a loader. Raises ValueError or TypeError, naming the transform."""
     if not isinstance(transform, (list, tuple)):
         raise TypeError(f"transform must be a list of headrace's transforms, not {transform!r}")
-    chain = {}
+    chain: Dict[type, Any] = {}
     last = -1
     for step in transform:
         kind = type(step)
@@ -120,7 +120,7 @@ def fill(options: _abi.LoaderOptions, transform: Sequence, dtype: str) -> None:
         _fill_normalize(options, chain[Normalize])
 
 
-def _fill_geometry(options, chain) -> None:
+def _fill_geometry(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:
     if RandomResizedCrop in chain and CenterCrop not in chain:
         crop = chain[RandomResizedCrop]
         options.geometry = _abi.RANDOM_RESIZED_CROP
@@ -150,7 +150,7 @@ def _fill_geometry(options, chain) -> None:
                          "CenterCrop(size), or RandomCrop(size), or a batch would have images of different sizes")
 
 
-def _fill_normalize(options, normalize: Normalize) -> None:
+def _fill_normalize(options: _abi.LoaderOptions, normalize: Normalize) -> None:
     pair = (normalize.mean, normalize.std) if normalize.std is not None else normalize.mean
     try:
         mean, std = ([_abi.number(value, "a number of Normalize") for value in values] for values in pair)

@@ -168,6 +168,32 @@ TEST_CASE("mount returns when the data set can be read, unmount when the daemon 
   CHECK(contains(read_file("/proc/mounts"), fixture.mount_point.string()) == false);
 }
 
+TEST_CASE("a mount is told an epoch by the numbers that it gave the samples") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const Outcome numbered = fixture.tool({"order", "number", point});
+  CHECK(std::count(numbered.output.begin(), numbered.output.end(), '\n') == 40);
+  CHECK(numbered.output.starts_with("cat/0.jpg\ncat/1.jpg\ncat/10.jpg\n"));
+
+  const std::string file = fixture.data.write("epoch", "39\n0\n7\n").string();
+  CHECK(fixture.tool({"order", "tell", point, file, "--name", "me"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "told:me");
+  CHECK(fixture.tool({"order", "tell", point, file, "--name", "me"}).status == 0);
+  CHECK(fixture.stat()["mount"]["epoch"] == 1);  // the same teller goes on
+  CHECK(fixture.tool({"order", "tell", point, file, "--name", "other"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "told:other");
+
+  for (const char* wrong : {"40\n", "-1\n", "cat/0.jpg\n", "", "4294967296\n"}) {
+    CAPTURE(wrong);
+    const Outcome refused = fixture.tool({"order", "tell", point, fixture.data.write("epoch", wrong).string()});
+    CHECK(refused.status != 0);
+    CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
+  }
+  CHECK(fixture.stat()["mount"]["order"] == "told:other");
+  CHECK(fixture.stat()["mount"]["orders_given_up"] == 0);
+}
+
 TEST_CASE("a mount that was just read is not unmounted without --force, one that was not is") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();

@@ -2,12 +2,15 @@
 #include "headrace/fuse/push/push_plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "headrace/cache/told_order.h"
 
 #include "sized_catalog.h"
 
@@ -581,6 +584,70 @@ TEST_CASE("files of 4 GiB and more are pushed along an order as others are") {
   CHECK(push_all(plan) == std::vector<SampleIndex>{0, 1, 2});
   CHECK(plan.pages().held_bytes() == 3 * kLarge);
   CHECK(stats_of(plan).pushed_bytes == 3 * kLarge);
+}
+
+// A told order over all samples, backwards: no one reads so by chance.
+std::shared_ptr<cache::ToldOrder> backwards(unsigned first = kSampleCount) {
+  auto order = std::make_shared<cache::ToldOrder>("train", cache::WorkerLayout{});
+  std::vector<SampleIndex> samples(first);
+  std::iota(samples.rbegin(), samples.rend(), SampleIndex{0});
+  order->add_epoch(std::move(samples));
+  return order;
+}
+
+TEST_CASE("an order that is told further keeps what is held") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes});
+  const auto order = backwards();
+  plan.set_order({.order = order, .may_be_wrong = true});
+  const std::uint64_t generation = plan.generation();
+  for (SampleIndex sample = kSampleCount; sample-- > 0;) {
+    push_all(plan);
+    open(plan, sample);
+  }
+  push_all(plan);
+  const std::uint64_t pushed = stats_of(plan).pushed_samples;
+  std::vector<SampleIndex> again = order->epoch(0).value();
+  std::reverse(again.begin(), again.end());
+  const std::uint64_t epoch = order->add_epoch(again);
+  plan.set_order({.order = order, .epoch = epoch, .may_be_wrong = true});
+  for (const SampleIndex sample : again) {
+    push_all(plan);
+    open(plan, sample);
+  }
+  CHECK(plan.generation() == generation);
+  CHECK(stats_of(plan).epoch == 1);
+  CHECK(stats_of(plan).hits == 2 * kSampleCount);
+  CHECK(stats_of(plan).pushed_samples - pushed <= kSampleCount - 6);  // of the eight two are the window
+}
+
+TEST_CASE("a told order is given up after 40 strays within 64 opens, and not before") {
+  constexpr unsigned kMany = 2000;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes});
+  plan.set_order({.order = backwards(kMany), .may_be_wrong = true});
+  SampleIndex stray = 0;
+  for (unsigned i = 0; i < 39; ++i) open(plan, stray += 37);
+  CHECK_FALSE(plan.take_contradiction());
+  CHECK(stats_of(plan).order == "told:train");
+  open(plan, stray += 37);
+  CHECK(plan.take_contradiction());
+  CHECK_FALSE(plan.take_contradiction());
+  CHECK(stats_of(plan).order.empty());
+  CHECK(stats_of(plan).orders_given_up == 1);
+}
+
+TEST_CASE("opens of what a told order does not read do not contradict it, nor does anything an order that was set") {
+  constexpr unsigned kMany = 4000;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes});
+  plan.set_order({.order = backwards(2000), .may_be_wrong = true});
+  for (SampleIndex other = 2000; other < kMany; ++other) open(plan, other);
+  CHECK(stats_of(plan).order == "told:train");
+  plan.set_order({.order = backwards(kMany)});
+  for (SampleIndex stray = 0; stray < 1000; stray += 3) open(plan, stray * 37 % 1999);
+  CHECK_FALSE(plan.take_contradiction());
+  CHECK(stats_of(plan).order == "told:train");
 }
 
 }  // namespace
