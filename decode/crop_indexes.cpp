@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include <xxhash.h>
-
 namespace headrace::decode {
 namespace {
 
@@ -13,12 +11,15 @@ constexpr std::size_t kEntryBytes = 112;
 
 }  // namespace
 
-CropIndexes::Content CropIndexes::content_of(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
+bool CropIndexes::find(const Content& content, std::vector<std::byte>& packed) const {
+  return find_in_memory(content, packed) || (folder_ != nullptr && folder_->find(content, packed));
 }
 
-bool CropIndexes::find(const Content& content, std::vector<std::byte>& packed) const {
+bool CropIndexes::keep(const Content& content, std::vector<std::byte> packed) {
+  return (folder_ != nullptr && folder_->keep(content, packed)) || keep_in_memory(content, std::move(packed));
+}
+
+bool CropIndexes::find_in_memory(const Content& content, std::vector<std::byte>& packed) const {
   const Shard& shard = shard_of(content);
   io::MutexLock lock(shard.mutex);
   const auto found = shard.indexes.find(content);
@@ -33,7 +34,7 @@ bool CropIndexes::take(std::size_t bytes) {
   return false;
 }
 
-bool CropIndexes::keep(const Content& content, std::vector<std::byte> packed) {
+bool CropIndexes::keep_in_memory(const Content& content, std::vector<std::byte> packed) {
   Shard& shard = shard_of(content);
   io::MutexLock lock(shard.mutex);
   const auto found = shard.indexes.find(content);
@@ -59,6 +60,7 @@ CropReport CropIndexes::report() const {
     report.files += shard.indexes.size();
   }
   report.bytes = bytes_.load(std::memory_order_relaxed);
+  if (folder_ != nullptr) report.folder_bytes = folder_->bytes();
   return report;
 }
 

@@ -7,8 +7,9 @@
 //   print(indexes.report().indexed);
 //
 // An index is found by the checksum (XXH3, 128 bits) of the file's bytes, whatever the file is called: bytes that
-// changed have no index. Nothing is evicted, as every epoch crops every file; once the budget is used up, further files
-// go without.
+// changed have no index. With a CropIndexFolder they lie there, and outlive the process; memory holds what it does not
+// take. Nothing is evicted from memory, as every epoch crops every file; once the budget is used up, further files go
+// without.
 //
 // Thread-safety: any thread. Ownership: outlives the decoders that use it.
 #pragma once
@@ -21,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "headrace/decode/crop_index_folder.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::decode {
@@ -41,19 +43,18 @@ struct CropReport {
   std::array<std::uint64_t, kCropWays> crops = {};  // by CropWay
   std::uint64_t files = 0;                          // that have an index, or are known to be damaged
   std::uint64_t bytes = 0;                          // of memory for these
+  std::uint64_t folder_bytes = 0;                   // of the indexes in the folder, of all data sets
   [[nodiscard]] std::uint64_t count(CropWay way) const { return crops[static_cast<std::size_t>(way)]; }
 };
 
 class CropIndexes {
  public:
-  struct Content {
-    std::uint64_t low = 0;
-    std::uint64_t high = 0;
-    friend bool operator==(const Content&, const Content&) = default;
-  };
-  [[nodiscard]] static Content content_of(std::span<const std::byte> bytes);
+  using Content = ContentId;
+  [[nodiscard]] static Content content_of(std::span<const std::byte> bytes) { return content_id(bytes); }
 
-  explicit CropIndexes(std::size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+  // `folder` outlives this; nullptr: memory only.
+  explicit CropIndexes(std::size_t budget_bytes, CropIndexFolder* folder = nullptr)
+      : budget_bytes_(budget_bytes), folder_(folder) {}
   CropIndexes(const CropIndexes&) = delete;
   CropIndexes& operator=(const CropIndexes&) = delete;
 
@@ -77,9 +78,12 @@ class CropIndexes {
 
   [[nodiscard]] const Shard& shard_of(const Content& content) const { return shards_[content.high % kShards]; }
   [[nodiscard]] Shard& shard_of(const Content& content) { return shards_[content.high % kShards]; }
+  [[nodiscard]] bool find_in_memory(const Content& content, std::vector<std::byte>& packed) const;
+  bool keep_in_memory(const Content& content, std::vector<std::byte> packed);
   bool take(std::size_t bytes);
 
   const std::size_t budget_bytes_;
+  CropIndexFolder* const folder_;
   std::array<Shard, kShards> shards_;
   std::atomic<std::size_t> bytes_ = 0;
   std::array<std::atomic<std::uint64_t>, kCropWays> crops_ = {};

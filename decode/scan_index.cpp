@@ -141,14 +141,16 @@ std::vector<std::byte> ScanIndex::pack(std::uint64_t content) const {
   return packed;
 }
 
-bool ScanIndex::unpack(std::span<const std::byte> packed, std::uint64_t content) {
-  clear();
+bool ScanIndex::is_sound(std::span<const std::byte> packed, std::uint64_t content) {
   Header header;
   if (packed.size() < sizeof header) return false;
   std::memcpy(&header, packed.data(), sizeof header);
-  if (header.magic != kMagic || header.covered > mcu_count_) return false;
-  if (header.checksum != checksum_of(header, packed.subspan(sizeof header), content)) return false;
-  if (unpack_points(packed)) return true;
+  return header.magic == kMagic && header.checksum == checksum_of(header, packed.subspan(sizeof header), content);
+}
+
+bool ScanIndex::unpack(std::span<const std::byte> packed, std::uint64_t content) {
+  clear();
+  if (is_sound(packed, content) && unpack_points(packed)) return true;
   clear();
   return false;
 }
@@ -156,6 +158,7 @@ bool ScanIndex::unpack(std::span<const std::byte> packed, std::uint64_t content)
 bool ScanIndex::unpack_points(std::span<const std::byte> packed) {
   Header header;
   std::memcpy(&header, packed.data(), sizeof header);
+  if (header.covered > mcu_count_) return false;
   const std::size_t count = header.covered / step_ + 1;
   std::size_t bits = 0;
   for (const std::uint8_t width : header.widths) {

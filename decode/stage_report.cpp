@@ -44,8 +44,12 @@ std::string describe(const CropReport& crops) {
     if (crops.crops[i] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", crops.crops[i], kWays[i]);
   }
   if (text.empty()) return text;
-  return fmt::format("  JPEG crops: {}; {:.1f} MiB for {} files\n", text, static_cast<double>(crops.bytes) / (1 << 20),
+  constexpr double kMiB = 1 << 20;
+  text = fmt::format("  JPEG crops: {}; {:.1f} MiB for {} files", text, static_cast<double>(crops.bytes) / kMiB,
                      crops.files);
+  if (crops.folder_bytes > 0)
+    text += fmt::format(", {:.1f} MiB on disk", static_cast<double>(crops.folder_bytes) / kMiB);
+  return text + "\n";
 }
 
 }  // namespace

@@ -41,11 +41,22 @@ void pin_to(int cpu) {
   io::log_warning("cannot pin a decoder thread to CPU {}; it runs anywhere", cpu);
 }
 
+std::unique_ptr<CropIndexFolder> open_folder(const WorkerOptions& options) {
+  if (options.crop_index_folder.empty() || options.crop_index_bytes == 0) return nullptr;
+  auto folder = CropIndexFolder::open(options.crop_index_folder);
+  if (folder) return *std::move(folder);
+  io::log_warning("indexes of JPEGs are kept in memory only: {}", folder.error().message());
+  return nullptr;
+}
+
 }  // namespace
 
 struct WorkerPool::Impl {
-  Impl(std::size_t queue_capacity, std::size_t crop_index_bytes, StageCounters& stage_counters)
-      : queue(queue_capacity), crop_indexes(crop_index_bytes), counters(stage_counters) {}
+  Impl(std::size_t queue_capacity, const WorkerOptions& options, StageCounters& stage_counters)
+      : queue(queue_capacity),
+        index_folder(open_folder(options)),
+        crop_indexes(options.crop_index_bytes, index_folder.get()),
+        counters(stage_counters) {}
 
   void work(unsigned number, const WorkerOptions& options) {
     pthread_setname_np(pthread_self(), ("hr-decode-" + std::to_string(number)).c_str());
@@ -66,6 +77,7 @@ struct WorkerPool::Impl {
   }
 
   BoundedQueue<Task> queue;
+  const std::unique_ptr<CropIndexFolder> index_folder;  // nullptr: none
   CropIndexes crop_indexes;
   std::atomic<bool> stopped = false;
   StageCounters& counters;
@@ -82,7 +94,7 @@ struct WorkerPool::Impl {
 };
 
 WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity, StageCounters& counters)
-    : impl_(std::make_unique<Impl>(queue_capacity, options.crop_index_bytes, counters)) {
+    : impl_(std::make_unique<Impl>(queue_capacity, options, counters)) {
   const unsigned count = options.threads > 0 ? options.threads : usable_cores();
   try {
     impl_->threads.reserve(count);

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -47,6 +48,9 @@ struct WorkerOptions {
   // Memory for where to begin within JPEGs (crop_indexes.h), which all threads share; taken as crops need it, 1.5 kB
   // for a photograph of 110 kB. 256 MiB: of about 170 000 such files. 0: crops do without.
   std::size_t crop_index_bytes = std::size_t{256} << 20;
+  // Where these indexes are kept for later, and for other processes (crop_index_folder.h). Empty: nowhere. Where it
+  // cannot be used, memory does without it; the log says why.
+  std::filesystem::path crop_index_folder;
 };
 
 class WorkerPool {

@@ -47,6 +47,8 @@ class ScanIndex {
   [[nodiscard]] std::vector<std::byte> pack(std::uint64_t content) const;
   // False, and empty as after begin(), if these are not the bytes that pack() made for this content and this layout.
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::uint64_t content);
+  // Whether these are bytes that pack() made for this content, of whatever layout.
+  [[nodiscard]] static bool is_sound(std::span<const std::byte> packed, std::uint64_t content);
 
  private:
   bool unpack_points(std::span<const std::byte> packed);
