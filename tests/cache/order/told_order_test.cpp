@@ -31,7 +31,7 @@ TEST_CASE("a told order has the last two epochs that were told") {
 TEST_CASE("read-ahead goes on with an epoch that is told later, and keeps what it holds") {
   ToldOrder order("train", {});
   order.add_epoch({3, 1, 0, 2});
-  const std::vector<std::uint32_t> sizes(4, 10);
+  const SampleSizes sizes(std::vector<std::uint32_t>(4, 10));
   ReadAhead plan(order, sizes, {.budget_bytes = 30, .window_bytes = 10});
   Samples fetched;
   const auto fetch_all = [&] {
