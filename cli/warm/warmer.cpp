@@ -79,7 +79,7 @@ bool Warmer::Impl::count_held(std::uint64_t bytes) {
 // Waits for a place among the reads in flight and for the rate limit. False: no more reads are to be started.
 bool Warmer::Impl::wait_for_place(std::uint64_t bytes, std::uint64_t issued_bytes) {
   io::MutexLock lock(mutex);
-  const auto ended = [this] { return state.cancelled || state.full; };
+  const auto ended = [this]() HEADRACE_REQUIRES(mutex) { return state.cancelled || state.full; };
   if (options.rate_bytes_per_second > 0) {
     const std::chrono::duration<double> due(static_cast<double>(issued_bytes) /
                                             static_cast<double>(options.rate_bytes_per_second));
