@@ -77,7 +77,7 @@ void Warmer::Impl::run() {
 // Waits for a place among the reads in flight and for the rate limit. False: no more reads are to be started.
 bool Warmer::Impl::wait_for_place(const Job& job, std::uint64_t issued_bytes) {
   io::MutexLock lock(mutex);
-  const auto ended = [this] { return state.cancelled || state.full; };
+  const auto ended = [this]() HEADRACE_REQUIRES(mutex) { return state.cancelled || state.full; };
   const std::uint64_t bytes = job.bytes_to_fetch();
   if (options.rate_bytes_per_second > 0 && bytes > 0) {
     const std::chrono::duration<double> due(static_cast<double>(issued_bytes) /
