@@ -103,6 +103,8 @@ class Bench:
         """`build`: a build folder to use as it is; without it, the release preset of `tree` is built as needed."""
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
+        # Catalogs and indexes of JPEGs that other programs have left would change what is measured.
+        os.environ.setdefault("HEADRACE_CACHE_DIR", str(self.work / "cache"))
         self.data = self.work  # where data sets lie
         self.quick = quick
         self.tree = tree

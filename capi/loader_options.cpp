@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "headrace/capi/internal/loader.h"
+#include "headrace/io/log.h"
+#include "headrace/io/own_folders.h"
 
 namespace headrace::capi {
 namespace {
@@ -146,6 +149,15 @@ decode::TensorFormat format_of(const hr_loader_options& options) {
   return format;
 }
 
+// Where they outlive this process; empty: in memory only.
+std::filesystem::path crop_index_folder(const hr_loader_options& options) {
+  if (options.content == HR_CONTENT_BYTES) return {};
+  const io::Result<std::filesystem::path> folder = io::cache_directory();
+  if (folder) return *folder / "crop-indexes";
+  io::log_warning("indexes of JPEGs are kept in memory only: {}", folder.error().message());
+  return {};
+}
+
 }  // namespace
 
 io::Status check(const hr_loader_options& options) {
@@ -180,7 +192,8 @@ decode::BatchOptions batch_options(const hr_loader_options& options) {
       .transform = transform_of(options),
       .format = format_of(options),
       .workers = {.threads = static_cast<unsigned>(options.threads),
-                  .decode = {.damage = kDamage[options.damage], .apply_orientation = options.apply_orientation != 0}},
+                  .decode = {.damage = kDamage[options.damage], .apply_orientation = options.apply_orientation != 0},
+                  .crop_index_folder = crop_index_folder(options)},
       .batches_ahead = options.batches_ahead == 0 ? kBatchesAheadDefault : options.batches_ahead,
       .batches_lent = options.batches_lent == 0 ? kBatchesLentDefault : options.batches_lent};
 }

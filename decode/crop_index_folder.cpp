@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -36,6 +37,7 @@ constexpr std::size_t kSlots = 16;
 constexpr std::uint64_t kBuckets = std::uint64_t{1} << 19;
 // An image of 10^8 pixels, the largest that is decoded by default, has an index of 6 MB.
 constexpr std::uint32_t kPackedMax = std::uint32_t{16} << 20;
+constexpr time_t kFullForSeconds = time_t{7} * 24 * 3600;
 // What a file system keeps for others: its space is looked at each time that so much was added.
 constexpr std::uint64_t kSpareBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kLookForSpaceBytes = std::uint64_t{16} << 20;
@@ -122,6 +124,29 @@ io::Result<UniqueFd> open_file(const fs::path& path) {
   return file;
 }
 
+// Full, and for so long that what is in it may be of data sets that are gone.
+bool is_outdated(const struct stat& status, std::uint64_t bytes_max) {
+  return static_cast<std::uint64_t>(status.st_size) >= kTableBytes + bytes_max &&
+         ::time(nullptr) - status.st_mtim.tv_sec >= kFullForSeconds;
+}
+
+// Processes that have the file open go on with it; it is gone when they end. Of several processes that find it outdated
+// at once, one removes it.
+io::Result<UniqueFd> begin_anew(UniqueFd outdated, const fs::path& path) {
+  {
+    const FileLock lock(outdated.get());
+    struct stat here {};
+    struct stat there {};
+    const bool same = ::fstat(outdated.get(), &here) == 0 && ::stat(path.c_str(), &there) == 0 &&
+                      here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+    if (lock.held() && same) {
+      io::log_info("{} is full of old indexes: it is begun anew", path.string());
+      if (::unlink(path.c_str()) != 0) return system_error(errno, "remove " + path.string());
+    }
+  }
+  return open_file(path);
+}
+
 std::uint64_t size_of(int fd) {
   struct stat status {};
   return ::fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -137,17 +162,16 @@ io::Result<std::unique_ptr<CropIndexFolder>> CropIndexFolder::open(const fs::pat
   fs::create_directories(folder.parent_path(), failure);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error(errno, "make " + folder.string());
   HEADRACE_TRY(file, open_file(path));
-  if (size_of(file.get()) >= kTableBytes + bytes_max) {
-    // Processes that have the file open go on with it; it is gone when they end.
-    io::log_info("{} is full of indexes: it is begun anew", path.string());
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error(errno, "remove " + path.string());
-    HEADRACE_TRY(fresh, open_file(path));
+  struct stat status {};
+  if (::fstat(file.get(), &status) == 0 && is_outdated(status, bytes_max)) {
+    HEADRACE_TRY(fresh, begin_anew(std::move(file), path));
     file = std::move(fresh);
   }
   const std::uint64_t size = size_of(file.get());
   // Of several processes that do so at once, none makes the file shorter than another one needs it.
-  if (size < kTableBytes && ::posix_fallocate(file.get(), static_cast<off_t>(kTableBytes) - 1, 1) != 0) {
-    return make_error(ErrorCode::kNoSpace, "extend " + path.string(), ENOSPC);
+  if (size < kTableBytes) {
+    const int error = ::posix_fallocate(file.get(), static_cast<off_t>(kTableBytes) - 1, 1);
+    if (error != 0) return system_error(error, "extend " + path.string());
   }
   std::unique_ptr<CropIndexFolder> opened(new CropIndexFolder(std::move(file), bytes_max));
   opened->bytes_ = std::max(size, kTableBytes) - kTableBytes;
@@ -176,7 +200,7 @@ bool CropIndexFolder::find(const ContentId& content, std::vector<std::byte>& pac
 
 bool CropIndexFolder::keep(const ContentId& content, std::span<const std::byte> packed) {
   io::MutexLock lock(mutex_);
-  if (full_ || packed.size() > kPackedMax) return false;
+  if (full_ || packed.size() > kPackedMax || ::getpid() != owner_) return false;
   const FileLock file_lock(file_.get());
   return file_lock.held() && add(content, packed);
 }

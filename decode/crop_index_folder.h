@@ -13,8 +13,7 @@
 // which binds it to its content (scan_index.h). So what a crash, a full disk or another process leaves behind is no
 // index, never a wrong one.
 //
-// Thread-safety: any thread. Only one process at a time adds: a fork shares its parent's lock, so a child opens the
-// folder anew.
+// Thread-safety: any thread. A child of fork() can look up, but not add: it shares its parent's lock.
 #pragma once
 
 #include <atomic>
@@ -24,6 +23,8 @@
 #include <memory>
 #include <span>
 #include <vector>
+
+#include <unistd.h>
 
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
@@ -41,8 +42,8 @@ struct ContentId {
 
 class CropIndexFolder {
  public:
-  // 8 GiB: of five million photographs. A file that is as large is begun anew when it is opened: what is there may be
-  // of data sets that are gone.
+  // 8 GiB: of five million photographs. A file that has been full for a week is begun anew when it is opened: what is
+  // there may be of data sets that are gone.
   static constexpr std::uint64_t kBytesMax = std::uint64_t{8} << 30;
 
   // Makes the folder (mode 0700) and the file where they are missing. Errors: kPermission (the file belongs to somebody
@@ -54,7 +55,8 @@ class CropIndexFolder {
 
   // False: there is none. Empty: the file is damaged.
   [[nodiscard]] bool find(const ContentId& content, std::vector<std::byte>& packed) const;
-  // Replaces a shorter one, but not the news that the file is damaged. False: no room, or another process is adding.
+  // Replaces a shorter one, but not the news that the file is damaged. False: no room, or another process is adding, or
+  // this one is a child of who opened it.
   bool keep(const ContentId& content, std::span<const std::byte> packed);
 
   // Of packed indexes, those that were replaced included.
@@ -72,6 +74,7 @@ class CropIndexFolder {
 
   const io::UniqueFd file_;
   const std::uint64_t bytes_max_;
+  const pid_t owner_ = ::getpid();
   std::atomic<std::uint64_t> bytes_ = 0;
   io::Mutex mutex_;
   std::uint64_t looked_for_space_at_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/engine.h"
 
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "headrace/io/environment.h"
 #include "headrace/io/internal/perform.h"
 #include "headrace/io/internal/transfer.h"
 #include "headrace/io/log.h"
@@ -19,7 +19,7 @@ using Kind = EngineOptions::Kind;
 
 Result<Kind> wanted_kind(const EngineOptions& options) {
   if (options.kind != Kind::kAutomatic) return options.kind;
-  const char* value = std::getenv("HEADRACE_ENGINE");  // NOLINT(concurrency-mt-unsafe): nothing here calls setenv
+  const char* value = environment("HEADRACE_ENGINE");
   const std::string_view name = value != nullptr ? value : "";
   if (name.empty()) return Kind::kAutomatic;
   if (name == "uring") return Kind::kUring;

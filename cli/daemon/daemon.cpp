@@ -15,11 +15,12 @@
 #include <sys/wait.h>
 
 #include "headrace/cli/daemon/unix_socket.h"
-#include "headrace/cli/setup/environment.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
 #include "headrace/cli/setup/stop_signal.h"
+#include "headrace/io/environment.h"
 #include "headrace/io/log.h"
+#include "headrace/io/own_folders.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -51,7 +52,7 @@ constexpr std::uintmax_t kLogBytesMax = std::uintmax_t{16} << 20;
 
 // A mount that runs has a control socket of the same name.
 bool has_socket(const std::filesystem::path& log) {
-  const io::Result<std::filesystem::path> directory = runtime_directory();
+  const io::Result<std::filesystem::path> directory = io::runtime_directory();
   std::error_code failure;
   return directory && std::filesystem::exists(*directory / log.stem().replace_extension(".sock"), failure);
 }
@@ -66,7 +67,7 @@ void keep_small(const std::filesystem::path& directory, const std::filesystem::p
 }
 
 io::Result<io::UniqueFd> open_log_file(const std::string& name) {
-  HEADRACE_TRY(directory, log_directory());
+  HEADRACE_TRY(directory, io::log_directory());
   const std::filesystem::path file = directory / name;
   keep_small(directory, file);
   io::UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -152,14 +153,14 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
 
 // $JOURNAL_STREAM names the stream that systemd connected stderr to (systemd.exec(5)).
 bool stderr_is_journal() {
-  const char* stream = environment("JOURNAL_STREAM");
+  const char* stream = io::environment("JOURNAL_STREAM");
   struct stat file = {};
   if (stream == nullptr || ::fstat(STDERR_FILENO, &file) != 0) return false;
   return stream == fmt::format("{}:{}", file.st_dev, file.st_ino);
 }
 
 void notify_systemd() {
-  const char* socket = environment("NOTIFY_SOCKET");
+  const char* socket = io::environment("NOTIFY_SOCKET");
   if (socket == nullptr || *socket == '\0') return;
   io::Result<sockaddr_un> address = unix_address(socket);
   if (!address) return;

@@ -17,7 +17,7 @@ using ReadyCallback = std::function<void()>;
 using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;
 
 struct DaemonOptions {
-  // Name of the log file in log_directory(). It is used where there is no journal.
+  // Name of the log file in io::log_directory(). It is used where there is no journal.
   std::string log_name;
 };
 

@@ -14,10 +14,10 @@
 #include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
-#include "headrace/cli/setup/environment.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/engine.h"
+#include "headrace/io/environment.h"
 
 namespace headrace::cli {
 namespace {
@@ -126,7 +126,7 @@ Finding examine_fuse_device() {
 }
 
 fs::path find_program(const char* name) {
-  const char* path = environment("PATH");
+  const char* path = io::environment("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const fs::path candidate = fs::path(folder) / name;
@@ -221,7 +221,7 @@ Finding examine_cores() {
 }
 
 Finding examine_container() {
-  const bool kubernetes = environment("KUBERNETES_SERVICE_HOST") != nullptr;
+  const bool kubernetes = io::environment("KUBERNETES_SERVICE_HOST") != nullptr;
   const bool docker = fs::exists("/.dockerenv");
   const bool podman = fs::exists("/run/.containerenv");
   const char* name = kubernetes ? "Kubernetes" : docker ? "Docker" : podman ? "Podman" : "none seen";

@@ -18,6 +18,7 @@
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
+#include "headrace/io/own_folders.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -110,7 +111,7 @@ constexpr std::string_view kCatalogEnding = ".catalog";
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
   const fs::path list = arguments.sample_list.empty() ? fs::path() : canonical_path(arguments.sample_list);
   const std::string identity = fmt::format("{}\n{}\n{}", source.string(), arguments.listing, list.string());
-  HEADRACE_TRY(directory, cache_directory());
+  HEADRACE_TRY(directory, io::cache_directory());
   const fs::path file = directory / file_name_for(source.filename().native(), identity, kCatalogEnding);
   prune(directory, kCatalogEnding, kKeptCatalogs, [&file](const fs::path& other) { return other == file; });
   return file;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps a folder of ours from growing for ever.
 //
-//   prune(*log_directory(), ".log", {.files = 64, .bytes = 256 << 20}, is_in_use);
+//   prune(*io::log_directory(), ".log", {.files = 64, .bytes = 256 << 20}, is_in_use);
 //
 // Thread-safety: any thread, any process: a file that somebody else has removed meanwhile is no error.
 #pragma once

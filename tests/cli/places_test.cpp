@@ -66,11 +66,11 @@ std::string text_of(const headrace::io::Result<fs::path>& folder) {
 }
 
 std::string runtime() {
-  return text_of(headrace::cli::runtime_directory());
+  return text_of(headrace::io::runtime_directory());
 }
 
 std::string cache() {
-  return text_of(headrace::cli::cache_directory());
+  return text_of(headrace::io::cache_directory());
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ TEST_CASE("a home that cannot be written to costs its saved catalogs and logs, n
     });
   };
   CHECK(at_home(cache) == "good " + (folder.path() / "cache").string());
-  CHECK(at_home([] { return text_of(headrace::cli::log_directory()); }) == "good " + (folder.path() / "log").string());
+  CHECK(at_home([] { return text_of(headrace::io::log_directory()); }) == "good " + (folder.path() / "log").string());
   const std::string chosen = at_home([&] {
     ::setenv("HEADRACE_CACHE_DIR", (home.path() / "chosen").c_str(), 1);
     return cache();

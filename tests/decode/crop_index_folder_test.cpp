@@ -2,6 +2,7 @@
 #include "headrace/decode/crop_index_folder.h"
 
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -130,7 +131,11 @@ TEST_CASE("a bucket that is full gives up one of its indexes for another") {
   CHECK(held == 16);
 }
 
-TEST_CASE("a full file takes no more, and is begun anew when it is opened") {
+void make_older(const fs::path& file, std::chrono::hours age) {
+  fs::last_write_time(file, fs::last_write_time(file) - age);
+}
+
+TEST_CASE("a full file takes no more, and is begun anew when it has been full for a week") {
   const TempDir dir;
   std::vector<std::byte> found;
   {
@@ -143,9 +148,13 @@ TEST_CASE("a full file takes no more, and is begun anew when it is opened") {
     CHECK(folder->find({0, 0}, found));
   }
   CHECK(open_folder(dir.path(), 1000)->find({0, 0}, found));
-  const auto smaller = open_folder(dir.path(), 100);
-  CHECK(smaller->bytes() == 0);
-  CHECK_FALSE(smaller->find({0, 0}, found));
+  make_older(dir.path() / "indexes-1", std::chrono::hours(6 * 24));
+  CHECK(open_folder(dir.path(), 100)->find({0, 0}, found));
+  make_older(dir.path() / "indexes-1", std::chrono::hours(25));
+  CHECK(open_folder(dir.path(), 1000)->find({0, 0}, found));  // not full, then
+  const auto fresh = open_folder(dir.path(), 100);
+  CHECK(fresh->bytes() == 0);
+  CHECK_FALSE(fresh->find({0, 0}, found));
 }
 
 TEST_CASE("what cannot be used as a folder of indexes is named") {
@@ -168,6 +177,26 @@ void in_child(std::vector<pid_t>& children, const std::function<bool()>& body) {
   children.push_back(child);
 }
 
+void wait_for(const std::vector<pid_t>& children) {
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("a child of fork looks up, and adds nothing") {
+  const TempDir dir;
+  const auto folder = open_folder(dir.path());
+  REQUIRE(folder->keep({1, 1}, packed_index({1, 1}, 4)));
+  std::vector<pid_t> children;
+  in_child(children, [&] {
+    std::vector<std::byte> found;
+    return folder->find({1, 1}, found) && !folder->keep({2, 2}, packed_index({2, 2}, 4));
+  });
+  wait_for(children);
+}
+
 TEST_CASE("several processes add to one folder, and none spoils what another one added") {
   constexpr std::uint64_t kProcesses = 4;
   constexpr std::uint64_t kEach = 200;
@@ -186,11 +215,7 @@ TEST_CASE("several processes add to one folder, and none spoils what another one
       return true;
     });
   }
-  for (const pid_t child : children) {
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    CHECK(status == 0);
-  }
+  wait_for(children);
   std::vector<std::byte> found;
   std::uint64_t right = 0;
   for (std::uint64_t process = 0; process < kProcesses; ++process) {

@@ -30,6 +30,7 @@ def need(*modules):
 
 
 WORK = Path(tempfile.mkdtemp(prefix="headrace-python-"))
+os.environ["HEADRACE_CACHE_DIR"] = str(WORK / "cache")  # indexes of JPEGs and catalogs of this test alone
 
 
 @atexit.register

@@ -4,11 +4,11 @@
 
 #include <cstdlib>
 
-namespace headrace::cli {
+namespace headrace::io {
 
 // nullptr when there is no such variable.
 [[nodiscard]] inline const char* environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): it only races with setenv(), which nobody calls
 }
 
-}  // namespace headrace::cli
+}  // namespace headrace::io
