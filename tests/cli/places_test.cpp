@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose folders headrace trusts.
-#include "headrace/cli/setup/places.h"
+#include "headrace/io/own_folders.h"
 
 #include <cstdlib>
 #include <filesystem>
