@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose folders headrace trusts.
-#include "headrace/io/own_folders.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -12,6 +10,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "headrace/io/own_folders.h"
 
 #include "process.h"
 
