@@ -4,25 +4,28 @@
 //   decode_compare FOLDER LIST full --side headrace|plain|both  whole images to RGB; plain: a libjpeg-turbo loop
 //   decode_compare FOLDER LIST draw --crops CROPS              writes what RandomResizedCrop draws for each file
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
+//   decode_compare FOLDER LIST rrc-first --crops CROPS         the same, each pass as the first: it makes the indexes
 //   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and what
 //                                                              libjpeg does: skip and crop, or decode all
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
-// `--passes N` (3) times; `full` and `rrc` on `--threads T` (1), each with a decoder of its own. Prints one JSON line;
-// "xxh3" adds up XXH3 of each file, with `full` and `crop --against skip` of each image's pixels; "pixels" is how many
-// were made. `both` and `crop` decode each file with the one side and then with the other, on one thread, and print a
-// line for headrace and one for the other. The seconds of `crop` are those on a processor.
+// `--passes N` (3) times; `full`, `rrc` and `rrc-first` on `--threads T` (1), each with a decoder of its own. Prints
+// one JSON line; "xxh3" adds up XXH3 of each file, with `full` and `crop --against skip` of each image's pixels;
+// "pixels" is how many were made. `both` and `crop` decode each file with the one side and then with the other, on one
+// thread, and print a line for headrace and one for the other. The seconds of `crop` are those on a processor.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -155,10 +158,9 @@ class CropDecode {
 // DCT scaling stays off, so that both sides resize the same pixels.
 class RandomCrop {
  public:
-  RandomCrop(const std::vector<CropPlan>& plans, CropIndexes& indexes) : plans_(plans) {
-    decoder_.use_indexes(indexes);
-  }
+  explicit RandomCrop(const std::vector<CropPlan>& plans) : plans_(plans) {}
 
+  void use_indexes(CropIndexes& indexes) { decoder_.use_indexes(indexes); }
   void transform(std::size_t index, const File& file) {
     if (auto status = transformer_.decode(decoder_, file, plans_[index]); !status) fail(status.error().message());
     transformer_.write(reinterpret_cast<std::byte*>(tensor_.data()));
@@ -245,11 +247,15 @@ Measured all_passes(const std::vector<File>& files, unsigned passes, const Measu
 }
 
 void measure_work(const std::vector<File>& files, unsigned passes, const Measured& one_pass,
-                  const std::vector<Work>& workers) {
+                  const std::vector<Work>& workers, const std::function<void()>& before_pass) {
   const Measured measured = all_passes(files, passes, one_pass);
-  work_through(files, workers);  // warms up
+  const auto work_once = [&] {
+    before_pass();
+    work_through(files, workers);
+  };
+  work_once();  // warms up
   measure([&] {
-    for (unsigned pass = 0; pass < passes; ++pass) work_through(files, workers);
+    for (unsigned pass = 0; pass < passes; ++pass) work_once();
     return measured;
   });
 }
@@ -284,7 +290,7 @@ void run_full(const std::vector<File>& files, unsigned passes, unsigned threads)
     workers.emplace_back(
         [decoder = std::make_shared<Decoder>()](std::size_t, const File& file) { decoder->decode(file); });
   }
-  measure_work(files, passes, one_pass, workers);
+  measure_work(files, passes, one_pass, workers, [] {});
 }
 
 // The sides take turns at each file, so that what else the machine does meets both; so does who goes first, which finds
@@ -327,15 +333,36 @@ void draw_crops(const std::vector<File>& files, const std::string& crops_file) {
   if (!out.flush()) fail("cannot write " + crops_file);
 }
 
-// The pass that warms up makes the indexes.
-void run_rrc(const std::vector<File>& files, unsigned passes, unsigned threads, const std::vector<CropPlan>& plans) {
-  CropIndexes indexes(kIndexBytes);
+// A file that meets an index is not decoded for the first time. Such a crop is counted if the index covers all of it,
+// but not if it continues the index; so no file may be there twice.
+void check_first(const std::vector<File>& files, const std::deque<CropIndexes>& indexes_of_pass) {
+  for (const CropIndexes& indexes : indexes_of_pass) {
+    if (indexes.report().count(CropWay::kIndexed) > 0) fail("a first decode met an index");
+  }
+  std::set<std::uint64_t> contents;
+  for (const File& file : files) contents.insert(XXH3_64bits(file.data(), file.size()));
+  if (contents.size() < files.size()) fail("two files are the same: the second decode is not the first");
+}
+
+// The pass that warms up makes the indexes for all; with `first`, each pass begins without any and makes its own. They
+// are kept until the end, because freeing them is no part of a decode.
+void run_rrc(const std::vector<File>& files, unsigned passes, unsigned threads, const std::vector<CropPlan>& plans,
+             bool first) {
+  std::deque<CropIndexes> indexes_of_pass;
+  std::vector<std::shared_ptr<RandomCrop>> crops;
   std::vector<Work> workers;
   for (unsigned i = 0; i < threads; ++i) {
-    const auto crop = std::make_shared<RandomCrop>(plans, indexes);
+    const auto crop = crops.emplace_back(std::make_shared<RandomCrop>(plans));
     workers.emplace_back([crop](std::size_t index, const File& file) { crop->transform(index, file); });
   }
-  measure_work(files, passes, {.pixels = files.size() * kCropPixels, .checksum = checksum_of(files)}, workers);
+  const auto begin_pass = [&] {
+    if (!first && !indexes_of_pass.empty()) return;
+    CropIndexes& indexes = indexes_of_pass.emplace_back(kIndexBytes);
+    for (const auto& crop : crops) crop->use_indexes(indexes);
+  };
+  const Measured one_pass = {.pixels = files.size() * kCropPixels, .checksum = checksum_of(files)};
+  measure_work(files, passes, one_pass, workers, begin_pass);
+  if (first) check_first(files, indexes_of_pass);
 }
 
 std::uint64_t checksum_of_rows(const Image& image) {
@@ -452,7 +479,7 @@ class RamPipeline {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 3 || arguments.size() % 2 == 0)
-    fail("usage: FOLDER LIST full|draw|rrc|crop|pipeline [OPTION VALUE]...");
+    fail("usage: FOLDER LIST full|draw|rrc|rrc-first|crop|pipeline [OPTION VALUE]...");
   const auto option = [&](const std::string& name, const std::string& otherwise) {
     for (std::size_t i = 3; i < arguments.size(); i += 2) {
       if (arguments[i] == name) return arguments[i + 1];
@@ -472,8 +499,8 @@ int main(int argc, char** argv) {
     run_full<FullDecode>(files, passes, threads);
   } else if (work == "draw") {
     draw_crops(files, option("--crops", ""));
-  } else if (work == "rrc") {
-    run_rrc(files, passes, threads, read_crops(option("--crops", ""), files.size()));
+  } else if (work == "rrc" || work == "rrc-first") {
+    run_rrc(files, passes, threads, read_crops(option("--crops", ""), files.size()), work == "rrc-first");
   } else if (work == "crop") {
     const bool against_full = option("--against", "skip") == "full";
     run_crops(files, passes, read_crops(option("--crops", ""), files.size()), against_full);

@@ -72,6 +72,7 @@ class DecodeRrc(DecodeRow):
     bar = 2.2
     headrace_side = "RandomResizedCrop(224) with an index, flip, normalise, float16 NCHW, 1 thread"
     other_side = "torchvision's transforms on PIL, the same crops, 1 thread"
+    work = "rrc"
 
     def prepare(self):
         super().prepare()
@@ -85,12 +86,19 @@ class DecodeRrc(DecodeRow):
 
     def run(self, side, variant):
         if side == "headrace":
-            return self.native("rrc", "--crops", self.crops)
+            return self.native(self.work, "--crops", self.crops)
         figures = self.torchvision()
         # The two resize with filters that differ in the last bits, so that only the input can be the same; the tests of
         # decode bound the difference of the output.
         figures.checksum = self.checksum
         return figures
+
+
+class DecodeRrcFirst(DecodeRrc):
+    name = "decode-rrc-first"
+    bar = 2.5
+    headrace_side = "as decode-rrc, but the first decode of each file, which makes its index"
+    work = "rrc-first"
 
 
 class Pipeline(DecodeRrc):
@@ -113,4 +121,4 @@ class Pipeline(DecodeRrc):
         return figures
 
 
-ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeRrc, Pipeline)
+ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeRrc, DecodeRrcFirst, Pipeline)
