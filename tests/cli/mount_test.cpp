@@ -473,8 +473,10 @@ TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have l
   CHECK(contains(text.output, point + "  "));
   CHECK(contains(text.output, "100%"));
   const json stat = fixture.stat();
-  ::kill(stat["supervisor_pid"].get<pid_t>(), SIGKILL);
-  ::kill(stat["pid"].get<pid_t>(), SIGKILL);
+  // Stopped first, or the one that is left would bring up another.
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    for (const char* pid : {"supervisor_pid", "pid"}) ::kill(stat[pid].get<pid_t>(), signal);
+  }
   REQUIRE(wait_until([&] { return row()["answers"] == false; }));
   CHECK(contains(fixture.tool({"ls"}).output, "end it with headrace unmount " + point));
 }
