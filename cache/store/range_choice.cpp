@@ -64,11 +64,10 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
   if (on_disk) {
     const bool is_part = chunks.first == chunks.last && request.span.length <= kPartBytesMax;
     if (is_large && is_part && !way.in_stream && !is_worth_chunks(store, request, on_disk)) way.how = How::kPart;
-  } else if (is_crowded) {
-    way.how = How::kLean;
-  } else if (!way.in_stream && request.span.length <= kLeanBytesMax && !is_worth_chunks(store, request, on_disk)) {
-    way.how = How::kLean;
+    return way;
   }
+  const bool is_lone = !way.in_stream && request.span.length <= kLeanBytesMax;
+  if (is_crowded || (is_lone && !is_worth_chunks(store, request, on_disk))) way.how = How::kLean;
   return way;
 }
 

@@ -129,7 +129,7 @@ fs::path find_program(const char* name) {
   const char* path = io::environment("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path candidate = fs::path(folder) / name;
+    fs::path candidate = fs::path(folder) / name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return {};
