@@ -100,8 +100,10 @@ void Fetch::begin() {
   path_ = store_.catalog.path(holding_.key.entry);
   if (!store_.tiers.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
   disk_read_.buffer = std::move(*buffer);
-  const bool must_confirm = !store_.identities.is_confirmed(holding_.key.entry) && store_.held_on_disk(record_);
-  must_confirm ? confirm_first() : read_next_tier();
+  if (store_.identities.is_confirmed(holding_.key.entry)) return read_next_tier();
+  if (store_.held_on_disk(record_)) return confirm_first();
+  next_tier_ = store_.tiers.size();  // a record that comes along with a tier from now on is not confirmed either
+  read_next_tier();
 }
 
 // The record may be of what was in the file before.

@@ -58,6 +58,9 @@ class ReadInRanges {
     std::uint64_t ticket = 0;  // another one than the slot's: it was forgotten meanwhile
   };
 
+  // nullptr: it was forgotten.
+  [[nodiscard]] Pages* find(const Queued& queued);
+
   std::unordered_map<cache::SampleIndex, std::unordered_map<std::uint64_t, Pages>> files_;
   std::deque<Queued> queue_;  // oldest first
   std::uint64_t tickets_ = 0;
