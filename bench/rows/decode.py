@@ -69,7 +69,7 @@ class DecodeCropFull(DecodeCrop):
 
 class DecodeRrc(DecodeRow):
     name = "decode-rrc"
-    bar = 2.2
+    bar = 3.3
     headrace_side = "RandomResizedCrop(224) with an index, flip, normalise, float16 NCHW, 1 thread"
     other_side = "torchvision's transforms on PIL, the same crops, 1 thread"
     work = "rrc"
