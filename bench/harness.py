@@ -103,14 +103,18 @@ class Bench:
         """`build`: a build folder to use as it is; without it, the release preset of `tree` is built as needed."""
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        # Catalogs and indexes of JPEGs that other programs have left would change what is measured.
-        os.environ.setdefault("HEADRACE_CACHE_DIR", str(self.work / "cache"))
+        self.use_own_cache()
         self.data = self.work  # where data sets lie
         self.quick = quick
         self.tree = tree
         self.build = Path(build).resolve() if build else tree / "build" / "release"
         self.build_here = build is None
         self.built = set()
+
+    def use_own_cache(self):
+        """Catalogs and indexes of JPEGs that other programs have left would change what is measured. Another revision
+        may also read them in another format."""
+        os.environ["HEADRACE_CACHE_DIR"] = str(self.work / "cache")
 
     def program(self, target):
         """The path of a program of the project, built if need be."""
@@ -287,9 +291,11 @@ class Against(Row):
     def prepare(self):
         for row in self.rows.values():
             self.stack.callback(row.close)
+            row.bench.use_own_cache()
             row.prepare()
 
     def run(self, side, variant):
+        self.rows[side].bench.use_own_cache()
         return self.rows[side].run("headrace", variant)
 
 
