@@ -320,7 +320,8 @@ int UringEngine::open_here(const Operation& operation) {
 
 void UringEngine::begin_transfer(Operation& operation) {
   const bool good = internal::is_expected(operation, descriptor_of(operation), Look::kBefore);
-  good ? issue_transfer(operation) : end_started(operation);
+  if (!good) return end_started(operation);
+  operation.length_bytes > 0 ? issue_transfer(operation) : compare_at_end(operation);
 }
 
 void UringEngine::issue_transfer(Operation& operation) {

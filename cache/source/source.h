@@ -86,6 +86,9 @@ class Source {
   // Fills the buffer on the calling thread where the page cache has the file: that takes no longer than handing the
   // read over. True: done, on_done does not run.
   [[nodiscard]] bool read_now(SourceRead& read);
+  // Whether the path leads to this version of the file, where the calling thread can tell without the I/O thread: that
+  // takes no longer than handing a read over. False: no, or that a read with an empty range has to tell.
+  [[nodiscard]] bool has_now(const char* path, const Identity& identity);
   // Runs a task on the I/O thread.
   void post(std::function<void()> task) { thread_->post(std::move(task)); }
   // The file is another, or gone: what is open of it is of no use any more.
@@ -137,6 +140,7 @@ class Source {
   std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
 
   std::atomic<bool> stopping_ = false;
+  std::atomic<unsigned> compare_pause_ = 0;  // of has_now(): calls left that compare nothing
   std::atomic<std::uint64_t> reads_ = 0;
   std::atomic<std::uint64_t> read_bytes_ = 0;
   std::atomic<std::uint64_t> errors_ = 0;

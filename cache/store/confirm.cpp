@@ -20,7 +20,12 @@ struct Question {
 }  // namespace
 
 void confirm(StoreParts& store, EntryId entry, const Identity& identity, bool here, std::function<void(Status)> done) {
-  auto* question = new Question{store, entry, store.catalog.path(entry), std::move(done), {}};
+  std::string path = store.catalog.path(entry);
+  if (store.source->has_now(path.c_str(), identity)) {
+    store.identities.confirm(entry);
+    return done({});
+  }
+  auto* question = new Question{store, entry, std::move(path), std::move(done), {}};
   question->read.path = question->path.c_str();
   question->read.identity = identity;
   question->read.here = here;

@@ -13,9 +13,9 @@
 
 namespace headrace::cache {
 
-// One open and one look at the file, no byte of it. `here`: the calling thread may wait for the source. `done` runs at
-// once then, else on the source's I/O thread. Errors: kStale without an os_errno (another version), else as
-// SourceRead.
+// One open and one look at the file, no byte of it. `here`: the calling thread may wait for the source. `done` runs
+// before this returns then, and where the answer needs no waiting; else on the source's I/O thread. Errors: kStale
+// without an os_errno (another version), else as SourceRead.
 void confirm(StoreParts& store, EntryId entry, const Identity& identity, bool here, std::function<void(Status)> done);
 
 }  // namespace headrace::cache

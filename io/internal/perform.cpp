@@ -29,7 +29,7 @@ std::int64_t transfer_once(const Operation& operation, int fd) {
 bool transfer(Operation& operation, int fd) {
   if (!is_expected(operation, fd, Look::kBefore)) return true;
   const CacheMode opened_for = operation.internal.cache_mode;
-  while (!finished_after(operation, transfer_once(operation, fd))) {
+  while (operation.length_bytes > 0 && !finished_after(operation, transfer_once(operation, fd))) {
     if (operation.internal.cache_mode != opened_for) return false;
   }
   static_cast<void>(is_expected(operation, fd, Look::kAfter));
