@@ -111,7 +111,7 @@ class ChangingSource:
 
     def unmount(self):
         with contextlib.suppress(Exception):
-            self.headrace("unmount", self.mountpoint)
+            self.headrace("unmount", "--force", self.mountpoint)  # waits until the tier is free
         if is_mounted(self.mountpoint):
             unmount(self.mountpoint)
 
