@@ -163,9 +163,7 @@ def read_whole(root, path, file, reader, rng, pause_seconds):
         descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_CLOEXEC)
         try:
             for offset, length in pieces_of(os.fstat(descriptor).st_size, rng):
-                before = time.monotonic()
-                parts[offset] = os.pread(descriptor, length, offset)
-                seen.longest_call = max(seen.longest_call, time.monotonic() - before)
+                parts[offset] = read_piece(seen, descriptor, length, offset)
                 if rng.random() < 0.02:
                     time.sleep(rng.random() * pause_seconds)
         finally:
@@ -175,6 +173,19 @@ def read_whole(root, path, file, reader, rng, pause_seconds):
     seen.ended = time.monotonic()
     look_at(seen, from_the_front(parts))
     return seen
+
+
+def read_piece(seen, descriptor, length, offset):
+    """Where an error comes after some bytes, pread(2) gives these; the next call tells the error, or the end."""
+    piece = b""
+    while len(piece) < length:
+        before = time.monotonic()
+        more = os.pread(descriptor, length - len(piece), offset + len(piece))
+        seen.longest_call = max(seen.longest_call, time.monotonic() - before)
+        if not more:
+            break
+        piece += more
+    return piece
 
 
 def from_the_front(parts):
