@@ -5,8 +5,8 @@
 //   auto view = (*store)->read(entry);            // blocks; one fetch however many ask (single flight)
 //   use(view->bytes());                           // pinned in memory until the view dies
 //
-// Tiers: RAM (budgeted), then disk tiers in the order given, then the source. The source is never written to.
-// Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
+// Tiers: RAM (budgeted), then disk tiers in the order given, then what the nodes of a job share, then the source, which
+// is never written to. Files of more than 8 MiB are held in chunks of 4 MiB (cache/chunk.h); read() puts them together.
 //
 // Memory: content in RAM never exceeds `ram_bytes`. This counts views and what is on its way. Where they fill the
 // budget, a read waits until enough is gone. No set of reads makes each other wait for ever. Where callers hold all of
@@ -52,6 +52,7 @@ struct StoreOptions {
   // read_range_async() works through, 32 MiB stay.
   std::uint64_t ram_bytes = 0;
   std::vector<TierOptions> tiers;  // fastest first; with `catalog_fd`, a busy one is attached once it is free
+  SharedTierOptions shared;        // between the disk tiers and the source
   io::EngineOptions engine = {};
   // Whether reads ahead are sorted by where the files lie, as is good for a hard disk. Not given: they are sorted where
   // the kernel says that the source is one, and its first reads were as slow.
@@ -62,7 +63,7 @@ struct StoreOptions {
 };
 
 struct StoreStats {
-  std::vector<TierStats> tiers;      // RAM, disk tiers, source
+  std::vector<TierStats> tiers;      // RAM, disk tiers, the shared one if there is one, source
   std::uint64_t reads = 0;           // read() and read_async() calls
   std::uint64_t shared_fetches = 0;  // reads of what was on its way already
   std::uint64_t failures = 0;        // reads that ended in an error

@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace headrace::cache {
 
-enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kSource };
+enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kShared, kSource };
 
 struct TierOptions {
   TierKind kind = TierKind::kSsd;  // kSsd or kHdd
@@ -21,12 +22,18 @@ struct TierOptions {
   std::uint64_t budget_bytes = 0;
 };
 
+// The memory that the nodes of a job share, a memcached on each. The same on every node.
+struct SharedTierOptions {
+  std::vector<std::string> peers;    // each HOST or HOST:PORT; empty: nothing is shared
+  std::uint64_t bytes_per_peer = 0;  // what each memcached was given (-m)
+};
+
 struct TierStats {
   TierKind kind = TierKind::kSource;
   std::string path;
   std::uint64_t budget_bytes = 0;
   std::uint64_t used_bytes = 0;
-  std::uint64_t samples = 0;  // entries held
+  std::uint64_t samples = 0;  // entries held; of the shared tier, those that its peers are to hold
   std::uint64_t hits = 0;     // reads served from here
   std::uint64_t hit_bytes = 0;
   std::uint64_t writes = 0;  // records or buffers admitted

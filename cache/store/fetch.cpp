@@ -55,10 +55,13 @@ class Fetch final : public MemoryRequest {
   void confirm_first();
   void read_next_tier();
   void on_tier_read(Status status);
+  [[nodiscard]] bool ask_peers();
   void read_source();
   void on_source_failure(const Error& error);
   void finish(Buffer buffer, std::byte* data, TierKind from);
   void copy_to_tier();
+  void copy_to_peer();
+  [[nodiscard]] std::uint64_t write_behind_bytes() const;
   void fail(const Error& error);
   [[nodiscard]] bool look_again();
   void read_anew(const Error& error);
@@ -77,6 +80,8 @@ class Fetch final : public MemoryRequest {
   RecordId record_;
   std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
   DiskRead disk_read_;
+  bool peers_asked_ = false;
+  SharedGet shared_get_;
   SourceRead source_read_;
 };
 
@@ -101,7 +106,7 @@ void Fetch::begin() {
   if (!store_.tiers.empty()) record_ = {hash_name(path_, holding_.key.chunk), holding_.key.chunk, identity_};
   disk_read_.buffer = std::move(*buffer);
   if (store_.identities.is_confirmed(holding_.key.entry)) return read_next_tier();
-  if (store_.held_on_disk(record_)) return confirm_first();
+  if (store_.held_on_disk(record_) || store_.is_shared(holding_.key.entry)) return confirm_first();
   next_tier_ = store_.tiers.size();  // a record that comes along with a tier from now on is not confirmed either
   read_next_tier();
 }
@@ -126,7 +131,30 @@ void Fetch::read_next_tier() {
     if (store_.tiers[next_tier_++]->read(disk_read_)) return;
   }
   next_tier_ = SIZE_MAX;
-  read_source();
+  if (!ask_peers()) read_source();
+}
+
+// Where several nodes share what they hold, the source is the last to be asked.
+bool Fetch::ask_peers() {
+  if (peers_asked_ || !store_.is_shared(holding_.key.entry)) return false;
+  peers_asked_ = true;
+  shared_get_.id = {holding_.key.entry, holding_.key.chunk, identity_};
+  shared_get_.buffer = std::move(disk_read_.buffer);
+  shared_get_.payload_bytes = range_.length;
+  shared_get_.context = this;
+  shared_get_.on_done = [](SharedGet& get, bool hit) {
+    Fetch& self = *static_cast<Fetch*>(get.context);
+    if (hit) {
+      std::byte* data = get.buffer.data();
+      return self.finish(std::move(get.buffer), data, TierKind::kShared);
+    }
+    self.disk_read_.buffer = std::move(get.buffer);
+    if (self.store_.closing.load()) return self.fail({io::ErrorCode::kCancelled, 0, "read " + self.path_});
+    self.read_source();
+  };
+  if (store_.shared->get(shared_get_)) return true;
+  disk_read_.buffer = std::move(shared_get_.buffer);
+  return false;
 }
 
 void Fetch::on_tier_read(Status status) {
@@ -166,24 +194,39 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   if (from == TierKind::kSource) store_.identities.confirm(holding_.key.entry);
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
-  if (!request_.for_disk_fill && !holding_.lent) copy_to_tier();
+  if (store_.is_shared(holding_.key.entry)) {
+    if (from == TierKind::kSource) copy_to_peer();
+  } else if (!request_.for_disk_fill && !holding_.lent) {
+    copy_to_tier();
+  }
   store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
   answer(waiters, holding_, from);
   delete this;
+}
+
+// The node that reads a file first gives it to the peer that is to hold it. Its own disk tiers hold what no peer does.
+void Fetch::copy_to_peer() {
+  if (store_.closing.load() || holding_.lent) return;
+  if (store_.shared->pending_bytes() + holding_.cost_bytes > write_behind_bytes()) return;
+  if (!store_.ram.pin_for_write(holding_)) return;
+  store_.share(holding_, {holding_.key.entry, holding_.key.chunk, identity_});
+}
+
+std::uint64_t Fetch::write_behind_bytes() const {
+  const std::uint64_t budget = store_.ram.budget_bytes();
+  return budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
 }
 
 // Has the first tier that takes the chunk write a copy, of those that are faster than where it came from. Where too
 // much waits to be written already, the next epoch brings the chunk again.
 void Fetch::copy_to_tier() {
   if (store_.closing.load()) return;
-  const std::uint64_t budget = store_.ram.budget_bytes();
-  const std::uint64_t pending_max = budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
   const EntryId entry = holding_.key.entry;
   for (std::size_t i = 0; i < std::min(next_tier_, store_.tiers.size()); ++i) {
     DiskTier& tier = *store_.tiers[i];
     if (!tier.admits(holding_.size) || !store_.follower->wants(i, entry)) continue;
     if (tier.contains(record_)) return;
-    if (tier.pending_bytes() + holding_.cost_bytes > pending_max) return;
+    if (tier.pending_bytes() + holding_.cost_bytes > write_behind_bytes()) return;
     if (!store_.ram.pin_for_write(holding_)) return;
     return store_.write(tier, holding_, record_,
                         [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
@@ -206,7 +249,8 @@ void Fetch::fail(const Error& error) {
 
 Waiter* Fetch::give_up() {
   if (begun_) store_.memory.on_fetch_ended();
-  source_read_.buffer.reset();  // freed before its bytes are given back
+  shared_get_.buffer.reset();  // freed before its bytes are given back
+  source_read_.buffer.reset();
   disk_read_.buffer.reset();
   Waiter* waiters = store_.ram.abandon(holding_);
   store_.ram.unpin(holding_);

@@ -66,6 +66,14 @@ class ReadLatch {
   std::optional<Result<View>> result_ HEADRACE_GUARDED_BY(mutex_);
 };
 
+std::string canonical_name(const StoreOptions& options) {
+  // The path only names it then, and may lie under a mount that does not answer yet.
+  if (options.source_fd >= 0) return options.source.string();
+  std::error_code unresolved;  // then the name as given identifies the data set
+  const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
+  return unresolved ? options.source.string() : canonical.string();
+}
+
 class StoreImpl final : public Store {
  public:
   StoreImpl(Catalog catalog, std::uint64_t ram_bytes) : parts_(std::move(catalog), ram_bytes) {}
@@ -120,6 +128,10 @@ Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot>
                             std::move(root), parts_.timers));
   parts_.source = std::move(source);
   HEADRACE_TRY_DO(open_tiers(options));
+  if (!options.shared.peers.empty()) {
+    HEADRACE_TRY(shared, SharedTier::open(options.shared, canonical_name(options), parts_.catalog, parts_.ram));
+    parts_.shared = std::move(shared);
+  }
   parts_.follower = std::make_unique<TierFollower>(
       TierFollower::Parts{parts_.catalog, parts_.identities, parts_.tiers, parts_.ram, *parts_.source});
   return {};
@@ -131,12 +143,7 @@ std::shared_ptr<const io::UniqueFd> StoreImpl::source_directory() const {
 }
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {
-  std::string name = options.source.string();
-  if (options.source_fd < 0) {   // else the path only names it, and may lie under a mount that does not answer yet
-    std::error_code unresolved;  // then the name as given identifies the data set
-    const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
-    if (!unresolved) name = canonical.string();
-  }
+  const std::string name = canonical_name(options);
   const std::uint64_t file_system = parts_.source->root()->file_system().id;  // another one there is another data set
   const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), file_system);
   for (const TierOptions& tier : options.tiers) {
@@ -157,6 +164,7 @@ StoreImpl::~StoreImpl() {
   for (const auto& tier : parts_.tiers) tier->close();
   parts_.closing.store(true);
   parts_.memory.close();
+  if (parts_.shared) parts_.shared->join();
   if (parts_.source == nullptr) return;
   parts_.source->stop_retrying();
   parts_.timers.stop();
@@ -299,6 +307,7 @@ StoreStats StoreImpl::stats() const {
     stats.tiers.push_back(tier->stats());
     stats.tiers.back().placement = parts_.follower->describe();
   }
+  if (parts_.shared) stats.tiers.push_back(parts_.shared->stats());
   stats.tiers.push_back(parts_.source->stats());
   stats.reads = parts_.reads.load(std::memory_order_relaxed);
   stats.shared_fetches = parts_.shared_fetches.load(std::memory_order_relaxed);

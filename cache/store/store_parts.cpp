@@ -66,6 +66,11 @@ void StoreParts::write(DiskTier& tier, Holding& holding, const RecordId& record,
   });
 }
 
+void StoreParts::share(Holding& holding, const SharedId& id) {
+  memory.on_write_begun();
+  shared->put(holding, id, [this] { memory.on_write_ended(); });
+}
+
 bool StoreParts::held_on_disk(const RecordId& record) const {
   return std::any_of(tiers.begin(), tiers.end(), [&](const auto& tier) { return tier->contains(record); });
 }

@@ -18,6 +18,7 @@
 #include "headrace/cache/disk/disk_tier.h"
 #include "headrace/cache/memory/memory_queue.h"
 #include "headrace/cache/memory/ram_tier.h"
+#include "headrace/cache/shared/shared_tier.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/store/following.h"
 #include "headrace/cache/store/identities.h"
@@ -39,6 +40,9 @@ struct StoreParts {
   [[nodiscard]] Status look_at(EntryId entry, const std::optional<Identity>& expected);
 
   [[nodiscard]] bool held_on_disk(const RecordId& record) const;
+  [[nodiscard]] bool is_shared(EntryId entry) const { return shared != nullptr && shared->holds(entry); }
+  // As write(), to the peer that is to hold it.
+  void share(Holding& holding, const SharedId& id);
   // As DiskTier::write(). Who waits for memory waits for the end of it, however long the disk takes.
   void write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done);
 
@@ -47,8 +51,9 @@ struct StoreParts {
   io::TimerThread timers{"hr-timer"};
   RamTier ram;
   MemoryQueue memory;
-  std::unique_ptr<Source> source;  // set before the first read, as are the next two
+  std::unique_ptr<Source> source;  // set before the first read, as are the next three
   DiskTiers tiers;
+  std::unique_ptr<SharedTier> shared;      // null: no other node is there to share with
   std::unique_ptr<TierFollower> follower;  // decides what the disk tiers hold
   std::atomic<bool> closing = false;       // no step of a read starts another one any more
 

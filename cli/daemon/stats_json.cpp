@@ -17,6 +17,8 @@ const char* name_of(cache::TierKind kind) {
       return "ssd";
     case cache::TierKind::kHdd:
       return "hdd";
+    case cache::TierKind::kShared:
+      return "shared";
     case cache::TierKind::kSource:
       break;
   }

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/shared/peer_connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/uio.h>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cache {
+namespace {
+
+using Kind = PeerRequest::Kind;
+using Outcome = PeerRequest::Outcome;
+
+// What nobody has asked for since yesterday is of a job that has ended.
+constexpr unsigned kSecondsToLive = 24 * 60 * 60;
+constexpr std::string_view kLineEnd = "\r\n";
+
+std::string command_for(const PeerRequest& request) {
+  if (request.kind == Kind::kGet) return fmt::format("mg {} v T{}\r\n", request.key, kSecondsToLive);
+  return fmt::format("ms {} {} T{}\r\n", request.key, kSharedHeaderBytes + request.payload.size(), kSecondsToLive);
+}
+
+// Lets `count` bytes of the front of `parts` be gone.
+void advance_by(std::span<iovec> parts, std::size_t count) {
+  for (iovec& part : parts) {
+    const std::size_t gone = std::min(count, part.iov_len);
+    part.iov_base = static_cast<std::byte*>(part.iov_base) + gone;
+    part.iov_len -= gone;
+    count -= gone;
+  }
+}
+
+std::string reason_of(int error) {
+  return io::Error{io::code_from_errno(error), error, "connection"}.message();
+}
+
+bool would_wait(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN;
+}
+
+iovec part_of(const void* data, std::size_t bytes) {
+  return {const_cast<void*>(data), bytes};  // writev(2) does not write there
+}
+
+}  // namespace
+
+PeerConnection::PeerConnection(const PeerAddress& address)
+    : fd_(::socket(address.socket.generic.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+      last_byte_(Clock::now()) {
+  if (!fd_.valid()) {
+    fail(reason_of(errno));
+    return;
+  }
+  const int one = 1;
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // a get is small and wanted at once
+  if (::connect(fd_.get(), &address.socket.generic, address.length) != 0 && errno != EINPROGRESS) {
+    fail(reason_of(errno));
+  }
+}
+
+PeerConnection::~PeerConnection() {
+  for (auto* queue : {&unanswered_, &unsent_}) {
+    while (!queue->empty()) {
+      const std::unique_ptr<PeerRequest> request = std::move(queue->front());
+      queue->pop_front();
+      request->done(Outcome::kFailed);
+    }
+  }
+}
+
+void PeerConnection::submit(std::unique_ptr<PeerRequest> request) {
+  if (idle()) last_byte_ = Clock::now();  // the peer owed nothing until now
+  unsent_.push_back(std::move(request));
+}
+
+PeerConnection::Clock::time_point PeerConnection::oldest() const {
+  if (!unanswered_.empty()) return unanswered_.front()->submitted;
+  return unsent_.empty() ? Clock::time_point::max() : unsent_.front()->submitted;
+}
+
+bool PeerConnection::advance() {
+  return error_.empty() && send() && receive();
+}
+
+bool PeerConnection::fail(std::string reason) {
+  if (error_.empty()) error_ = std::move(reason);
+  return false;
+}
+
+bool PeerConnection::send() {
+  while (!unsent_.empty()) {
+    PeerRequest& request = *unsent_.front();
+    if (command_.empty()) command_ = command_for(request);
+    const bool is_put = request.kind == Kind::kPut;
+    std::array<iovec, 4> parts = {part_of(command_.data(), command_.size()),
+                                  part_of(request.header.data(), is_put ? kSharedHeaderBytes : 0),
+                                  part_of(request.payload.data(), is_put ? request.payload.size() : 0),
+                                  part_of(kLineEnd.data(), is_put ? kLineEnd.size() : 0)};
+    advance_by(parts, sent_);
+    msghdr message = {};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t count = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    if (count < 0) return would_wait(errno) || fail(reason_of(errno));
+    last_byte_ = Clock::now();
+    advance_by(parts, static_cast<std::size_t>(count));
+    sent_ += static_cast<std::size_t>(count);
+    const bool all = std::all_of(parts.begin(), parts.end(), [](const iovec& part) { return part.iov_len == 0; });
+    if (!all) continue;
+    unanswered_.push_back(std::move(unsent_.front()));
+    unsent_.pop_front();
+    command_.clear();
+    sent_ = 0;
+  }
+  return true;
+}
+
+bool PeerConnection::receive() {
+  while (true) {
+    if (!consume()) return false;
+    const bool more = reading_ == Reading::kValue ? receive_value() : fill();
+    if (!error_.empty()) return false;
+    if (!more) return true;
+  }
+}
+
+// As much of the value as there is, straight to where it belongs; what comes behind it into in_, which is empty. False:
+// nothing for now, or an error.
+bool PeerConnection::receive_value() {
+  PeerRequest& request = *unanswered_.front();
+  std::array<iovec, 3> parts = {iovec{request.header.data(), kSharedHeaderBytes},
+                                iovec{request.payload.data(), request.payload.size()}, iovec{in_.data(), in_.size()}};
+  advance_by(parts, value_at_);
+  const std::size_t missing = parts[0].iov_len + parts[1].iov_len;
+  const ssize_t count = ::readv(fd_.get(), parts.data(), parts.size());
+  if (count == 0) return fail("it closed the connection");
+  if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
+  last_byte_ = Clock::now();
+  const auto bytes = static_cast<std::size_t>(count);
+  value_at_ += std::min(bytes, missing);
+  in_begin_ = 0;
+  in_end_ = bytes - std::min(bytes, missing);
+  return true;
+}
+
+// More into in_. False: nothing for now, or an error.
+bool PeerConnection::fill() {
+  if (in_begin_ > 0) {
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= std::exchange(in_begin_, 0);
+  }
+  if (in_end_ == in_.size()) return fail("its answer is no line of memcached's");
+  const ssize_t count = ::recv(fd_.get(), in_.data() + in_end_, in_.size() - in_end_, 0);
+  if (count == 0) return fail("it closed the connection");
+  if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
+  last_byte_ = Clock::now();
+  in_end_ += static_cast<std::size_t>(count);
+  return true;
+}
+
+std::size_t PeerConnection::take(std::byte* into, std::size_t bytes) {
+  const std::size_t taken = std::min(bytes, in_end_ - in_begin_);
+  if (taken > 0) std::memcpy(into, in_.data() + in_begin_, taken);
+  in_begin_ += taken;
+  return taken;
+}
+
+// Works through what has come, until more is needed. False: an error.
+bool PeerConnection::consume() {
+  while (true) {
+    if (reading_ == Reading::kSkip) {
+      const std::uint64_t gone = std::min<std::uint64_t>(skip_, in_end_ - in_begin_);
+      in_begin_ += gone;
+      skip_ -= gone;
+      if (skip_ > 0) return true;
+      reading_ = Reading::kLine;
+      answer(after_skip_);
+    } else if (reading_ == Reading::kValue) {
+      PeerRequest& request = *unanswered_.front();
+      const std::size_t payload_bytes = request.payload.size();
+      if (value_at_ < kSharedHeaderBytes) {
+        value_at_ += take(request.header.data() + value_at_, kSharedHeaderBytes - value_at_);
+      }
+      if (value_at_ >= kSharedHeaderBytes) {
+        const std::size_t at = value_at_ - kSharedHeaderBytes;
+        value_at_ += take(request.payload.data() + at, payload_bytes - at);
+      }
+      if (value_at_ < kSharedHeaderBytes + payload_bytes) return true;
+      after_skip_ = is_value_of(request.key, request.header, request.payload) ? Outcome::kDone : Outcome::kWrong;
+      reading_ = Reading::kSkip;
+      skip_ = kLineEnd.size();
+    } else {
+      const std::string_view rest(in_.data() + in_begin_, in_end_ - in_begin_);
+      const std::size_t end = rest.find(kLineEnd);
+      if (end == std::string_view::npos) return true;
+      in_begin_ += end + kLineEnd.size();
+      if (!on_line(rest.substr(0, end))) return false;
+    }
+  }
+}
+
+bool PeerConnection::on_line(std::string_view line) {
+  if (unanswered_.empty()) return fail(fmt::format("it said '{}' unasked", line.substr(0, 40)));
+  const Kind kind = unanswered_.front()->kind;
+  const std::string_view word = line.substr(0, line.find(' '));
+  if (kind == Kind::kGet && word == "VA") return on_value(line);
+  if (kind == Kind::kGet && word == "EN") {
+    answer(Outcome::kMiss);
+  } else if (kind == Kind::kPut && word == "HD") {
+    answer(Outcome::kDone);
+  } else if (kind == Kind::kPut && (word == "NS" || line.find("out of memory") != std::string_view::npos ||
+                                    line.find("too large") != std::string_view::npos)) {
+    answer(Outcome::kFull);
+  } else {
+    return fail(fmt::format("it said '{}'", line.substr(0, 80)));
+  }
+  return true;
+}
+
+bool PeerConnection::on_value(std::string_view line) {
+  PeerRequest& request = *unanswered_.front();
+  std::uint64_t bytes = 0;
+  const char* begin = line.data() + std::min<std::size_t>(3, line.size());
+  const auto [end, code] = std::from_chars(begin, line.data() + line.size(), bytes);
+  // A longer value than any of ours is none: memcached's own limit is 1 GiB.
+  if (code != std::errc() || end == begin || bytes > (1ULL << 30)) return fail("it gave a value without a size");
+  if (bytes == kSharedHeaderBytes + request.payload.size()) {
+    reading_ = Reading::kValue;
+    value_at_ = 0;
+    return true;
+  }
+  reading_ = Reading::kSkip;
+  skip_ = bytes + kLineEnd.size();
+  after_skip_ = Outcome::kWrong;
+  return true;
+}
+
+void PeerConnection::answer(PeerRequest::Outcome outcome) {
+  const std::unique_ptr<PeerRequest> request = std::move(unanswered_.front());
+  unanswered_.pop_front();
+  request->done(outcome);
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to one peer, a memcached: requests go out in order, and answers come back in that order.
+//
+//   PeerConnection connection(address);
+//   connection.submit(std::move(request));         // its `done` runs exactly once
+//   if (!connection.advance()) ...                 // the socket is ready; false: the connection is of no use any more
+//
+// The protocol is memcached's meta commands (doc/protocol.txt of memcached 1.6): `mg KEY v` asks for a value, `ms`
+// stores one. A value arrives straight in the buffer that the reader gets.
+//
+// Thread-safety: none; one thread drives it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "headrace/cache/shared/peer_address.h"
+#include "headrace/cache/shared/shared_value.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+struct PeerRequest {
+  enum class Kind : std::uint8_t { kGet, kPut };
+  enum class Outcome : std::uint8_t {
+    kDone,    // got or stored
+    kMiss,    // not there, or of another size
+    kWrong,   // something is there that headrace did not store under this key, or that has changed since
+    kFull,    // the peer has no room for it
+    kFailed,  // the connection broke, or took too long
+  };
+  using Clock = std::chrono::steady_clock;
+
+  Kind kind = Kind::kGet;
+  SharedKey key;
+  std::span<std::byte> payload;  // kGet: filled; kPut: what is stored. Lasts until `done`.
+  SharedHeader header = {};      // of the value
+  std::function<void(Outcome)> done;
+  Clock::time_point submitted = {};
+};
+
+class PeerConnection {
+ public:
+  using Clock = PeerRequest::Clock;
+
+  // Begins to connect. error() tells at once where that is refused.
+  explicit PeerConnection(const PeerAddress& address);
+  // What has no answer yet ends as kFailed.
+  ~PeerConnection();
+  PeerConnection(const PeerConnection&) = delete;
+  PeerConnection& operator=(const PeerConnection&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void submit(std::unique_ptr<PeerRequest> request);
+  // Sends and receives what goes without waiting. False: it is broken, and error() says why.
+  [[nodiscard]] bool advance();
+  [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] bool wants_to_send() const { return !unsent_.empty(); }
+  [[nodiscard]] bool idle() const { return unsent_.empty() && unanswered_.empty(); }
+  // Since when the peer has not moved a byte although something is in flight.
+  [[nodiscard]] Clock::time_point silent_since() const { return last_byte_; }
+  [[nodiscard]] Clock::time_point oldest() const;
+
+ private:
+  enum class Reading : std::uint8_t { kLine, kValue, kSkip };
+
+  [[nodiscard]] bool send();
+  [[nodiscard]] bool receive();
+  [[nodiscard]] bool fill();
+  [[nodiscard]] bool receive_value();
+  [[nodiscard]] bool consume();
+  [[nodiscard]] bool on_line(std::string_view line);
+  [[nodiscard]] bool on_value(std::string_view line);
+  std::size_t take(std::byte* into, std::size_t bytes);
+  void answer(PeerRequest::Outcome outcome);
+  bool fail(std::string reason);
+
+  io::UniqueFd fd_;
+  std::string error_;
+  Clock::time_point last_byte_;
+  std::deque<std::unique_ptr<PeerRequest>> unsent_;
+  std::deque<std::unique_ptr<PeerRequest>> unanswered_;
+  std::string command_;   // of the first of unsent_; empty: not begun
+  std::size_t sent_ = 0;  // of the first of unsent_: of command, header, payload and line end
+  Reading reading_ = Reading::kLine;
+  std::size_t value_at_ = 0;  // kValue: bytes of header and payload that have come
+  std::uint64_t skip_ = 0;    // kSkip: bytes that are of no use
+  PeerRequest::Outcome after_skip_ = PeerRequest::Outcome::kMiss;
+  std::array<char, 4096> in_ = {};  // lines, and what of a value came with them
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+};
+
+}  // namespace headrace::cache

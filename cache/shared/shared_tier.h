@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tier that several nodes share: the memory of a memcached on each of them, between a node's own tiers and the
+// source. The placement says which peer holds a file; nobody keeps a list, and no peer is asked in vain.
+//
+//   auto shared = SharedTier::open({.peers = {"n1", "n2"}, .bytes_per_peer = 64ULL << 30}, "/data", catalog, ram);
+//   if (!(*shared)->get(request)) read_source();   // no peer holds it, or its peer is down
+//   (*shared)->put(holding, id, done);             // behind the reader's back
+//
+// No read fails because of a peer: whatever goes wrong is a miss, and the source is read. A peer that refuses, breaks
+// off, stays silent or answers too late is down for a second; then one request finds out whether it is back.
+//
+// Thread-safety: every function from any thread. One thread, hr-peers, talks to all peers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "headrace/cache/catalog.h"
+#include "headrace/cache/memory/ram_tier.h"
+#include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_placement.h"
+#include "headrace/cache/tier.h"
+#include "headrace/io/buffer.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+// One chunk of one file, as it is known to be.
+struct SharedId {
+  EntryId entry = 0;
+  std::uint32_t chunk = 0;
+  Identity identity;
+};
+
+// Ownership: the caller's; must neither move nor die until on_done has run (exactly once).
+struct SharedGet {
+  SharedId id;
+  io::Buffer buffer;  // capacity: the payload; given back in any case
+  std::uint64_t payload_bytes = 0;
+  void (*on_done)(SharedGet& self, bool hit) = nullptr;  // on the peers' thread; must not block
+  void* context = nullptr;
+};
+
+class SharedTier {
+ public:
+  // Errors: kInvalidArgument (too many peers, one twice, no size, a public address). A peer whose name is not known is
+  // down for good, and said to be.
+  [[nodiscard]] static Result<std::unique_ptr<SharedTier>> open(const SharedTierOptions& options, std::string data_set,
+                                                                const Catalog& catalog, RamTier& ram);
+  ~SharedTier();
+  SharedTier(const SharedTier&) = delete;
+  SharedTier& operator=(const SharedTier&) = delete;
+
+  // Whether a peer is to hold the file.
+  [[nodiscard]] bool holds(EntryId entry) const { return owners_[entry] != kNoPeer; }
+  // False: no peer holds it, or its peer is down; on_done does not run.
+  [[nodiscard]] bool get(SharedGet& request);
+  // The content of a holding that RamTier::pin_for_write() has given, which is unpinned in the end. `done` runs on the
+  // peers' thread.
+  void put(Holding& holding, const SharedId& id, std::function<void()> done);
+  [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
+  // Ends what is in flight: gets as misses. What comes later ends at once.
+  void join();
+  [[nodiscard]] TierStats stats() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Outcome = PeerRequest::Outcome;
+
+  // Gets and puts have a connection each, so that nobody waits behind a chunk that is being stored.
+  enum class Lane : std::uint8_t { kGet, kPut };
+  struct Peer {
+    std::string name;
+    PeerIndex index = 0;
+    std::optional<PeerAddress> address;
+    std::array<std::unique_ptr<PeerConnection>, 2> lanes;  // peers' thread
+    std::atomic<std::int64_t> down_until_ns = 0;           // 0: it is up
+  };
+  struct Submission {
+    PeerIndex peer = kNoPeer;
+    Lane lane = Lane::kGet;
+    bool finds_out = false;  // whether a peer that was down is back
+    std::unique_ptr<PeerRequest> request = {};
+  };
+
+  SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram);
+  [[nodiscard]] Status find_peers(const std::vector<std::string>& names);
+  void place_files();
+  [[nodiscard]] bool is_down(const Peer& peer) const;
+  enum class Ask : std::uint8_t { kNo, kYes, kToFindOut };
+  [[nodiscard]] Ask may_ask(Peer& peer) const;
+  void note(Peer& peer, Outcome outcome);
+  [[nodiscard]] SharedKey key_of(const SharedId& id) const;
+  [[nodiscard]] bool submit(Submission submission);
+  void on_got(SharedGet& request, PeerIndex peer, Outcome outcome);
+
+  // On the peers' thread.
+  void run();
+  void start_submitted();
+  void wait_for_sockets();
+  void end_late();
+  void break_off(Peer& peer, const std::string& reason);
+  [[nodiscard]] Clock::time_point next_look() const;
+
+  const std::string data_set_;
+  const Catalog& catalog_;
+  RamTier& ram_;
+  const std::uint64_t bytes_per_peer_;
+  std::deque<Peer> peers_;  // sorted by name; never moved
+  std::vector<PeerIndex> owners_;
+  std::uint64_t placed_files_ = 0;
+  std::uint64_t placed_bytes_ = 0;
+  io::UniqueFd wake_fd_;
+
+  std::atomic<std::uint64_t> hits_ = 0;
+  std::atomic<std::uint64_t> hit_bytes_ = 0;
+  std::atomic<std::uint64_t> writes_ = 0;
+  std::atomic<std::uint64_t> write_bytes_ = 0;
+  std::atomic<std::uint64_t> pending_bytes_ = 0;
+  std::atomic<std::uint64_t> errors_ = 0;
+  std::atomic<std::uint64_t> corrupt_ = 0;
+  std::atomic<bool> full_ = false;
+
+  mutable io::Mutex mutex_;
+  std::vector<Submission> submitted_ HEADRACE_GUARDED_BY(mutex_);
+  bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> reasons_ HEADRACE_GUARDED_BY(mutex_);  // why each peer is down, or was the last time
+  std::thread thread_;
+};
+
+}  // namespace headrace::cache

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A peer of the shared tier for tests: speaks as much of memcached's meta protocol as headrace does, and misbehaves on
+// demand.
+//
+//   FakePeer peer;
+//   store.open({.shared = {.peers = {peer.name()}, .bytes_per_peer = 1 << 30}});
+//   peer.behave(FakePeer::Way::kFlipsBits);
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::test {
+
+class FakePeer {
+ public:
+  enum class Way {
+    kWell,
+    kIsSilent,    // takes requests and never answers
+    kBreaksOff,   // closes the connection in the middle of a value
+    kFlipsBits,   // in the payloads that it gives
+    kGivesOther,  // another key's value
+    kIsShort,     // leaves out the last byte of a value, with a size to match
+    kIsFull,      // stores nothing
+    kTalksNonsense,
+  };
+
+  FakePeer();
+  ~FakePeer();
+  FakePeer(const FakePeer&) = delete;
+  FakePeer& operator=(const FakePeer&) = delete;
+
+  [[nodiscard]] std::string name() const { return "127.0.0.1:" + std::to_string(port_); }
+  void behave(Way way) { way_.store(way); }
+  [[nodiscard]] unsigned gets() const { return gets_.load(); }
+  [[nodiscard]] std::size_t size() const;
+  void spoil();  // flips a bit of each value that it has
+
+ private:
+  void accept_all();
+  void serve(int fd);
+  [[nodiscard]] bool answer(int fd, const std::string& line, std::string& in);
+  [[nodiscard]] bool give(int fd, const std::string& key);
+
+  io::UniqueFd listener_;
+  std::uint16_t port_ = 0;
+  std::atomic<Way> way_ = Way::kWell;
+  std::atomic<unsigned> gets_ = 0;
+  std::atomic<bool> closing_ = false;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> values_;
+  std::vector<int> open_;
+  std::vector<std::thread> connections_;
+  std::thread acceptor_;
+};
+
+}  // namespace headrace::test

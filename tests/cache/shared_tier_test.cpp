@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/shared/shared_tier.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "headrace/cache/shared/peer_address.h"
+#include "headrace/cache/shared/peer_placement.h"
+#include "headrace/cache/shared/shared_value.h"
+#include "headrace/cache/store.h"
+
+#include "fake_peer.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::cache::EntryId;
+using headrace::cache::Identity;
+using headrace::cache::kNoPeer;
+using headrace::cache::PeerIndex;
+using headrace::cache::place_on_peers;
+using headrace::cache::PlacedFile;
+using headrace::cache::SharedTierOptions;
+using headrace::cache::Store;
+using headrace::cache::TierKind;
+using headrace::cache::TierStats;
+using headrace::io::ErrorCode;
+using headrace::test::as_text;
+using headrace::test::FakePeer;
+using headrace::test::pattern_bytes;
+using headrace::test::skip;
+using headrace::test::TempDir;
+using Way = FakePeer::Way;
+
+std::vector<PlacedFile> many_files(std::size_t count) {
+  std::vector<PlacedFile> files;
+  for (std::size_t i = 0; i < count; ++i)
+    files.push_back({0x9e3779b97f4a7c15ULL * (i + 1), 50'000 + i * 7919 % 100'000});
+  return files;
+}
+
+double moved(const std::vector<PeerIndex>& before, const std::vector<std::string>& old_names,
+             const std::vector<PeerIndex>& after, const std::vector<std::string>& new_names) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) count += old_names[before[i]] != new_names[after[i]] ? 1 : 0;
+  return static_cast<double>(count) / static_cast<double>(before.size());
+}
+
+// A data set, and nodes that share what they read of it.
+struct Cluster {
+  explicit Cluster(std::size_t files = 20, std::size_t bytes = 20'000) {
+    for (std::size_t i = 0; i < files; ++i) {
+      const std::string path = "c/" + std::to_string(i) + ".jpg";
+      contents[path] = as_text(pattern_bytes(bytes + i, i));
+      dir.write(path, contents[path]);
+    }
+  }
+  std::unique_ptr<Store> node(const std::vector<std::string>& peers) const {
+    auto store = Store::open({.source = dir.path(),
+                              .ram_bytes = 64 << 20,
+                              .shared = {.peers = peers, .bytes_per_peer = std::uint64_t{1} << 30}});
+    REQUIRE(store.has_value());
+    return std::move(*store);
+  }
+  void check_all(Store& store) const {
+    for (const auto& [path, content] : contents) {
+      const auto view = store.read(*store.catalog().find(path));
+      REQUIRE(view.has_value());
+      CHECK(as_text({view->bytes().begin(), view->bytes().end()}) == content);
+    }
+  }
+  TempDir dir;
+  std::map<std::string, std::string> contents;
+};
+
+TierStats stats_of(const Store& store, TierKind kind) {
+  for (const TierStats& tier : store.stats().tiers) {
+    if (tier.kind == kind) return tier;
+  }
+  FAIL("no such tier");
+  return {};
+}
+
+// Puts are behind the reader's back.
+void wait_for_puts(const Store& store, std::uint64_t count) {
+  for (int i = 0; i < 500 && stats_of(store, TierKind::kShared).writes < count; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(stats_of(store, TierKind::kShared).writes == count);
+}
+
+ErrorCode refusal_of(const SharedTierOptions& options) {
+  const TempDir dir;
+  dir.write("c/a.jpg", "a");
+  const auto store = Store::open({.source = dir.path(), .shared = options});
+  REQUIRE_FALSE(store.has_value());
+  return store.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("placement on peers: the same for every order of the list, in about equal parts") {
+  const auto files = many_files(20'000);
+  const std::vector<std::string> names = {"n1:1", "n2:1", "n3:1"};
+  const std::vector<std::string> turned = {"n3:1", "n1:1", "n2:1"};
+  const auto owners = place_on_peers(files, names, 1ULL << 40);
+  CHECK(moved(owners, names, place_on_peers(files, turned, 1ULL << 40), turned) == 0);
+  for (PeerIndex peer = 0; peer < 3; ++peer) {
+    const auto share = static_cast<double>(std::count(owners.begin(), owners.end(), peer)) / 20'000;
+    CHECK(share == doctest::Approx(1.0 / 3).epsilon(0.05));
+  }
+}
+
+TEST_CASE("placement on peers: one that comes takes its part, one that leaves moves no other's") {
+  const auto files = many_files(20'000);
+  const std::vector<std::string> three = {"n1:1", "n2:1", "n3:1"};
+  const std::vector<std::string> four = {"n1:1", "n2:1", "n3:1", "n4:1"};
+  const auto before = place_on_peers(files, three, 1ULL << 40);
+  const auto after = place_on_peers(files, four, 1ULL << 40);
+  CHECK(moved(before, three, after, four) <= 0.27);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (after[i] != 3) CHECK(before[i] == after[i]);
+  }
+}
+
+TEST_CASE("placement on peers: what does not fit stays with the source, and no peer gets too much") {
+  const auto files = many_files(5'000);
+  std::uint64_t all = 0;
+  for (const PlacedFile& file : files) all += file.bytes;
+  const std::uint64_t budget = all / 5;
+  const auto owners = place_on_peers(files, std::vector<std::string>{"n1:1", "n2:1", "n3:1"}, budget);
+  std::map<PeerIndex, std::uint64_t> held;
+  for (std::size_t i = 0; i < files.size(); ++i) held[owners[i]] += files[i].bytes;
+  for (PeerIndex peer = 0; peer < 3; ++peer) {
+    CHECK(held[peer] <= budget * 9 / 10);
+    CHECK(held[peer] >= budget * 85 / 100);
+  }
+  CHECK(held[kNoPeer] > 0);
+  CHECK(place_on_peers(files, {}, budget) == std::vector<PeerIndex>(files.size(), kNoPeer));
+}
+
+TEST_CASE("shared value: each byte of it counts, and each part of the identity") {
+  using headrace::cache::is_value_of;
+  using headrace::cache::make_header;
+  using headrace::cache::shared_key;
+  const Identity identity{.size_bytes = 100, .mtime_ns = 5, .ctime_ns = 6, .inode = 7};
+  const auto key = shared_key("/data", "a.jpg", 0, identity);
+  CHECK(key.size() == headrace::cache::kSharedKeyBytes);
+  CHECK(key != shared_key("/dat", "aa.jpg", 0, identity));
+  CHECK(key != shared_key("/data", "a.jpg", 1, identity));
+  for (auto change : {&Identity::mtime_ns, &Identity::ctime_ns}) {
+    Identity other = identity;
+    other.*change += 1;
+    CHECK(key != shared_key("/data", "a.jpg", 0, other));
+  }
+  auto payload = pattern_bytes(100, 1);
+  auto header = make_header(key, payload);
+  CHECK(is_value_of(key, header, payload));
+  for (std::byte& byte : header) {
+    byte ^= std::byte{4};
+    CHECK_FALSE(is_value_of(key, header, payload));
+    byte ^= std::byte{4};
+  }
+  payload[99] ^= std::byte{1};
+  CHECK_FALSE(is_value_of(key, header, payload));
+  CHECK_FALSE(is_value_of(shared_key("/data", "b.jpg", 0, identity), header, pattern_bytes(100, 1)));
+}
+
+TEST_CASE("shared tier: what one node has read another gets from the peers, not from the source") {
+  FakePeer one;
+  FakePeer two;
+  const Cluster cluster;
+  const auto first = cluster.node({one.name(), two.name()});
+  cluster.check_all(*first);
+  wait_for_puts(*first, cluster.contents.size());
+  CHECK(one.size() + two.size() == cluster.contents.size());
+  CHECK(one.size() > 0);
+  CHECK(two.size() > 0);
+
+  const auto second = cluster.node({two.name(), one.name()});
+  cluster.check_all(*second);
+  CHECK(stats_of(*second, TierKind::kSource).hits == 0);
+  CHECK(stats_of(*second, TierKind::kShared).hits == cluster.contents.size());
+  CHECK(stats_of(*second, TierKind::kShared).state == "ok");
+  CHECK(stats_of(*second, TierKind::kShared).samples == cluster.contents.size());
+}
+
+TEST_CASE("shared tier: whatever a peer does, every read gets the right bytes") {
+  for (const Way way : {Way::kBreaksOff, Way::kFlipsBits, Way::kGivesOther, Way::kIsShort, Way::kTalksNonsense}) {
+    CAPTURE(static_cast<int>(way));
+    FakePeer peer;
+    const Cluster cluster(8, way == Way::kGivesOther ? 3'000 : 20'000);
+    const auto first = cluster.node({peer.name()});
+    cluster.check_all(*first);
+    wait_for_puts(*first, cluster.contents.size());
+    peer.behave(way);
+    const auto second = cluster.node({peer.name()});
+    cluster.check_all(*second);
+    CHECK(second->stats().failures == 0);
+    const TierStats shared = stats_of(*second, TierKind::kShared);
+    const bool is_wrong = way == Way::kFlipsBits || way == Way::kIsShort;
+    if (is_wrong) CHECK(shared.corrupt == cluster.contents.size());
+    if (way == Way::kBreaksOff || way == Way::kTalksNonsense) {
+      CHECK(shared.errors > 0);
+      CHECK(shared.state.find("is down") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("shared tier: a value of another key is none, and a wrong one is stored anew") {
+  FakePeer peer;
+  const TempDir dir;
+  dir.write("c/a.jpg", as_text(pattern_bytes(5'000, 1)));
+  dir.write("c/b.jpg", as_text(pattern_bytes(5'000, 2)));
+  const auto open = [&] {
+    auto store = Store::open(
+        {.source = dir.path(), .ram_bytes = 64 << 20, .shared = {.peers = {peer.name()}, .bytes_per_peer = 1 << 30}});
+    REQUIRE(store.has_value());
+    return std::move(*store);
+  };
+  const auto read = [](Store& store, const std::string& path) {
+    const auto view = store.read(*store.catalog().find(path));
+    REQUIRE(view.has_value());
+    return std::vector<std::byte>(view->bytes().begin(), view->bytes().end());
+  };
+  const auto first = open();
+  static_cast<void>(read(*first, "c/a.jpg"));
+  static_cast<void>(read(*first, "c/b.jpg"));
+  wait_for_puts(*first, 2);
+  peer.behave(Way::kGivesOther);
+  const auto second = open();
+  CHECK(read(*second, "c/a.jpg") == pattern_bytes(5'000, 1));
+  CHECK(stats_of(*second, TierKind::kShared).corrupt == 1);
+  CHECK(stats_of(*second, TierKind::kSource).hits == 1);
+
+  peer.behave(Way::kWell);
+  peer.spoil();
+  const auto third = open();
+  CHECK(read(*third, "c/b.jpg") == pattern_bytes(5'000, 2));
+  CHECK(stats_of(*third, TierKind::kShared).corrupt == 1);
+  wait_for_puts(*third, 1);
+  const auto fourth = open();
+  CHECK(read(*fourth, "c/b.jpg") == pattern_bytes(5'000, 2));
+  CHECK(stats_of(*fourth, TierKind::kShared).hits == 1);
+}
+
+TEST_CASE("shared tier: a silent peer costs one wait, is down, and comes back") {
+  FakePeer peer;
+  const Cluster cluster;
+  const auto first = cluster.node({peer.name()});
+  cluster.check_all(*first);
+  wait_for_puts(*first, cluster.contents.size());
+
+  peer.behave(Way::kIsSilent);
+  const auto second = cluster.node({peer.name()});
+  cluster.check_all(*second);
+  CHECK(second->stats().failures == 0);
+  CHECK(peer.gets() <= cluster.contents.size() + 5);  // those of the first node, then hardly any
+  CHECK(stats_of(*second, TierKind::kShared).state.find("silent") != std::string::npos);
+
+  peer.behave(Way::kWell);
+  const EntryId entry = *second->catalog().find("c/0.jpg");
+  for (int i = 0; i < 100 && stats_of(*second, TierKind::kShared).state != "ok"; ++i) {
+    second->drop(entry);
+    REQUIRE(second->read(entry).has_value());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(stats_of(*second, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: without its peers a node reads the source") {
+  std::string gone;
+  {
+    const FakePeer peer;
+    gone = peer.name();
+  }
+  const Cluster cluster;
+  const auto store = cluster.node({gone, "no-such-host.invalid:11311"});
+  cluster.check_all(*store);
+  CHECK(store->stats().failures == 0);
+  CHECK(stats_of(*store, TierKind::kSource).hits == cluster.contents.size());
+}
+
+TEST_CASE("shared tier: a full peer is said to be, and nothing else changes") {
+  FakePeer peer;
+  peer.behave(Way::kIsFull);
+  const Cluster cluster;
+  const auto store = cluster.node({peer.name()});
+  cluster.check_all(*store);
+  for (int i = 0; i < 500 && stats_of(*store, TierKind::kShared).state != "full"; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(stats_of(*store, TierKind::kShared).state == "full");
+  CHECK(peer.size() == 0);
+}
+
+TEST_CASE("shared tier: a file that was rewritten with its size and time as they were is another one") {
+  FakePeer peer;
+  Cluster cluster(1);
+  const auto first = cluster.node({peer.name()});
+  cluster.check_all(*first);
+  wait_for_puts(*first, 1);
+
+  const fs::path file = cluster.dir.path() / "c/0.jpg";
+  struct stat before = {};
+  REQUIRE(::stat(file.c_str(), &before) == 0);
+  std::string& content = cluster.contents["c/0.jpg"];
+  content = as_text(pattern_bytes(content.size(), 99));
+  std::ofstream(file, std::ios::in | std::ios::out | std::ios::binary) << content;
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  REQUIRE(::utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+
+  const auto second = cluster.node({peer.name()});
+  cluster.check_all(*second);
+  CHECK(stats_of(*second, TierKind::kShared).hits == 0);
+}
+
+TEST_CASE("shared tier: a store closes although a peer owes it answers") {
+  FakePeer peer;
+  peer.behave(Way::kIsSilent);
+  const Cluster cluster(4);
+  std::vector<std::promise<bool>> ended(4);
+  {
+    const auto store = cluster.node({peer.name()});
+    for (std::size_t i = 0; i < ended.size(); ++i) {
+      store->read_async(*store->catalog().find("c/" + std::to_string(i) + ".jpg"),
+                        [&promise = ended[i]](const auto& view) { promise.set_value(view.has_value()); });
+    }
+  }
+  for (std::promise<bool>& promise : ended) static_cast<void>(promise.get_future().get());
+}
+
+TEST_CASE("shared tier: peers that cannot be meant are refused") {
+  CHECK(refusal_of({.peers = {"127.0.0.1:1"}}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = {"127.0.0.1:1", "127.0.0.1:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = {"8.8.8.8:11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = {"[2001:4860:4860::8888]:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = {":11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = std::vector<std::string>(65, "x"), .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("peer address: private networks are told from public ones") {
+  for (const char* good : {"127.0.0.1", "10.1.2.3:99", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.0.1",
+                           "100.64.0.1", "[::1]:5", "[fd00::1]", "[fe80::1]:1", "[::ffff:10.0.0.1]:1"}) {
+    CAPTURE(good);
+    CHECK(headrace::cache::resolve_peer(good).has_value());
+  }
+  for (const char* bad : {"172.32.0.1", "11.0.0.1", "192.169.0.1", "100.128.0.1", "[::ffff:8.8.8.8]:1", "0.0.0.0"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(headrace::cache::resolve_peer(bad).has_value());
+  }
+}
+
+TEST_CASE("shared tier: works with memcached, small files, whole ones of 8 MiB and chunks") {
+  const fs::path program = "/usr/bin/memcached";
+  if (!fs::exists(program)) skip("the package memcached is missing");
+  const std::string port = std::to_string(20'000 + ::getpid() % 20'000);
+  std::vector<std::string> words = {program, "-u", "root", "-M",  "-U", "0",  "-l", "127.0.0.1",
+                                    "-p",    port, "-m",   "128", "-I", "9m", "-o", "slab_chunk_max=16384"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  REQUIRE(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments.data(), environ) == 0);
+  const std::unique_ptr<pid_t, void (*)(pid_t*)> ended(&child, [](pid_t* it) {
+    ::kill(*it, SIGKILL);
+    ::waitpid(*it, nullptr, 0);
+  });
+
+  Cluster cluster(10);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{8} << 20, (std::size_t{20} << 20) + 5}) {
+    const std::string path = "c/large" + std::to_string(bytes) + ".jpg";
+    cluster.contents[path] = as_text(pattern_bytes(bytes, bytes));
+    cluster.dir.write(path, cluster.contents[path]);
+  }
+  const auto first = cluster.node({"127.0.0.1:" + port});
+  for (int i = 0; i < 200 && stats_of(*first, TierKind::kShared).writes < 18; ++i) {  // until it listens and has all
+    cluster.check_all(*first);
+    for (EntryId entry = 0; entry < first->catalog().entry_count(); ++entry) first->drop(entry);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const auto second = cluster.node({"127.0.0.1:" + port});
+  cluster.check_all(*second);
+  CHECK(stats_of(*second, TierKind::kSource).hits == 0);
+  CHECK(stats_of(*second, TierKind::kShared).corrupt == 0);
+}
