@@ -25,6 +25,17 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
       ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
       ->group(kTierGroup);
+  command
+      .add_option("--peers", cache.peers,
+                  "The memcached of each node of this job: what one node has read, the others get from there. The "
+                  "same list on every node")
+      ->type_name("HOST[:PORT],...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kTierGroup);
+  command.add_option("--share", cache.share, "Memory that each peer's memcached was given")
+      ->type_name("SIZE")
+      ->group(kTierGroup);
 }
 
 void add_ram_size(CLI::App& command, CacheArguments& cache) {

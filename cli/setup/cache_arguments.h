@@ -12,6 +12,8 @@ struct CacheArguments {
   std::string ram;               // a size or a percentage of the machine's memory; empty: what the command takes
   std::vector<std::string> ssd;  // each PATH:SIZE; the fastest tier first
   std::vector<std::string> hdd;
+  std::vector<std::string> peers;  // each HOST or HOST:PORT
+  std::string share;               // a size: what each peer's memcached has
   std::string listing = "imagefolder";
   std::filesystem::path sample_list;  // a file of relative paths; empty: the listing rule chooses the samples
   bool accept_unreadable = false;     // what cannot be read is left out, instead of failing the scan

@@ -93,6 +93,20 @@ io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::v
   return {};
 }
 
+io::Result<cache::SharedTierOptions> parse_peers(const CacheArguments& arguments) {
+  cache::SharedTierOptions shared{.peers = arguments.peers, .bytes_per_peer = 0};
+  if (arguments.share.empty() && shared.peers.empty()) return shared;
+  if (shared.peers.empty()) return option_error("--share", "with whom? Name the nodes, for instance --peers n1,n2");
+  if (arguments.share.empty()) {
+    return option_error("--peers", "how much memory does each memcached have? Say it, for instance --share 64G");
+  }
+  io::Result<std::uint64_t> bytes = parse_size(arguments.share);
+  if (!bytes) return option_error("--share", bytes.error().context);
+  if (*bytes == 0) return option_error("--share", "0 holds nothing; leave out --peers");
+  shared.bytes_per_peer = *bytes;
+  return shared;
+}
+
 constexpr Choice<cache::ListingRule> kListings[] = {{"imagefolder", cache::ListingRule::kImageFolder},
                                                     {"timm", cache::ListingRule::kTimm},
                                                     {"dali", cache::ListingRule::kDali},
@@ -153,6 +167,8 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
   using cache::TierKind;
   HEADRACE_TRY_DO(add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers));
   HEADRACE_TRY_DO(add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers));
+  HEADRACE_TRY(shared, parse_peers(arguments));
+  options.shared = std::move(shared);
   HEADRACE_TRY(catalog_file, catalog_file_of(source.path, arguments));
   options.catalog_file = std::move(catalog_file);
   return options;
