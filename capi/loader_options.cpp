@@ -7,7 +7,6 @@
 
 #include "headrace/capi/internal/loader.h"
 #include "headrace/io/log.h"
-#include "headrace/io/own_folders.h"
 
 namespace headrace::capi {
 namespace {
@@ -152,8 +151,8 @@ decode::TensorFormat format_of(const hr_loader_options& options) {
 // Where they outlive this process; empty: in memory only.
 std::filesystem::path crop_index_folder(const hr_loader_options& options) {
   if (options.content == HR_CONTENT_BYTES) return {};
-  const io::Result<std::filesystem::path> folder = io::cache_directory();
-  if (folder) return *folder / "crop-indexes";
+  const io::Result<std::filesystem::path> folder = decode::own_crop_index_folder();
+  if (folder) return *folder;
   io::log_warning("indexes of JPEGs are kept in memory only: {}", folder.error().message());
   return {};
 }

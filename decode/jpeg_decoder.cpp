@@ -194,6 +194,7 @@ struct JpegDecoder::Impl {
   Status decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk);
   void begin_output(const Box& box, std::uint32_t reduce);
   void begin_walk();
+  CropWay make_index();
   Status decode_again(const Box& box, std::uint32_t reduce, Image& out);
   void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
@@ -259,6 +260,18 @@ void JpegDecoder::Impl::begin_walk() {
   walk.begin(info);
   if (visits && !visit.begin(*indexes, file, walk.index())) return walk.give_up(info);
   crop_way = CropWay::kIndexed;
+}
+
+// No lines are read, so libjpeg only lays out the scan; several scans it would read to their end.
+CropWay JpegDecoder::Impl::make_index() {
+  if (!walks) return CropWay::kUnchecked;
+  if (!walk.fits(info)) return CropWay::kUnsuited;
+  if (!guarded([&] { jpeg_start_decompress(&info); })) return CropWay::kDamaged;
+  begin_walk();
+  if (crop_way != CropWay::kIndexed) return crop_way;
+  if (walk.walk_all()) return visit.end(walk.index());
+  visit.end_damaged();
+  return CropWay::kDamaged;
 }
 
 // As if there had been no walk: libjpeg says what is wrong with the file, and repairs it.
@@ -340,7 +353,8 @@ Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
 JpegDecoder::JpegDecoder(const DecodeOptions& options, Scans scans)
     : impl_(std::make_unique<Impl>(options, scans == Scans::kWalked)) {}
 JpegDecoder::JpegDecoder(const DecodeOptions& options)
-    : JpegDecoder(options, options.walk_scans && scan_walk_trusted() ? Scans::kWalked : Scans::kPlain) {}
+    : JpegDecoder(options,
+                  options.walk_scans && index_support() == IndexSupport::kWorks ? Scans::kWalked : Scans::kPlain) {}
 JpegDecoder::~JpegDecoder() = default;
 
 Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
@@ -365,6 +379,17 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   status = impl.finish(std::move(status), box, out);
   if (status && impl.visits) impl.indexes->count(impl.crop_way);
   return status;
+}
+
+CropWay JpegDecoder::make_index() {
+  Impl& impl = *impl_;
+  HEADRACE_ASSERT(impl.indexes != nullptr);
+  impl.visits = true;
+  impl.walk.forget();
+  const CropWay way = impl.make_index();
+  jpeg_abort_decompress(&impl.info);
+  impl.indexes->count(way);
+  return way;
 }
 
 void JpegDecoder::use_indexes(CropIndexes& indexes) {

@@ -124,7 +124,15 @@ void ScanWalk::set_codes(const jpeg_decompress_struct& info) {
   }
 }
 
-#else  // never begun, as scan_walk_trusted() is false
+bool ScanWalk::knows_library() {
+  return true;
+}
+
+#else  // never begun, as index_support() says no
+
+bool ScanWalk::knows_library() {
+  return false;
+}
 
 bool ScanWalk::fits(const jpeg_decompress_struct&) {
   return false;
@@ -133,6 +141,10 @@ void ScanWalk::begin(jpeg_decompress_struct&) {}
 void ScanWalk::give_up(jpeg_decompress_struct&) {}
 
 #endif
+
+bool ScanWalk::walk_all() {
+  return index_.covered() == layout_.mcu_count || go_to(layout_.mcu_count);
+}
 
 bool ScanWalk::next(CoefficientBlock* const* blocks) {
   const bool wanted = blocks != nullptr && first_column_ <= column_ && column_ <= last_column_;

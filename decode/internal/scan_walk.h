@@ -24,10 +24,6 @@ struct jpeg_decompress_struct;
 
 namespace headrace::decode {
 
-// Whether this libjpeg's structures are known here, and a walk gave the same pixels as libjpeg by itself when it was
-// tried, which is once in a process. Logs a warning if not.
-[[nodiscard]] bool scan_walk_trusted();
-
 class ScanWalk {
  public:
   // One scan of Huffman codes, 8 bits, not progressive, ended by an end-of-image marker.
@@ -36,6 +32,13 @@ class ScanWalk {
   void begin(jpeg_decompress_struct& info);
   // Lets libjpeg decode after all. Only before the first line.
   void give_up(jpeg_decompress_struct& info);
+
+  // After begin(), instead of reading lines: walks to the end of the scan, so that the index covers all of it. False:
+  // the codes are not those of a sound file.
+  [[nodiscard]] bool walk_all();
+
+  // Whether the structures of the libjpeg that this was compiled with are known here.
+  [[nodiscard]] static bool knows_library();
 
   [[nodiscard]] ScanIndex& index() { return index_; }
   // The codes are not those of a sound file. Somebody else has to decode it.
