@@ -126,6 +126,7 @@ enum { HR_RANDOM_RESIZED_CROP = 0, HR_RESIZE_CENTER_CROP = 1, HR_RESIZE = 2, HR_
 enum { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
 enum { HR_CHANNELS_FIRST = 0, HR_CHANNELS_LAST = 1 };
 enum { HR_DAMAGE_REPAIR = 0, HR_DAMAGE_REJECT = 1, HR_DAMAGE_SALVAGE = 2 };
+enum { HR_BILINEAR = 0, HR_BICUBIC = 1 };
 enum { HR_DRAW_BY_POSITION = 0, HR_DRAW_AS_TORCH = 1 };
 
 typedef struct hr_loader_options {
@@ -178,6 +179,8 @@ typedef struct hr_loader_options {
   int32_t draw;            // HR_DRAW_AS_TORCH: crops and flips that a torch DataLoader would draw, see below
   uint32_t torch_workers;  // its num_workers; 0: the main process draws
   uint64_t torch_seed;     // what seeded its main process (0 workers), or the base seed of its workers
+
+  int32_t interpolation;  // HR_BICUBIC: as PIL's, which has antialias
 } hr_loader_options;
 
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.

@@ -30,11 +30,15 @@ struct Bound {
 };
 
 io::Status check_enumerations(const hr_loader_options& options) {
-  const Bound bounds[] = {
-      {"content", options.content, HR_CONTENT_BYTES},     {"bad_samples", options.bad_samples, HR_BAD_ZERO},
-      {"damage", options.damage, HR_DAMAGE_SALVAGE},      {"geometry", options.geometry, HR_PAD_CROP},
-      {"element_type", options.element_type, HR_FLOAT32}, {"layout", options.layout, HR_CHANNELS_LAST},
-      {"draw", options.draw, HR_DRAW_AS_TORCH},           {"threads", options.threads, kThreadsMax}};
+  const Bound bounds[] = {{"content", options.content, HR_CONTENT_BYTES},
+                          {"bad_samples", options.bad_samples, HR_BAD_ZERO},
+                          {"damage", options.damage, HR_DAMAGE_SALVAGE},
+                          {"geometry", options.geometry, HR_PAD_CROP},
+                          {"element_type", options.element_type, HR_FLOAT32},
+                          {"layout", options.layout, HR_CHANNELS_LAST},
+                          {"draw", options.draw, HR_DRAW_AS_TORCH},
+                          {"threads", options.threads, kThreadsMax},
+                          {"interpolation", options.interpolation, HR_BICUBIC}};
   for (const Bound& bound : bounds) {
     if (bound.value < 0 || bound.value > bound.last) {
       return make_error(ErrorCode::kInvalidArgument, std::string(bound.name) + " must be 0 to " +
@@ -123,10 +127,12 @@ Geometry geometry_of(const hr_loader_options& options) {
 }
 
 decode::Transform transform_of(const hr_loader_options& options) {
-  decode::Transform transform = {.geometry = geometry_of(options),
-                                 .flip_probability = options.flip_probability,
-                                 .antialias = options.no_antialias == 0,
-                                 .dct_scaling = options.dct_scaling != 0};
+  decode::Transform transform = {
+      .geometry = geometry_of(options),
+      .flip_probability = options.flip_probability,
+      .filter = options.interpolation == HR_BICUBIC ? decode::Filter::kBicubic : decode::Filter::kBilinear,
+      .antialias = options.no_antialias == 0,
+      .dct_scaling = options.dct_scaling != 0};
   const decode::ColorJitter jitter = {options.brightness, options.contrast, options.saturation, options.hue};
   if (jitter.brightness != 0 || jitter.contrast != 0 || jitter.saturation != 0 || jitter.hue != 0) {
     transform.jitter = jitter;

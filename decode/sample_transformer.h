@@ -26,7 +26,8 @@ struct DecodeRegion {
   Box box;       // of the reduced image
   RealBox part;  // of the box
 };
-[[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max);
+[[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max,
+                                      Filter filter = Filter::kBilinear);
 
 class SampleTransformer {
  public:

@@ -52,6 +52,17 @@ class EpochsOfTorch:
 
 
 class CropsTest(unittest.TestCase):
+    def test_bicubic_gives_the_pixels_that_torchvision_gives_on_pil(self):
+        mode = transforms.InterpolationMode.BICUBIC
+        chain = transforms.Compose([transforms.Resize(48, mode), transforms.CenterCrop(40)])
+        theirs = [numpy.asarray(chain(Image.open(path).convert("RGB"))) for path, _ in self.data.samples[:32]]
+        theirs = torch.from_numpy(numpy.stack(theirs)).permute(0, 3, 1, 2).int()
+        for interpolation in (mode, mode.value):
+            loader = hr.DataLoader(self.data, 32, dtype="uint8", output="torch",
+                                   transform=[hr.Resize(48, interpolation=interpolation), hr.CenterCrop(40)])
+            difference = (next(iter(loader))[0].int() - theirs).abs()
+            self.assertLessEqual((difference > 1).float().mean().item(), 0.001)
+
     @classmethod
     def setUpClass(cls):
         cls.folder = make_images()
