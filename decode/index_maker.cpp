@@ -31,7 +31,7 @@ struct IndexMaker::Impl final : RowDecoder {
     return true;
   }
 
-  Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override {
+  Status decode_row(Worker& worker, RowGroup& group, std::size_t number) override {
     const StageCounters::Timer timer(line.counters().decode_ns);
     worker.decoder.use_indexes(indexes);
     HEADRACE_TRY(way, worker.decoder.make_index(*group.rows[number].raw.bytes));

@@ -67,6 +67,7 @@ Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byt
 
 Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
   const Size output = output_size(transform_.geometry);
+  image_size_ = image;
   HEADRACE_ASSERT(contains(output, {plan_.target_x, plan_.target_y, plan_.target.width, plan_.target.height}));
   region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1, transform_.filter);
   return decoder.decode_region(region_.box, region_.reduce, decoded_);

@@ -86,6 +86,12 @@ struct CropPlan {
   bool mirror = false;
 };
 
+// What a sample of a batch shows of its image: for the boxes and masks that go with it.
+struct ShownPart {
+  Size image;  // as it is stored, or upright where that is asked for; {0, 0}: a bad sample
+  CropPlan plan;
+};
+
 [[nodiscard]] CropPlan plan_crop(const Transform& transform, Size image, Random& random);
 
 }  // namespace headrace::decode
