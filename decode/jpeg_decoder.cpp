@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "headrace/decode/internal/index_visit.h"
+#include "headrace/decode/internal/jpeg_splice.h"
 #include "headrace/decode/internal/scan_walk.h"
 
 // After <cstdio>, which they use without including it.
@@ -195,6 +196,7 @@ struct JpegDecoder::Impl {
   void begin_output(const Box& box, std::uint32_t reduce);
   void begin_walk();
   CropWay make_index();
+  Result<SplicedJpeg> splice(const Box& box);
   Status decode_again(const Box& box, std::uint32_t reduce, Image& out);
   void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
@@ -272,6 +274,30 @@ CropWay JpegDecoder::Impl::make_index() {
   if (walk.walk_all()) return visit.end(walk.index());
   visit.end_damaged();
   return CropWay::kDamaged;
+}
+
+Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
+  if (!walks || !walk.fits(info)) return make_error(ErrorCode::kUnsupported, "no JPEG that a part can be cut out of");
+  HEADRACE_TRY_DO(guarded([&] { jpeg_start_decompress(&info); }));
+  begin_walk();
+  std::array<HuffmanCodes, kHuffmanTables> dc_codes;
+  if (crop_way != CropWay::kIndexed || !walk.dc_codes_for_splice(dc_codes)) {
+    return make_error(crop_way == CropWay::kDamaged ? ErrorCode::kCorrupt : ErrorCode::kUnsupported,
+                      "a JPEG that no part is cut out of");
+  }
+  const SpliceShape shape = splice_shape(info, box);
+  SplicedJpeg spliced = {.box = shape.box};
+  write_splice_header(info, shape.size, dc_codes, spliced.bytes);
+  ScanWriter writer(spliced.bytes);
+  walk.set_codes_of(writer, dc_codes);
+  const ScanWalk::Spliced done = walk.splice(shape.mcus, writer);
+  if (visits && done == ScanWalk::Spliced::kRefused) visit.end_damaged();
+  if (visits && done != ScanWalk::Spliced::kRefused) static_cast<void>(visit.end(walk.index()));
+  if (done == ScanWalk::Spliced::kRefused) return make_error(ErrorCode::kCorrupt, "damaged before the part ends");
+  if (done == ScanWalk::Spliced::kNoCode) return make_error(ErrorCode::kUnsupported, "unusual Huffman tables");
+  writer.finish();
+  spliced.bytes.insert(spliced.bytes.end(), {std::byte{0xff}, std::byte{0xd9}});
+  return spliced;
 }
 
 // As if there had been no walk: libjpeg says what is wrong with the file, and repairs it.
@@ -390,6 +416,16 @@ CropWay JpegDecoder::make_index() {
   jpeg_abort_decompress(&impl.info);
   impl.indexes->count(way);
   return way;
+}
+
+Result<SplicedJpeg> JpegDecoder::splice(const Box& box) {
+  Impl& impl = *impl_;
+  HEADRACE_ASSERT(contains({impl.info.image_width, impl.info.image_height}, box));
+  impl.visits = impl.indexes != nullptr;
+  impl.walk.forget();
+  Result<SplicedJpeg> spliced = impl.splice(box);
+  jpeg_abort_decompress(&impl.info);
+  return spliced;
 }
 
 void JpegDecoder::use_indexes(CropIndexes& indexes) {
