@@ -54,6 +54,29 @@ TEST_CASE("an index made ahead serves every crop, and the crops are right") {
   }
 }
 
+TEST_CASE("indexes take at most 1.5 % of the bytes of photographs, and none much more") {
+  std::size_t index_bytes = 0;
+  std::size_t file_bytes = 0;
+  for (const int sampling : {1, 2}) {
+    for (const int quality : {75, 90, 97}) {
+      const Bytes file = make_jpeg(
+          {.size = {500, 375}, .horizontal_sampling = sampling, .vertical_sampling = sampling, .quality = quality});
+      CAPTURE(file.size());
+      CropIndexes indexes(kEnoughBytes);
+      JpegDecoder decoder({});
+      decoder.use_indexes(indexes);
+      REQUIRE(decoder.open(file));
+      REQUIRE(decoder.make_index() == CropWay::kMade);
+      std::vector<std::byte> packed;
+      REQUIRE(indexes.find(content_id(file), packed));
+      CHECK(packed.size() * 1000 <= file.size() * 17);
+      index_bytes += packed.size();
+      file_bytes += file.size();
+    }
+  }
+  CHECK(index_bytes * 1000 <= file_bytes * 15);
+}
+
 TEST_CASE("a file that proves damaged while its index is made has none, and is not walked again") {
   const Bytes sound = make_jpeg({.size = {97, 61}, .restart_interval = 2});
   Bytes damaged = sound;
