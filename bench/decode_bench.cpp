@@ -155,7 +155,7 @@ void rows(benchmark::State& state, decltype(&resize_rows) kernel) {
   const std::vector<std::int16_t> weights(3, kRowWeightOne / 3);
   std::vector<std::uint8_t> out(in.row_bytes());
   for (auto _ : state) {
-    kernel(weights, in.row(0), in.row_bytes(), in.row_bytes(), out.data());
+    kernel({.weights = weights, .stride = in.row_bytes()}, in.row(0), in.row_bytes(), out.data());
     benchmark::DoNotOptimize(out.data());
   }
   count_pixels(state, {kTarget.width, 1});

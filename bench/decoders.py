@@ -88,8 +88,11 @@ def python(peer):
     return command
 
 
-def sharp(bench, data, work, threads):
-    return ["node", HERE / "sharp_decoder.js", bench.work / "sharp", work, *data.arguments(), data.crops, threads]
+def sharp(full, crop):
+    def command(bench, data, work, threads):
+        chosen = full if work == "full" else crop
+        return ["node", HERE / "sharp_decoder.js", bench.work / "sharp", chosen, *data.arguments(), data.crops, threads]
+    return command
 
 
 def need_sharp(bench):
@@ -125,10 +128,15 @@ DECODERS = (
     Decoder("headrace", WORKS, native("headrace")),
     Decoder("libjpeg-turbo", ("full",), native("plain")),
     Decoder("PIL, torchvision", WORKS, python("pil"), need_modules("PIL", "torchvision")),
+    Decoder("PIL, draft mode", ("crop",), python("pil-draft"), need_modules("PIL", "torchvision")),
     Decoder("torchvision decode_jpeg", WORKS, python("torchvision"), need_modules("torchvision")),
+    # Also what FFCV does: the whole image, then the crop, by these libraries.
     Decoder("OpenCV imdecode", WORKS, python("opencv"), need_modules("cv2")),
+    Decoder("OpenCV, reduced", ("crop",), python("opencv-reduced"), need_modules("cv2")),
     # libuv's threads are what sharp runs on; it reads their number at the start.
-    Decoder("sharp", WORKS, sharp, need_sharp, lambda threads: {"UV_THREADPOOL_SIZE": str(threads)}),
+    Decoder("sharp", WORKS, sharp("full", "crop"), need_sharp, lambda threads: {"UV_THREADPOOL_SIZE": str(threads)}),
+    Decoder("sharp, shrink on load", ("crop",), sharp("full", "shrink"), need_sharp,
+            lambda threads: {"UV_THREADPOOL_SIZE": str(threads)}),
 )
 
 

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Python's image decoders as users call them: peer_decoders.py pil|torchvision|opencv full|crop FOLDER LIST CROPS T
+"""Python's image decoders as users call them: peer_decoders.py PEER full|crop FOLDER LIST CROPS T
+
+PEER: pil; pil-draft (libjpeg reduces while it decodes, where the crop allows it); torchvision; opencv (the whole image,
+then the crop with INTER_AREA: also FFCV's way, by the same two libraries); opencv-reduced (IMREAD_REDUCED_COLOR_*).
 
 Reads the files of LIST into memory, then decodes them on T threads (all three let go of the interpreter's lock while
 they work in C) and prints one JSON line. With `crop`: the crop given for each file in CROPS ("left top width height
@@ -31,6 +34,36 @@ def pil():
     return full, transform, bytes
 
 
+# By how much an image may be reduced so that its crop still has SIDE pixels each way.
+def reduction(width, height):
+    return next((by for by in (8, 4, 2) if min(width, height) >= SIDE * by), 1)
+
+
+def pil_draft():
+    import numpy
+    import torch
+    from PIL import Image
+
+    torch.set_num_threads(1)
+    mean, deviation = (torch.tensor(numbers)[:, None, None] for numbers in (MEAN, DEVIATION))
+
+    def crop(content, box):
+        left, top, width, height, flip = box
+        image = Image.open(io.BytesIO(content))
+        whole = image.size
+        by = reduction(width, height)
+        image.draft("RGB", (whole[0] // by, whole[1] // by))
+        x, y = image.size[0] / whole[0], image.size[1] / whole[1]
+        part = (left * x, top * y, min((left + width) * x, image.size[0]), min((top + height) * y, image.size[1]))
+        image = image.convert("RGB").resize((SIDE, SIDE), Image.BILINEAR, box=part)
+        if flip:
+            image = image.transpose(Image.FLIP_LEFT_RIGHT)
+        pixels = torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
+        return pixels.float().div_(255).sub_(mean).div_(deviation).half()
+
+    return None, crop, bytes
+
+
 def torchvision():
     import torch
     from torchvision.io import ImageReadMode, decode_jpeg
@@ -55,7 +88,20 @@ def torchvision():
     return full, crop, lambda content: torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
-def opencv():
+def opencv_reduced():
+    import cv2
+
+    flags = {1: cv2.IMREAD_COLOR, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4,
+             8: cv2.IMREAD_REDUCED_COLOR_8}
+
+    def decode(content, width, height):
+        by = reduction(width, height)
+        return cv2.imdecode(content, flags[by] | cv2.IMREAD_IGNORE_ORIENTATION), by
+
+    return opencv(decode)
+
+
+def opencv(decode_reduced=None):
     import cv2
     import numpy
 
@@ -72,7 +118,9 @@ def opencv():
     def crop(content, box):
         left, top, width, height, flip = box
         # INTER_AREA: what OpenCV has against aliasing; for an enlargement it is INTER_LINEAR.
-        part = cv2.resize(decode(content)[top:top + height, left:left + width], (SIDE, SIDE),
+        # The crop of a reduced image begins at a whole pixel of that.
+        image, by = decode_reduced(content, width, height) if decode_reduced else (decode(content), 1)
+        part = cv2.resize(image[top // by:(top + height) // by, left // by:(left + width) // by], (SIDE, SIDE),
                           interpolation=cv2.INTER_AREA)
         image = cv2.cvtColor(cv2.flip(part, 1) if flip else part, cv2.COLOR_BGR2RGB)
         return (image * scale + shift).transpose(2, 0, 1).astype(numpy.float16)
@@ -80,7 +128,8 @@ def opencv():
     return full, crop, lambda content: numpy.frombuffer(content, numpy.uint8)
 
 
-PEERS = {"pil": pil, "torchvision": torchvision, "opencv": opencv}
+PEERS = {"pil": pil, "pil-draft": pil_draft, "torchvision": torchvision, "opencv": opencv,
+         "opencv-reduced": opencv_reduced}
 
 
 def run_threads(count, work):

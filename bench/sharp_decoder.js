@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sharp as its users call it: node sharp_decoder.js MODULES full|crop FOLDER LIST CROPS T
+// sharp as its users call it: node sharp_decoder.js MODULES full|crop|shrink FOLDER LIST CROPS T
 //
 // Reads the files of LIST into memory, then decodes them, T at a time, and prints one JSON line. With `crop`: the crop
 // given for each file in CROPS ("left top width height flip"), resized to 224 x 224 and flipped by sharp, normalised
-// into planes of float32 by a loop, as JavaScript has no float16. MODULES: the folder that sharp was installed in.
+// into planes of float32 by a loop, as JavaScript has no float16. With `shrink`: the whole image is resized and the crop
+// taken out of that, because libvips lets libjpeg reduce an image only where nothing comes before the resizing. MODULES: the folder that sharp was installed in.
 'use strict';
 
 const fs = require('fs');
@@ -44,9 +45,21 @@ async function crop(i) {
   return tensor.length / 3;
 }
 
+async function shrink(i) {
+  const [left, top, width, height, flip] = crops[i];
+  const whole = await sharp(contents[i]).metadata();
+  const size = [Math.round(whole.width * SIDE / width), Math.round(whole.height * SIDE / height)];
+  const place = { left: Math.round(left * SIDE / width), top: Math.round(top * SIDE / height) };
+  const image = sharp(contents[i]).resize(...size, { fit: 'fill', kernel: 'linear' })
+    .extract({ left: Math.min(place.left, size[0] - SIDE), top: Math.min(place.top, size[1] - SIDE), width: SIDE,
+      height: SIDE }).flop(flip === 1).toColourspace('srgb');
+  const tensor = normalise(await image.raw().toBuffer());
+  return tensor.length / 3;
+}
+
 // T images are always under way, so that T of libuv's threads are busy.
 async function decodeAll(count) {
-  const decode = work === 'full' ? full : crop;
+  const decode = { full, crop, shrink }[work];
   let next = 0;
   let pixels = 0;
   const takeTurns = async () => {

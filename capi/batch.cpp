@@ -59,6 +59,7 @@ void BatchHandle::finish() {
   for (std::size_t i = 0; i < all_notes.size(); ++i) all_notes[i].reason = reasons[i].c_str();
   notes = all_notes.data();
   note_count = all_notes.size();
+  crops = all_crops.empty() ? nullptr : all_crops.data();
   contents = bytes.empty() ? nullptr : bytes.data();
 }
 

@@ -126,6 +126,7 @@ enum { HR_RANDOM_RESIZED_CROP = 0, HR_RESIZE_CENTER_CROP = 1, HR_RESIZE = 2, HR_
 enum { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
 enum { HR_CHANNELS_FIRST = 0, HR_CHANNELS_LAST = 1 };
 enum { HR_DAMAGE_REPAIR = 0, HR_DAMAGE_REJECT = 1, HR_DAMAGE_SALVAGE = 2 };
+enum { HR_BILINEAR = 0, HR_BICUBIC = 1 };
 enum { HR_DRAW_BY_POSITION = 0, HR_DRAW_AS_TORCH = 1 };
 
 typedef struct hr_loader_options {
@@ -178,6 +179,8 @@ typedef struct hr_loader_options {
   int32_t draw;            // HR_DRAW_AS_TORCH: crops and flips that a torch DataLoader would draw, see below
   uint32_t torch_workers;  // its num_workers; 0: the main process draws
   uint64_t torch_seed;     // what seeded its main process (0 workers), or the base seed of its workers
+
+  int32_t interpolation;  // HR_BICUBIC: as PIL's, which has antialias
 } hr_loader_options;
 
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.
@@ -197,6 +200,21 @@ typedef struct hr_note {
   const char* reason;  // names the file
 } hr_note;
 
+// What a sample shows of its image: for the boxes and masks that go with it.
+typedef struct hr_crop {
+  uint32_t image_width;  // as it is stored, or upright (apply_orientation). 0: a bad sample
+  uint32_t image_height;
+  double x;  // the part of the image, in its pixels
+  double y;
+  double width;
+  double height;
+  uint32_t target_x;  // where in the sample that part stands, resized; all of it unless there is a border
+  uint32_t target_y;
+  uint32_t target_width;
+  uint32_t target_height;
+  uint64_t mirrored;  // 1: the part is turned left to right
+} hr_crop;
+
 enum { HR_SAMPLE_GOOD = 0, HR_SAMPLE_REPAIRED = 1, HR_SAMPLE_BAD = 2 };
 
 // A batch on loan. Nobody writes its memory until it is released, which any thread may do.
@@ -212,7 +230,8 @@ typedef struct hr_batch {
   const hr_bytes* contents;  // HR_CONTENT_BYTES
   const hr_note* notes;      // also on samples that were skipped
   uint64_t note_count;
-  int32_t copied;  // 1: too many batches are not released yet, so this one is a copy in memory of its own
+  int32_t copied;        // 1: too many batches are not released yet, so this one is a copy in memory of its own
+  const hr_crop* crops;  // NULL with HR_CONTENT_BYTES
 } hr_batch;
 
 // Errors: HR_INVALID_ARGUMENT, HR_OUT_OF_RANGE (an index), HR_NO_MEMORY, HR_FORKED (also where the data set was opened

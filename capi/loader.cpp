@@ -125,6 +125,21 @@ io::Status ImageBatches::lend_or_copy(BatchHandle& handle) {
   return {};
 }
 
+hr_crop crop_of(const decode::ShownPart& shown) {
+  const decode::CropPlan& plan = shown.plan;
+  return {.image_width = shown.image.width,
+          .image_height = shown.image.height,
+          .x = plan.part.x,
+          .y = plan.part.y,
+          .width = plan.part.width,
+          .height = plan.part.height,
+          .target_x = plan.target_x,
+          .target_y = plan.target_y,
+          .target_width = plan.target.width,
+          .target_height = plan.target.height,
+          .mirrored = plan.mirror ? 1U : 0U};
+}
+
 std::unique_ptr<BatchHandle> ImageBatches::handle_of(decode::LentBatch lent) const {
   auto handle = std::make_unique<BatchHandle>();
   const decode::Batch& batch = *lent;
@@ -138,6 +153,7 @@ std::unique_ptr<BatchHandle> ImageBatches::handle_of(decode::LentBatch lent) con
   handle->states = reinterpret_cast<const std::uint8_t*>(batch.states.data());
   std::copy(batch.labels.begin(), batch.labels.end(), handle->labels);
   std::copy(batch.indices.begin(), batch.indices.end(), handle->indices);
+  for (const decode::ShownPart& shown : batch.shown) handle->all_crops.push_back(crop_of(shown));
   for (const decode::SampleNote& note : batch.notes) {
     handle->all_notes.push_back({note.position, note.index, static_cast<std::int32_t>(note.state), nullptr});
     handle->reasons.push_back(note.reason);

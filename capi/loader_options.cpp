@@ -7,7 +7,6 @@
 
 #include "headrace/capi/internal/loader.h"
 #include "headrace/io/log.h"
-#include "headrace/io/own_folders.h"
 
 namespace headrace::capi {
 namespace {
@@ -31,11 +30,15 @@ struct Bound {
 };
 
 io::Status check_enumerations(const hr_loader_options& options) {
-  const Bound bounds[] = {
-      {"content", options.content, HR_CONTENT_BYTES},     {"bad_samples", options.bad_samples, HR_BAD_ZERO},
-      {"damage", options.damage, HR_DAMAGE_SALVAGE},      {"geometry", options.geometry, HR_PAD_CROP},
-      {"element_type", options.element_type, HR_FLOAT32}, {"layout", options.layout, HR_CHANNELS_LAST},
-      {"draw", options.draw, HR_DRAW_AS_TORCH},           {"threads", options.threads, kThreadsMax}};
+  const Bound bounds[] = {{"content", options.content, HR_CONTENT_BYTES},
+                          {"bad_samples", options.bad_samples, HR_BAD_ZERO},
+                          {"damage", options.damage, HR_DAMAGE_SALVAGE},
+                          {"geometry", options.geometry, HR_PAD_CROP},
+                          {"element_type", options.element_type, HR_FLOAT32},
+                          {"layout", options.layout, HR_CHANNELS_LAST},
+                          {"draw", options.draw, HR_DRAW_AS_TORCH},
+                          {"threads", options.threads, kThreadsMax},
+                          {"interpolation", options.interpolation, HR_BICUBIC}};
   for (const Bound& bound : bounds) {
     if (bound.value < 0 || bound.value > bound.last) {
       return make_error(ErrorCode::kInvalidArgument, std::string(bound.name) + " must be 0 to " +
@@ -124,10 +127,12 @@ Geometry geometry_of(const hr_loader_options& options) {
 }
 
 decode::Transform transform_of(const hr_loader_options& options) {
-  decode::Transform transform = {.geometry = geometry_of(options),
-                                 .flip_probability = options.flip_probability,
-                                 .antialias = options.no_antialias == 0,
-                                 .dct_scaling = options.dct_scaling != 0};
+  decode::Transform transform = {
+      .geometry = geometry_of(options),
+      .flip_probability = options.flip_probability,
+      .filter = options.interpolation == HR_BICUBIC ? decode::Filter::kBicubic : decode::Filter::kBilinear,
+      .antialias = options.no_antialias == 0,
+      .dct_scaling = options.dct_scaling != 0};
   const decode::ColorJitter jitter = {options.brightness, options.contrast, options.saturation, options.hue};
   if (jitter.brightness != 0 || jitter.contrast != 0 || jitter.saturation != 0 || jitter.hue != 0) {
     transform.jitter = jitter;
@@ -152,8 +157,8 @@ decode::TensorFormat format_of(const hr_loader_options& options) {
 // Where they outlive this process; empty: in memory only.
 std::filesystem::path crop_index_folder(const hr_loader_options& options) {
   if (options.content == HR_CONTENT_BYTES) return {};
-  const io::Result<std::filesystem::path> folder = io::cache_directory();
-  if (folder) return *folder / "crop-indexes";
+  const io::Result<std::filesystem::path> folder = decode::own_crop_index_folder();
+  if (folder) return *folder;
   io::log_warning("indexes of JPEGs are kept in memory only: {}", folder.error().message());
   return {};
 }

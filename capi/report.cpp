@@ -40,6 +40,15 @@ json tiers_json(const Dataset& dataset) {
   return tiers;
 }
 
+// Of parts of JPEGs: how many were decoded with an index, and why others were not.
+json crops_json(const decode::CropReport& report) {
+  json crops = {{"files", report.files}, {"bytes", report.bytes}, {"folder_bytes", report.folder_bytes}};
+  for (std::size_t i = 0; i < decode::kCropWays; ++i) {
+    crops[std::string(decode::name_of(static_cast<decode::CropWay>(i)))] = report.crops[i];
+  }
+  return crops;
+}
+
 }  // namespace
 
 std::string report_text(const Batches& batches, const Dataset& dataset) {
@@ -58,6 +67,7 @@ std::string report_text(const Batches& batches, const Dataset& dataset) {
                     {"deliver_seconds", report.deliver_seconds},
                     {"consume_seconds", report.consume_seconds},
                     {"bottleneck", decode::name_of(decode::bottleneck_of(report))},
+                    {"crops", crops_json(report.crops)},
                     {"text", decode::format(report)},
                     {"copied_batches", batches.copied()},
                     {"engine", dataset.store->stats().engine.name},

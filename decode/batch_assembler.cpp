@@ -118,6 +118,7 @@ void BatchAssembler::begin_batch(Batch& batch, std::uint64_t epoch) {
   batch.labels.clear();
   batch.indices.clear();
   batch.states.clear();
+  batch.shown.clear();
   batch.notes.clear();
 }
 
@@ -126,12 +127,14 @@ void BatchAssembler::drop_rows(Batch& batch) {
   batch.labels.clear();
   batch.indices.clear();
   batch.states.clear();
+  batch.shown.clear();
 }
 
 void BatchAssembler::add_row(const Row& row, Batch& batch) const {
   batch.labels.push_back(row.raw.label);
   batch.indices.push_back(row.raw.index);
   batch.states.push_back(state_of(row));
+  batch.shown.push_back(row.shown);
   batch.next_position = row.raw.position + 1;
   if (state_of(row) != SampleState::kGood) add_note(row, batch);
 }

@@ -74,7 +74,7 @@ struct BatchLoader::Impl final : RowDecoder {
   Result<LentBatch> lend_until(std::chrono::steady_clock::time_point deadline);
 
   bool begin_group(RowGroup& group) override;
-  Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override;
+  Status decode_row(Worker& worker, RowGroup& group, std::size_t number) override;
   void handle_bad_row(const RowGroup& group, std::size_t number) override;
   std::byte* memory_of(const RowGroup& group, std::size_t number) const {
     return &group.buffer->memory[number * sample_bytes];
@@ -140,7 +140,7 @@ bool BatchLoader::Impl::begin_group(RowGroup& group) {
   return group.buffer != nullptr;
 }
 
-Status BatchLoader::Impl::decode_row(Worker& worker, const RowGroup& group, std::size_t number) {
+Status BatchLoader::Impl::decode_row(Worker& worker, RowGroup& group, std::size_t number) {
   if (!worker.transformer) worker.transformer.emplace(options.transform, writer);
   const RawSample& raw = group.rows[number].raw;
   const RandomKey key = {.seed = options.seed, .epoch = raw.epoch, .position = raw.position, .sample = raw.index};
@@ -149,6 +149,7 @@ Status BatchLoader::Impl::decode_row(Worker& worker, const RowGroup& group, std:
     HEADRACE_TRY_DO(raw.plan ? worker.transformer->decode(worker.decoder, *raw.bytes, *raw.plan)
                              : worker.transformer->decode(worker.decoder, *raw.bytes, key));
   }
+  group.rows[number].shown = worker.transformer->shown();
   const StageCounters::Timer timer(line.counters().transform_ns);
   worker.transformer->write(memory_of(group, number));
   return {};

@@ -68,6 +68,7 @@ struct Batch {
   std::vector<std::uint32_t> labels;
   std::vector<SampleIndex> indices;
   std::vector<SampleState> states;
+  std::vector<ShownPart> shown;   // which part of which image each sample shows
   std::vector<SampleNote> notes;  // on samples of this batch, and on those that were skipped while it was filled
 };
 

@@ -21,6 +21,7 @@
 
 #include "headrace/decode/internal/scan_index.h"
 #include "headrace/io/log.h"
+#include "headrace/io/own_folders.h"
 
 namespace headrace::decode {
 namespace {
@@ -65,6 +66,11 @@ class FileLock {
 };
 
 }  // namespace
+
+io::Result<fs::path> own_crop_index_folder() {
+  HEADRACE_TRY(folder, io::cache_directory());
+  return folder / "crop-indexes";
+}
 
 ContentId content_id(std::span<const std::byte> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());

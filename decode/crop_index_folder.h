@@ -40,6 +40,10 @@ struct ContentId {
 };
 [[nodiscard]] ContentId content_id(std::span<const std::byte> bytes);
 
+// Where headrace keeps indexes unless somebody says otherwise: `crop-indexes` in its cache folder (io/own_folders.h).
+// Errors: those of that folder.
+[[nodiscard]] io::Result<std::filesystem::path> own_crop_index_folder();
+
 class CropIndexFolder {
  public:
   // 8 GiB: of five million photographs. A file that has been full for a week is begun anew when it is opened: what is

@@ -11,6 +11,12 @@ constexpr std::size_t kEntryBytes = 112;
 
 }  // namespace
 
+std::string_view name_of(CropWay way) {
+  constexpr std::array<std::string_view, kCropWays> kNames = {"indexed", "made",   "no_room",  "unsuited",
+                                                              "damaged", "strict", "unchecked"};
+  return kNames[static_cast<std::size_t>(way)];
+}
+
 bool CropIndexes::find(const Content& content, std::vector<std::byte>& packed) const {
   return find_in_memory(content, packed) || (folder_ != nullptr && folder_->find(content, packed));
 }

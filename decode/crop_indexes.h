@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -38,6 +39,19 @@ enum class CropWay : std::uint8_t {
   kUnchecked,  // all of the file: this libjpeg is not known, or failed the check at the start (the log says so)
 };
 constexpr std::size_t kCropWays = 7;
+// "indexed", "made", "no_room" and so on.
+[[nodiscard]] std::string_view name_of(CropWay way);
+
+// Whether crops of JPEGs can begin within the file, with the libjpeg that this process has. Found out once; what does
+// not work is logged.
+enum class IndexSupport : std::uint8_t {
+  kWorks,
+  kUnknownLibrary,  // compiled with a libjpeg whose inside is not known here
+  kFailedCheck,     // a few small pictures came out differently
+};
+[[nodiscard]] IndexSupport index_support();
+// What this was compiled with: "2.1.5". Empty: not libjpeg-turbo.
+[[nodiscard]] std::string_view libjpeg_turbo_version();
 
 struct CropReport {
   std::array<std::uint64_t, kCropWays> crops = {};  // by CropWay

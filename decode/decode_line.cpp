@@ -73,6 +73,7 @@ void DecodeLine::run(Worker& worker, std::uint32_t part) noexcept {
   const std::size_t number = part % options_.rows_per_group;
   Row& row = group.rows[number];
   counters_.count_sample(row.raw.bytes ? row.raw.bytes->size() : 0, row.raw.served_from, workers_.queue_depth());
+  row.shown = {};
   row.status = decode(worker, group, number);
   row.damage = row.status ? worker.decoder.damage() : std::string();
   // What stop() ended is no bad sample, and nobody gets this group.
@@ -85,7 +86,7 @@ void DecodeLine::run(Worker& worker, std::uint32_t part) noexcept {
   finish_part(group);
 }
 
-Status DecodeLine::decode(Worker& worker, const RowGroup& group, std::size_t number) try {
+Status DecodeLine::decode(Worker& worker, RowGroup& group, std::size_t number) try {
   const RawSample& raw = group.rows[number].raw;
   if (!raw.bytes) return tl::unexpected(raw.bytes.error());
   return decoder_.decode_row(worker, group, number);

@@ -2,6 +2,7 @@
 #include "headrace/decode/image_decoder.h"
 
 #include <cstring>
+#include <utility>
 
 #include "headrace/decode/internal/codec.h"
 
@@ -79,6 +80,11 @@ Status ImageDecoder::decode_stored(const Box& box, std::uint32_t reduce, Image& 
   HEADRACE_TRY_DO(codec_of(format_)->decode(bytes_, target));
   if (!all) cut(whole_, box, out);
   return {};
+}
+
+Result<CropWay> ImageDecoder::make_index(std::span<const std::byte> bytes) {
+  if (Result<Size> size = open(bytes); !size) return io::forward_error(std::move(size));
+  return format_ == ImageFormat::kJpeg ? jpeg_.make_index() : CropWay::kUnsuited;
 }
 
 Status ImageDecoder::decode(std::span<const std::byte> bytes, Image& out) {

@@ -49,6 +49,10 @@ class ImageDecoder {
   // Lets parts of JPEGs be decoded with the help of `indexes` (jpeg_decoder.h).
   void use_indexes(CropIndexes& indexes) { jpeg_.use_indexes(indexes); }
 
+  // Makes the index of a JPEG, and keeps it where use_indexes() says (jpeg_decoder.h). Other formats: kUnsuited.
+  // Errors: as open().
+  [[nodiscard]] Result<CropWay> make_index(std::span<const std::byte> bytes);
+
   // What was repaired or salvaged in the last decoding; empty for a sound file.
   [[nodiscard]] const std::string& damage() const { return jpeg_.damage(); }
 

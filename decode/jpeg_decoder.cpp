@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "headrace/decode/internal/index_visit.h"
+#include "headrace/decode/internal/jpeg_splice.h"
 #include "headrace/decode/internal/scan_walk.h"
 
 // After <cstdio>, which they use without including it.
@@ -194,6 +195,8 @@ struct JpegDecoder::Impl {
   Status decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk);
   void begin_output(const Box& box, std::uint32_t reduce);
   void begin_walk();
+  CropWay make_index();
+  Result<SplicedJpeg> splice(const Box& box);
   Status decode_again(const Box& box, std::uint32_t reduce, Image& out);
   void lay_out(bool begun, const Box& box, Image& out);
   void read_rows(const Box& box, Image& out);
@@ -259,6 +262,42 @@ void JpegDecoder::Impl::begin_walk() {
   walk.begin(info);
   if (visits && !visit.begin(*indexes, file, walk.index())) return walk.give_up(info);
   crop_way = CropWay::kIndexed;
+}
+
+// No lines are read, so libjpeg only lays out the scan; several scans it would read to their end.
+CropWay JpegDecoder::Impl::make_index() {
+  if (!walks) return CropWay::kUnchecked;
+  if (!walk.fits(info)) return CropWay::kUnsuited;
+  if (!guarded([&] { jpeg_start_decompress(&info); })) return CropWay::kDamaged;
+  begin_walk();
+  if (crop_way != CropWay::kIndexed) return crop_way;
+  if (walk.walk_all()) return visit.end(walk.index());
+  visit.end_damaged();
+  return CropWay::kDamaged;
+}
+
+Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
+  if (!walks || !walk.fits(info)) return make_error(ErrorCode::kUnsupported, "no JPEG that a part can be cut out of");
+  HEADRACE_TRY_DO(guarded([&] { jpeg_start_decompress(&info); }));
+  begin_walk();
+  std::array<HuffmanCodes, kHuffmanTables> dc_codes;
+  if (crop_way != CropWay::kIndexed || !walk.dc_codes_for_splice(dc_codes)) {
+    return make_error(crop_way == CropWay::kDamaged ? ErrorCode::kCorrupt : ErrorCode::kUnsupported,
+                      "a JPEG that no part is cut out of");
+  }
+  const SpliceShape shape = splice_shape(info, box);
+  SplicedJpeg spliced = {.box = shape.box};
+  write_splice_header(info, shape.size, dc_codes, spliced.bytes);
+  ScanWriter writer(spliced.bytes);
+  walk.set_codes_of(writer, dc_codes);
+  const ScanWalk::Spliced done = walk.splice(shape.mcus, writer);
+  if (visits && done == ScanWalk::Spliced::kRefused) visit.end_damaged();
+  if (visits && done != ScanWalk::Spliced::kRefused) static_cast<void>(visit.end(walk.index()));
+  if (done == ScanWalk::Spliced::kRefused) return make_error(ErrorCode::kCorrupt, "damaged before the part ends");
+  if (done == ScanWalk::Spliced::kNoCode) return make_error(ErrorCode::kUnsupported, "unusual Huffman tables");
+  writer.finish();
+  spliced.bytes.insert(spliced.bytes.end(), {std::byte{0xff}, std::byte{0xd9}});
+  return spliced;
 }
 
 // As if there had been no walk: libjpeg says what is wrong with the file, and repairs it.
@@ -340,7 +379,8 @@ Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
 JpegDecoder::JpegDecoder(const DecodeOptions& options, Scans scans)
     : impl_(std::make_unique<Impl>(options, scans == Scans::kWalked)) {}
 JpegDecoder::JpegDecoder(const DecodeOptions& options)
-    : JpegDecoder(options, options.walk_scans && scan_walk_trusted() ? Scans::kWalked : Scans::kPlain) {}
+    : JpegDecoder(options,
+                  options.walk_scans && index_support() == IndexSupport::kWorks ? Scans::kWalked : Scans::kPlain) {}
 JpegDecoder::~JpegDecoder() = default;
 
 Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) {
@@ -365,6 +405,27 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
   status = impl.finish(std::move(status), box, out);
   if (status && impl.visits) impl.indexes->count(impl.crop_way);
   return status;
+}
+
+CropWay JpegDecoder::make_index() {
+  Impl& impl = *impl_;
+  HEADRACE_ASSERT(impl.indexes != nullptr);
+  impl.visits = true;
+  impl.walk.forget();
+  const CropWay way = impl.make_index();
+  jpeg_abort_decompress(&impl.info);
+  impl.indexes->count(way);
+  return way;
+}
+
+Result<SplicedJpeg> JpegDecoder::splice(const Box& box) {
+  Impl& impl = *impl_;
+  HEADRACE_ASSERT(contains({impl.info.image_width, impl.info.image_height}, box));
+  impl.visits = impl.indexes != nullptr;
+  impl.walk.forget();
+  Result<SplicedJpeg> spliced = impl.splice(box);
+  jpeg_abort_decompress(&impl.info);
+  return spliced;
 }
 
 void JpegDecoder::use_indexes(CropIndexes& indexes) {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/decode_options.h"
@@ -31,6 +32,12 @@ namespace headrace::decode {
 
 using io::Result;
 using io::Status;
+
+// A part of a JPEG, as a file of its own.
+struct SplicedJpeg {
+  std::vector<std::byte> bytes;
+  Box box;  // where in its image the part is that was asked for; around it there is what completes its MCUs
+};
 
 class JpegDecoder {
  public:
@@ -62,12 +69,23 @@ class JpegDecoder {
   // From now on parts of images are decoded with the help of `indexes`, which outlive the decoder.
   void use_indexes(CropIndexes& indexes);
 
+  // Makes the index of all of what open() was given, instead of decode(), and keeps it where use_indexes() says. No
+  // pixels; about half of the time of a decode. kIndexed: it was there, whole. kMade, and why not otherwise.
+  [[nodiscard]] CropWay make_index();
+
+  // Cuts a small valid JPEG out of what open() was given, instead of decode(), for a decoder elsewhere: on a GPU, for
+  // instance. Its pixels within `box` are those of the whole image. Indexes help, and are made, as for a crop. Colour
+  // space and tables come along; EXIF, ICC profiles and comments do not.
+  // Errors: kUnsupported (progressive, arithmetic coding, several scans), kCorrupt (the file is not sound as far as it
+  // was read).
+  [[nodiscard]] Result<SplicedJpeg> splice(const Box& box);
+
   // What was repaired or salvaged in the last decode(); empty for a sound file.
   [[nodiscard]] const std::string& damage() const;
   void forget_damage();
 
  private:
-  friend bool scan_walk_trusted();
+  friend IndexSupport index_support();
   enum class Scans : std::uint8_t { kPlain, kWalked };
   JpegDecoder(const DecodeOptions& options, Scans scans);
 

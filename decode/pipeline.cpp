@@ -21,7 +21,7 @@ struct Pipeline::Impl final : RowDecoder {
     return true;
   }
 
-  Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) override {
+  Status decode_row(Worker& worker, RowGroup& group, std::size_t number) override {
     const StageCounters::Timer timer(line.counters().decode_ns);
     return worker.decoder.decode(*group.rows[number].raw.bytes, samples[line.place_of(group)].image);
   }

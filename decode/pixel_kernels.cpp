@@ -109,22 +109,28 @@ const hn::ScalableTag<std::int16_t> kRowWords;
 const hn::Rebind<std::uint8_t, decltype(kRowWords)> kRowBytes;
 
 // One vector of output bytes.
-HWY_INLINE auto weigh_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride) {
-  auto sum = hn::Set(kRowWords, 64);  // half of the 7 fractional bits
-  for (const std::int16_t weight : weights) {
+template <int kFraction>  // bits
+HWY_INLINE auto weigh_rows(const RowPass& pass, const std::uint8_t* in) {
+  auto sum = hn::Set(kRowWords, 1 << (kFraction - 1));
+  for (const std::int16_t weight : pass.weights) {
     const auto pixels = hn::ShiftLeft<7>(hn::PromoteTo(kRowWords, hn::LoadU(kRowBytes, in)));
     sum = hn::SaturatedAdd(sum, hn::MulFixedPoint15(pixels, hn::Set(kRowWords, weight)));
-    in += stride;
+    in += pass.stride;
   }
-  return hn::DemoteTo(kRowBytes, hn::ShiftRight<7>(sum));
+  return hn::DemoteTo(kRowBytes, hn::ShiftRight<kFraction>(sum));
 }
 
-void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride, std::size_t count,
-                 std::uint8_t* out) {
+template <int kFraction>
+void resize_rows_by(const RowPass& pass, const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
   const std::size_t lanes = hn::Lanes(kRowWords);
   std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(weigh_rows(weights, in + i, stride), kRowBytes, out + i);
-  if (i < count) resize_rows_plain(weights, in + i, stride, count - i, out + i);
+  for (; i + lanes <= count; i += lanes) hn::StoreU(weigh_rows<kFraction>(pass, in + i), kRowBytes, out + i);
+  if (i < count) resize_rows_plain(pass, in + i, count - i, out + i);
+}
+
+void resize_rows(const RowPass& pass, const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
+  if (pass.one == kWideRowWeightOne) return resize_rows_by<6>(pass, in, count, out);
+  resize_rows_by<7>(pass, in, count, out);
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
@@ -215,9 +221,8 @@ void resize_columns(const ColumnPass& pass, const std::uint8_t* in, std::uint8_t
   HWY_DYNAMIC_DISPATCH(resize_columns)(pass, in, out);
 }
 
-void resize_rows(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride, std::size_t count,
-                 std::uint8_t* out) {
-  HWY_DYNAMIC_DISPATCH(resize_rows)(weights, in, stride, count, out);
+void resize_rows(const RowPass& pass, const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
+  HWY_DYNAMIC_DISPATCH(resize_rows)(pass, in, count, out);
 }
 
 void map_to_planes(const std::uint8_t* rgb, std::size_t count, const std::uint16_t* tables,
@@ -248,15 +253,15 @@ void resize_columns_plain(const ColumnPass& pass, const std::uint8_t* in, std::u
   }
 }
 
-void resize_rows_plain(std::span<const std::int16_t> weights, const std::uint8_t* in, std::size_t stride,
-                       std::size_t count, std::uint8_t* out) {
+void resize_rows_plain(const RowPass& pass, const std::uint8_t* in, std::size_t count, std::uint8_t* out) {
+  const int fraction = pass.one == kWideRowWeightOne ? 6 : 7;
   for (std::size_t i = 0; i < count; ++i) {
-    int sum = 64;
-    for (std::size_t k = 0; k < weights.size(); ++k) {
-      const int product = (in[k * stride + i] << 7) * weights[k];
-      sum = std::min(sum + ((product + kRowWeightOne / 2) >> 15), INT16_MAX);
+    int sum = 1 << (fraction - 1);
+    for (std::size_t k = 0; k < pass.weights.size(); ++k) {
+      const int product = (in[k * pass.stride + i] << 7) * pass.weights[k];
+      sum = std::clamp(sum + ((product + (1 << 14)) >> 15), INT16_MIN, INT16_MAX);
     }
-    out[i] = clamp_to_byte(sum >> 7);
+    out[i] = clamp_to_byte(sum >> fraction);
   }
 }
 

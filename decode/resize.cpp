@@ -17,6 +17,14 @@ double triangle(double x) {
   return std::max(0.0, 1.0 - std::abs(x));
 }
 
+// R. Keys, Cubic Convolution Interpolation for Digital Image Processing (1981), equation 15.
+double cubic(double x) {
+  constexpr double kA = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((kA + 2) * x - (kA + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * kA : 0;
+}
+
 // Rounds so that the sum is exactly `one`: what rounding leaves over goes to the largest weight, where it shows least.
 void round_weights(const std::vector<double>& exact, int one, std::int16_t* out) {
   constexpr int kLargest = std::numeric_limits<std::int16_t>::max();
@@ -32,22 +40,25 @@ void round_weights(const std::vector<double>& exact, int one, std::int16_t* out)
 
 }  // namespace
 
-void AxisWeights::compute(std::uint32_t input_count, double begin, double extent, std::uint32_t output_count,
-                          bool antialias, int one) {
-  const double scale = extent / output_count;
-  const double support = antialias ? std::max(scale, 1.0) : 1.0;
+void AxisWeights::compute(const AxisSpec& axis, int one) {
+  const std::uint32_t input_count = axis.input_count;
+  const double scale = axis.extent / axis.output_count;
+  const double width = axis.antialias ? std::max(scale, 1.0) : 1.0;  // of the filter
+  const double support = width * reach_of(axis.filter);
+  double (*const weigh)(double) = axis.filter == Filter::kBicubic ? cubic : triangle;
   taps = std::min(static_cast<std::uint32_t>(std::ceil(2 * support)), input_count);
-  first.resize(output_count);
-  weights.assign(std::size_t{output_count} * taps, 0);
-  for (std::uint32_t i = 0; i < output_count; ++i) {
+  first.resize(axis.output_count);
+  weights.assign(std::size_t{axis.output_count} * taps, 0);
+  for (std::uint32_t i = 0; i < axis.output_count; ++i) {
+    double center = axis.begin + (i + 0.5) * scale;
     // Beyond the centre of the outermost pixel there is only that pixel.
-    const double center = std::clamp(begin + (i + 0.5) * scale, 0.5, input_count - 0.5);
+    if (axis.filter == Filter::kBilinear) center = std::clamp(center, 0.5, input_count - 0.5);
     // Pixels whose centre lies within the support.
     const auto low = static_cast<std::uint32_t>(std::max(0.0, std::floor(center - support + 0.5)));
     const auto high =
         std::min({static_cast<std::uint32_t>(std::ceil(center + support - 0.5)), low + taps, input_count});
     exact_.clear();
-    for (std::uint32_t k = low; k < high; ++k) exact_.push_back(triangle((k + 0.5 - center) / support));
+    for (std::uint32_t k = low; k < high; ++k) exact_.push_back(weigh((k + 0.5 - center) / width));
     const double sum = std::accumulate(exact_.begin(), exact_.end(), 0.0);
     for (double& weight : exact_) weight /= sum;
     first[i] = std::min(low, input_count - taps);  // early enough that all taps exist
@@ -73,8 +84,12 @@ void Resizer::expand_columns(bool mirror) {
 }
 
 void Resizer::resize(const Image& in, const ResizeSpec& spec, Image& out) {
-  columns_.compute(in.size().width, spec.part.x, spec.part.width, spec.target.width, spec.antialias, kColumnWeightOne);
-  rows_.compute(in.size().height, spec.part.y, spec.part.height, spec.target.height, spec.antialias, kRowWeightOne);
+  const RealBox& part = spec.part;
+  // Where a cubic filter is cut off at the edge of the image, the largest weight may exceed 1.
+  const int row_one = spec.filter == Filter::kBicubic ? kWideRowWeightOne : kRowWeightOne;
+  columns_.compute({in.size().width, part.x, part.width, spec.target.width, spec.filter, spec.antialias},
+                   kColumnWeightOne);
+  rows_.compute({in.size().height, part.y, part.height, spec.target.height, spec.filter, spec.antialias}, row_one);
   expand_columns(spec.mirror);
   out.reset(spec.target);
 
@@ -88,8 +103,8 @@ void Resizer::resize(const Image& in, const ResizeSpec& spec, Image& out) {
     resize_columns(pass, in.row(first_row + y), narrowed_.data() + y * row_bytes);
   }
   for (std::uint32_t y = 0; y < spec.target.height; ++y) {
-    const std::span<const std::int16_t> weights(&rows_.weights[std::size_t{y} * rows_.taps], rows_.taps);
-    resize_rows(weights, narrowed_.data() + (rows_.first[y] - first_row) * row_bytes, row_bytes, row_bytes, out.row(y));
+    const RowPass rows = {{&rows_.weights[std::size_t{y} * rows_.taps], rows_.taps}, row_bytes, row_one};
+    resize_rows(rows, narrowed_.data() + (rows_.first[y] - first_row) * row_bytes, row_bytes, out.row(y));
   }
 }
 

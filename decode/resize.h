@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bilinear resizing as PIL does it (with antialias) or as torchvision does it on tensors without antialias.
+// Bilinear and bicubic resizing as PIL does it (with antialias), or bilinear as torchvision does it on tensors without
+// antialias.
 //
 //   Resizer resizer;
 //   resizer.resize(image, {.part = {0, 0, 500, 375}, .target = {224, 224}}, out);
@@ -25,11 +26,32 @@ struct RealBox {
   double height = 0;
 };
 
+enum class Filter : std::uint8_t {
+  kBilinear,
+  kBicubic,  // Keys' with a = -0.5, as PIL has it; only with antialias
+};
+
+// How far the filter reaches, in pixels of the output (of the input where that is enlarged).
+[[nodiscard]] inline double reach_of(Filter filter) {
+  return filter == Filter::kBicubic ? 2 : 1;
+}
+
 struct ResizeSpec {
   RealBox part;  // of the input; the filter also uses the pixels around it, where there are any
   Size target;
+  Filter filter = Filter::kBilinear;
   bool antialias = true;
   bool mirror = false;  // left to right; costs nothing here
+};
+
+// What is resized along one axis.
+struct AxisSpec {
+  std::uint32_t input_count = 0;
+  double begin = 0;
+  double extent = 0;
+  std::uint32_t output_count = 0;
+  Filter filter = Filter::kBilinear;
+  bool antialias = true;
 };
 
 // Weights along one axis. Output i is the sum over k < taps of weights[i * taps + k] * input[first[i] + k].
@@ -39,8 +61,7 @@ struct AxisWeights {
   std::vector<std::int16_t> weights;
 
   // Each output's weights sum up to `one`, exactly (one - 1 where a single weight cannot hold it).
-  void compute(std::uint32_t input_count, double begin, double extent, std::uint32_t output_count, bool antialias,
-               int one);
+  void compute(const AxisSpec& axis, int one);
 
  private:
   std::vector<double> exact_;  // of one output

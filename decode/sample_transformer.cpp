@@ -26,8 +26,8 @@ struct Interval {
 };
 
 // The pixels that resizing [begin, begin + extent) to `target` pixels looks at.
-Interval pixels_for(double begin, double extent, std::uint32_t target, bool confined, std::uint32_t count) {
-  const double reach = confined ? 0 : std::max(1.0, extent / target);
+Interval pixels_for(double begin, double extent, std::uint32_t target, double filter_reach, std::uint32_t count) {
+  const double reach = filter_reach * std::max(1.0, extent / target);
   const double low = std::clamp(std::floor(begin - reach), 0.0, count - 1.0);
   const double high = std::clamp(std::ceil(begin + extent + reach), low + 1, static_cast<double>(count));
   return {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high - low)};
@@ -35,15 +35,16 @@ Interval pixels_for(double begin, double extent, std::uint32_t target, bool conf
 
 }  // namespace
 
-DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max) {
+DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max, Filter filter) {
   DecodeRegion region;
+  const double reach = plan.confined ? 0 : reach_of(filter);
   region.reduce = choose_reduce(plan, reduce_max);
   const Size size = reduced(image, region.reduce);
   const double factor = 1.0 / region.reduce;
   RealBox& part = region.part;
   part = {plan.part.x * factor, plan.part.y * factor, plan.part.width * factor, plan.part.height * factor};
-  const Interval columns = pixels_for(part.x, part.width, plan.target.width, plan.confined, size.width);
-  const Interval rows = pixels_for(part.y, part.height, plan.target.height, plan.confined, size.height);
+  const Interval columns = pixels_for(part.x, part.width, plan.target.width, reach, size.width);
+  const Interval rows = pixels_for(part.y, part.height, plan.target.height, reach, size.height);
   region.box = {columns.begin, rows.begin, columns.length, rows.length};
   part.x -= columns.begin;
   part.y -= rows.begin;
@@ -66,8 +67,9 @@ Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byt
 
 Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
   const Size output = output_size(transform_.geometry);
+  image_size_ = image;
   HEADRACE_ASSERT(contains(output, {plan_.target_x, plan_.target_y, plan_.target.width, plan_.target.height}));
-  region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1);
+  region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1, transform_.filter);
   return decoder.decode_region(region_.box, region_.reduce, decoded_);
 }
 
@@ -83,8 +85,11 @@ void SampleTransformer::place_on_canvas() {
 }
 
 void SampleTransformer::write(std::byte* out) {
-  const ResizeSpec spec = {
-      .part = region_.part, .target = plan_.target, .antialias = transform_.antialias, .mirror = plan_.mirror};
+  const ResizeSpec spec = {.part = region_.part,
+                           .target = plan_.target,
+                           .filter = transform_.filter,
+                           .antialias = transform_.antialias,
+                           .mirror = plan_.mirror};
   resizer_.resize(decoded_, spec, resized_);
   place_on_canvas();
   if (transform_.jitter) apply_jitter(*transform_.jitter, random_, canvas_);

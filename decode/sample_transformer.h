@@ -26,7 +26,8 @@ struct DecodeRegion {
   Box box;       // of the reduced image
   RealBox part;  // of the box
 };
-[[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max);
+[[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max,
+                                      Filter filter = Filter::kBilinear);
 
 class SampleTransformer {
  public:
@@ -39,6 +40,8 @@ class SampleTransformer {
   // The same with a crop that was planned elsewhere, whose target lies within the output; colour jitter then draws what
   // sample 0 of epoch 0 draws.
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
+  // Of the last decode() that went well.
+  [[nodiscard]] ShownPart shown() const { return {image_size_, plan_}; }
   // Resizes, jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
   void write(std::byte* out);
 
@@ -49,6 +52,7 @@ class SampleTransformer {
   const Transform& transform_;
   const TensorWriter& writer_;
   Random random_;
+  Size image_size_;
   CropPlan plan_;
   DecodeRegion region_;
   Resizer resizer_;

@@ -124,7 +124,15 @@ void ScanWalk::set_codes(const jpeg_decompress_struct& info) {
   }
 }
 
-#else  // never begun, as scan_walk_trusted() is false
+bool ScanWalk::knows_library() {
+  return true;
+}
+
+#else  // never begun, as index_support() says no
+
+bool ScanWalk::knows_library() {
+  return false;
+}
 
 bool ScanWalk::fits(const jpeg_decompress_struct&) {
   return false;
@@ -133,6 +141,56 @@ void ScanWalk::begin(jpeg_decompress_struct&) {}
 void ScanWalk::give_up(jpeg_decompress_struct&) {}
 
 #endif
+
+bool ScanWalk::walk_all() {
+  return index_.covered() == layout_.mcu_count || go_to(layout_.mcu_count);
+}
+
+bool ScanWalk::dc_codes_for_splice(std::array<HuffmanCodes, kHuffmanTables>& codes) const {
+  for (std::size_t c = 0; c < layout_.components; ++c) {
+    const std::size_t table = layout_.dc_table[c];
+    codes[table] = walker_.dc_codes(table);
+    if (!complete_dc_codes(codes[table])) return false;
+  }
+  return true;
+}
+
+void ScanWalk::set_codes_of(ScanWriter& writer, const std::array<HuffmanCodes, kHuffmanTables>& dc_codes) const {
+  for (std::size_t c = 0; c < layout_.components; ++c) {
+    writer.set_dc_codes(layout_.dc_table[c], dc_codes[layout_.dc_table[c]]);
+    writer.set_ac_codes(layout_.ac_table[c], walker_.ac_codes(layout_.ac_table[c]));
+  }
+}
+
+ScanWalk::Spliced ScanWalk::splice(const Box& mcus, ScanWriter& writer) {
+  for (std::uint32_t row = mcus.y; row < mcus.y + mcus.height; ++row) {
+    const std::uint32_t begin = row * columns_ + mcus.x;
+    if (walker_.mcu() != begin && !go_to(begin)) return Spliced::kRefused;
+    while (walker_.mcu() < begin + mcus.width) {
+      const Spliced done = splice_run(begin + mcus.width, writer);
+      if (done != Spliced::kDone) return done;
+    }
+  }
+  return Spliced::kDone;
+}
+
+// Up to `end`, or to where the differences begin anew. The first MCU is written anew, because another one came before
+// it.
+ScanWalk::Spliced ScanWalk::splice_run(std::uint32_t end, ScanWriter& writer) {
+  const std::uint32_t interval = layout_.restart_interval;
+  if (interval > 0) end = std::min(end, (walker_.mcu() / interval + 1) * interval);
+  CoefficientBlock blocks[kMcuBlocksMax] = {};
+  std::array<CoefficientBlock*, kMcuBlocksMax> pointers = {};
+  for (std::size_t i = 0; i < pointers.size(); ++i) pointers[i] = &blocks[i];
+  if (!walker_.decode(pointers.data()) || !arrive()) return Spliced::kRefused;
+  if (!writer.write_mcu(layout_, blocks)) return Spliced::kNoCode;
+  const ScanPoint from = walker_.point();
+  while (walker_.mcu() < end) {
+    if (!walker_.skip() || !arrive()) return Spliced::kRefused;
+  }
+  writer.copy_bits(layout_.data, from, walker_.point());
+  return Spliced::kDone;
+}
 
 bool ScanWalk::next(CoefficientBlock* const* blocks) {
   const bool wanted = blocks != nullptr && first_column_ <= column_ && column_ <= last_column_;

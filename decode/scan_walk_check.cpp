@@ -95,8 +95,12 @@ bool decodes_equally(JpegDecoder& plain, JpegDecoder& walked, const std::vector<
 
 }  // namespace
 
-bool scan_walk_trusted() {
-  static const bool trusted = [] {
+IndexSupport index_support() {
+  static const IndexSupport support = [] {
+    if (!ScanWalk::knows_library()) {
+      io::log_warning("this libjpeg's inside is not known: crops of JPEGs take longer than they need");
+      return IndexSupport::kUnknownLibrary;
+    }
     JpegDecoder plain({}, JpegDecoder::Scans::kPlain);
     JpegDecoder walked({}, JpegDecoder::Scans::kWalked);
     CropIndexes indexes(std::size_t{1} << 20);
@@ -113,11 +117,22 @@ bool scan_walk_trusted() {
     }
     const CropReport report = indexes.report();
     equal = equal && report.count(CropWay::kMade) + report.count(CropWay::kIndexed) == crops;
-    if (!equal)
-      io::log_warning("this libjpeg is not one that can be walked: crops of JPEGs take longer than they need");
-    return equal;
+    if (!equal) io::log_warning("this libjpeg failed a check: crops of JPEGs take longer than they need");
+    return equal ? IndexSupport::kWorks : IndexSupport::kFailedCheck;
   }();
-  return trusted;
+  return support;
 }
+
+#ifdef LIBJPEG_TURBO_VERSION
+#define HEADRACE_QUOTED(word) #word
+#define HEADRACE_QUOTED_VALUE(word) HEADRACE_QUOTED(word)
+std::string_view libjpeg_turbo_version() {
+  return HEADRACE_QUOTED_VALUE(LIBJPEG_TURBO_VERSION);
+}
+#else
+std::string_view libjpeg_turbo_version() {
+  return "";
+}
+#endif
 
 }  // namespace headrace::decode

@@ -147,6 +147,9 @@ Status check(const Transform& transform) {
     return make_error(ErrorCode::kInvalidArgument,
                       "padding must be smaller than the crop, or a crop may miss the image");
   }
+  if (transform.filter == Filter::kBicubic && !transform.antialias) {
+    return make_error(ErrorCode::kInvalidArgument, "bicubic resizing has antialias, as PIL's");
+  }
   if (!transform.jitter) return {};
   const ColorJitter& jitter = *transform.jitter;
   if (!(jitter.brightness >= 0 && jitter.contrast >= 0 && jitter.saturation >= 0 && jitter.hue >= 0 &&

@@ -63,6 +63,7 @@ struct Transform {
   Geometry geometry = RandomResizedCrop{};
   double flip_probability = 0;  // left to right
   std::optional<ColorJitter> jitter;
+  Filter filter = Filter::kBilinear;
   bool antialias = true;  // as PIL; false: as torchvision on tensors, two by two pixels whatever the reduction
   // Lets a JPEG's inverse DCT do the coarse part of a reduction by 2 or more. Faster; not the pixels that PIL gets.
   bool dct_scaling = true;
@@ -71,7 +72,7 @@ struct Transform {
 // The size of what comes out.
 [[nodiscard]] Size output_size(const Geometry& geometry);
 // Errors: kInvalidArgument: a size of zero, a range upside down, a probability outside of [0, 1], a padding that is not
-// smaller than the crop.
+// smaller than the crop, a bicubic filter without antialias.
 [[nodiscard]] Status check(const Transform& transform);
 
 // Which pixels of the image the output shows, and where.
@@ -83,6 +84,12 @@ struct CropPlan {
   std::uint8_t fill = 0;
   bool confined = true;  // the filter sees only the pixels of `part`, as after torchvision's crop
   bool mirror = false;
+};
+
+// What a sample of a batch shows of its image: for the boxes and masks that go with it.
+struct ShownPart {
+  Size image;  // as it is stored, or upright where that is asked for; {0, 0}: a bad sample
+  CropPlan plan;
 };
 
 [[nodiscard]] CropPlan plan_crop(const Transform& transform, Size image, Random& random);

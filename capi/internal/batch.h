@@ -55,7 +55,7 @@ struct BatchHandle final : hr_batch {
   BatchHandle(const BatchHandle&) = delete;
   BatchHandle& operator=(const BatchHandle&) = delete;
 
-  // Points the C fields at `reasons` and `bytes`.
+  // Points the C fields at what the vectors hold.
   void finish();
 
   const Home home;
@@ -72,6 +72,7 @@ struct BatchHandle final : hr_batch {
   std::vector<hr_bytes> bytes;
   std::vector<hr_note> all_notes;
   std::vector<std::string> reasons;  // of the notes
+  std::vector<hr_crop> all_crops;
 
   std::array<std::int64_t, 4> shape = {};  // of the images
   std::int32_t element_type = HR_UINT8;

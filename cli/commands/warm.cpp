@@ -23,6 +23,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
 #include "headrace/cli/show/terminal.h"
+#include "headrace/cli/warm/index_warm.h"
 #include "headrace/cli/warm/warm_plan.h"
 #include "headrace/cli/warm/warmer.h"
 #include "headrace/io/unique_fd.h"
@@ -156,12 +157,40 @@ WantedOptions wanted_options(const WarmArguments& arguments, const std::string& 
   return {.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
 }
 
-io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
-  if (arguments.cache.ssd.empty() && arguments.cache.hdd.empty()) {
+io::Status fill_tiers(cache::Store& store, std::vector<cache::EntryId> entries, std::uint64_t rate,
+                      const Source& source, StopSignal& stop) {
+  Warmer warmer(store, std::move(entries), {.rate_bytes_per_second = rate});
+  Progress progress(stderr, "warming", warmer.state().total);
+  const OnStop on_stop(stop, [&] { warmer.cancel(); });
+  while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
+  const WarmerState end = warmer.state();
+  progress.finish(end.done);
+  print_line(stdout, source.path.string() + ": " + summarise(end, progress.elapsed_seconds()));
+  return check_outcome(end);
+}
+
+io::Status index_source(cache::Store& store, const std::vector<cache::EntryId>& entries, const Source& source,
+                        StopSignal& stop) {
+  const auto started = std::chrono::steady_clock::now();
+  HEADRACE_TRY(state, make_indexes(store, entries, stop));
+  print_line(stdout, source.path.string() + ": " + summarise(state, seconds_since(started)));
+  return check_outcome(state);
+}
+
+// A source without a tier: only its indexes can be made.
+io::Status check_without_tier(const WarmArguments& arguments) {
+  if (!arguments.index) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} is a source folder: name the tier to fill, --ssd PATH:SIZE or --hdd PATH:SIZE",
                                   arguments.target.string()));
   }
+  if (arguments.rate_limit.empty()) return {};
+  return make_error(ErrorCode::kInvalidArgument, "--rate-limit is for filling a tier; --index alone reads without one");
+}
+
+io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
+  const bool has_tier = !arguments.cache.ssd.empty() || !arguments.cache.hdd.empty();
+  if (!has_tier) HEADRACE_TRY_DO(check_without_tier(arguments));
   if (arguments.ram) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--ram is for a mount; without a mount the RAM tier would end with this command");
@@ -173,15 +202,8 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments.check, stop);
   HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
-
-  Warmer warmer(*store, std::move(wanted.entries), {.rate_bytes_per_second = rate});
-  Progress progress(stderr, "warming", warmer.state().total);
-  const OnStop on_stop(stop, [&] { warmer.cancel(); });
-  while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
-  const WarmerState end = warmer.state();
-  progress.finish(end.done);
-  print_line(stdout, source.path.string() + ": " + summarise(end, progress.elapsed_seconds()));
-  return check_outcome(end);
+  if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, rate, source, stop));
+  return arguments.index ? index_source(*store, wanted.entries, source, stop) : io::Status{};
 }
 
 json warm_request(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, bool disk) {
@@ -245,6 +267,11 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
                                   arguments.target.string()));
   }
   HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
+  if (arguments.index) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{} is a mount; make the indexes from its source: headrace warm --index {}",
+                                  arguments.target.string(), text_of(stat, "source")));
+  }
   const json request = warm_request(arguments, spec, rate, has_disk_tier(stat));
   if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
   HEADRACE_TRY(started, call_daemon(arguments.target, "warm", request));

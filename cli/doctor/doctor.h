@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headrace/decode/crop_indexes.h"
+
 namespace headrace::cli {
 
 enum class Health : std::uint8_t {
@@ -31,6 +33,8 @@ struct Finding {
 
 [[nodiscard]] std::string_view name_of(Health health);
 [[nodiscard]] std::vector<Finding> examine_machine();
+// Whether crops of JPEGs can begin within the file. `version`: of libjpeg-turbo; empty: another libjpeg.
+[[nodiscard]] Finding examine_crops(decode::IndexSupport support, std::string_view version);
 // Looks at the file system, the device and the free space of a folder. `role` is "source" or "tier".
 [[nodiscard]] std::vector<Finding> examine_folder(std::string_view role, const std::filesystem::path& folder);
 

@@ -15,6 +15,7 @@
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/environment.h"
@@ -244,11 +245,41 @@ std::string_view name_of(Health health) {
   return "missing";
 }
 
+Finding examine_crops(decode::IndexSupport support, std::string_view version) {
+  const std::string library = version.empty() ? "this libjpeg" : fmt::format("libjpeg-turbo {}", version);
+  Finding finding{.name = "JPEG crops", .health = Health::kGood};
+  switch (support) {
+    case decode::IndexSupport::kWorks:
+      finding.text = library + " is known and passed the check: crops begin within the file";
+      return finding;
+    case decode::IndexSupport::kUnknownLibrary:
+      finding.text = library + " is not known: it decodes all that lies before a crop";
+      break;
+    case decode::IndexSupport::kFailedCheck:
+      finding.text = library + " failed the check at the start: it decodes all that lies before a crop";
+      break;
+  }
+  finding.health = Health::kLimit;
+  finding.remedy = "build headrace with libjpeg-turbo 2.1 (Debian 12's), and run it with the same";
+  return finding;
+}
+
 std::vector<Finding> examine_machine() {
-  return {examine_kernel(),          examine_io_uring(),    examine_descriptors(),      examine_fuse_device(),
-          examine_fusermount(),      examine_allow_other(), examine_overlay(),          examine_inotify_queue(),
-          examine_inotify_watches(), examine_memory(),      examine_huge_pages("/sys"), examine_idle_reclaim("/sys"),
-          examine_cores(),           examine_container()};
+  return {examine_kernel(),
+          examine_io_uring(),
+          examine_descriptors(),
+          examine_fuse_device(),
+          examine_fusermount(),
+          examine_allow_other(),
+          examine_overlay(),
+          examine_inotify_queue(),
+          examine_inotify_watches(),
+          examine_memory(),
+          examine_huge_pages("/sys"),
+          examine_idle_reclaim("/sys"),
+          examine_cores(),
+          examine_crops(decode::index_support(), decode::libjpeg_turbo_version()),
+          examine_container()};
 }
 
 }  // namespace headrace::cli

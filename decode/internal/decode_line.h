@@ -40,6 +40,7 @@ struct Row {
   RawSample raw;       // its bytes are let go once decoded
   Status status;       // why it could not be decoded; names the file
   std::string damage;  // what was repaired; empty for a sound file
+  ShownPart shown;     // BatchLoader: set by decode_row()
 };
 
 // Ownership: by turns the feeder's (which fills `rows`), each row for its decoder thread, and the consumer's.
@@ -61,7 +62,7 @@ class RowDecoder {
   // On the feeder's thread, before the first row of a group, whose epoch is set: sets `target_rows`. False: stopped.
   [[nodiscard]] virtual bool begin_group(RowGroup& group) = 0;
   // On a decoder thread, for the row of this number, whose bytes are there. May throw std::bad_alloc.
-  [[nodiscard]] virtual Status decode_row(Worker& worker, const RowGroup& group, std::size_t number) = 0;
+  [[nodiscard]] virtual Status decode_row(Worker& worker, RowGroup& group, std::size_t number) = 0;
   // On a decoder thread, after decode_row() or the source failed.
   virtual void handle_bad_row(const RowGroup& group, std::size_t number) = 0;
 };
@@ -108,7 +109,7 @@ class DecodeLine final : private Job {
   void finish_part(RowGroup& group);
 
   void run(Worker& worker, std::uint32_t part) noexcept override;
-  Status decode(Worker& worker, const RowGroup& group, std::size_t number);
+  Status decode(Worker& worker, RowGroup& group, std::size_t number);
 
   // Constant after construction.
   const LineOptions options_;

@@ -55,6 +55,9 @@ class HuffmanWalker {
   void set_dc_codes(std::size_t table, const HuffmanCodes& codes);
   void set_ac_codes(std::size_t table, const HuffmanCodes& codes);
 
+  [[nodiscard]] const HuffmanCodes& dc_codes(std::size_t table) const { return dc_codes_[table]; }
+  [[nodiscard]] const HuffmanCodes& ac_codes(std::size_t table) const { return ac_codes_[table]; }
+
   // To the first MCU. The codes of the tables that the layout names are set.
   void begin(const ScanLayout& layout);
 

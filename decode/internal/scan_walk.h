@@ -14,19 +14,18 @@
 // Thread-safety: none.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "headrace/decode/image.h"
 #include "headrace/decode/internal/huffman_walker.h"
 #include "headrace/decode/internal/scan_index.h"
+#include "headrace/decode/internal/scan_writer.h"
 
 struct jpeg_decompress_struct;
 
 namespace headrace::decode {
-
-// Whether this libjpeg's structures are known here, and a walk gave the same pixels as libjpeg by itself when it was
-// tried, which is once in a process. Logs a warning if not.
-[[nodiscard]] bool scan_walk_trusted();
 
 class ScanWalk {
  public:
@@ -36,6 +35,21 @@ class ScanWalk {
   void begin(jpeg_decompress_struct& info);
   // Lets libjpeg decode after all. Only before the first line.
   void give_up(jpeg_decompress_struct& info);
+
+  // After begin(), instead of reading lines: walks to the end of the scan, so that the index covers all of it. False:
+  // the codes are not those of a sound file.
+  [[nodiscard]] bool walk_all();
+
+  // The same for a part of the image: writes its MCUs (a box of MCUs) as a scan of their own. kRefused: the codes are
+  // not those of a sound file. kNoCode: they have none for what is to be written.
+  enum class Spliced : std::uint8_t { kDone, kRefused, kNoCode };
+  [[nodiscard]] Spliced splice(const Box& mcus, ScanWriter& writer);
+  // What codes differences have, with those that a part may need beside them. False: there is no room for these.
+  [[nodiscard]] bool dc_codes_for_splice(std::array<HuffmanCodes, kHuffmanTables>& codes) const;
+  void set_codes_of(ScanWriter& writer, const std::array<HuffmanCodes, kHuffmanTables>& dc_codes) const;
+
+  // Whether the structures of the libjpeg that this was compiled with are known here.
+  [[nodiscard]] static bool knows_library();
 
   [[nodiscard]] ScanIndex& index() { return index_; }
   // The codes are not those of a sound file. Somebody else has to decode it.
@@ -53,6 +67,7 @@ class ScanWalk {
   [[nodiscard]] bool next(CoefficientBlock* const* blocks);
   [[nodiscard]] bool go_to(std::uint32_t mcu);
   [[nodiscard]] bool arrive();
+  [[nodiscard]] Spliced splice_run(std::uint32_t end, ScanWriter& writer);
 
   HuffmanWalker walker_;
   ScanIndex index_;

@@ -14,7 +14,7 @@ from .batch_transforms import CutMix, MixUp, RandomErasing
 from .comparison import check
 from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
-from .loader import Batch, DataLoader, Note
+from .loader import Batch, Crop, DataLoader, Note
 from .telling import TellingSampler, attach
 from .transforms import (IMAGENET, CenterCrop, ColorJitter, Normalize, RandomCrop, RandomHorizontalFlip,
                          RandomResizedCrop, Resize)
@@ -30,7 +30,7 @@ def set_log_level(level: str) -> None:
     _lib.hr_set_log_level(_LEVELS[level])
 
 
-__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "CutMix", "DataLoader",
-           "Dataset", "Files", "HeadraceError", "IMAGENET", "ImageFolder", "MixUp", "Normalize", "Note", "RandomCrop",
-           "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError", "TellingSampler",
-           "attach", "check", "set_log_level"]
+__all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "Crop", "CutMix",
+           "DataLoader", "Dataset", "Files", "HeadraceError", "IMAGENET", "ImageFolder", "MixUp", "Normalize", "Note",
+           "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError",
+           "TellingSampler", "attach", "check", "set_log_level"]

@@ -25,6 +25,7 @@ PART_IMAGES, PART_LABELS, PART_INDICES = 0, 1, 2
 
 BAD_SAMPLES = {"raise": 0, "skip": 1, "zero": 2}
 DAMAGE = {"repair": 0, "reject": 1, "salvage": 2}
+INTERPOLATIONS = {"bilinear": 0, "bicubic": 1}
 DTYPES = {"uint8": 0, "float16": 1, "bfloat16": 2, "float32": 3}
 STATES = ("good", "repaired", "bad")
 
@@ -56,7 +57,7 @@ class LoaderOptions(Structure):
                 ("brightness", c_double), ("contrast", c_double), ("saturation", c_double), ("hue", c_double),
                 ("no_antialias", c_int32), ("dct_scaling", c_int32), ("element_type", c_int32), ("layout", c_int32),
                 ("mean", c_double * 3), ("standard_deviation", c_double * 3), ("draw", c_int32),
-                ("torch_workers", c_uint32), ("torch_seed", c_uint64)]
+                ("torch_workers", c_uint32), ("torch_seed", c_uint64), ("interpolation", c_int32)]
 
 
 class Bytes(Structure):
@@ -67,15 +68,22 @@ class Note(Structure):
     _fields_ = [("position", c_uint64), ("index", c_uint64), ("state", c_int32), ("reason", c_char_p)]
 
 
+class Crop(Structure):
+    _fields_ = [("image_width", c_uint32), ("image_height", c_uint32), ("x", c_double), ("y", c_double),
+                ("width", c_double), ("height", c_double), ("target_x", c_uint32), ("target_y", c_uint32),
+                ("target_width", c_uint32), ("target_height", c_uint32), ("mirrored", c_uint64)]
+
+
 class Batch(Structure):
     _fields_ = [("epoch", c_uint64), ("next_position", c_uint64), ("count", c_uint64), ("sample_bytes", c_uint64),
                 ("images", c_void_p), ("labels", POINTER(c_int64)), ("indices", POINTER(c_int64)),
                 ("states", POINTER(c_uint8)), ("contents", POINTER(Bytes)), ("notes", POINTER(Note)),
-                ("note_count", c_uint64), ("copied", c_int32)]
+                ("note_count", c_uint64), ("copied", c_int32), ("crops", POINTER(Crop))]
 
 
 STRUCTS = {"hr_tier": Tier, "hr_dataset_options": DatasetOptions, "hr_digest": Digest,
-           "hr_loader_options": LoaderOptions, "hr_bytes": Bytes, "hr_note": Note, "hr_batch": Batch}
+           "hr_loader_options": LoaderOptions, "hr_bytes": Bytes, "hr_note": Note, "hr_crop": Crop,
+           "hr_batch": Batch}
 
 _SIGNATURES = {
     "hr_abi_version": (c_uint32, []),

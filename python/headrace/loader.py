@@ -2,11 +2,12 @@
 """The loader, with the face of torch's DataLoader."""
 import ctypes
 import json
+import operator
 import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast, overload
 
 from . import _abi, batch_transforms, delivery, sampler as orders, transforms
 from ._abi import check, lib
@@ -24,6 +25,44 @@ class Note(NamedTuple):
     reason: str    # names the file
 
 
+class Crop(NamedTuple):
+    """What a sample shows of its image, for boxes and masks: a point (px, py) of the image stands in the sample at
+    target_x + (px - x) * target_width / width, mirrored: target_x + target_width less that, and so in height."""
+    image_width: int  # as it is stored. 0: a bad sample
+    image_height: int
+    x: float  # the part of the image, in its pixels
+    y: float
+    width: float
+    height: float
+    target_x: int  # where in the sample that part stands; all of it unless there is a border
+    target_y: int
+    target_width: int
+    target_height: int
+    mirrored: bool  # the part is turned left to right
+
+
+class Crops(Sequence[Crop]):
+    """The Crop of each sample of a batch, made when it is asked for."""
+
+    def __init__(self, crops: Any):
+        self._crops = crops
+
+    def __len__(self) -> int:
+        return len(self._crops)
+
+    @overload
+    def __getitem__(self, place: int) -> Crop: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> List[Crop]: ...
+
+    def __getitem__(self, place: Union[int, slice]) -> Union[Crop, List[Crop]]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        crop = self._crops[operator.index(place) + (len(self) if place < 0 else 0)]
+        return Crop._make([getattr(crop, name) for name in Crop._fields[:-1]] + [bool(crop.mirrored)])
+
+
 @dataclass
 class Batch:
     """One batch. `images`: N x 3 x H x W (torch), or as the layout says (numpy, buffer). With Files, `images` is a list
@@ -35,6 +74,7 @@ class Batch:
     epoch: int
     position: int  # samples of the epoch that are done with this batch, over all ranks
     notes: List[Note]  # also on samples that were skipped
+    crops: Sequence[Crop] = ()  # what each image shows; empty with Files
 
 
 class DataLoader:
@@ -428,7 +468,8 @@ def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
                                        width, channel)
         for step in loader._batch_transform:
             pixels, classes = step.apply(pixels, classes, draws)
-    return Batch(pixels, classes, make.numbers(indices), states, batch.epoch, position, notes)
+    crops = Crops((_abi.Crop * count).from_buffer_copy(ctypes.string_at(batch.crops, count * ctypes.sizeof(_abi.Crop))))
+    return Batch(pixels, classes, make.numbers(indices), states, batch.epoch, position, notes, crops)
 
 
 def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, position: int, states: List[str],

@@ -39,6 +39,7 @@ class RandomResizedCrop:
     scale: Tuple[float, float] = (0.08, 1.0)
     ratio: Tuple[float, float] = (3 / 4, 4 / 3)
     antialias: bool = True
+    interpolation: Any = "bilinear"  # or "bicubic", or torchvision's InterpolationMode of these
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Resize:
     """(height, width): the whole image squeezed into that. An int: the shorter side; CenterCrop has to follow."""
     size: Size
     antialias: bool = True
+    interpolation: Any = "bilinear"
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _fill_geometry(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:
         options.height, options.width = _pair(crop.size, "RandomResizedCrop")
         options.scale_min, options.scale_max = _range(crop.scale, "scale of RandomResizedCrop")
         options.ratio_min, options.ratio_max = _range(crop.ratio, "ratio of RandomResizedCrop")
-        options.no_antialias = not crop.antialias
+        _fill_filter(options, crop)
     elif RandomCrop in chain and CenterCrop not in chain:
         crop = chain[RandomCrop]
         options.geometry = _abi.PAD_CROP
@@ -140,14 +142,23 @@ def _fill_geometry(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:
         options.geometry = _abi.RESIZE_CENTER_CROP
         options.shorter_side = _abi.uint(chain[Resize].size, 32, "size of Resize", 1)
         options.height, options.width = _pair(chain[CenterCrop].size, "CenterCrop")
-        options.no_antialias = not chain[Resize].antialias
+        _fill_filter(options, chain[Resize])
     elif Resize in chain and not _is_side(chain[Resize].size):
         options.geometry = _abi.RESIZE
         options.height, options.width = _pair(chain[Resize].size, "Resize")
-        options.no_antialias = not chain[Resize].antialias
+        _fill_filter(options, chain[Resize])
     else:
         raise ValueError("a transform needs one of RandomResizedCrop(size), Resize((height, width)), Resize(side) with "
                          "CenterCrop(size), or RandomCrop(size), or a batch would have images of different sizes")
+
+
+def _fill_filter(options: _abi.LoaderOptions, step: Union[RandomResizedCrop, Resize]) -> None:
+    name = getattr(step.interpolation, "value", step.interpolation)
+    if name not in _abi.INTERPOLATIONS:
+        raise ValueError(f"interpolation of {type(step).__name__} is \"bilinear\" or \"bicubic\", not {name!r}")
+    if name == "bicubic" and not step.antialias:
+        raise ValueError(f"{type(step).__name__} with bicubic interpolation has antialias, as PIL's")
+    options.interpolation, options.no_antialias = _abi.INTERPOLATIONS[name], not step.antialias
 
 
 def _fill_normalize(options: _abi.LoaderOptions, normalize: Normalize) -> None:

@@ -200,6 +200,7 @@ TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
   const Outcome text = tool({"doctor", data.source(), "--tier", "/nonexistent"});
   CHECK(text.status == 0);
   CHECK(contains(text.output, "io_uring"));
+  CHECK(contains(text.output, "JPEG crops"));
   CHECK(contains(text.output, "good    tier /nonexistent"));
   CHECK(contains(text.output, "the folder is made when it is first used"));
   CHECK(contains(tool({"doctor", "--tier", "/nonexistent/tier"}).output, "-> mkdir -p /nonexistent\n"));
@@ -306,6 +307,29 @@ TEST_CASE("warm fills a disk tier that read then uses, and tools look into it") 
   check_refused(tool({"warm", data.source(), "--ssd", tier, "--list", "-"}, "a/1.jpg\nc/9.jpg\n"), 1, "c/9.jpg");
   CHECK(tool({"tier", "rm", folder}).status == 0);
   CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE("warm makes the indexes of JPEGs, from a source and from its tier") {
+  const Tool tool;
+  const std::string photos = (tool.home() / "photos").string();
+  REQUIRE(tool({"synth", photos, "--files", "12", "--classes", "2"}).status == 0);
+  const Outcome made = tool({"warm", photos, "--index", "--list", "-"}, "0\n3\n3\n");
+  CAPTURE(made.errors);
+  CHECK(made.status == 0);
+  CHECK(contains(made.output, "indexes of 2 JPEGs in "));
+  CHECK_FALSE(contains(made.output, "there already"));
+  CHECK(std::filesystem::exists(tool.home() / "cache" / "crop-indexes" / "indexes-1"));
+  const std::string tier = (tool.home() / "tier").string() + ":64M";
+  const Outcome both = tool({"warm", photos, "--index", "--ssd", tier});
+  CHECK(both.status == 0);
+  CHECK(contains(both.output, "12 samples, "));
+  CHECK(contains(both.output, "indexes of 12 JPEGs in "));
+  CHECK(contains(both.output, "2 of them there already"));
+
+  const DataSet texts;
+  CHECK(contains(tool({"warm", texts.source(), "--index"}).output, "indexes of 0 JPEGs"));
+  check_refused(tool({"warm", photos, "--index", "--rate-limit", "1M"}), 2, "--rate-limit");
+  check_refused(tool({"warm", photos, "--index", "--dry-run"}), 2, "--index");
 }
 
 TEST_CASE("warm says what is held and what is missing, and goes on where it was stopped") {

@@ -202,6 +202,37 @@ TEST_CASE("nothing but bad samples is a batch without rows, and no error") {
   CHECK(loader->report().bad_samples == 10);
 }
 
+TEST_CASE("each sample says what it shows of its image, also where bad ones are left out or zero") {
+  test::Files files;
+  for (unsigned i = 0; i < 20; ++i) files.push_back(test::make_jpeg({.size = {60 + i, 50}, .seed = i}));
+  files[3].resize(100);
+  files[11].clear();
+  const Transform transform = {.geometry = RandomResizedCrop{.size = {16, 12}}, .flip_probability = 0.5};
+  for (const BadSamples bad : {BadSamples::kSkip, BadSamples::kZero}) {
+    const BatchOptions options = {
+        .batch_size = 8, .bad_samples = bad, .seed = 5, .transform = transform, .workers = {.threads = 2}};
+    auto loader = BatchLoader::start(std::make_unique<test::MemorySource>(files), options);
+    REQUIRE(loader);
+    while (const Batch* batch = (*loader)->next()) {
+      REQUIRE(batch->shown.size() == batch->indices.size());
+      for (std::size_t i = 0; i < batch->shown.size(); ++i) {
+        const SampleIndex index = batch->indices[i];
+        const ShownPart& shown = batch->shown[i];
+        if (batch->states[i] == SampleState::kBad) {
+          CHECK(shown.image == Size{});
+          continue;
+        }
+        CHECK(shown.image == Size{60 + index, 50});
+        Random random({.seed = 5, .epoch = 0, .position = index, .sample = index});
+        const CropPlan plan = plan_crop(transform, shown.image, random);
+        CHECK(shown.plan.part.x == plan.part.x);
+        CHECK(shown.plan.part.height == plan.part.height);
+        CHECK(shown.plan.mirror == plan.mirror);
+      }
+    }
+  }
+}
+
 TEST_CASE("a run resumed after a batch goes on with the same bytes") {
   const Files files = make_files(30, {6, 17});
   BatchOptions options = small_options();

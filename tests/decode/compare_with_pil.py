@@ -80,11 +80,13 @@ class Comparison(unittest.TestCase):
             self.assertEqual(numpy.abs(pixels("decode", file) - theirs).max(), 0, file.name)
 
     def test_resizing_is_within_one_of_pil(self):
-        for width, height in ((500, 375), (64, 48), (333, 1000), (1600, 1200)):
+        for width, height in ((500, 375), (64, 48), (333, 1000), (1600, 1200), (1, 1), (2, 3), (5, 400)):
             file = self.save(picture(width, height, width), "a.png")
             for target in SIZES:
-                theirs = numpy.asarray(Image.open(file).resize(target, Image.BILINEAR)).astype(int)
-                self.check(pixels("resize", file, *target, 1), theirs, 0.001, f"{width}x{height} to {target}")
+                for name, kind in (("bilinear", Image.BILINEAR), ("bicubic", Image.BICUBIC)):
+                    theirs = numpy.asarray(Image.open(file).resize(target, kind)).astype(int)
+                    self.check(pixels("resize", file, *target, 1, name), theirs, 0.001,
+                               f"{name} {width}x{height} to {target}")
 
     def test_resizing_without_antialias_is_within_one_of_torchvision(self):
         image = picture(500, 375, 3)
@@ -92,15 +94,18 @@ class Comparison(unittest.TestCase):
         tensor = torch.from_numpy(numpy.asarray(image).copy()).permute(2, 0, 1)
         for width, height in SIZES:
             theirs = functional.resize(tensor, [height, width], InterpolationMode.BILINEAR, antialias=False)
-            self.check(pixels("resize", file, width, height, 0), theirs.permute(1, 2, 0).numpy().astype(int), 0.001)
+            theirs = theirs.permute(1, 2, 0).numpy().astype(int)
+            self.check(pixels("resize", file, width, height, 0, "bilinear"), theirs, 0.001)
 
     def test_the_middle_is_cut_out_as_torchvision_does(self):
         for width, height in ((500, 375), (375, 501), (256, 256), (90, 700), (1023, 257)):
             file = self.save(picture(width, height, 4), "a.png")
             for shorter, side in ((256, 224), (224, 224), (100, 150)):
-                theirs = functional.center_crop(functional.resize(Image.open(file), shorter), [side, side])
-                self.check(pixels("center", file, shorter, side, side), numpy.asarray(theirs).astype(int), 0.001,
-                           f"{width}x{height} to {shorter}, {side}")
+                for mode in (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC):
+                    theirs = functional.resize(Image.open(file), shorter, mode)
+                    theirs = numpy.asarray(functional.center_crop(theirs, [side, side])).astype(int)
+                    self.check(pixels("center", file, shorter, side, side, mode.value), theirs, 0.001,
+                               f"{mode.value} {width}x{height} to {shorter}, {side}")
 
     def test_colours_are_adjusted_as_pil_does(self):
         image = picture(200, 150, 5)

@@ -112,6 +112,14 @@ TEST_CASE("a centre crop of an endless line of pixels lies within the output") {
   }
 }
 
+TEST_CASE("a bicubic filter looks two pixels further where it is not confined, and is refused without antialias") {
+  const CropPlan plan = {.part = {40, 40, 20, 20}, .target = {20, 20}, .confined = false};
+  CHECK(region_for(plan, {400, 400}, 1).box == Box{39, 39, 22, 22});
+  CHECK(region_for(plan, {400, 400}, 1, Filter::kBicubic).box == Box{38, 38, 24, 24});
+  CHECK(check({.filter = Filter::kBicubic}).has_value());
+  CHECK_FALSE(check({.filter = Filter::kBicubic, .antialias = false}).has_value());
+}
+
 TEST_CASE("DCT scaling comes into play from twice the target on, and changes little") {
   const CropPlan plan = {.part = {0, 0, 400, 400}, .target = {100, 100}};
   CHECK(region_for(plan, {400, 400}, 8).reduce == 4);

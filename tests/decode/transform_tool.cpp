@@ -2,8 +2,8 @@
 // What decode/ makes of a file, for compare_with_pil.py: "WIDTH HEIGHT" and a newline, then the raw bytes.
 //
 //   transform_tool decode FILE                       RGB as stored, no orientation
-//   transform_tool resize FILE W H ANTIALIAS         0 or 1
-//   transform_tool center FILE SHORTER_SIDE W H
+//   transform_tool resize FILE W H ANTIALIAS FILTER   0 or 1; bilinear or bicubic
+//   transform_tool center FILE SHORTER_SIDE W H FILTER
 //   transform_tool adjust FILE brightness|contrast|saturation|hue FACTOR
 //   transform_tool tensor FILE float16|bfloat16|float32   NCHW, ImageNet's normalisation
 //   transform_tool crops WIDTH HEIGHT COUNT          RandomResizedCrop's boxes for samples 0 to COUNT - 1, as text
@@ -80,6 +80,10 @@ void adjust(const Words& words) {
   print(image);
 }
 
+Filter filter_named(const std::string& name) {
+  return name == "bicubic" ? Filter::kBicubic : Filter::kBilinear;
+}
+
 ElementType type_named(const std::string& name) {
   if (name == "float16") return ElementType::kFloat16;
   if (name == "bfloat16") return ElementType::kBfloat16;
@@ -125,10 +129,12 @@ int main(int argc, char** argv) {
     print(decode(words[1]));
   } else if (words[0] == "resize") {
     const Resize geometry = {.size = {number(words[2]), number(words[3])}};
-    transform(words[1], {.geometry = geometry, .antialias = words[4] == "1", .dct_scaling = false}, kPixels);
+    const Filter filter = filter_named(words[5]);
+    transform(words[1], {.geometry = geometry, .filter = filter, .antialias = words[4] == "1", .dct_scaling = false},
+              kPixels);
   } else if (words[0] == "center") {
     const ResizeCenterCrop geometry = {number(words[2]), {number(words[3]), number(words[4])}};
-    transform(words[1], {.geometry = geometry, .dct_scaling = false}, kPixels);
+    transform(words[1], {.geometry = geometry, .filter = filter_named(words[5]), .dct_scaling = false}, kPixels);
   } else if (words[0] == "adjust") {
     adjust(words);
   } else if (words[0] == "tensor") {

@@ -52,6 +52,49 @@ class EpochsOfTorch:
 
 
 class CropsTest(unittest.TestCase):
+    def test_a_batch_says_what_its_images_show(self):
+        chain = [hr.RandomResizedCrop((24, 36)), hr.RandomHorizontalFlip()]
+        loader = hr.DataLoader(self.data, 32, transform=chain, dtype="uint8", output="numpy", channels_last=True)
+        mirrored = 0
+        for batch in loader.batches():
+            self.assertEqual(len(batch.crops), len(batch.indices))
+            self.assertEqual(batch.crops[-1], list(batch.crops)[-1])
+            self.assertEqual(batch.crops[1:3], [batch.crops[1], batch.crops[2]])
+            self.assertRaises(IndexError, lambda crops=batch.crops: crops[len(crops)])
+            for image, index, crop in zip(batch.images, batch.indices, batch.crops):
+                self.assertEqual((crop.image_width, crop.image_height),
+                                 Image.open(self.data.samples[index][0]).size)
+                self.assertEqual((crop.target_x, crop.target_y, crop.target_width, crop.target_height), (0, 0, 36, 24))
+                mirrored += crop.mirrored
+                # Red tells the column, green the row: the middle of the sample is the middle of the rectangle.
+                red = (crop.x + crop.width / 2 - 0.5) * 255 / (crop.image_width - 1)
+                green = (crop.y + crop.height / 2 - 0.5) * 255 / (crop.image_height - 1)
+                self.assertAlmostEqual(image[:, 17:19, 0].mean(), red, delta=3)
+                self.assertAlmostEqual(image[11:13, :, 1].mean(), green, delta=3)
+                left, right = image[12, 0, 0], image[12, -1, 0]
+                if crop.width > 10:
+                    self.assertEqual(bool(left > right), crop.mirrored)
+        self.assertIn(mirrored, range(40, 120))
+        border = hr.DataLoader(self.data, 160, transform=[hr.RandomCrop(1000, padding=900)], dtype="uint8",
+                               output="numpy", channels_last=True)
+        batch = next(border.batches())
+        for image, crop in list(zip(batch.images, batch.crops))[:20]:
+            shown = image[crop.target_y:crop.target_y + crop.target_height,
+                          crop.target_x:crop.target_x + crop.target_width]
+            self.assertEqual((crop.width, crop.height), (crop.target_width, crop.target_height))
+            self.assertEqual(int(image[:, :, :2].astype(int).sum()), int(shown[:, :, :2].astype(int).sum()))
+
+    def test_bicubic_gives_the_pixels_that_torchvision_gives_on_pil(self):
+        mode = transforms.InterpolationMode.BICUBIC
+        chain = transforms.Compose([transforms.Resize(48, mode), transforms.CenterCrop(40)])
+        theirs = [numpy.asarray(chain(Image.open(path).convert("RGB"))) for path, _ in self.data.samples[:32]]
+        theirs = torch.from_numpy(numpy.stack(theirs)).permute(0, 3, 1, 2).int()
+        for interpolation in (mode, mode.value):
+            loader = hr.DataLoader(self.data, 32, dtype="uint8", output="torch",
+                                   transform=[hr.Resize(48, interpolation=interpolation), hr.CenterCrop(40)])
+            difference = (next(iter(loader))[0].int() - theirs).abs()
+            self.assertLessEqual((difference > 1).float().mean().item(), 0.001)
+
     @classmethod
     def setUpClass(cls):
         cls.folder = make_images()
