@@ -271,6 +271,7 @@ class _Running:
     def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
         self.part, self.epoch, self.done = part, epoch, part.first
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
+        self._is_endless = options.epochs == 0
         self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
         self.handle = ctypes.c_void_p()
         self._stopping = False
@@ -306,8 +307,7 @@ class _Running:
             return report
 
     def stands_at(self, epoch: int, position: int) -> bool:
-        return self.close.alive and self.part.spec is not None and self.epoch == epoch and self.done == 0 \
-            and position == 0
+        return self.close.alive and self._is_endless and self.epoch == epoch and self.done == 0 and position == 0
 
     def enter(self, length: int) -> None:
         self.part.length = length
