@@ -199,12 +199,16 @@ class DataLoader:
 
     def report(self) -> Dict[str, Any]:
         """What each stage of the running loader did and waited, in seconds over its threads; `bottleneck`, and `text`
-        to print. Empty before the first iteration."""
+        to print; `through_mount`, and `shared_mount` where the ranks of this node share one. Empty before the first
+        iteration."""
         self._check_process()
         with self._lock:
             if self._running is None:
                 return {}
-            return self._running.report()
+            report = self._running.report()
+            if report and self.dataset.shared_mount:
+                report["shared_mount"] = self.dataset.shared_mount
+            return report
 
     def close(self) -> None:
         """Ends the threads. Batches that were delivered stay good. Iterating again starts new ones. A thread that is
@@ -274,6 +278,7 @@ class _Running:
         self._is_endless = options.epochs == 0
         self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
         self.handle = ctypes.c_void_p()
+        self._leases = list(dataset._leases)  # what is read through a mount needs it, also if the data set is closed
         self._stopping = False
         # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs.
         self._busy, self._reporting = threading.Lock(), threading.Lock()
