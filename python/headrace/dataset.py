@@ -56,6 +56,36 @@ def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
     return None if path is None else _abi.path(path, name)
 
 
+# Opens in a thread: listing a slow source takes long, and Ctrl-C does not interrupt C. After Ctrl-C the thread goes on
+# alone until the listing is done, and closes what it has opened.
+def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
+    opened, failed = ctypes.c_void_p(), []
+    mutex, done, given_up = threading.Lock(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(opened)))
+        except Exception as error:  # the caller's to raise
+            failed.append(error)
+        with mutex:
+            done.set()
+            if given_up.is_set():
+                lib.hr_dataset_close(opened)
+
+    try:
+        threading.Thread(target=run, name="hr-open", daemon=True).start()
+        done.wait()
+        if failed:
+            raise failed[0]
+        handle.value = opened.value
+    except KeyboardInterrupt:
+        with mutex:
+            given_up.set()
+            if done.is_set() and not handle:
+                lib.hr_dataset_close(opened)
+        raise
+
+
 # The finalizer of a Dataset; at exit it comes while a daemon thread opens a loader.
 def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int, leases: List[sharing.Lease]) -> None:
     if os.getpid() != process:
@@ -127,11 +157,10 @@ class Dataset:
             listing=_abi.text(listing, "listing"), sample_list=_encoded(sample_list, "sample_list"),
             catalog_file=_encoded(catalog, "catalog"), engine=_abi.text(engine, "engine"), ram_bytes=ram_bytes,
             tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
-        handle = ctypes.c_void_p()
-        check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(handle)))
-        self._handle, self._process = handle, os.getpid()
+        self._handle, self._process = ctypes.c_void_p(), os.getpid()
         self._busy = threading.RLock()  # held during a call that closing must not overtake
-        self.close = weakref.finalize(self, _close, handle, self._busy, self._process, self._leases)
+        self.close = weakref.finalize(self, _close, self._handle, self._busy, self._process, self._leases)
+        _open(options, self._handle)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._digest: Optional[List[int]] = None
 
@@ -246,7 +275,8 @@ class ImageFolder(Dataset):
 
     def __init__(self, root: Path, **options: Any):
         super().__init__(root, **options)
-        self.classes = sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir())
+        with os.scandir(self.root) as entries:
+            self.classes = sorted(entry.name for entry in entries if entry.is_dir())
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
         if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
             self._check_classes()

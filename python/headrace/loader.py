@@ -285,9 +285,10 @@ class _Running:
         if len(part.indices or ()) == 0 and part.spec is None:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
+        # Before there is something to close: opening takes long enough for Ctrl-C to come, which shows just behind it.
+        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
         with dataset._open_handle() as data:
             check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
-        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
 
     @property
     def ended(self) -> bool:
@@ -355,13 +356,21 @@ class _Running:
 
 
 # The finalizer of a _Running; at exit it comes while a daemon thread iterates. In a child of a fork it leaves alone
-# what is the parent's: locks that are held there stay so here.
+# what is the parent's: locks that are held there stay so here. After Ctrl-C it closes what it was about to close.
 def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int) -> None:
     if os.getpid() != process:
         return
-    lib.hr_loader_stop(handle)
-    with busy, reporting:
-        lib.hr_loader_close(handle)
+    interrupt = None
+    while handle.value is not None:
+        try:
+            lib.hr_loader_stop(handle)
+            with busy, reporting:
+                taken, handle.value = handle.value, None  # Python runs no signal handler between this and the call
+                lib.hr_loader_close(taken)
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 class _Epoch:

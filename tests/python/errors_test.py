@@ -287,19 +287,21 @@ class ErrorsTest(unittest.TestCase):
             time.sleep(0.01)
         self.fail(words)
 
-    @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
-    def test_control_c_ends_a_wait_for_a_source_that_does_not_answer(self):
-        slow = support.WORK / "slow"
+    def slow_source(self, name, *delays):
+        slow = support.WORK / name
         slow.mkdir()
-        source = subprocess.Popen([support.BUILD / "tests/support/slow_fs", self.folder, slow, "--read-ms", "60000"])
+        source = subprocess.Popen([support.BUILD / "tests/support/slow_fs", self.folder, slow, *delays])
         self.addCleanup(source.wait)
         self.addCleanup(source.terminate)
         self.wait_until(source, lambda: os.path.ismount(slow), "the slow source is not mounted")
+        return slow
+
+    def check_interrupt(self, body, thread):
+        """Runs `body` in a program, which has to print "interrupted" after Ctrl-C while the thread is there."""
         script = f"""
 import headrace as hr
-data = hr.ImageFolder({str(slow)!r}, ram="64M")
 try:
-    next(iter(hr.DataLoader(data, 4, transform=[hr.Resize((4, 4))], output="buffer")))
+    {body}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -308,10 +310,22 @@ except KeyboardInterrupt:
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)  # its end would wait for what is being read
-        self.wait_until(process, lambda: self.has_thread(process.pid, "hr-feed"), "no thread reads")
+        self.wait_until(process, lambda: self.has_thread(process.pid, thread), "no thread reads")
         process.send_signal(signal.SIGINT)
         self.assertTrue(select.select([process.stdout], [], [], 30)[0], "Ctrl-C waits for the source")
         self.assertEqual(process.stdout.readline(), "interrupted\n")
+
+    @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
+    def test_control_c_ends_a_wait_for_a_source_that_does_not_answer(self):
+        slow = self.slow_source("slow", "--read-ms", "60000")
+        self.check_interrupt(f"data = hr.ImageFolder({str(slow)!r}, ram='64M'); "
+                             "next(iter(hr.DataLoader(data, 4, transform=[hr.Resize((4, 4))], output='buffer')))",
+                             "hr-feed")
+
+    @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
+    def test_control_c_ends_the_opening_of_a_source_whose_listing_takes_long(self):
+        slow = self.slow_source("slow-listing", "--list-ms", "60000")
+        self.check_interrupt(f"hr.ImageFolder({str(slow)!r}, ram='64M')", "hr-scan")
 
 
 if __name__ == "__main__":
