@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder in a mount of headrace is a data set without tiers of its own; several ranks share its memory."""
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import support
@@ -123,6 +126,36 @@ sys.stdin.read()
     def raises_of_a_mount(self):  # which has its tiers, for any number of ranks
         with self.assertRaisesRegex(ValueError, "is a mount of headrace"):
             hr.ImageFolder(self.path, ram="1G")
+
+    @staticmethod
+    def daemons_of(mount):
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:  # it has ended
+                continue
+            if words[0].endswith(b"headrace") and os.fsencode(mount) in words:
+                found.append(int(path.parent.name))
+        return found
+
+    def test_a_mount_whose_daemon_died_is_an_exception(self):
+        mount = support.WORK / "dying"
+        mount.mkdir()
+        self.addCleanup(subprocess.run, [self.headrace, "unmount", "--force", mount], capture_output=True)
+        subprocess.run([self.headrace, "mount", self.folder, mount, "--ram", "0"], check=True, capture_output=True)
+        loader = hr.DataLoader(hr.ImageFolder(mount), 8, transform=CHAIN, output="buffer")
+        for _ in range(100):  # each process of the mount replaces the other, so both have to go at once
+            for process in self.daemons_of(mount):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            if not self.daemons_of(mount):
+                break
+            time.sleep(0.01)
+        self.assertEqual(self.daemons_of(mount), [])
+        hr.set_log_level("error")
+        self.addCleanup(hr.set_log_level, "warning")
+        self.assertRaisesRegex(OSError, r"^n00000/\S+\.jpg: .*not connected$", list, loader)
 
     def test_ranks_of_one_node_hold_no_tier_each(self):
         with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2"):
