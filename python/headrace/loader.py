@@ -14,6 +14,10 @@ from .dataset import Dataset, Files
 
 STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
+_AHEAD_MAX = 64  # the library's; each takes the memory of a batch
+# The library has memory for three batches beside those ahead: one that the loop holds while it takes the next, one to
+# copy from where more are held. While the loop holds one, the other two are filled ahead as well.
+_AHEAD_ANYWAY = 2
 
 
 class Note(NamedTuple):
@@ -56,7 +60,7 @@ class DataLoader:
         bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero).
         damage: "repair" (as PIL does), "reject" or "salvage" (also files that end early).
         threads: that decode; 0: as many as this process may use.
-        prefetch_batches: made ahead of the consumer.
+        prefetch_batches: made ahead of the consumer; of images three at least. The loader has memory for one more.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
         batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
@@ -109,7 +113,7 @@ class DataLoader:
                       torch_workers: int) -> _abi.LoaderOptions:
         options = _abi.LoaderOptions(struct_bytes=ctypes.sizeof(_abi.LoaderOptions), batch_size=self.batch_size,
                                      drop_last=bool(self.drop_last), dct_scaling=bool(dct_scaling), seed=self.seed,
-                                     batches_ahead=_abi.uint(prefetch_batches, 32, "prefetch_batches"),
+                                     batches_ahead=self._batches_ahead(prefetch_batches),
                                      window_bytes=_abi.uint(window, 63, "window"),
                                      threads=_abi.uint(threads, 31, "threads"), layout=int(bool(self._channels_last)),
                                      torch_workers=_abi.uint(torch_workers, 32, "torch_workers"))
@@ -127,6 +131,12 @@ class DataLoader:
         else:
             options.content = _abi.CONTENT_BYTES
         return options
+
+    def _batches_ahead(self, prefetch_batches: int) -> int:
+        ahead = _abi.uint(prefetch_batches, 32, "prefetch_batches")
+        if ahead > _AHEAD_MAX:
+            raise ValueError(f"prefetch_batches must be 0 to {_AHEAD_MAX}, not {ahead}")
+        return max(1, ahead - _AHEAD_ANYWAY) if self.dataset.decodes else ahead
 
     def _check_batch_transform(self, steps: Sequence[Any]) -> List[Any]:
         if steps and not self.dataset.decodes:
