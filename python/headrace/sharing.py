@@ -70,14 +70,22 @@ def _mount_once(root: str, point: str, folder: str, users: str, options: List[st
             os.mkdir(point, 0o700)
         except FileExistsError:
             _command.run(["unmount", "--force", point])  # its daemon may have died
-        program, environment = _command.find()
-        _command.run(["mount", root, point, *options], patience_seconds=_MOUNT_SECONDS)
-        # Has a session of its own, so that neither Ctrl-C nor the end of this rank ends it.
-        subprocess.run(["setsid", "--fork", "flock", "--exclusive", users, program, "unmount", "--force", point],
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
-                       check=True)
+        try:
+            _command.run(["mount", root, point, *options], patience_seconds=_MOUNT_SECONDS)
+            _unmount_behind_the_last(users, point)
+        except BaseException:
+            _command.run(["unmount", "--force", point])  # nobody else would end it
+            raise
     finally:
         os.close(turn)
+
+
+# The process has a session of its own, so that neither Ctrl-C nor the end of this rank ends it.
+def _unmount_behind_the_last(users: str, point: str) -> None:
+    program, environment = _command.find()
+    subprocess.run(["setsid", "--fork", "flock", "--exclusive", users, program, "unmount", "--force", point],
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                   check=True)
 
 
 # For this user alone, where control sockets lie as well.

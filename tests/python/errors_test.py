@@ -293,9 +293,9 @@ class ErrorsTest(unittest.TestCase):
         self.addCleanup(source.wait)
         self.addCleanup(source.terminate)
         self.wait_until(source, lambda: os.path.ismount(slow), "the slow source is not mounted")
-        return slow
+        return slow, source
 
-    def check_interrupt(self, body, thread):
+    def check_interrupt(self, source, body, thread):
         """Runs `body` in a program, which has to print "interrupted" after Ctrl-C while the thread is there."""
         script = f"""
 import headrace as hr
@@ -308,6 +308,7 @@ except KeyboardInterrupt:
                                    env={**os.environ, "PYTHONPATH": str(support.ROOT / "python")})
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
+        self.addCleanup(source.terminate)  # answers at once: the kernel lets nobody go who waits for an answer of FUSE
         self.addCleanup(process.kill)  # its end would wait for what is being read
         self.wait_until(process, lambda: self.has_thread(process.pid, thread), "no thread reads")
         process.send_signal(signal.SIGINT)
@@ -316,15 +317,15 @@ except KeyboardInterrupt:
 
     @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
     def test_control_c_ends_a_wait_for_a_source_that_does_not_answer(self):
-        slow = self.slow_source("slow", "--read-ms", "60000")
-        self.check_interrupt(f"data = hr.ImageFolder({str(slow)!r}, ram='64M'); "
+        slow, source = self.slow_source("slow", "--read-ms", "60000")
+        self.check_interrupt(source, f"data = hr.ImageFolder({str(slow)!r}, ram='64M'); "
                              "next(iter(hr.DataLoader(data, 4, transform=[hr.Resize((4, 4))], output='buffer')))",
                              "hr-feed")
 
     @unittest.skipUnless(os.access("/dev/fuse", os.W_OK), "no FUSE here")
     def test_control_c_ends_the_opening_of_a_source_whose_listing_takes_long(self):
-        slow = self.slow_source("slow-listing", "--list-ms", "60000")
-        self.check_interrupt(f"hr.ImageFolder({str(slow)!r}, ram='64M')", "hr-scan")
+        slow, source = self.slow_source("slow-listing", "--list-ms", "60000")
+        self.check_interrupt(source, f"hr.ImageFolder({str(slow)!r}, ram='64M')", "hr-scan")
 
 
 if __name__ == "__main__":

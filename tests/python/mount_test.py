@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,9 +37,18 @@ class MountTest(unittest.TestCase):
                                           HEADRACE_LOG_DIR=str(support.WORK / "log"))
         cls.environment.start()
         cls.addClassCleanup(cls.environment.stop)
+        cls.addClassCleanup(cls.unmount_what_was_left)
         # Before mounting, which may fail half way.
         cls.addClassCleanup(subprocess.run, [cls.headrace, "unmount", "--force", cls.path], capture_output=True)
         subprocess.run([cls.headrace, "mount", cls.folder, cls.path, "--ram", "64M"], check=True, capture_output=True)
+
+    @classmethod
+    def unmount_what_was_left(cls):  # by a test that failed
+        with open("/proc/self/mountinfo") as mounted:
+            points = [line.split()[4] for line in mounted]
+        for point in points:
+            if point.startswith(str(support.WORK / "run")):
+                subprocess.run([cls.headrace, "unmount", "--force", point], capture_output=True)
 
     def test_a_mount_gives_the_same_batches(self):
         plain = hr.ImageFolder(self.folder, ram="64M")
@@ -122,6 +132,18 @@ sys.stdin.read()
         next(iter(loader))
         self.assertEqual([(tier["kind"], tier["budget_bytes"]) for tier in loader.report()["tiers"]][:1], [("ram", 0)])
         self.assertFalse((support.WORK / "no-tier").exists())
+
+    def test_a_mount_that_nobody_would_end_is_ended_at_once(self):
+        programs = support.WORK / "programs"  # of all that is needed, flock and setsid are missing
+        programs.mkdir()
+        for name in (self.headrace, shutil.which("fusermount3")):
+            (programs / Path(name).name).symlink_to(name)
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", PATH=str(programs)):
+            with self.assertWarnsRegex(UserWarning, "cannot share .*setsid"):
+                data = hr.ImageFolder(self.folder, ram="32M")
+        self.assertIsNone(data.shared_mount)
+        with open("/proc/self/mountinfo") as mounted:
+            self.assertNotIn(str(support.WORK / "run"), mounted.read())
 
     def raises_of_a_mount(self):  # which has its tiers, for any number of ranks
         with self.assertRaisesRegex(ValueError, "is a mount of headrace"):
