@@ -32,6 +32,15 @@ class BuildWithLibrary(build_py):
             subprocess.run(["cmake", "--build", build, "--target", "headrace_capi", "headrace"], cwd=ROOT, check=True)
         subprocess.run(["cmake", "--install", build, "--component", "python", "--strip", "--prefix",
                         Path(self.build_lib).resolve()], check=True)
+        keep_one_of_each(Path(self.build_lib) / "headrace/_lib")
+
+
+def keep_one_of_each(folder):
+    """The libraries under the names that programs look for; a wheel has no links, and would hold each one twice."""
+    for link in [path for path in folder.iterdir() if path.is_symlink()]:
+        library = link.resolve()
+        link.unlink()
+        library.rename(link)
 
 
 class AnyPython(bdist_wheel):

@@ -1,4 +1,5 @@
-# Debian packages: "headrace" holds the tool, "libheadrace-dev" the libraries (static) with their headers.
+# Debian packages: "headrace" holds the tool, "libheadrace1" the library with the C interface, "libheadrace-dev" what
+# programs are built with (static libraries for C++, headers), "python3-headrace" the Python package.
 #   cpack -G DEB --config build/release/CPackConfig.cmake
 set(CPACK_PACKAGE_NAME headrace)
 set(CPACK_PACKAGE_VENDOR headrace)
@@ -8,10 +9,11 @@ set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL tool dev)
+set(CPACK_COMPONENTS_ALL tool lib dev python3)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # for packages that link libheadrace.so.1
 
 set(CPACK_DEBIAN_TOOL_PACKAGE_NAME headrace)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION utils)
@@ -21,10 +23,23 @@ set(CPACK_COMPONENT_TOOL_DESCRIPTION "Mounts data sets so that training samples 
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS ON)  # of libheadrace.so
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+  "libheadrace1 (= ${PROJECT_VERSION})"
   libboost-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev libjpeg62-turbo-dev libspdlog-dev libspng-dev
   liburing-dev libwebp-dev libxxhash-dev)
-set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries and headers of headrace: reader, decoder, mount; and libheadrace.so with a C interface.")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries and headers of headrace: reader, decoder, mount, and the C interface.")
+
+set(CPACK_DEBIAN_LIB_PACKAGE_NAME libheadrace1)  # 1: the ABI's number (SOVERSION in capi/)
+set(CPACK_DEBIAN_LIB_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIB_PACKAGE_SHLIBDEPS ON)
+set(CPACK_COMPONENT_LIB_DESCRIPTION "libheadrace.so: data sets and training batches for any language, through C.")
+
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_NAME python3-headrace)
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_DEPENDS "python3 (>= 3.9), libheadrace1 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_RECOMMENDS headrace)  # attach(), and ranks that share a node
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_SUGGESTS "python3-torch, python3-numpy")
+set(CPACK_COMPONENT_PYTHON3_DESCRIPTION "import headrace: a loader with the face of torch's DataLoader.")
 
 include(CPack)

@@ -5,13 +5,15 @@ import ctypes
 import operator
 import os
 import re
+import subprocess
 import threading
+import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import (Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar,
                     Union)
 
-from . import _abi
+from . import _abi, sharing
 from ._abi import check, lib
 
 Path = Union[str, "os.PathLike[str]"]
@@ -54,12 +56,62 @@ def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
     return None if path is None else _abi.path(path, name)
 
 
+# Opens in a thread: listing a slow source takes long, and Ctrl-C does not interrupt C. After Ctrl-C the thread goes on
+# alone until the listing is done, and closes what it has opened.
+def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
+    opened, failed = ctypes.c_void_p(), []
+    mutex, done, given_up = threading.Lock(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(opened)))
+        except Exception as error:  # the caller's to raise
+            failed.append(error)
+        with mutex:
+            done.set()
+            if given_up.is_set():
+                lib.hr_dataset_close(opened)
+
+    try:
+        threading.Thread(target=run, name="hr-open", daemon=True).start()
+        done.wait()
+        if failed:
+            raise failed[0]
+        handle.value = opened.value
+    except KeyboardInterrupt:
+        with mutex:
+            given_up.set()
+            if done.is_set() and not handle:
+                lib.hr_dataset_close(opened)
+        raise
+
+
 # The finalizer of a Dataset; at exit it comes while a daemon thread opens a loader.
-def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int) -> None:
+def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int, leases: List[sharing.Lease]) -> None:
     if os.getpid() != process:
         return
     with busy:
         lib.hr_dataset_close(handle)
+        leases.clear()
+
+
+# The data set mounted once for all ranks of this node; empty: it cannot be.
+def _share(root: str, ram_bytes: Optional[int], tiers: List[_abi.Tier], listing: str,
+           sample_list: Optional[Path]) -> List[sharing.Lease]:
+    options = ["--listing", listing]
+    if ram_bytes is not None:
+        options += ["--ram", f"{ram_bytes}B"]
+    for tier in tiers:
+        kind = "--ssd" if tier.kind == _abi.TIER_SSD else "--hdd"
+        options += [kind, f"{os.fsdecode(tier.path)}:{tier.budget_bytes}B"]
+    if sample_list is not None:
+        options += ["--samples", os.path.abspath(os.fsdecode(sample_list))]
+    try:
+        return [sharing.lease(root, options)]
+    except (OSError, subprocess.SubprocessError, _abi.HeadraceError) as error:
+        warnings.warn(f"the ranks of this node cannot share the tiers of {root}, so none has any: {error}; mount it by "
+                      "`headrace mount` and give the mount's path", stacklevel=4)
+        return []
 
 
 class Dataset:
@@ -70,6 +122,9 @@ class Dataset:
         ram: content kept in memory: "16G", "25%" or bytes. None: a quarter of the memory; 0 where `root` is a mount, or
             where several ranks share this node (LOCAL_WORLD_SIZE), which the page cache serves better than a tier each.
         ssd, hdd: "PATH:SIZE" each, fastest first.
+            Where several ranks share this node and one of these is given, it is the node's: the first rank mounts
+            `root` with them, all read that mount (`shared_mount`), and it ends with the last rank. Where it cannot be
+            mounted, there is a warning, and no rank has a tier.
         listing: which files are samples, in which order: "imagefolder", "timm", "dali", "keras", "sorted".
         sample_list: a file of paths below `root`, one a line, that are the samples instead.
         catalog: a file where the listing is kept, which makes the next opening of a large data set faster.
@@ -87,21 +142,25 @@ class Dataset:
         self.root = os.fsdecode(_abi.path(root, "root"))
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotADirectoryError(f"data set {self.root} is no folder; name the folder that holds the samples")
+        several = _abi.environment("LOCAL_WORLD_SIZE", 1) > 1
         if ram is None:
-            ram_bytes = 0 if _abi.environment("LOCAL_WORLD_SIZE", 1) > 1 else _abi.RAM_DEFAULT
+            ram_bytes = 0 if several else _abi.RAM_DEFAULT
         else:
             ram_bytes = parse_size(ram, "ram")
         tiers = _read_tiers(_abi.TIER_SSD, ssd, "ssd") + _read_tiers(_abi.TIER_HDD, hdd, "hdd")
+        self._leases: List[sharing.Lease] = []
+        if several and (ram_bytes or tiers) and os.path.isdir(self.root) and not sharing.is_mount(self.root):
+            self._leases = _share(self.root, ram_bytes if ram is not None else None, tiers, listing, sample_list)
+            ram_bytes, tiers = 0, []
         options = _abi.DatasetOptions(
-            struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.root),
+            struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.shared_mount or self.root),
             listing=_abi.text(listing, "listing"), sample_list=_encoded(sample_list, "sample_list"),
             catalog_file=_encoded(catalog, "catalog"), engine=_abi.text(engine, "engine"), ram_bytes=ram_bytes,
             tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
-        handle = ctypes.c_void_p()
-        check(lib.hr_dataset_open(ctypes.byref(options), ctypes.byref(handle)))
-        self._handle, self._process = handle, os.getpid()
+        self._handle, self._process = ctypes.c_void_p(), os.getpid()
         self._busy = threading.RLock()  # held during a call that closing must not overtake
-        self.close = weakref.finalize(self, _close, handle, self._busy, self._process)
+        self.close = weakref.finalize(self, _close, self._handle, self._busy, self._process, self._leases)
+        _open(options, self._handle)
         self._samples: Optional[List[Tuple[str, int]]] = None
         self._digest: Optional[List[int]] = None
 
@@ -131,6 +190,11 @@ class Dataset:
         """Whether the samples come through a mount of headrace."""
         with self._open_handle() as handle:
             return bool(lib.hr_dataset_is_mount(handle))
+
+    @property
+    def shared_mount(self) -> Optional[str]:
+        """The mount that the ranks of this node share; None: there is none, or the data set is closed."""
+        return self._leases[0].mount if self._leases else None
 
     @property
     def targets(self) -> List[int]:
@@ -211,7 +275,8 @@ class ImageFolder(Dataset):
 
     def __init__(self, root: Path, **options: Any):
         super().__init__(root, **options)
-        self.classes = sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir())
+        with os.scandir(self.root) as entries:
+            self.classes = sorted(entry.name for entry in entries if entry.is_dir())
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
         if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
             self._check_classes()

@@ -15,6 +15,10 @@ from .dataset import Dataset, Files
 
 STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
+_AHEAD_MAX = 64  # the library's; each takes the memory of a batch
+# The library has memory for three batches beside those ahead: one that the loop holds while it takes the next, one to
+# copy from where more are held. While the loop holds one, the other two are filled ahead as well.
+_AHEAD_ANYWAY = 2
 
 
 class Note(NamedTuple):
@@ -96,7 +100,7 @@ class DataLoader:
         bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero).
         damage: "repair" (as PIL does), "reject" or "salvage" (also files that end early).
         threads: that decode; 0: as many as this process may use.
-        prefetch_batches: made ahead of the consumer.
+        prefetch_batches: made ahead of the consumer; of images three at least. The loader has memory for one more.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
         batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
@@ -149,7 +153,7 @@ class DataLoader:
                       torch_workers: int) -> _abi.LoaderOptions:
         options = _abi.LoaderOptions(struct_bytes=ctypes.sizeof(_abi.LoaderOptions), batch_size=self.batch_size,
                                      drop_last=bool(self.drop_last), dct_scaling=bool(dct_scaling), seed=self.seed,
-                                     batches_ahead=_abi.uint(prefetch_batches, 32, "prefetch_batches"),
+                                     batches_ahead=self._batches_ahead(prefetch_batches),
                                      window_bytes=_abi.uint(window, 63, "window"),
                                      threads=_abi.uint(threads, 31, "threads"), layout=int(bool(self._channels_last)),
                                      torch_workers=_abi.uint(torch_workers, 32, "torch_workers"))
@@ -167,6 +171,12 @@ class DataLoader:
         else:
             options.content = _abi.CONTENT_BYTES
         return options
+
+    def _batches_ahead(self, prefetch_batches: int) -> int:
+        ahead = _abi.uint(prefetch_batches, 32, "prefetch_batches")
+        if ahead > _AHEAD_MAX:
+            raise ValueError(f"prefetch_batches must be 0 to {_AHEAD_MAX}, not {ahead}")
+        return max(1, ahead - _AHEAD_ANYWAY) if self.dataset.decodes else ahead
 
     def _check_batch_transform(self, steps: Sequence[Any]) -> List[Any]:
         if steps and not self.dataset.decodes:
@@ -239,12 +249,16 @@ class DataLoader:
 
     def report(self) -> Dict[str, Any]:
         """What each stage of the running loader did and waited, in seconds over its threads; `bottleneck`, and `text`
-        to print. Empty before the first iteration."""
+        to print; `through_mount`, and `shared_mount` where the ranks of this node share one. Empty before the first
+        iteration."""
         self._check_process()
         with self._lock:
             if self._running is None:
                 return {}
-            return self._running.report()
+            report = self._running.report()
+            if report and self.dataset.shared_mount:
+                report["shared_mount"] = self.dataset.shared_mount
+            return report
 
     def close(self) -> None:
         """Ends the threads. Batches that were delivered stay good. Iterating again starts new ones. A thread that is
@@ -311,17 +325,20 @@ class _Running:
     def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
         self.part, self.epoch, self.done = part, epoch, part.first
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
+        self._is_endless = options.epochs == 0
         self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
         self.handle = ctypes.c_void_p()
+        self._leases = list(dataset._leases)  # what is read through a mount needs it, also if the data set is closed
         self._stopping = False
         # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs.
         self._busy, self._reporting = threading.Lock(), threading.Lock()
         if len(part.indices or ()) == 0 and part.spec is None:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
+        # Before there is something to close: opening takes long enough for Ctrl-C to come, which shows just behind it.
+        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
         with dataset._open_handle() as data:
             check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
-        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
 
     @property
     def ended(self) -> bool:
@@ -346,8 +363,7 @@ class _Running:
             return report
 
     def stands_at(self, epoch: int, position: int) -> bool:
-        return self.close.alive and self.part.spec is not None and self.epoch == epoch and self.done == 0 \
-            and position == 0
+        return self.close.alive and self._is_endless and self.epoch == epoch and self.done == 0 and position == 0
 
     def enter(self, length: int) -> None:
         self.part.length = length
@@ -390,13 +406,21 @@ class _Running:
 
 
 # The finalizer of a _Running; at exit it comes while a daemon thread iterates. In a child of a fork it leaves alone
-# what is the parent's: locks that are held there stay so here.
+# what is the parent's: locks that are held there stay so here. After Ctrl-C it closes what it was about to close.
 def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int) -> None:
     if os.getpid() != process:
         return
-    lib.hr_loader_stop(handle)
-    with busy, reporting:
-        lib.hr_loader_close(handle)
+    interrupt = None
+    while handle.value is not None:
+        try:
+            lib.hr_loader_stop(handle)
+            with busy, reporting:
+                taken, handle.value = handle.value, None  # Python runs no signal handler between this and the call
+                lib.hr_loader_close(taken)
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 class _Epoch:

@@ -5,14 +5,12 @@ import copy
 import operator
 import os
 import random
-import subprocess
 import sys
 import warnings
 from array import array
-from shutil import which
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from . import _abi
+from . import _abi, _command
 
 Path = Union[str, "os.PathLike[str]"]
 Loader = TypeVar("Loader")
@@ -20,8 +18,6 @@ Loader = TypeVar("Loader")
 _READS_PER_SAMPLE_MAX = 4
 _EPOCH_LENGTH_ALWAYS = 2**20
 _NOT_THERE = 2**32 - 1  # instead of a sample number: the file lies outside of the mount
-# A daemon answers within milliseconds. One that is stopped must not stop the training.
-_PATIENCE_SECONDS = 60
 
 
 def attach(loader: Loader, mount: Optional[Path] = None, *, paths: Optional[Iterable[Path]] = None) -> Loader:
@@ -203,25 +199,7 @@ class _Teller:
         reads = (self._numbers[index] for index in indices if -count <= index < count)
         lines = "\n".join(str(number) for number in reads if number != _NOT_THERE)
         if lines:
-            _run_command(["order", "tell", self._mount, "-", *self._options, "--batch", str(batch)], lines)
-
-
-def _run_command(arguments: List[str], given: str = "") -> bytes:
-    bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin", "headrace")
-    environment = dict(os.environ)
-    program = which("headrace")
-    if os.path.exists(bundled):
-        program = bundled
-        libraries = [os.path.join(os.path.dirname(bundled), "..", "_lib"), environment.get("LD_LIBRARY_PATH", "")]
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
-    if program is None:
-        raise FileNotFoundError("there is no headrace command on the PATH; it speaks to the mount")
-    done = subprocess.run([program, *arguments], input=given.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env=environment, timeout=_PATIENCE_SECONDS, check=False)
-    if done.returncode != 0:
-        raise _abi.HeadraceError(done.stderr.decode(errors="replace").strip() or f"{program} ended with "
-                                 f"{done.returncode}")
-    return done.stdout
+            _command.run(["order", "tell", self._mount, "-", *self._options, "--batch", str(batch)], lines)
 
 
 def _local_ranks(torch: Any) -> int:
@@ -241,7 +219,7 @@ def _mount_point_of(file: str) -> str:
 
 # The mount's number of each file; _NOT_THERE for those that lie elsewhere.
 def _numbers_of(files: Sequence[str], mount: str) -> "array[int]":
-    listed = _run_command(["order", "number", mount, "--null"]).split(b"\0")[:-1]
+    listed = _command.run(["order", "number", mount, "--null"]).split(b"\0")[:-1]
     number_of = {path: number for number, path in enumerate(listed)}
     # Each folder is resolved once, not each file.
     folders: Dict[str, bytes] = {}

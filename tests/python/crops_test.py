@@ -14,7 +14,7 @@ support.need("numpy", "torch", "torchvision", "PIL")
 import numpy
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader as TorchLoader, RandomSampler
+from torch.utils.data import DataLoader as TorchLoader, DistributedSampler, RandomSampler
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
@@ -23,19 +23,20 @@ import headrace as hr
 COUNT = 160
 
 
-def make_images():
-    folder = support.WORK / "gradients" / "class"
-    folder.mkdir(parents=True)
+def make_images(name="gradients", count=COUNT, classes=1, side=500):
+    top = support.WORK / name
     sizes = random.Random(1)
-    for number in range(COUNT):
-        width, height = sizes.randint(20, 500), sizes.randint(20, 500)
+    for number in range(count):
+        folder = top / f"class{number * classes // count}"
+        folder.mkdir(parents=True, exist_ok=True)
+        width, height = sizes.randint(20, side), sizes.randint(20, side)
         if number % 10 == 0:  # so narrow that no try fits, and the middle is taken
             width, height = sizes.randint(20, 40), sizes.randint(500, 700)
         red = numpy.linspace(0, 255, width)[None, :].repeat(height, 0)
         green = numpy.linspace(0, 255, height)[:, None].repeat(width, 1)
         blue = numpy.full((height, width), number % 256)
         Image.fromarray(numpy.stack([red, green, blue], 2).astype("uint8")).save(folder / f"{number:04}.png")
-    return folder.parent
+    return top
 
 
 class EpochsOfTorch:
@@ -125,6 +126,35 @@ class CropsTest(unittest.TestCase):
                                                (2, 0.3, False, 3)):
             with self.subTest(workers=workers, flip=flip):
                 self.compare(workers, flip, drop_last, seed)
+
+    def test_order_labels_and_crops_of_each_rank_are_torchs(self):
+        count, classes = 45, 5  # no multiple of ranks or batches
+        folder = make_images("ranks", count, classes, side=120)
+        reference = ImageFolder(folder, transforms.Compose([transforms.RandomResizedCrop(24),
+                                                            transforms.RandomHorizontalFlip(),
+                                                            transforms.PILToTensor()]))
+        data = hr.ImageFolder(folder, ram="64M")
+        self.assertEqual(len(set(data.targets)), classes)
+        for ranks, drop_last in ((ranks, drop_last) for ranks in (1, 2, 8) for drop_last in (False, True)):
+            for rank in sorted({0, ranks // 2, ranks - 1}):
+                with self.subTest(ranks=ranks, rank=rank, drop_last=drop_last):
+                    self.compare_rank(reference, data, ranks, rank, drop_last)
+
+    def compare_rank(self, reference, data, ranks, rank, drop_last):
+        workers, batch = 1 + rank % 2, 4
+        sampler = DistributedSampler(reference, num_replicas=ranks, rank=rank, seed=6, drop_last=False)
+        wanted = TorchLoader(reference, batch, sampler=sampler, num_workers=workers, drop_last=drop_last,
+                             generator=torch.Generator().manual_seed(rank))
+        loader = hr.DataLoader(data, batch, shuffle=True, seed=6, rank=rank, world_size=ranks, drop_last=drop_last,
+                               transform=[hr.RandomResizedCrop(24), hr.RandomHorizontalFlip()], dtype="uint8",
+                               dct_scaling=False, draws="torch", torch_workers=workers,
+                               generator=torch.Generator().manual_seed(rank))
+        samples = -(-len(reference) // ranks)
+        for epoch in range(3):
+            sampler.set_epoch(epoch)
+            loader.set_epoch(epoch)
+            found = hr.check(loader, wanted, tolerance=1)
+            self.assertEqual(found["samples"], samples // batch * batch if drop_last else samples)
 
     def test_another_seed_gives_other_crops(self):
         with self.assertRaisesRegex(AssertionError, "batch 1: pixels differ"):

@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -96,6 +97,20 @@ print(sum(len(images.tobytes()) for images, labels in loader))""")
             for _ in loader:
                 pass
         self.assertEqual(loader.report()["copied_batches"], 0)
+
+    def test_as_many_batches_are_made_ahead_as_were_asked_for_and_no_more(self):
+        for asked, ahead in ((0, 3), (2, 3), (4, 4), (6, 6)):
+            loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="numpy", prefetch_batches=asked, threads=2)
+            batches = iter(loader)
+            held = next(batches)
+            made = 4 * (1 + ahead)
+            for _ in range(6000):  # a minute
+                if loader.report()["samples"] >= made:
+                    break
+                time.sleep(0.01)
+            time.sleep(0.05)
+            self.assertEqual(loader.report()["samples"], made, asked)
+            del held
 
     def test_a_batch_outlives_its_loader_and_data_set(self):
         data = hr.ImageFolder(support.synth("data"), ram="64M")

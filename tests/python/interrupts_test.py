@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals, other threads, forks and the end of the program, in the middle of an epoch."""
+import gc
 import os
+import random
 import signal
 import threading
+import time
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import support
@@ -58,6 +62,7 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
             loader = self.loader()
             next(iter(loader))
             running, real, stopped, closed = loader._running, _abi.lib.hr_loader_stop, threading.Event(), []
+            handle = running.handle.value
             with mock.patch.object(_abi.lib, "hr_loader_stop", lambda handle: (real(handle), stopped.set())), \
                     mock.patch.object(_abi.lib, "hr_loader_close", closed.append):
                 with getattr(running, lock):
@@ -66,8 +71,8 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
                     self.assertTrue(stopped.wait(CHILD_SECONDS))
                     self.assertEqual(closed, [])
                 thread.join()
-            self.assertEqual(closed, [running.handle])
-            _abi.lib.hr_loader_close(running.handle)
+            self.assertEqual(closed, [handle])
+            _abi.lib.hr_loader_close(handle)
 
     def test_a_child_closes_a_loader_that_a_thread_of_the_parent_reads(self):
         loader = self.loader()
@@ -136,6 +141,71 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
         self.assertGreater(interrupts, 0)
         self.assertEqual(seen, wanted)
         self.assertEqual(loader.report()["copied_batches"], 0)
+
+    def test_ctrl_c_at_random_moments_loses_no_batch_and_leaves_no_thread(self):
+        wanted = [batch.indices.tolist() for batch in self.loader(shuffle=True).batches()]
+        moments, armed, interrupts = random.Random(1), [], 0
+
+        def interrupt(*_):
+            if armed:
+                armed.clear()
+                raise KeyboardInterrupt
+
+        def threads():
+            gc.collect()
+            return len(os.listdir("/proc/self/task"))
+
+        before = threads()
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, previous)
+        for _ in range(80):
+            loader = data = None
+            armed.append(True)
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0001, 0.015))
+            try:
+                data = hr.ImageFolder(self.folder, ram="16M")
+                loader = hr.DataLoader(data, 4, shuffle=True, transform=CHAIN, output="buffer", threads=2)
+                for _ in loader:
+                    pass
+                loader.close()
+                armed.clear()
+            except KeyboardInterrupt:
+                interrupts += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if loader is not None and loader.state_dict()["epoch"] == 0:  # what is left, and nothing else
+                done = loader.state_dict()["position"]
+                loader.load_state_dict(loader.state_dict())
+                self.assertEqual([batch.indices.tolist() for batch in loader.batches()], wanted[done // 4:])
+        self.assertGreater(interrupts, 8)
+        del loader, data
+        for _ in range(1000):  # a listing that was given up ends by itself
+            if threads() == before:
+                break
+            time.sleep(0.01)
+        self.assertEqual(threads(), before)
+
+    def test_ctrl_c_behind_a_call_that_opened_leaves_nothing_open(self):
+        def threads():
+            return {path.read_text() for path in Path("/proc/self/task").glob("*/comm")}
+
+        loader = self.loader()
+        with mock.patch.object(loaders, "check", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, next, loader.batches())
+        self.assertNotIn("hr-feed\n", threads())
+        loader = self.loader()
+        next(loader.batches())
+        real, calls = _abi.lib.hr_loader_stop, []
+
+        def stop(handle):
+            real(handle)
+            calls.append(handle)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+
+        with mock.patch.object(_abi.lib, "hr_loader_stop", stop):
+            self.assertRaises(KeyboardInterrupt, loader.close)
+        self.assertEqual(len(calls), 2)
+        self.assertNotIn("hr-feed\n", threads())
 
     def test_a_state_does_not_count_a_batch_that_was_not_delivered(self):
         fail = [True]

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder in a mount of headrace is a data set without tiers of its own; several ranks share its memory."""
+import contextlib
+import json
 import os
+import shutil
+import signal
 import subprocess
+import sys
+import time
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import support
 import headrace as hr
+from headrace import sharing
 
 CHAIN = [hr.RandomResizedCrop(16), hr.RandomHorizontalFlip()]
 
@@ -29,9 +37,18 @@ class MountTest(unittest.TestCase):
                                           HEADRACE_LOG_DIR=str(support.WORK / "log"))
         cls.environment.start()
         cls.addClassCleanup(cls.environment.stop)
+        cls.addClassCleanup(cls.unmount_what_was_left)
         # Before mounting, which may fail half way.
         cls.addClassCleanup(subprocess.run, [cls.headrace, "unmount", "--force", cls.path], capture_output=True)
         subprocess.run([cls.headrace, "mount", cls.folder, cls.path, "--ram", "64M"], check=True, capture_output=True)
+
+    @classmethod
+    def unmount_what_was_left(cls):  # by a test that failed
+        with open("/proc/self/mountinfo") as mounted:
+            points = [line.split()[4] for line in mounted]
+        for point in points:
+            if point.startswith(str(support.WORK / "run")):
+                subprocess.run([cls.headrace, "unmount", "--force", point], capture_output=True)
 
     def test_a_mount_gives_the_same_batches(self):
         plain = hr.ImageFolder(self.folder, ram="64M")
@@ -50,6 +67,117 @@ class MountTest(unittest.TestCase):
         loader = hr.DataLoader(hr.ImageFolder(self.path), 8, transform=CHAIN)
         next(iter(loader))
         self.assertTrue(loader.report()["through_mount"])
+
+    RANK = """
+import os, sys
+import headrace as hr
+data = hr.ImageFolder(sys.argv[1], ram="64M", ssd=os.environ["TIER"] + ":64M")
+loader = hr.DataLoader(data, 4, shuffle=True, transform=[hr.Resize((4, 4))], output="buffer")
+batches = loader.batches()
+seen = next(batches).indices.tolist()
+print(loader.report()["through_mount"], loader.report()["shared_mount"], end=" ")
+data.close()  # the loader reads on
+seen += [index for batch in batches for index in batch.indices.tolist()]
+print(seen, flush=True)
+sys.stdin.read()
+"""
+
+    def start_rank(self, rank, ranks):
+        paths = os.pathsep.join([str(self.headrace.parent), os.environ["PATH"]])
+        process = subprocess.Popen([sys.executable, "-B", "-c", self.RANK, self.folder], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, bufsize=1,
+                                   env={**os.environ, "PYTHONPATH": str(support.ROOT / "python"), "PATH": paths,
+                                        "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+                                        "TIER": str(support.WORK / "shared-tier")})
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_until(self, is_so, words):
+        for _ in range(6000):  # a minute
+            if is_so():
+                return
+            time.sleep(0.01)
+        self.fail(words)
+
+    def test_ranks_of_one_node_share_one_mount_that_ends_with_the_last(self):
+        ranks = [self.start_rank(rank, 3) for rank in range(3)]
+        said = [process.stdout.readline().split(" ", 2) for process in ranks]
+        mounts = {mount for _, mount, _ in said}
+        self.assertEqual(({through for through, _, _ in said}, len(mounts)), ({"True"}, 1))
+        samples = sorted(sum((json.loads(seen) for _, _, seen in said), []))
+        self.assertEqual(samples, list(range(60)))
+        [mount] = mounts
+        self.addCleanup(subprocess.run, [self.headrace, "unmount", "--force", mount], capture_output=True)
+        with open("/proc/self/mountinfo") as mounted:
+            self.assertEqual(mounted.read().count(f" {mount} "), 1)
+        stat = subprocess.run([self.headrace, "stat", "--json", mount], check=True, capture_output=True, text=True)
+        self.assertIn(str(support.WORK / "shared-tier"), stat.stdout)
+        ranks[0].kill()
+        ranks[1].communicate()
+        self.assertTrue(sharing.is_mount(mount))
+        again = self.start_rank(0, 3)  # as a launcher does that starts a rank anew
+        self.assertEqual(again.stdout.readline().split(" ", 2)[1], mount)
+        again.kill()
+        ranks[2].kill()
+        self.wait_until(lambda: not os.path.ismount(mount), "the mount outlives its ranks")
+
+    def test_ranks_that_cannot_share_hold_no_tier_and_say_so(self):
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", PATH="/nowhere"):
+            with self.assertWarnsRegex(UserWarning, "cannot share .*no headrace command"):
+                data = hr.ImageFolder(self.folder, ram="64M", ssd=f"{support.WORK}/no-tier:64M")
+            self.assertIsNone(data.shared_mount)
+            self.raises_of_a_mount()
+        loader = hr.DataLoader(data, 8, transform=CHAIN)
+        next(iter(loader))
+        self.assertEqual([(tier["kind"], tier["budget_bytes"]) for tier in loader.report()["tiers"]][:1], [("ram", 0)])
+        self.assertFalse((support.WORK / "no-tier").exists())
+
+    def test_a_mount_that_nobody_would_end_is_ended_at_once(self):
+        programs = support.WORK / "programs"  # of all that is needed, flock and setsid are missing
+        programs.mkdir()
+        for name in (self.headrace, shutil.which("fusermount3")):
+            (programs / Path(name).name).symlink_to(name)
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", PATH=str(programs)):
+            with self.assertWarnsRegex(UserWarning, "cannot share .*setsid"):
+                data = hr.ImageFolder(self.folder, ram="32M")
+        self.assertIsNone(data.shared_mount)
+        with open("/proc/self/mountinfo") as mounted:
+            self.assertNotIn(str(support.WORK / "run"), mounted.read())
+
+    def raises_of_a_mount(self):  # which has its tiers, for any number of ranks
+        with self.assertRaisesRegex(ValueError, "is a mount of headrace"):
+            hr.ImageFolder(self.path, ram="1G")
+
+    @staticmethod
+    def daemons_of(mount):
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:  # it has ended
+                continue
+            if words[0].endswith(b"headrace") and os.fsencode(mount) in words:
+                found.append(int(path.parent.name))
+        return found
+
+    def test_a_mount_whose_daemon_died_is_an_exception(self):
+        mount = support.WORK / "dying"
+        mount.mkdir()
+        self.addCleanup(subprocess.run, [self.headrace, "unmount", "--force", mount], capture_output=True)
+        subprocess.run([self.headrace, "mount", self.folder, mount, "--ram", "0"], check=True, capture_output=True)
+        loader = hr.DataLoader(hr.ImageFolder(mount), 8, transform=CHAIN, output="buffer")
+        for _ in range(100):  # each process of the mount replaces the other, so both have to go at once
+            for process in self.daemons_of(mount):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            if not self.daemons_of(mount):
+                break
+            time.sleep(0.01)
+        self.assertEqual(self.daemons_of(mount), [])
+        hr.set_log_level("error")
+        self.addCleanup(hr.set_log_level, "warning")
+        self.assertRaisesRegex(OSError, r"^n00000/\S+\.jpg: .*not connected$", list, loader)
 
     def test_ranks_of_one_node_hold_no_tier_each(self):
         with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2"):

@@ -4,9 +4,11 @@ import json
 import shutil
 import unittest
 import zlib
+from unittest import mock
 
 import support
 import headrace as hr
+from headrace import dataset as datasets, loader as loaders
 
 CHAIN = [hr.RandomResizedCrop(16), hr.RandomHorizontalFlip()]
 
@@ -17,6 +19,17 @@ def traces(loader, epochs):
         for batch in loader.batches():
             trace = (batch.epoch, batch.indices.tolist(), zlib.crc32(batch.images.tobytes()))
             yield trace, loader.state_dict()
+
+
+class Counted:
+    """The library, which notes what is called."""
+
+    def __init__(self, library):
+        self._library, self.calls = library, []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return getattr(self._library, name)
 
 
 class ResumeTest(unittest.TestCase):
@@ -103,6 +116,77 @@ class ResumeTest(unittest.TestCase):
             # Padding repeats a few samples from the front; nothing else comes twice.
             self.assertLess(len(set(rest) & set(first)), ranks)
 
+    def sequence_of(self, ranks, state=None, batches=None):
+        """[(sample, checksum of its pixels)] in the order of the epoch, which the ranks take in turn; and the state."""
+        lanes, last = [], None
+        for rank in range(ranks):
+            loader, lane = self.loader(batch_size=4, rank=rank, world_size=ranks), []
+            if state:
+                loader.load_state_dict(state)
+            for number, batch in enumerate(loader.batches(), 1):
+                pixels = batch.images.tobytes()
+                each = len(pixels) // len(batch.states)
+                lane += [(index, zlib.crc32(pixels[place * each:(place + 1) * each]))
+                         for place, index in enumerate(batch.indices.tolist())]
+                last = loader.state_dict()
+                if number == batches:
+                    break
+            lanes.append(lane)
+        return [sample for turn in zip(*lanes) for sample in turn], last
+
+    def test_from_eight_ranks_to_six_to_five_the_rest_is_the_same_in_the_same_order(self):
+        whole, _ = self.sequence_of(1)
+        for batches in (1, 3):
+            first, state = self.sequence_of(8, batches=batches)
+            self.assertEqual((state["position"], first), (len(first), whole[:8 * 4 * batches]))
+            for ranks, then in ((6, 5), (5, 6)):
+                rest, _ = self.sequence_of(ranks, state=state)
+                self.check_rest(rest, whole, len(first), ranks)
+                second, between = self.sequence_of(ranks, state=state, batches=1)  # and again in the same epoch
+                rest, _ = self.sequence_of(then, state=between)
+                self.assertEqual(first + second, whole[:between["position"]])
+                self.check_rest(rest, whole, between["position"], then)
+
+    def check_rest(self, rest, whole, position, ranks):
+        left = whole[position:]
+        self.assertEqual(rest[:len(left)], left)
+        padded = [index for index, _ in rest[len(left):]]  # from the epoch's beginning, as DistributedSampler pads
+        self.assertEqual(padded, [index for index, _ in whole[:-len(left) % ranks]])
+
+    def test_loading_a_state_costs_the_same_at_any_position(self):
+        found = set()
+        for epoch, position in ((0, 0), (0, 13), (0, 117), (10**6, 26), (10**12, 104)):
+            loader = self.loader()
+            state = {**loader.state_dict(), "epoch": epoch, "position": position}
+            counted = Counted(loaders.lib)
+            with mock.patch.object(loaders, "lib", counted), mock.patch.object(datasets, "lib", counted):
+                loader.load_state_dict(state)
+                loading = tuple(counted.calls)
+                batch = next(loader.batches())
+            self.assertEqual((batch.epoch, batch.position), (epoch, position + len(batch.states)))
+            # Neither the samples before the position nor an order of their numbers.
+            self.assertFalse({"hr_loader_open", "hr_loader_next"} & set(loading))
+            found.add(loading + tuple(name for name in counted.calls[len(loading):] if name != "hr_loader_next"))
+            self.assertLessEqual(loader.report()["samples"], 13 * 8, position)  # what is made ahead, at most
+        self.assertEqual(len(found), 1)
+
+    def test_loading_a_state_leaves_the_sampler_alone(self):
+        asked = []
+
+        class Sampler:
+            def __iter__(self):
+                asked.append(True)
+                return iter(range(131))
+
+            def __len__(self):
+                return 131
+
+        loader = self.loader(shuffle=False, sampler=Sampler())
+        loader.load_state_dict({**loader.state_dict(), "position": 117})
+        self.assertEqual(asked, [])
+        self.assertEqual(next(loader.batches()).indices.tolist(), list(range(117, 130)))
+        self.assertEqual(asked, [True])
+
     def test_the_next_epoch_is_whole_for_the_new_ranks(self):
         _, state = self.samples_of(8, batches=3)
         loader = self.loader(batch_size=4, rank=0, world_size=6)
@@ -115,12 +199,19 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(following, [index for batch in fresh.batches() for index in batch.indices.tolist()])
 
     def test_bytes_do_not_depend_on_the_number_of_threads(self):
-        for options in ({}, {"bad_samples": "skip"}):
+        colour = [hr.ColorJitter(0.4, 0.4, 0.4, 0.1)]
+        for options in ({}, {"bad_samples": "skip"}, {"batch_size": 1, "damage": "salvage"},
+                        {"transform": CHAIN + colour + [hr.Normalize(hr.IMAGENET)], "dtype": "float16"}):
             one, two, many = [[trace for trace, _ in traces(self.loader(threads=threads, prefetch_batches=ahead,
                                                                         **options), 2)]
                               for threads, ahead in ((1, 1), (2, 2), (7, 5))]
             self.assertEqual(one, two)
             self.assertEqual(one, many)
+        for order in ({"shuffle": True}, {"sampler": range(130, 0, -2)}):
+            bytes_of = [[batch.images for batch in hr.DataLoader(hr.Files(support.synth("data"), ram="64M"), 7,
+                                                                 threads=threads, **order).batches()]
+                        for threads in (1, 7)]
+            self.assertEqual(*bytes_of)
 
     def test_a_state_of_another_data_set_names_the_file(self):
         state = self.loader().state_dict()

@@ -60,6 +60,12 @@ class WheelTest(unittest.TestCase):
             self.assertIn(name, self.names)
         self.assertFalse([name for name in self.names if "libc.so" in name or "libstdc++" in name])
 
+    def test_it_holds_each_library_once(self):
+        with zipfile.ZipFile(self.wheel) as content:
+            sums = [entry.CRC for entry in content.infolist() if entry.filename.startswith("headrace/_lib/")]
+        self.assertGreater(len(sums), 5)
+        self.assertEqual(len(sums), len(set(sums)))
+
     def test_it_works_under_each_python_here(self):
         environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_LIBRARY"}
         environment["PYTHONPATH"] = str(self.installed)

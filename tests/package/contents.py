@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages hold what they should, each file once, and work from where they are unpacked: contents.py BUILD
+
+Needs neither root nor a network. tests/package/run installs them in a clean system.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from shutil import which
+
+SOURCE = Path(__file__).resolve().parents[2]
+MODULES = "/usr/lib/python3/dist-packages/headrace"
+# Of each package: some of what it has, and what all of it looks like.
+HOLDS = {
+    "headrace": (["/usr/bin/headrace", "/usr/sbin/mount.headrace", "/usr/share/man/man1/headrace.1",
+                  "/usr/lib/systemd/system/headrace@.service"], r"/usr/(s?bin|share|lib/systemd/system)/.*"),
+    "libheadrace1": (["/usr/lib/libheadrace.so.1"], r"/usr/lib/libheadrace\.so\.1(\.[0-9.]+)?"),
+    "libheadrace-dev": (["/usr/lib/libheadrace.so", "/usr/include/headrace/headrace.h", "/usr/lib/libheadrace_io.a",
+                         "/usr/lib/pkgconfig/headrace.pc"],
+                        r"/usr/(include/headrace/.*\.h|lib/(libheadrace.*\.(a|so)|cmake/headrace/.*|pkgconfig/.*))"),
+    "python3-headrace": ([f"{MODULES}/{path.name}" for path in (SOURCE / "python/headrace").iterdir()
+                          if path.suffix in (".py", ".typed")], MODULES + r"/(\w+\.py|py\.typed)"),
+}
+SMOKE = """
+import sys, headrace as hr
+from headrace import _command
+assert hr.__file__.startswith(sys.argv[1]), hr.__file__
+with open("/proc/self/maps") as maps:
+    assert sys.argv[1] + "/usr/lib/libheadrace.so.1" in maps.read()
+_command.run(["synth", sys.argv[1] + "/photos", "--files", "10", "--classes", "2"])
+data = hr.ImageFolder(sys.argv[1] + "/photos", ram="64M")
+loader = hr.DataLoader(data, 4, shuffle=True, transform=[hr.RandomResizedCrop(8)], dtype="uint8", output="buffer")
+print(sum(len(labels.tolist()) for _, labels in loader))
+"""
+
+
+def output_of(*command, **options):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+
+
+def files_of(package):
+    """The paths of what is no folder; a link without what it leads to."""
+    lines = output_of("dpkg-deb", "--contents", package).splitlines()
+    return [line.split(None, 5)[5].split(" -> ")[0][1:] for line in lines if not line.startswith("d")]
+
+
+def check_contents(packages):
+    owners = {}
+    for name, path in packages.items():
+        files = files_of(path)
+        some, all_of_them = HOLDS[name]
+        missing = [file for file in some if file not in files]
+        strange = [file for file in files if not re.fullmatch(all_of_them, file)]
+        assert not missing and not strange, f"{name}: missing {missing}, strange {strange}"
+        for file in files:
+            assert file not in owners, f"{file} is in {owners[file]} and in {name}"
+            owners[file] = name
+        print(f"{name}: {len(files)} files, {os.path.getsize(path)} bytes")
+
+
+def check_dependencies(packages):
+    for name in ("libheadrace-dev", "python3-headrace"):
+        depends = output_of("dpkg-deb", "--field", packages[name], "Depends")
+        assert "libheadrace1 (= " in depends, depends
+    assert "libheadrace 1 libheadrace1" in output_of("dpkg-deb", "--info", packages["libheadrace1"], "shlibs")
+    assert output_of("dpkg-deb", "--field", packages["python3-headrace"], "Architecture") == "all\n"
+
+
+def check_python(packages, root):
+    for name in ("headrace", "libheadrace1", "python3-headrace"):
+        subprocess.run(["dpkg-deb", "--extract", packages[name], root], check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    environment.update(PYTHONPATH=f"{root}/usr/lib/python3/dist-packages", LD_LIBRARY_PATH=f"{root}/usr/lib",
+                       PATH=f"{root}/usr/bin:{os.environ['PATH']}", HEADRACE_CACHE_DIR=f"{root}/cache")
+    said = output_of("/usr/bin/python3", "-B", "-c", SMOKE, root, env=environment)
+    assert said == "10\n", said
+
+
+def main():
+    for program in ("cpack", "dpkg-deb", "dpkg-shlibdeps"):
+        if which(program) is None:
+            print(f"skipped: no {program}")
+            return 77
+    with tempfile.TemporaryDirectory(prefix="headrace-packages-") as work:
+        subprocess.run(["cpack", "-G", "DEB", "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip",  # quicker than xz
+                        "--config", Path(sys.argv[1]).resolve() / "CPackConfig.cmake"], cwd=work, check=True,
+                       stdout=subprocess.DEVNULL)
+        packages = {path.name.split("_")[0]: str(path) for path in Path(work).glob("*.deb")}
+        assert sorted(packages) == sorted(HOLDS), packages
+        check_contents(packages)
+        check_dependencies(packages)
+        check_python(packages, os.path.realpath(work) + "/root")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
