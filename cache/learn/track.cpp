@@ -208,6 +208,13 @@ void Track::drop_lock() {
   ++generation_;
 }
 
+void Track::give_lock_up() {
+  if (!lock_) return;
+  given_up_ = match_.spec;
+  match_ = {};  // predicts nothing
+  drop_lock();
+}
+
 bool Track::wants_search() const {
   if (!lock_) return window_.size() >= kAttempts[window_attempt_];
   return suspects_.size() >= kAttempts[suspects_attempt_] && unexpected_in(history_, 16) >= 12;
@@ -289,6 +296,7 @@ void Track::reach_suspects() {
 }
 
 void Track::on_match(const Request& request, PreparedMatch prepared) {
+  if (prepared.match.spec == given_up_) return on_no_match(request);
   if (lock_ && request.window == suspects_id_) {
     const bool same = is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
     if (same && suspects_are_new()) return reach_suspects();
