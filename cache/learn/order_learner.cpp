@@ -71,6 +71,7 @@ constexpr std::uint64_t kLeastShare = 50;
 
 [[nodiscard]] std::optional<Match> try_predicted(const Track::Request& request, SearchTask task) {
   task.least_bits = kPredictionBits;
+  task.is_predicted = true;
   if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
   if (request.opens.size() >= 512) return std::nullopt;
   return named(try_anywhere(request.predicted, task), "prediction");

@@ -148,6 +148,7 @@ class Track {
   Reading reading_;
   std::vector<double> progress_ = {0};  // where each strand of the reading is
   double reach_ = 0;                    // how far from there an open may lie
+  std::uint64_t stretch_min_ = 0;       // opens in sequence that it takes to believe that the listing is the order
   std::string given_up_;                // a spec that was followed and did not hold
   std::optional<StreamLink> link_;
   std::uint64_t link_epoch_ = 0;
