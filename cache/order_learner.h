@@ -83,6 +83,8 @@ class OrderLearner {
   [[nodiscard]] std::uint64_t generation() const;
   // The order of the part being read now, if known.
   [[nodiscard]] std::optional<Lock> lock() const;
+  // Whoever follows the lock knows better: it is dropped, and the same order is not found again.
+  void give_lock_up();
   // What the epoch under way has read of the part, each sample once: under a lock in its order, else as opened.
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
 

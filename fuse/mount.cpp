@@ -81,6 +81,7 @@ struct Mount::Impl {
   void on_changed(const cache::CatalogChanges& changes);
   void set_order(const OrderPosition& order);
   void look_for_contradiction();
+  void try_next_order() HEADRACE_REQUIRES(order_mutex);
   void set_ram_bytes(std::uint64_t bytes);
   void note_shortage(std::string_view reason);
   void add_fallback(std::string line);
@@ -284,24 +285,38 @@ void Mount::Impl::note_shortage(std::string_view reason) {
 
 void Mount::Impl::make_pusher(const Takeover& takeover) {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
-                       .order = {.order = options.order, .epoch = options.first_epoch}};
-  const bool learn = options.learn_order && !options.order;
+                       .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true}};
+  const bool learn = options.learn_order;
   if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
   pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
-  if (learn) order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
+  if (!learn) return;
+  order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
+  order_watch->on_told(options.order != nullptr);
 }
 
 void Mount::Impl::set_order(const OrderPosition& order) {
   MutexLock lock(order_mutex);
+  options.else_orders.clear();                                    // of the order before
   if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
   pusher->set_order(order);
 }
 
 void Mount::Impl::look_for_contradiction() {
   MutexLock lock(order_mutex);
-  if (!pusher->take_contradiction()) return;
-  io::log_warning("mount {}: the loader does not read what was told; that order is given up", path.string());
-  if (order_watch) order_watch->on_told(false);
+  const std::optional<Pusher::Contradiction> contradiction = pusher->take_contradiction();
+  if (!contradiction) return;
+  io::log_warning("mount {}: the loader does not read as {} says; that order is given up", path.string(),
+                  contradiction->spec);
+  if (!contradiction->is_all) return;
+  if (!options.else_orders.empty()) return try_next_order();
+  if (order_watch) order_watch->on_contradicted();
+}
+
+void Mount::Impl::try_next_order() {
+  const OrderPosition next{.order = options.else_orders.front(), .epoch = options.first_epoch, .may_be_wrong = true};
+  options.else_orders.erase(options.else_orders.begin());
+  io::log_info("mount {}: the order is taken for {}", path.string(), next.order->spec());
+  pusher->set_order(next);
 }
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
@@ -434,7 +449,7 @@ MountStats Mount::stats() const {
 }
 
 void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
-  impl_->set_order({.order = std::move(order), .epoch = epoch, .position = position});
+  impl_->set_order({.order = std::move(order), .epoch = epoch, .position = position, .may_be_wrong = true});
 }
 
 void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {

@@ -41,8 +41,9 @@ struct MountOptions {
   std::string source_name = "headrace";  // what mount(8) shows as the source
   std::uint64_t ram_bytes = 0;  // what may lie in the page cache by pushing, the mount's RAM tier; 0: nothing is pushed
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
+  std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
   std::uint64_t first_epoch = 0;
-  bool learn_order = false;             // where `order` is null: find it out from the opens
+  bool learn_order = false;             // where no order is known, or none is left: find it out from the opens
   std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
   bool allow_other = false;             // other users may read, as the files' permissions allow
   bool over_source = false;             // the mount point has content that the mount hides: the source itself
@@ -75,8 +76,8 @@ class Mount {
   [[nodiscard]] MountStats stats() const;
   // Where to push along from now on. Null: unknown.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);
-  // The same for an order that a loader told: it is given up where the opens contradict it, and the order is looked for
-  // again if it was before. Told once more, it goes on with the epoch that was added to it.
+  // The same for an order that a loader told. Told once more, it goes on with the epoch that was added to it. Where the
+  // opens contradict an order, set or told, it is given up, and the order is looked for if the options say so.
   void tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
   // What may lie in the page cache from now on; what no longer fits goes at once.
   void set_ram_bytes(std::uint64_t bytes);

@@ -54,7 +54,9 @@ struct MountStats {
   double order_confidence_bits = 0;     // log2 of how much better than chance the opens fit a learned order
   std::uint64_t order_opens = 0;        // of its epoch, that a learned order was found by
   double order_search_cpu_seconds = 0;  // of all searches for an order
-  std::uint64_t orders_given_up = 0;    // told orders that the opens contradicted
+  std::uint64_t orders_given_up = 0;    // given or told orders that the opens contradicted
+  std::string order_given_up;           // the last one of them
+  std::string order_set;                // where an order is over several sets: the one that is read; `epoch` is its own
   std::string order;                    // spec in use; empty: unknown
   bool learns_order = false;            // it is looked for in the opens while it is unknown and would be of use
 

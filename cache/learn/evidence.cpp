@@ -117,6 +117,29 @@ double start_bits(const OpenSet& opens, std::span<const SampleIndex> order, std:
   return best;
 }
 
+// The tightest stretch that has nine of ten: the rest may be strays.
+bool is_one_stretch(const Fit& fit, std::uint64_t n) {
+  const std::vector<std::uint64_t>& positions = fit.positions;
+  if (positions.empty()) return false;
+  const std::size_t kept = positions.size() - positions.size() / 10;
+  const auto span_from = [&](std::size_t first) { return positions[first + kept - 1] - positions[first] + 1; };
+  std::size_t begin = 0;
+  for (std::size_t first = 1; first + kept <= positions.size(); ++first) {
+    if (span_from(first) < span_from(begin)) begin = first;
+  }
+  double runs = 1;
+  for (std::size_t i = begin + 1; i < begin + kept; ++i) {
+    if (positions[i] - positions[i - 1] > fit.stride) ++runs;
+  }
+  const std::uint64_t span = span_from(begin);
+  constexpr std::size_t kFilledLeast = 40;  // five clips of eight do not lie side by side by chance
+  const bool is_filled = kept >= kFilledLeast && span <= n / 4 * 3 && span <= 2 * kept;
+  // log2 of how rarely so many blocks, each of them anywhere, lie so close together.
+  constexpr double kBits = 20;
+  const double bits = (runs - 1) * std::log2(static_cast<double>(n) / static_cast<double>(span)) - std::log2(runs);
+  return runs == 1 || is_filled || bits >= kBits;
+}
+
 Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
   std::vector<Opened> opened;
   for (std::size_t i = 0; i < order.size(); ++i) {

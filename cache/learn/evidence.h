@@ -58,6 +58,9 @@ struct Fit {
   double direction_bits = 0;  // -log2 of the probability that so many came after the neighbour before them by chance
   std::vector<std::uint64_t> positions = {};  // of the opened samples, ascending
 };
+// Whether the positions, nine of ten of them, are one reading and not blocks from all over: a listing is no random
+// order, so that whoever reads a few neighbours at a time shares pairs with it.
+[[nodiscard]] bool is_one_stretch(const Fit& fit, std::uint64_t n);
 [[nodiscard]] Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n);
 
 // What a lock needs, by how many candidates are tried: so many, times 2^6 strides, times a margin of 2^30 against a

@@ -71,6 +71,7 @@ constexpr std::uint64_t kLeastShare = 50;
 
 [[nodiscard]] std::optional<Match> try_predicted(const Track::Request& request, SearchTask task) {
   task.least_bits = kPredictionBits;
+  task.is_predicted = true;
   if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
   if (request.opens.size() >= 512) return std::nullopt;
   return named(try_anywhere(request.predicted, task), "prediction");
@@ -130,6 +131,7 @@ class OrderLearner::Impl {
 
   void on_opens(std::span<const SampleIndex> samples);
   void on_events_lost();
+  void give_lock_up();
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   [[nodiscard]] std::optional<Lock> lock() const;
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
@@ -203,6 +205,12 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
 void OrderLearner::Impl::on_events_lost() {
   io::MutexLock lock(mutex_);
   for (Track& track : tracks_) track.on_events_lost();
+}
+
+void OrderLearner::Impl::give_lock_up() {
+  io::MutexLock lock(mutex_);
+  tracks_[active_].give_lock_up();
+  count_generations();
 }
 
 // The part being read is the one that has nearly all of the last opens. While ranks go over from one to another at
@@ -425,6 +433,9 @@ void OrderLearner::on_opens(std::span<const SampleIndex> samples) {
 }
 void OrderLearner::on_events_lost() {
   impl_->on_events_lost();
+}
+void OrderLearner::give_lock_up() {
+  impl_->give_lock_up();
 }
 std::uint64_t OrderLearner::generation() const {
   return impl_->generation();

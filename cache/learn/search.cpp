@@ -28,6 +28,9 @@ constexpr std::uint64_t kFitElements = 1 << 17;
   Fit fit = fit_of(*task.opens, *samples, task.n);
   if (fit.bits < task.least_bits) return std::nullopt;
   if (!is_random_permutation(order) && fit.direction_bits < kDirectionBits) return std::nullopt;
+  // Clips and classes that are read from their first file to their last are neighbours in the listing, too.
+  const bool is_listing = order.spec().starts_with("sequential");
+  if (is_listing && !task.is_predicted && !is_one_stretch(fit, task.n)) return std::nullopt;
   return fit;
 }
 

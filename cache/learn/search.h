@@ -27,6 +27,7 @@ struct SearchTask {
   const OpenSet* opens = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
   double least_bits = kSeedSearchBits;
+  bool is_predicted = false;  // by the order before: what it needs then is little
 };
 
 struct Match {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <string_view>
 
 namespace headrace::cache {
 namespace {
@@ -15,6 +16,8 @@ constexpr std::size_t kAttempts[] = {16, 24, 32, 48, 64, 128, 256, 512, 1024, 40
 [[nodiscard]] std::size_t attempt_after(std::size_t size) {
   return static_cast<std::size_t>(std::ranges::upper_bound(kAttempts, size) - kAttempts);
 }
+
+constexpr std::string_view kListing = "sequential";
 
 // A file opened twice, or by several ranks (repeated augmentation), comes again within so many opens.
 constexpr std::uint64_t kJustNow = 256;
@@ -201,11 +204,21 @@ void Track::clear_suspects() {
 void Track::drop_lock() {
   const bool epoch_was_over = seen_count_ * 10 >= range_.count * 9;
   if (!epoch_was_over) ++drops_;
+  // What was read in sequence was a block of many, a class: longer ones would have to show.
+  if (match_.spec == kListing)
+    stretch_min_ = epoch_was_over ? 0 : std::clamp<std::uint64_t>(4 * stretch_min_, 64, 4096);
   const std::vector<SampleIndex> opens = suspects_.samples();
   begin_epoch(opens);  // before the lock goes: the epoch that ends was not unknown
   lock_.reset();
   position_of_ = {};
   ++generation_;
+}
+
+void Track::give_lock_up() {
+  if (!lock_) return;
+  given_up_ = match_.spec;
+  match_ = {};  // predicts nothing
+  drop_lock();
 }
 
 bool Track::wants_search() const {
@@ -289,6 +302,8 @@ void Track::reach_suspects() {
 }
 
 void Track::on_match(const Request& request, PreparedMatch prepared) {
+  if (prepared.match.spec == given_up_) return on_no_match(request);
+  if (prepared.match.spec == kListing && request.opens.size() < stretch_min_) return on_no_match(request);
   if (lock_ && request.window == suspects_id_) {
     const bool same = is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
     if (same && suspects_are_new()) return reach_suspects();

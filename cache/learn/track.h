@@ -62,6 +62,8 @@ class Track {
   void on_match(const Request& request, PreparedMatch prepared);
   void on_no_match(const Request& request);
   void on_link(const StreamLink& link, std::uint64_t epoch_number);
+  // Its spec is not believed again.
+  void give_lock_up();
 
   struct Lock {
     std::string spec;  // over the part, as read: ranks, batch, workers
@@ -146,6 +148,8 @@ class Track {
   Reading reading_;
   std::vector<double> progress_ = {0};  // where each strand of the reading is
   double reach_ = 0;                    // how far from there an open may lie
+  std::uint64_t stretch_min_ = 0;       // opens in sequence that it takes to believe that the listing is the order
+  std::string given_up_;                // a spec that was followed and did not hold
   std::optional<StreamLink> link_;
   std::uint64_t link_epoch_ = 0;
 

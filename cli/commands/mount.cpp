@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/fuse/mount.h"
@@ -49,7 +51,7 @@ struct MountPlan {
   bool over_source = false;
   std::uint64_t ram_bytes = 0;  // of what is pushed
   cache::StoreOptions store;
-  std::string order;
+  std::vector<std::string> orders;
   fs::path order_records;  // what was learned in earlier runs
 };
 
@@ -129,8 +131,11 @@ io::Status check_outside(const MountPlan& plan) {
   for (const cache::TierOptions& tier : plan.store.tiers) HEADRACE_TRY_DO(check("tier", tier.path));
   HEADRACE_TRY_DO(check("list", plan.store.catalog.sample_list));
   constexpr std::string_view kFile = "file:";
-  const bool is_file = plan.order.starts_with(kFile);
-  return check("list", is_file ? canonical_path(plan.order.substr(kFile.size())) : fs::path());
+  for (const std::string& order : plan.orders) {
+    const std::string spec = parse_named_spec(order).spec;
+    if (spec.starts_with(kFile)) HEADRACE_TRY_DO(check("list", canonical_path(spec.substr(kFile.size()))));
+  }
+  return {};
 }
 
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
@@ -148,7 +153,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   plan.store = std::move(store);
   plan.store.source_path_covered = plan.over_source;
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
-  plan.order = absolute_order_spec(arguments.order);
+  for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   HEADRACE_TRY_DO(check_outside(plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   return plan;
@@ -164,12 +169,14 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
-  if (plan.order == kLearnedOrder) {
-    options.learn_order = true;
-    options.order_records = plan.order_records;
-  } else if (!plan.order.empty()) {
-    HEADRACE_TRY(order, open_order(plan.order, store.catalog(), ListFiles::kRegular));
-    options.order = std::move(order);
+  const bool has_one = plan.orders.size() == 1;
+  const bool is_unknown = plan.orders.empty() || (has_one && plan.orders.front().empty());
+  options.learn_order = !is_unknown;
+  options.order_records = plan.order_records;
+  if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
+    HEADRACE_TRY(orders, open_orders(plan.orders, store.catalog(), ListFiles::kRegular));
+    options.order = std::move(orders.front());
+    options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
   }
   return fuse::Mount::start(store, std::move(options), channel);
 }
@@ -282,9 +289,14 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
                      "An empty folder, or SOURCE itself: the mount then covers it");
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
-  add_order_option(command, arguments.order,
-                   "The order in which the loader reads; auto finds it out from the opens; see headrace order --help")
-      .capture_default_str();
+  command
+      .add_option("--order", arguments.orders,
+                  "The order in which the loader reads, or FOLDER=SPEC once for each folder that is read, such as "
+                  "train=torch-distributed:seed=0; auto finds it out from the opens; see headrace order --help")
+      ->type_name("SPEC")
+      ->allow_extra_args(false)
+      ->default_str("auto")
+      ->group(kOrderGroup);
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/setup/cache_arguments.h"
@@ -15,7 +16,7 @@ struct MountArguments {
   std::filesystem::path source;
   std::filesystem::path mount_point;
   CacheArguments cache;
-  std::string order = "auto";  // auto: found out from the opens
+  std::vector<std::string> orders = {"auto"};  // one, or one for each folder; auto: found out from the opens
   std::uint64_t first_epoch = 0;
   bool foreground = false;  // stays, and logs to stderr
   bool allow_other = false;

@@ -116,6 +116,10 @@ io::Status run_order_show(const OrderShowArguments& arguments) {
   const std::string order = text_of(state, "order");
   fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, number_of(state, "epoch"),
              number_of(state, "position"));
+  if (const std::string set = text_of(state, "set"); !set.empty()) fmt::print("reading: {}\n", set);
+  if (const std::string spec = text_of(state, "given_up"); !spec.empty()) {
+    fmt::print("given up, since the loader read otherwise: {}\n", spec);
+  }
   const std::string found_by = text_of(state, "found_by");
   if (found_by.empty()) return {};
   fmt::print("learned: {}; chance of a mistake 1 in 2^{:.0f}\n", found_by, real_of(state, "confidence_bits"));
@@ -123,7 +127,8 @@ io::Status run_order_show(const OrderShowArguments& arguments) {
 }
 
 io::Status run_order_set(const OrderSetArguments& arguments) {
-  const json request = {{"spec", absolute_order_spec(arguments.order)}, {"epoch", arguments.epoch}};
+  json request = {{"specs", json::array()}, {"epoch", arguments.epoch}};
+  for (const std::string& order : arguments.orders) request["specs"].push_back(absolute_order_spec(order));
   return call_daemon(arguments.mount_point, "order", request).map([](const json&) {});
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/setup/cache_arguments.h"
@@ -33,7 +34,7 @@ struct OrderShowArguments {
 
 struct OrderSetArguments {
   std::filesystem::path mount_point;
-  std::string order;
+  std::vector<std::string> orders;
   std::uint64_t epoch = 0;
 };
 [[nodiscard]] io::Status run_order_set(const OrderSetArguments& arguments);

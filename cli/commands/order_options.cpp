@@ -10,7 +10,10 @@ void add_order_set(CLI::App& order, Selected& selected) {
   CLI::App& command = add_command(order, selected, {"Orders of mounts", "set", "Tell a mount what the loader reads"},
                                   run_order_set, arguments);
   add_mount_point(command, arguments->mount_point);
-  command.add_option("SPEC", arguments->order, "The order; headrace order --help lists them")->required();
+  command
+      .add_option("SPEC", arguments->orders,
+                  "The order, or FOLDER=SPEC for each folder that is read; headrace order --help lists them")
+      ->required();
   add_number(command, "--epoch", arguments->epoch, "The epoch that comes next")->type_name("E")->capture_default_str();
   command.footer("Example:\n  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
 }

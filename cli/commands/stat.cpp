@@ -55,7 +55,9 @@ void print_order(const json& stat) {
     return print_field("order", fmt::format("not known{}; tell it with headrace order set",
                                             learns ? " yet; headrace looks for it in the opens" : ""));
   }
-  print_field("order", fmt::format("{}, epoch {}, position {}, {} samples ahead", order, number_of(mount, "epoch"),
+  const std::string set = text_of(mount, "order_set");
+  print_field("order", fmt::format("{}, {}epoch {}, position {}, {} samples ahead", order,
+                                   set.empty() ? "" : fmt::format("reading {}: ", set), number_of(mount, "epoch"),
                                    number_of(mount, "position"), number_of(mount, "ahead_samples")));
   const std::string found_by = text_of(mount, "order_found_by");
   if (found_by.empty()) return;
@@ -152,7 +154,9 @@ void print_notes(const json& stat) {
   }
   for (const json& fallback : stat["mount"]["fallbacks"]) print_note(fallback.get<std::string>());
   if (const std::uint64_t given_up = number_of(stat["mount"], "orders_given_up"); given_up > 0) {
-    print_note(fmt::format("{} orders that a loader told were given up: it read otherwise", given_up));
+    print_note(
+        fmt::format("{} orders that were given or told were given up, since the loader read otherwise; the last: {}",
+                    given_up, text_of(stat["mount"], "order_given_up")));
   }
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
   if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));

@@ -10,6 +10,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/sets.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/version.h"
@@ -30,6 +31,19 @@ WantedOptions wanted_options(const json& arguments) {
           .first_epoch = number_of(arguments, "epoch"),
           .epochs = std::max<std::uint64_t>(1, number_of(arguments, "epochs")),
           .lists = ListFiles::kRegular};
+}
+
+// "specs": one, or one for each folder; "spec": one, as earlier versions ask.
+io::Result<std::vector<std::string>> specs_of(const json& arguments) {
+  std::vector<std::string> specs;
+  if (const std::string spec = text_of(arguments, "spec"); !spec.empty()) specs.push_back(spec);
+  const auto listed = arguments.find("specs");
+  if (listed == arguments.end()) return specs;
+  const bool are_texts =
+      listed->is_array() && std::ranges::all_of(*listed, [](const json& e) { return e.is_string(); });
+  if (!are_texts) return make_error(ErrorCode::kInvalidArgument, "specs is a list of orders");
+  for (const json& each : *listed) specs.push_back(each.get<std::string>());
+  return specs;
 }
 
 }  // namespace
@@ -130,13 +144,15 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 }
 
 io::Result<json> MountService::order(const json& arguments) {
-  const std::string spec = text_of(arguments, "spec");
-  if (!spec.empty()) {
-    HEADRACE_TRY(order, open_order(spec, store_.catalog(), ListFiles::kRegular));
-    mount_.set_order(std::shared_ptr<const cache::Order>(std::move(order)), number_of(arguments, "epoch"));
+  HEADRACE_TRY(specs, specs_of(arguments));
+  if (!specs.empty()) {
+    HEADRACE_TRY(orders, open_orders(specs, store_.catalog(), ListFiles::kRegular));
+    mount_.set_order(std::move(orders.front()), number_of(arguments, "epoch"));
   }
   const fuse::MountStats stats = mount_.stats();
   return json{{"order", stats.order},
+              {"set", stats.order_set},
+              {"given_up", stats.order_given_up},
               {"found_by", stats.order_found_by},
               {"confidence_bits", stats.order_confidence_bits},
               {"epoch", stats.epoch},
@@ -144,9 +160,10 @@ io::Result<json> MountService::order(const json& arguments) {
 }
 
 io::Result<json> MountService::tell_order(const json& arguments) {
-  HEADRACE_TRY(told, telling_.take(arguments));
-  if (told) mount_.tell_order(told->order, told->epoch);
-  return json{{"followed", told.has_value()}};
+  const auto told = telling_.take(arguments);
+  if (!told) return tl::unexpected(told.error());
+  if (*told) mount_.tell_order((*told)->order, (*told)->epoch);
+  return json{{"followed", told->has_value()}};
 }
 
 json MountService::numbering(const json& arguments) const {

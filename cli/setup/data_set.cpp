@@ -15,6 +15,7 @@
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
+#include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
@@ -190,12 +191,16 @@ io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& 
 
 std::string absolute_order_spec(const std::string& spec) {
   constexpr std::string_view kFile = "file:";
-  if (spec.rfind(kFile, 0) != 0) return spec;
-  return std::string(kFile) + fs::absolute(spec.substr(kFile.size())).string();
+  const NamedSpec named = parse_named_spec(spec);
+  if (named.spec.rfind(kFile, 0) != 0) return spec;
+  const std::string name = named.folder.empty() ? "" : named.folder + "=";
+  return name + std::string(kFile) + fs::absolute(named.spec.substr(kFile.size())).string();
 }
 
 io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
                                                      ListFiles lists) {
+  const NamedSpec named = parse_named_spec(std::string(spec));
+  if (!named.folder.empty()) return open_folder_order(named, catalog, lists);
   cache::OrderInput input;
   input.sample_count = catalog.sample_count();
   input.regular_files_only = lists == ListFiles::kRegular;

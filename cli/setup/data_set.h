@@ -54,6 +54,7 @@ enum class ListFiles : std::uint8_t {
   kAny,      // pipes too: the user who typed the command can end it
   kRegular,  // for a daemon, which must not wait for a pipe that nobody writes to
 };
+// "train=SPEC" is over that folder alone (cli/setup/sets.h).
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
                                                                    ListFiles lists = ListFiles::kAny);
 

@@ -67,6 +67,14 @@ void OrderWatch::on_told(bool known) {
   found_ = {};
 }
 
+void OrderWatch::on_contradicted() {
+  MutexLock lock(mutex_);
+  if (!told_) learner_.give_lock_up();
+  generation_ = learner_.generation();
+  told_ = false;
+  found_ = {};
+}
+
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
   if (!lock) {
     io::log_info("the reader's order is not known any more");

@@ -32,6 +32,8 @@ class OrderWatch {
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);
+  // The opens contradict the order that is followed: it is looked for, and a lock on it is dropped.
+  void on_contradicted();
   // How the order in use was found: empty while none is known.
   struct Found {
     std::string by = {};

@@ -29,14 +29,29 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
       pages_(catalog, takeover.pages),
       retained_(catalog),
       full_budget_bytes_(options.budget_bytes),
-      budget_bytes_(options.budget_bytes),
-      given_order_(options.order.order) {
+      budget_bytes_(options.budget_bytes) {
+  options.order = with_own_passes(std::move(options.order));
+  given_order_ = options.order.order;
+  put_to_trial(options.order);
   if (takeover_.head->takeovers > 0) {
     options.order.epoch = takeover_.head->epoch;
     options.order.position = takeover_.head->position;
   }
   pages_.set_budget(page_cache_budget());
   make_plan(options.order);
+}
+
+// What comes next in an order over several sets depends on what its reader does, so each plan has a copy.
+OrderPosition PushPlan::with_own_passes(OrderPosition order) {
+  passes_.reset();
+  turns_.reset();
+  const auto given = std::dynamic_pointer_cast<const cache::PassOrder>(order.order);
+  if (!given) return order;
+  passes_ = given->anew(order.epoch);
+  turns_.emplace(passes_);
+  order.order = passes_;
+  order.epoch = 0;
+  return order;
 }
 
 void PushPlan::make_plan(const OrderPosition& order) {
@@ -58,6 +73,7 @@ void PushPlan::make_plan(const OrderPosition& order) {
                                                                     .epoch_count = order.epoch_count});
   if (order.position > 0) read_ahead_->seek(order.epoch, order.position);
   for (const SampleIndex sample : order.read_already) read_ahead_->on_read(sample);
+  pace_.restart(read_ahead_->state().epoch);
   note_position();
   take_releases();
 }
@@ -141,16 +157,29 @@ void PushPlan::take_releases() {
 
 void PushPlan::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
-  for (const SampleIndex sample : samples) {
-    if (read_ahead_) {
-      const bool is_stray = !read_ahead_->on_read(sample);
-      if (trial_ && trial_->is_contradicted_by(sample, is_stray)) give_order_up();
-    } else {
-      open_unplanned(sample);
-    }
-  }
+  for (const SampleIndex sample : samples) is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
   note_position();
+  look_at_pace();
   take_releases();
+}
+
+// What lies outside of the sets that have orders is read plainly.
+bool PushPlan::is_planned(SampleIndex sample) const {
+  return read_ahead_ && (!passes_ || passes_->set_of(sample));
+}
+
+void PushPlan::open_planned(SampleIndex sample) {
+  const bool is_stray = !read_ahead_->on_read(sample);
+  if (is_contradicted_by(sample, is_stray)) return passes_ ? give_set_up(*passes_->set_of(sample)) : give_order_up();
+  if (!turns_) return;
+  if (const std::optional<SetTurns::Turn> turn = turns_->on_open(sample, is_stray)) go_to(*turn);
+}
+
+void PushPlan::go_to(const SetTurns::Turn& turn) {
+  read_ahead_->seek(turn.pass, turn.position);
+  for (const SampleIndex sample : turn.opened) read_ahead_->on_read(sample);
+  if (!trials_.empty()) trials_[turns_->set()] = OrderTrial();
+  pace_.restart(turn.pass);
 }
 
 void PushPlan::open_unplanned(SampleIndex sample) {
@@ -190,30 +219,57 @@ void PushPlan::note_position() {
   const ReadAhead::State state = read_ahead_->state();
   takeover_.head->epoch = state.epoch;
   takeover_.head->position = state.position;
+  if (turns_) turns_->note(state.epoch, state.position);
+}
+
+// A position that runs ahead of the opens belongs to another order, however many of them it explains.
+void PushPlan::look_at_pace() {
+  if (!read_ahead_ || !given_order_) return;
+  const std::uint64_t epoch = takeover_.head->epoch;
+  if (pace_.is_impossible(epoch, given_order_->length(epoch), counters_.opens)) give_order_up();
 }
 
 void PushPlan::set_order(const OrderPosition& order) {
   contradicted_ = false;  // that was the order before
-  put_to_trial(order);
   if (read_ahead_ && order.order && order.order == given_order_) {
+    put_to_trial(order);
     read_ahead_->seek(order.epoch, order.position);
+    pace_.restart(order.epoch);
     note_position();
     return take_releases();
   }
-  given_order_ = order.order;
-  make_plan(order);
+  const OrderPosition own = with_own_passes(order);
+  put_to_trial(own);
+  given_order_ = own.order;
+  make_plan(own);
 }
 
 void PushPlan::put_to_trial(const OrderPosition& order) {
-  trial_.reset();
+  trials_.clear();
   if (!order.order || !order.may_be_wrong) return;
-  if (const auto epoch = order.order->epoch(order.epoch)) trial_.emplace(*epoch, pages_.sizes().size());
+  if (passes_) return trials_.resize(passes_->sets().size());
+  if (const auto epoch = order.order->epoch(order.epoch)) trials_.emplace_back(*epoch, pages_.sizes().size());
+}
+
+bool PushPlan::is_contradicted_by(SampleIndex sample, bool is_stray) {
+  if (trials_.empty()) return false;
+  return trials_[passes_ ? *passes_->set_of(sample) : 0].is_contradicted_by(sample, is_stray);
 }
 
 void PushPlan::give_order_up() {
+  given_up_ = given_order_->spec();
   set_order({});
   contradicted_ = true;
   ++counters_.orders_given_up;
+}
+
+// Its samples are read plainly from now on. Without the largest set there is little left to follow.
+void PushPlan::give_set_up(std::size_t set) {
+  if (set == passes_->largest() || !passes_->let_go(set)) return give_order_up();
+  given_up_ = passes_->sets()[set].name + "=" + passes_->sets()[set].order->spec();
+  contradicted_ = true;
+  ++counters_.orders_given_up;
+  go_to(turns_->leave(set));
 }
 
 void PushPlan::set_budget(std::uint64_t budget_bytes) {
@@ -286,8 +342,14 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.late = counters_.late + state.late;
   stats.strays = counters_.strays + state.strays;
   stats.orders_given_up = counters_.orders_given_up;
+  stats.order_given_up = given_up_;
   stats.epoch = state.epoch;
   stats.position = state.position;
+  if (passes_) {
+    const cache::PassOrder::Pass pass = passes_->pass(state.epoch);
+    stats.order_set = passes_->sets()[pass.set].name;
+    stats.epoch = pass.epoch;
+  }
   stats.ahead_samples = state.ahead;
   stats.order = given_order_ ? given_order_->spec() : "";
 }

@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@
 #include "headrace/fuse/push/order_trial.h"
 #include "headrace/fuse/push/page_cache_account.h"
 #include "headrace/fuse/push/retained.h"
+#include "headrace/fuse/push/set_turns.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
@@ -50,6 +52,7 @@ struct OrderPosition {
   std::uint64_t epoch_count = UINT64_MAX;             // from `epoch` on; what comes later is not known
   std::vector<cache::SampleIndex> read_already = {};  // opens from `position` on, in their order
   bool may_be_wrong = false;                          // somebody said so: it is given up where the opens contradict it
+  // An order over several sets (cache::PassOrder): `epoch` is that of each set.
 };
 
 struct PushPlanOptions {
@@ -123,8 +126,9 @@ class PushPlan {
 
   // The order that is followed already: it has another epoch now. What is held of it stays.
   void set_order(const OrderPosition& order);
-  // True once after an order that may be wrong was contradicted; it is not followed any more.
+  // True once after an order that may be wrong, or one of its sets, was contradicted; it is not followed any more.
   [[nodiscard]] bool take_contradiction() { return std::exchange(contradicted_, false); }
+  [[nodiscard]] const std::string& given_up() const { return given_up_; }  // the last one
   void set_budget(std::uint64_t budget_bytes);
   // What memory pressure leaves of the budget, until there is none: all of it then.
   void limit_budget(std::uint64_t budget_bytes);
@@ -152,13 +156,20 @@ class PushPlan {
   };
 
   void make_plan(const OrderPosition& order);
+  [[nodiscard]] OrderPosition with_own_passes(OrderPosition order);
   void put_to_trial(const OrderPosition& order);
+  [[nodiscard]] bool is_contradicted_by(cache::SampleIndex sample, bool is_stray);
   void give_order_up();
+  void give_set_up(std::size_t set);
+  [[nodiscard]] bool is_planned(cache::SampleIndex sample) const;
+  void open_planned(cache::SampleIndex sample);
+  void go_to(const SetTurns::Turn& turn);
   void count_plan();
   [[nodiscard]] std::optional<cache::SampleIndex> candidate();
   [[nodiscard]] bool has_room_for_unseen() const;
   void open_unplanned(cache::SampleIndex sample);
   void note_position();
+  void look_at_pace();
   void take_releases();
 
   // How the budget is divided.
@@ -183,8 +194,12 @@ class PushPlan {
   std::shared_ptr<const cache::Order> given_order_;  // null: unknown
   std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
-  std::optional<OrderTrial> trial_;                  // of an order that may be wrong
+  std::shared_ptr<cache::PassOrder> passes_;         // the order, where it is over several sets; else null
+  std::optional<SetTurns> turns_;                    // likewise
+  std::vector<OrderTrial> trials_;                   // of an order that may be wrong: one for each set
+  EpochPace pace_;
   bool contradicted_ = false;
+  std::string given_up_;  // what the opens contradicted last
   std::uint64_t generation_ = 0;
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet

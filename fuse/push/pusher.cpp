@@ -435,9 +435,10 @@ void Pusher::set_order(const OrderPosition& order) {
   plan_changed();
 }
 
-bool Pusher::take_contradiction() {
+std::optional<Pusher::Contradiction> Pusher::take_contradiction() {
   MutexLock lock(mutex_);
-  return plan_.take_contradiction();
+  if (!plan_.take_contradiction()) return std::nullopt;
+  return Contradiction{.spec = plan_.given_up(), .is_all = plan_.order() == nullptr};
 }
 
 void Pusher::set_budget(std::uint64_t budget_bytes) {

@@ -67,7 +67,11 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool wait_until_forgotten(std::chrono::steady_clock::time_point deadline);
   void set_order(const OrderPosition& order);
   // True once after the opens contradicted an order that may be wrong.
-  [[nodiscard]] bool take_contradiction();
+  struct Contradiction {
+    std::string spec;     // what is not followed any more
+    bool is_all = false;  // no order is left
+  };
+  [[nodiscard]] std::optional<Contradiction> take_contradiction();
   void set_budget(std::uint64_t budget_bytes);
   void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
   [[nodiscard]] std::uint64_t budget_bytes() const;

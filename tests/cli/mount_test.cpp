@@ -352,8 +352,38 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, source, "--samples", source + "/cat/1.jpg"}, 2, "inside the mount point");
   f.check_refused({"mount", source, source, "--order", "file:" + source + "/cat/1.jpg"}, 2, "inside the mount point");
   f.check_refused({"mount", source, point, "--order", "dance"}, 2, "dance");
+  f.check_refused({"mount", source, point, "--order", "bird=sequential"}, 1, "no folder bird");
+  f.check_refused({"mount", source, point, "--order", "cat=dance"}, 2, "dance");
+  f.check_refused({"mount", source, point, "--order", "cat=sequential", "--order", "sequential"}, 2,
+                  "names its folder");
+  f.check_refused({"mount", source, point, "--order", "cat=sequential", "--order", "cat=sequential"}, 2, "that folder");
   f.check_refused({"mount", source, point, "--order", "file:/nonexistent"}, 1, "/nonexistent");
   f.check_refused({"mount", source, point, "--log-level", "loud"}, 2, "--log-level");
+}
+
+TEST_CASE("each folder has an order of its own, on the command line, in a config file and by order set") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string both = "cat=sequential dog=torch-distributed:seed=1";
+  const std::vector<std::string> mount = {"mount", fixture.source.string(), point, "--ram", "64M"};
+  const auto mount_with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), mount.begin(), mount.end());
+    return fixture.tool(more);
+  };
+  REQUIRE(mount_with({"--order", "cat=sequential", "--order", "dog=torch-distributed:seed=1"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == both);
+  CHECK(fixture.stat()["mount"]["order_set"] == "cat");
+  CHECK(contains(fixture.tool({"stat", point}).output, "reading cat: epoch 0"));
+  CHECK(fixture.tool({"order", "set", point, "dog=sequential", "cat=sequential"}).status == 0);
+  const std::string shown = fixture.tool({"order", "show", point}).output;
+  CHECK(contains(shown, "dog=sequential cat=sequential epoch 0"));
+  CHECK(contains(shown, "reading: dog"));
+  REQUIRE(fixture.tool({"unmount", "--force", point}).status == 0);
+
+  const fs::path config = fixture.tool.home() / "headrace.toml";
+  std::ofstream(config) << "order = [\"cat=sequential\", \"dog=torch-distributed:seed=1\"]\n";
+  REQUIRE(mount_with({"--config", config.string()}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == both);
 }
 
 TEST_CASE("a mount point in use is refused and the mount there lives on") {

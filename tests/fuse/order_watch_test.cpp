@@ -89,20 +89,27 @@ TEST_CASE("no order is looked for where all samples are held, until some are not
   CHECK(mounted.mount().stats().order_found_by != "");
 }
 
-TEST_CASE("an order that was told is not replaced by what is found in the opens") {
+TEST_CASE("an order that was set stays while it is read, and gives way to what is found in the opens when it is not") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
   mounted.options.learn_order = true;
   mounted.start();
-  mounted.mount().set_order(std::move(*cache::make_order("sequential", {.sample_count = kSampleCount})), 0);
-  mounted.settle();
   const std::shared_ptr<const cache::Order> order = torch_order();
-  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) read_epoch(mounted, *order, epoch);
+  mounted.mount().set_order(order, 0);
   mounted.settle();
-  CHECK(mounted.mount().stats().order == "sequential");
+  read_epoch(mounted, *order, 0);
+  mounted.settle();
+  CHECK(mounted.mount().stats().order == order->spec());
   CHECK(mounted.mount().stats().order_found_by == "");
+  mounted.mount().set_order(std::move(*cache::make_order("sequential", {.sample_count = kSampleCount})), 0);
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) read_epoch(mounted, *order, epoch);
+  mounted.settle();
+  const MountStats stats = mounted.mount().stats();
+  CHECK(stats.order_given_up == "sequential");
+  CHECK(stats.order.starts_with("torch-distributed:seed=0"));
+  CHECK(stats.order_found_by != "");
 }
 
 TEST_CASE("while the order is unknown what was not seen yet is pushed") {

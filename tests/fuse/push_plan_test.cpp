@@ -12,60 +12,15 @@
 
 #include "headrace/cache/told_order.h"
 
-#include "sized_catalog.h"
+#include "planned.h"
 
 namespace headrace::fuse {
 namespace {
 
-using cache::SampleIndex;
+using namespace test;
 
-constexpr unsigned kSampleCount = 32;
-constexpr std::size_t kSampleBytes = 4096;
 constexpr PageRange kFromStart{0, 4096};
 constexpr PageRange kLater{4096, 4096};
-
-// A plan over samples, of equal size if nothing else is said, and the takeover record that it keeps.
-class Planned {
- public:
-  explicit Planned(const std::vector<std::size_t>& sizes = std::vector<std::size_t>(kSampleCount, kSampleBytes))
-      : pages(sizes.size()), catalog_(sizes) {}
-
-  [[nodiscard]] PushPlan plan(PushPlanOptions options) {
-    return PushPlan(*catalog_, {.head = &head, .pages = pages}, std::move(options));
-  }
-
-  TakeoverHead head;
-  std::vector<SamplePages> pages;
-
- private:
-  const test::SizedCatalog catalog_;
-};
-
-OrderPosition sequential(std::size_t sample_count = kSampleCount) {
-  return {.order = std::move(*cache::make_order("sequential", {.sample_count = sample_count}))};
-}
-
-MountStats stats_of(const PushPlan& plan) {
-  MountStats stats;
-  plan.add_stats(stats);
-  return stats;
-}
-
-// Fetches and pushes all that the plan names; returns it.
-std::vector<SampleIndex> push_all(PushPlan& plan) {
-  std::vector<SampleIndex> pushed;
-  while (const auto sample = plan.next_fetch()) {
-    while (plan.next_victim(plan.pages().bytes_of(*sample))) continue;
-    const bool placed = plan.place(*sample);
-    plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kNoRoom);
-    if (placed) pushed.push_back(*sample);
-  }
-  return pushed;
-}
-
-void open(PushPlan& plan, SampleIndex sample) {
-  plan.on_opens({&sample, 1});
-}
 
 TEST_CASE("what fits the budget is pushed along the order, and never more is held") {
   Planned planned;
@@ -637,16 +592,12 @@ TEST_CASE("a told order is given up after 40 strays within 64 opens, and not bef
   CHECK(stats_of(plan).orders_given_up == 1);
 }
 
-TEST_CASE("opens of what a told order does not read do not contradict it, nor does anything an order that was set") {
+TEST_CASE("opens of what a told order does not read do not contradict it") {
   constexpr unsigned kMany = 4000;
   Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
   PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes});
   plan.set_order({.order = backwards(2000), .may_be_wrong = true});
   for (SampleIndex other = 2000; other < kMany; ++other) open(plan, other);
-  CHECK(stats_of(plan).order == "told:train");
-  plan.set_order({.order = backwards(kMany)});
-  for (SampleIndex stray = 0; stray < 1000; stray += 3) open(plan, stray * 37 % 1999);
-  CHECK_FALSE(plan.take_contradiction());
   CHECK(stats_of(plan).order == "told:train");
 }
 

@@ -497,6 +497,20 @@ TEST_CASE("order learner: the search for all seeds ends at once with the learner
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // to the end it takes minutes
 }
 
+TEST_CASE("order learner: a lock that its follower gives up is not found again") {
+  constexpr std::uint64_t kN = 4000;
+  OrderLearner learner(quick(kN));
+  const Samples epoch = epoch_of("torch-distributed:seed=0", kN, 0);
+  tell(learner, epoch, 300);
+  REQUIRE(learner.lock().has_value());
+  const std::uint64_t generation = learner.generation();
+  learner.give_lock_up();
+  CHECK_FALSE(learner.lock().has_value());
+  CHECK(learner.generation() > generation);
+  tell(learner, Samples(epoch.begin() + 300, epoch.begin() + 1500));
+  CHECK_FALSE(learner.lock().has_value());
+}
+
 TEST_CASE("order learner: lost events, samples beyond the data set and an empty data set do no harm") {
   OrderLearner none(quick(0));
   const SampleIndex far[] = {7, UINT32_MAX};
