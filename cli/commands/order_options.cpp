@@ -66,6 +66,9 @@ void add_order_command(CLI::App& app, Selected& selected) {
                   run_order, arguments);
   command.add_option("SOURCE", arguments->source, "The folder that holds the data set");
   add_order_option(command, arguments->order, "The order, for instance torch-distributed:seed=0,replicas=8,rank=3");
+  command.add_option("--records", arguments->records, "The samples are the records of the one pack in SOURCE")
+      ->type_name("auto|npy|lmdb|recordio|stride=B,offset=O")
+      ->group(kOrderGroup);
   add_number(command, "--epoch", arguments->epoch, "Which epoch")
       ->type_name("E")
       ->capture_default_str()
@@ -89,6 +92,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
       "  headrace order --list has them all\n\n"
       "Examples:\n"
       "  headrace order /data/train --order torch-distributed:seed=0 -n 5\n"
+      "  headrace order /data/lmdb --records auto --order torch-random:seed=42\n"
       "  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "process.h"
+#include "support/temp_dir.h"
 
 using headrace::test::contains;
 using headrace::test::Outcome;
@@ -153,6 +154,21 @@ TEST_CASE("order prints paths or indices of an epoch") {
       tool({"order", data.source(), "--order", "torch-distributed:seed=0", "--epoch", "1", "--print", "index"});
   CHECK(lines_of(first.output).size() == 10);
   CHECK(first.output != second.output);
+}
+
+TEST_CASE("order prints the records of a pack with where they lie") {
+  const Tool tool;
+  const TempDir packs;
+  packs.write("rows.bin", std::string(32, 'x'));
+  const auto order = [&](const std::string& records, const std::string& print) {
+    return tool({"order", packs.path().string(), "--records", records, "--order", "sequential", "--print", print});
+  };
+  CHECK(order("stride=12,offset=8", "path").output == "rows.bin\t8\t12\nrows.bin\t20\t12\n");
+  CHECK(order("stride=12,offset=8", "index").output == "0\n1\n");
+  check_refused(order("stride=12", "path"), 1, "rows.bin: ");
+  check_refused(order("auto", "path"), 2, "no such pack");
+  packs.write("more.bin", "x");
+  check_refused(order("stride=1", "path"), 2, "both");
 }
 
 TEST_CASE("order refuses what it cannot do, in one line") {

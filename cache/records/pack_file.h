@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A packed file while its index is read: bounded reads at 64-bit offsets, and errors that name the file.
+//
+//   HEADRACE_TRY(pack, PackFile::open(directory_fd, "data.mdb"));
+//   std::array<std::byte, 8> head;
+//   HEADRACE_TRY_DO(pack.read(0, head));
+//   const auto magic = little_endian<std::uint32_t>(head, 0);
+//
+// No mmap: a file that is cut while it is read gives an error and no SIGBUS.
+// Thread-safety: read() from any thread. Ownership: closes the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cache {
+
+class PackFile {
+ public:
+  // Regular files only.
+  [[nodiscard]] static io::Result<PackFile> open(int directory_fd, const std::string& path);
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  // All of `bytes`, or an error: kCorrupt where they do not lie in the file, kShortRead where it became shorter.
+  [[nodiscard]] io::Status read(std::uint64_t offset, std::span<std::byte> bytes) const;
+  // kCorrupt, and what is wrong with this file.
+  [[nodiscard]] tl::unexpected<io::Error> corrupt(std::string_view what) const;
+  [[nodiscard]] tl::unexpected<io::Error> unsupported(std::string_view what) const;
+
+ private:
+  io::UniqueFd fd_;
+  std::string path_;
+  std::uint64_t size_ = 0;
+};
+
+// Precondition: at + sizeof(Number) <= bytes.size().
+template <typename Number>
+[[nodiscard]] Number little_endian(std::span<const std::byte> bytes, std::size_t at) {
+  Number number = 0;
+  for (std::size_t i = 0; i < sizeof(Number); ++i) {
+    number = static_cast<Number>(number | static_cast<Number>(static_cast<Number>(bytes[at + i]) << (8 * i)));
+  }
+  return number;
+}
+
+}  // namespace headrace::cache
