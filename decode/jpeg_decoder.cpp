@@ -277,6 +277,7 @@ CropWay JpegDecoder::Impl::make_index() {
 }
 
 Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
+  HEADRACE_ASSERT(box.width > 0 && box.height > 0);
   if (!walks || !walk.fits(info)) return make_error(ErrorCode::kUnsupported, "no JPEG that a part can be cut out of");
   HEADRACE_TRY_DO(guarded([&] { jpeg_start_decompress(&info); }));
   begin_walk();

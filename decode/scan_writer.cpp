@@ -36,6 +36,7 @@ bool complete_dc_codes(HuffmanCodes& codes) {
   std::uint32_t missing = 0;
   for (unsigned symbol = 0; symbol < kDcSymbols; ++symbol) missing += known[symbol] ? 0 : 1;
   if (missing == 0) return true;
+  if (count + missing > 255) return false;  // a hostile table names symbols more than once; its counts are bytes
   unsigned length = longest;
   // No code consists of ones alone.
   const auto room = [&] { return (1U << length) - (next << (length - longest)); };

@@ -200,6 +200,12 @@ TEST_CASE("codes for differences are completed behind those that are there, and 
   for (unsigned length = 1; length <= 16; ++length) full.counts[length] = 1;
   for (unsigned i = 0; i < 16; ++i) full.symbols[i] = static_cast<std::uint8_t>(20 + i);
   CHECK_FALSE(complete_dc_codes(full));
+
+  HuffmanCodes repeated;  // a hostile table: the same symbol again and again, and no place for the others
+  repeated.counts[10] = 250;
+  CHECK_FALSE(complete_dc_codes(repeated));
+  repeated.counts[10] = 240;
+  CHECK(complete_dc_codes(repeated));
 }
 
 }  // namespace
