@@ -131,8 +131,10 @@ io::Result<UniqueFd> open_file(const fs::path& path) {
 }
 
 // Full, and for so long that what is in it may be of data sets that are gone.
+// Full: another index may find no room. It need not fill the last byte.
 bool is_outdated(const struct stat& status, std::uint64_t bytes_max) {
-  return static_cast<std::uint64_t>(status.st_size) >= kTableBytes + bytes_max &&
+  const std::uint64_t next = std::min<std::uint64_t>(kPackedMax, bytes_max / 4);
+  return static_cast<std::uint64_t>(status.st_size) + next > kTableBytes + bytes_max &&
          ::time(nullptr) - status.st_mtim.tv_sec >= kFullForSeconds;
 }
 

@@ -18,10 +18,15 @@ struct Header {
   std::uint32_t magic = kMagic;
   std::uint32_t covered = 0;
   std::array<std::uint8_t, kFields> widths = {};
-  std::array<std::uint8_t, 3> zeros = {};
+  std::array<std::uint8_t, 3> step = {};  // its lower bytes: points of another step are of other places
   std::uint64_t checksum = 0;
 };
 static_assert(sizeof(Header) == 24 && std::endian::native == std::endian::little);
+
+std::array<std::uint8_t, 3> lower_bytes(std::uint32_t number) {
+  return {static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(number >> 8),
+          static_cast<std::uint8_t>(number >> 16)};
+}
 
 using Fields = std::array<std::uint64_t, kFields>;
 
@@ -120,7 +125,7 @@ void ScanIndex::clear() {
 }
 
 std::vector<std::byte> ScanIndex::pack(std::uint64_t content) const {
-  Header header = {.covered = covered_};
+  Header header = {.covered = covered_, .step = lower_bytes(step_)};
   for (std::size_t i = 1; i < points_.size(); ++i) {
     const Fields fields = difference(points_[i - 1], points_[i]);
     for (std::size_t f = 0; f < kFields; ++f) {
@@ -158,7 +163,7 @@ bool ScanIndex::unpack(std::span<const std::byte> packed, std::uint64_t content)
 bool ScanIndex::unpack_points(std::span<const std::byte> packed) {
   Header header;
   std::memcpy(&header, packed.data(), sizeof header);
-  if (header.covered > mcu_count_) return false;
+  if (header.covered > mcu_count_ || header.step != lower_bytes(step_)) return false;
   const std::size_t count = header.covered / step_ + 1;
   std::size_t bits = 0;
   for (const std::uint8_t width : header.widths) {

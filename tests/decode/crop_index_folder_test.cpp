@@ -149,10 +149,10 @@ TEST_CASE("a full file takes no more, and is begun anew when it has been full fo
   }
   CHECK(open_folder(dir.path(), 1000)->find({0, 0}, found));
   make_older(dir.path() / "indexes-1", std::chrono::hours(6 * 24));
-  CHECK(open_folder(dir.path(), 100)->find({0, 0}, found));
+  CHECK(open_folder(dir.path(), 1000)->find({0, 0}, found));
   make_older(dir.path() / "indexes-1", std::chrono::hours(25));
-  CHECK(open_folder(dir.path(), 1000)->find({0, 0}, found));  // not full, then
-  const auto fresh = open_folder(dir.path(), 100);
+  CHECK(open_folder(dir.path(), 2000)->find({0, 0}, found));  // not full, then
+  const auto fresh = open_folder(dir.path(), 1000);
   CHECK(fresh->bytes() == 0);
   CHECK_FALSE(fresh->find({0, 0}, found));
 }
