@@ -181,6 +181,7 @@ typedef struct hr_loader_options {
   uint64_t torch_seed;     // what seeded its main process (0 workers), or the base seed of its workers
 
   int32_t interpolation;  // HR_BICUBIC: as PIL's, which has antialias
+  int32_t reserved;       // 0
 } hr_loader_options;
 
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.

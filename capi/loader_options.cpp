@@ -38,7 +38,8 @@ io::Status check_enumerations(const hr_loader_options& options) {
                           {"layout", options.layout, HR_CHANNELS_LAST},
                           {"draw", options.draw, HR_DRAW_AS_TORCH},
                           {"threads", options.threads, kThreadsMax},
-                          {"interpolation", options.interpolation, HR_BICUBIC}};
+                          {"interpolation", options.interpolation, HR_BICUBIC},
+                          {"reserved", options.reserved, 0}};
   for (const Bound& bound : bounds) {
     if (bound.value < 0 || bound.value > bound.last) {
       return make_error(ErrorCode::kInvalidArgument, std::string(bound.name) + " must be 0 to " +

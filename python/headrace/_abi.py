@@ -57,7 +57,8 @@ class LoaderOptions(Structure):
                 ("brightness", c_double), ("contrast", c_double), ("saturation", c_double), ("hue", c_double),
                 ("no_antialias", c_int32), ("dct_scaling", c_int32), ("element_type", c_int32), ("layout", c_int32),
                 ("mean", c_double * 3), ("standard_deviation", c_double * 3), ("draw", c_int32),
-                ("torch_workers", c_uint32), ("torch_seed", c_uint64), ("interpolation", c_int32)]
+                ("torch_workers", c_uint32), ("torch_seed", c_uint64), ("interpolation", c_int32),
+                ("reserved", c_int32)]
 
 
 class Bytes(Structure):
