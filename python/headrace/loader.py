@@ -63,7 +63,10 @@ class Crops(Sequence[Crop]):
     def __getitem__(self, place: Union[int, slice]) -> Union[Crop, List[Crop]]:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        crop = self._crops[operator.index(place) + (len(self) if place < 0 else 0)]
+        number = operator.index(place) + (len(self) if place < 0 else 0)
+        if not 0 <= number < len(self):  # an array of ctypes would count from its end once more
+            raise IndexError(f"crop {place} of a batch of {len(self)}")
+        crop = self._crops[number]
         return Crop._make([getattr(crop, name) for name in Crop._fields[:-1]] + [bool(crop.mirrored)])
 
 
