@@ -78,10 +78,10 @@ def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
         if failed:
             raise failed[0]
         handle.value = opened.value
-    except KeyboardInterrupt:
+    except BaseException:  # Ctrl-C, or what another signal's handler raises
         with mutex:
             given_up.set()
-            if done.is_set() and not handle:
+            if done.is_set() and opened and not handle:
                 lib.hr_dataset_close(opened)
         raise
 

@@ -64,6 +64,8 @@ def _mount_once(root: str, point: str, folder: str, users: str, options: List[st
     turn = os.open(os.path.join(folder, "turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)  # another rank may be mounting it
+        # Each rank has a waiter, and before it mounts: one that is killed in between leaves nothing behind for ever.
+        _unmount_behind_the_last(users, point)
         if is_mount(point):
             return
         try:
@@ -72,7 +74,6 @@ def _mount_once(root: str, point: str, folder: str, users: str, options: List[st
             _command.run(["unmount", "--force", point])  # its daemon may have died
         try:
             _command.run(["mount", root, point, *options], patience_seconds=_MOUNT_SECONDS)
-            _unmount_behind_the_last(users, point)
         except BaseException:
             _command.run(["unmount", "--force", point])  # nobody else would end it
             raise

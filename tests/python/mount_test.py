@@ -93,6 +93,18 @@ sys.stdin.read()
         self.addCleanup(process.kill)
         return process
 
+    def waiters_of(self, mount):
+        users, found = os.path.join(os.path.dirname(mount), "users"), []
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/cmdline") as command:
+                    words = command.read().split("\0")
+            except OSError:
+                continue  # it has just ended
+            if words[0] == "flock" and users in words:
+                found.append(int(process))
+        return sorted(found)
+
     def wait_until(self, is_so, words):
         for _ in range(6000):  # a minute
             if is_so():
@@ -113,6 +125,9 @@ sys.stdin.read()
             self.assertEqual(mounted.read().count(f" {mount} "), 1)
         stat = subprocess.run([self.headrace, "stat", "--json", mount], check=True, capture_output=True, text=True)
         self.assertIn(str(support.WORK / "shared-tier"), stat.stdout)
+        waiters = self.waiters_of(mount)
+        self.assertEqual(len(waiters), 3)
+        os.kill(waiters[0], signal.SIGKILL)  # as if the first rank had been killed before it began to wait
         ranks[0].kill()
         ranks[1].communicate()
         self.assertTrue(sharing.is_mount(mount))
