@@ -23,7 +23,8 @@ constexpr std::size_t kNodeHeader = 8;
 constexpr std::uint16_t kBranch = 0x01, kLeaf = 0x02, kFixedLeaf = 0x20;
 constexpr std::uint16_t kBigData = 0x01, kSubDatabase = 0x02, kDuplicates = 0x04;
 constexpr std::uint64_t kNoPage = UINT64_MAX;
-constexpr std::size_t kPageBytesMin = 256, kPageBytesMax = 64 * 1024;
+constexpr std::size_t kPageBytesMin = 256;
+constexpr std::size_t kPageBytesMax = std::size_t{64} * 1024;
 constexpr int kDepthMax = 32;  // CURSOR_STACK of mdb.c
 
 struct Meta {

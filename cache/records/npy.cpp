@@ -10,7 +10,7 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::size_t kHeaderMax = 64 * 1024;  // numpy itself reads 10 000 at most unless told otherwise
+constexpr std::size_t kHeaderMax = std::size_t{64} * 1024;  // numpy itself reads 10 000 at most unless told otherwise
 
 std::string_view value_of(std::string_view header, std::string_view key) {
   const std::size_t at = header.find(key);

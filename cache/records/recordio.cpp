@@ -15,7 +15,7 @@ constexpr std::uint32_t kMagic = 0xced7230a;
 constexpr std::uint64_t kHeaderBytes = 8;
 // Of the index: 4 GiB. A line takes 10 to 30 bytes, so that kRecordsMax lines fit well.
 constexpr std::uint64_t kIndexBytesMax = std::uint64_t{1} << 32;
-constexpr std::size_t kPieceBytes = 256 * 1024;
+constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;
 constexpr std::size_t kLineMax = 4096;
 
 io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index) {

@@ -27,7 +27,7 @@ constexpr std::string_view kSplitNames[] = {"train", "training", "val",        "
 
 io::Result<EntryId> find_folder(const Catalog& catalog, std::string_view name) {
   const std::optional<EntryId> entry = catalog.find(name);
-  if (entry && *entry != cache::kRootEntry) return *entry;
+  if (entry && *entry != cache::kRootEntry && catalog.is_directory(*entry)) return *entry;
   return make_error(ErrorCode::kNotFound,
                     fmt::format("order {}=...: the data set has no folder {}; name one below the mount", name, name));
 }
@@ -151,6 +151,7 @@ io::Result<std::unique_ptr<Order>> open_folder_order(const NamedSpec& named, con
 io::Result<std::vector<std::shared_ptr<const Order>>> open_orders(const std::vector<std::string>& specs,
                                                                   const Catalog& catalog, ListFiles lists) {
   std::vector<NamedSpec> named;
+  named.reserve(specs.size());
   for (const std::string& spec : specs) named.push_back(parse_named_spec(spec));
   std::vector<std::shared_ptr<const Order>> orders;
   if (named.size() != 1 || !named.front().folder.empty()) {

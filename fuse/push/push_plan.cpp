@@ -19,6 +19,13 @@ constexpr std::uint64_t kPageCacheShareLast = 64;
 constexpr std::uint64_t kLossesMin = 16;
 constexpr std::uint64_t kLossShare = 32;
 
+// Of the data set, as its first epoch has them.
+std::vector<SampleIndex> first_samples(const cache::OrderedSet& set) {
+  std::vector<SampleIndex> samples = set.order->epoch(0).value_or(std::vector<SampleIndex>());
+  for (SampleIndex& sample : samples) sample = set.samples[sample];
+  return samples;
+}
+
 }  // namespace
 
 PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options)
@@ -178,7 +185,7 @@ void PushPlan::open_planned(SampleIndex sample) {
 void PushPlan::go_to(const SetTurns::Turn& turn) {
   read_ahead_->seek(turn.pass, turn.position);
   for (const SampleIndex sample : turn.opened) read_ahead_->on_read(sample);
-  if (!trials_.empty()) trials_[turns_->set()] = OrderTrial();
+  if (!trials_.empty()) trials_[turns_->set()].restart();
   pace_.restart(turn.pass);
 }
 
@@ -226,7 +233,8 @@ void PushPlan::note_position() {
 void PushPlan::look_at_pace() {
   if (!read_ahead_ || !given_order_) return;
   const std::uint64_t epoch = takeover_.head->epoch;
-  if (pace_.is_impossible(epoch, given_order_->length(epoch), counters_.opens)) give_order_up();
+  const std::uint64_t strays = counters_.strays + read_ahead_->state().strays;
+  if (pace_.is_impossible(epoch, given_order_->length(epoch), counters_.opens, strays)) give_order_up();
 }
 
 void PushPlan::set_order(const OrderPosition& order) {
@@ -247,13 +255,19 @@ void PushPlan::set_order(const OrderPosition& order) {
 void PushPlan::put_to_trial(const OrderPosition& order) {
   trials_.clear();
   if (!order.order || !order.may_be_wrong) return;
-  if (passes_) return trials_.resize(passes_->sets().size());
+  if (passes_) {
+    for (const cache::OrderedSet& set : passes_->sets())
+      trials_.emplace_back(first_samples(set), pages_.sizes().size());
+    return;
+  }
   if (const auto epoch = order.order->epoch(order.epoch)) trials_.emplace_back(*epoch, pages_.sizes().size());
 }
 
+// A set that another reader looks into while this one is read says nothing about its order.
 bool PushPlan::is_contradicted_by(SampleIndex sample, bool is_stray) {
   if (trials_.empty()) return false;
-  return trials_[passes_ ? *passes_->set_of(sample) : 0].is_contradicted_by(sample, is_stray);
+  const std::size_t set = passes_ ? *passes_->set_of(sample) : 0;
+  return (!turns_ || set == turns_->set()) && trials_[set].is_contradicted_by(sample, is_stray);
 }
 
 void PushPlan::give_order_up() {

@@ -48,15 +48,44 @@ TEST_CASE("an order that was given and is wrong is given up within an epoch, and
 
 TEST_CASE("an epoch counter that runs away ends the order") {
   EpochPace pace;
-  CHECK_FALSE(pace.is_impossible(1, 1000, 900));
-  CHECK_FALSE(pace.is_impossible(2, 1000, 1900));
-  CHECK_FALSE(pace.is_impossible(3, 1000, 2100));  // one short epoch
-  CHECK(pace.is_impossible(4, 1000, 2300));        // two within 400
+  CHECK_FALSE(pace.is_impossible(1, 1000, 900, 300));
+  CHECK_FALSE(pace.is_impossible(2, 1000, 1900, 600));
+  CHECK_FALSE(pace.is_impossible(3, 1000, 2100, 660));  // one short epoch
+  CHECK(pace.is_impossible(4, 1000, 2300, 720));        // two within 400
   pace.restart(0);
-  CHECK_FALSE(pace.is_impossible(7, 1000, 10));  // a job that resumes
-  CHECK_FALSE(pace.is_impossible(8, 1000, 1010));
-  CHECK_FALSE(pace.is_impossible(9, 1000, 1350));  // repeated augmentation shows a third of its opens
-  CHECK_FALSE(pace.is_impossible(10, 1000, 1690));
+  CHECK_FALSE(pace.is_impossible(7, 1000, 10, 0));  // a job that resumes
+  CHECK_FALSE(pace.is_impossible(8, 1000, 1010, 300));
+  CHECK_FALSE(pace.is_impossible(9, 1000, 1350, 600));  // repeated augmentation shows a third of its opens
+  CHECK_FALSE(pace.is_impossible(10, 1000, 1690, 900));
+}
+
+TEST_CASE("an order of which a tenth of each epoch is read stays") {
+  constexpr unsigned kMany = 1000;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  const std::shared_ptr<const cache::Order> order =
+      std::move(*cache::make_order("torch-distributed:seed=3", {.sample_count = kMany}));
+  PushPlan plan = planned.plan({.budget_bytes = 400 * kSampleBytes, .order = {.order = order, .may_be_wrong = true}});
+  for (std::uint64_t epoch = 0; epoch < 8; ++epoch) {
+    const auto samples = order->epoch(epoch).value();
+    for (unsigned i = 0; i < kMany / 10; ++i) {
+      push_all(plan);
+      open(plan, samples[i]);
+    }
+  }
+  CHECK_FALSE(plan.take_contradiction());
+  CHECK_FALSE(stats_of(plan).order.empty());
+}
+
+TEST_CASE("who looks at some files of a large data set ends no order, and what a set never has says nothing") {
+  std::vector<SampleIndex> half(20'000);
+  std::iota(half.begin(), half.end(), 0);
+  OrderTrial trial(half, 40'000);
+  bool contradicted = false;
+  for (unsigned i = 0; i < 300; ++i) contradicted |= trial.is_contradicted_by(i, true);
+  for (unsigned i = 0; i < 9'000; ++i) contradicted |= trial.is_contradicted_by(20'000 + i, true);
+  CHECK_FALSE(contradicted);
+  for (unsigned i = 0; i < 700; ++i) contradicted |= trial.is_contradicted_by(i, true);
+  CHECK(contradicted);
 }
 
 // train/ has the first samples, val/ the ones after, then come some that nobody has an order for.
