@@ -45,7 +45,7 @@ class OrderTrial {
   static constexpr int kStraysMax = 40;
   // A step is one open, or so many that 64 of them are a 32nd of an epoch: somebody who looks at some thousand files of
   // a large data set ends no order.
-  static constexpr std::uint64_t kStepsPerEpoch = 64 * 32;
+  static constexpr std::uint64_t kStepsPerEpoch = 2048;
 
   std::uint64_t step_;      // in opens
   std::vector<bool> told_;  // by sample
