@@ -77,7 +77,7 @@ io::Result<Size> read_numpy_size(Bytes bytes) {
   return array.size;
 }
 
-io::Status decode_numpy(Bytes bytes, Image& out) {
+io::Status decode_numpy(Bytes bytes, Image& out, const std::atomic<bool>& /*stopped*/) {
   HEADRACE_TRY(array, read_array(bytes));
   if (array.data.size() < array.size.pixels() * array.channels) {
     return make_error(ErrorCode::kCorrupt, "NumPy array: ends early");
@@ -99,7 +99,7 @@ io::Result<Size> read_cifar_size(Bytes) {
 }
 
 // One or two bytes of labels, then the red, the green and the blue plane.
-io::Status decode_cifar(Bytes bytes, Image& out) {
+io::Status decode_cifar(Bytes bytes, Image& out, const std::atomic<bool>& /*stopped*/) {
   constexpr std::size_t kPlane = std::size_t{kCifarSide} * kCifarSide;
   const Bytes planes = bytes.last(3 * kPlane);
   const std::span<std::uint8_t> to = out.bytes();

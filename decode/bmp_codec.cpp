@@ -93,7 +93,7 @@ void read_row(const Header& header, Bytes bytes, Bytes row, std::uint8_t* out) {
   }
 }
 
-io::Status decode(Bytes bytes, Image& out) {
+io::Status decode(Bytes bytes, Image& out, const std::atomic<bool>& /*stopped*/) {
   HEADRACE_TRY(header, read_header(bytes));
   const std::size_t all_rows = header.row_bytes() * header.size.height;
   const std::size_t palette_end = header.palette_at + header.palette_count * 4;

@@ -77,7 +77,7 @@ Status ImageDecoder::decode_stored(const Box& box, std::uint32_t reduce, Image& 
   const bool all = box == whole(size);
   Image& target = all ? out : whole_;
   target.reset(size);
-  HEADRACE_TRY_DO(codec_of(format_)->decode(bytes_, target));
+  HEADRACE_TRY_DO(codec_of(format_)->decode(bytes_, target, *stopped_));
   if (!all) cut(whole_, box, out);
   return {};
 }

@@ -43,8 +43,12 @@ class ImageDecoder {
 
   [[nodiscard]] Status decode(std::span<const std::byte> bytes, Image& out);
 
-  // Lets another thread end the decoding of a JPEG (jpeg_decoder.h). The other formats are decoded to their end.
-  void end_when(const std::atomic<bool>& stopped) { jpeg_.end_when(stopped); }
+  // From now on a decoding that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked
+  // at once a line or so. `stopped` outlives the decoder.
+  void end_when(const std::atomic<bool>& stopped) {
+    stopped_ = &stopped;
+    jpeg_.end_when(stopped);
+  }
 
   // Lets parts of JPEGs be decoded with the help of `indexes` (jpeg_decoder.h).
   void use_indexes(CropIndexes& indexes) { jpeg_.use_indexes(indexes); }
@@ -57,6 +61,8 @@ class ImageDecoder {
   [[nodiscard]] const std::string& damage() const { return jpeg_.damage(); }
 
  private:
+  static constexpr std::atomic<bool> kNever = false;  // nobody ends the decoding
+
   Result<Size> open_jpeg();
   Result<Size> open_whole();
   Status decode_stored(const Box& box, std::uint32_t reduce, Image& out);
@@ -65,6 +71,7 @@ class ImageDecoder {
   JpegDecoder jpeg_;
   ImageFormat format_ = ImageFormat::kUnknown;
   std::span<const std::byte> bytes_;
+  const std::atomic<bool>* stopped_ = &kNever;
   Orientation orientation_ = Orientation::kUpright;
   Size size_;     // as open() returned it
   Image stored_;  // before it is turned upright

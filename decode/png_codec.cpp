@@ -37,11 +37,20 @@ io::Result<Size> read_size(std::span<const std::byte> bytes) {
 
 // Transparency is dropped and of 16 bits the upper 8 are kept, as PIL's convert("RGB") does; but grey of 16 bits, too,
 // which that cuts off at 255.
-io::Status decode(std::span<const std::byte> bytes, Image& out) {
+//
+// Row by row, as spng_decode_image() does it itself. An interlaced image comes in seven passes: a row of a pass fills
+// its own pixels of the row of the image.
+io::Status decode(std::span<const std::byte> bytes, Image& out, const std::atomic<bool>& stopped) {
   spng_ihdr header = {};
   HEADRACE_TRY(context, open(bytes, header));
-  const int code = spng_decode_image(context.get(), out.bytes().data(), out.bytes().size(), SPNG_FMT_RGB8, 0);
-  if (code != 0) return error_of(code);
+  int code = spng_decode_image(context.get(), nullptr, 0, SPNG_FMT_RGB8, SPNG_DECODE_PROGRESSIVE);
+  while (code == 0) {
+    HEADRACE_TRY_DO(go_on_unless(stopped));
+    spng_row_info row = {};
+    code = spng_get_row_info(context.get(), &row);
+    if (code == 0) code = spng_decode_row(context.get(), out.row(row.row_num), out.row_bytes());
+  }
+  if (code != SPNG_EOI) return error_of(code);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "headrace/decode/sample_transformer.h"
 
 #include "decode/corrupt_files.h"
+#include "decode/other_files.h"
 
 namespace headrace::decode {
 namespace {
@@ -160,10 +161,12 @@ TEST_CASE("a large image with many scans is refused although a small one may hav
   CHECK(ImageDecoder({.scanned_pixels_max = 1}).decode(test::make_jpeg({}), image));
 }
 
-TEST_CASE("another thread can end the decoding of a JPEG, and nothing is salvaged then") {
+TEST_CASE("another thread can end the decoding of an image, and nothing is salvaged then") {
+  const std::vector<std::uint8_t> rgb = test::make_pixels(test::kPictureSize, 3, 4);
   Image image;
   for (const Damage damage : kPolicies) {
-    for (const Bytes& file : {test::make_jpeg({}), test::make_jpeg({.progressive = true})}) {
+    for (const Bytes& file :
+         {test::make_jpeg({}), test::make_jpeg({.progressive = true}), test::make_png(rgb), test::make_webp(rgb)}) {
       std::atomic<bool> stopped = false;
       ImageDecoder decoder({.damage = damage});
       decoder.end_when(stopped);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -46,12 +47,27 @@ void check_decodes_to(const Bytes& file, const std::vector<std::uint8_t>& rgb) {
 TEST_CASE("PNG, WebP, bitmaps and arrays decode to their pixels, whole and in part") {
   const std::vector<std::uint8_t> rgb = make_pixels(kSize, 3, 4);
   check_decodes_to(make_png(rgb), rgb);
+  check_decodes_to(test::make_interlaced_png(rgb), rgb);
   check_decodes_to(make_webp(rgb), rgb);
   const auto height = static_cast<std::int32_t>(kSize.height);
   check_decodes_to(make_bmp(height, 24, "", bgr_rows(rgb, false, 3)), rgb);
   check_decodes_to(make_bmp(-height, 24, "", bgr_rows(rgb, true, 3)), rgb);
   check_decodes_to(make_bmp(height, 32, "", bgr_rows(rgb, false, 4)), rgb);
   check_decodes_to(make_npy("(23, 37, 3)", rgb), rgb);
+}
+
+TEST_CASE("a WebP file that comes in several steps decodes to its pixels, and not where its end is missing") {
+  constexpr Size kLarge = {301, 203};
+  std::vector<std::uint8_t> rgb(kLarge.pixels() * Image::kChannels);
+  std::ranges::generate(rgb, std::minstd_rand(6));  // noise, which no codec makes smaller
+  Bytes file = make_webp(rgb, kLarge);
+  REQUIRE(file.size() > std::size_t{2} * 64 * 1024);  // steps of 64 KiB
+  ImageDecoder decoder({});
+  Image image;
+  REQUIRE(decoder.decode(file, image));
+  CHECK(std::ranges::equal(image.bytes(), rgb));
+  file.resize(file.size() - 1000);
+  CHECK_FALSE(decoder.decode(file, image));
 }
 
 TEST_CASE("16 bits of a PNG become the upper 8") {

@@ -18,7 +18,8 @@ void put32(std::string& text, std::uint32_t value) {
   for (int i = 0; i < 4; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth, std::string exif = "") {
+Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth, std::string exif = "",
+                 bool interlaced = false) {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr header = {};
@@ -26,6 +27,7 @@ Bytes encode_png(const void* pixels, std::size_t bytes, std::uint8_t bit_depth, 
   header.height = kPictureSize.height;
   header.bit_depth = bit_depth;
   header.color_type = SPNG_COLOR_TYPE_TRUECOLOR;
+  header.interlace_method = interlaced ? SPNG_INTERLACE_ADAM7 : SPNG_INTERLACE_NONE;
   spng_set_ihdr(context, &header);
   spng_exif chunk = {.length = exif.size(), .data = exif.data()};
   if (!exif.empty() && spng_set_exif(context, &chunk) != 0) std::abort();
@@ -55,11 +57,15 @@ Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb) {
   return encode_png(pixels.data(), pixels.size() * sizeof pixels[0], 16);
 }
 
-Bytes make_webp(const std::vector<std::uint8_t>& rgb) {
+Bytes make_interlaced_png(const std::vector<std::uint8_t>& rgb) {
+  return encode_png(rgb.data(), rgb.size(), 8, "", true);
+}
+
+Bytes make_webp(const std::vector<std::uint8_t>& rgb, decode::Size size) {
   std::uint8_t* data = nullptr;
-  const std::size_t size = WebPEncodeLosslessRGB(rgb.data(), int(kPictureSize.width), int(kPictureSize.height),
-                                                 int(kPictureSize.width * 3), &data);
-  Bytes file = bytes_of(data, size);
+  const std::size_t bytes =
+      WebPEncodeLosslessRGB(rgb.data(), int(size.width), int(size.height), int(size.width * 3), &data);
+  Bytes file = bytes_of(data, bytes);
   WebPFree(data);
   return file;
 }

@@ -10,7 +10,7 @@
 
 namespace headrace::test {
 
-inline constexpr decode::Size kPictureSize = {37, 23};  // of all these files; rows of 111 bytes, which BMP has to pad
+inline constexpr decode::Size kPictureSize = {37, 23};  // of these files unless they say otherwise; rows of 111 bytes, which BMP has to pad
 
 [[nodiscard]] Bytes bytes_of(const std::string& text);
 
@@ -18,7 +18,9 @@ inline constexpr decode::Size kPictureSize = {37, 23};  // of all these files; r
 [[nodiscard]] Bytes make_png(const std::vector<std::uint8_t>& rgb, const std::string& exif = "");
 // The high byte of each number is as in `rgb`; the low byte differs from it.
 [[nodiscard]] Bytes make_png_of_16_bits(const std::vector<std::uint8_t>& rgb);
-[[nodiscard]] Bytes make_webp(const std::vector<std::uint8_t>& rgb);
+[[nodiscard]] Bytes make_interlaced_png(const std::vector<std::uint8_t>& rgb);
+// Without loss.
+[[nodiscard]] Bytes make_webp(const std::vector<std::uint8_t>& rgb, decode::Size size = kPictureSize);
 // The same file in the extended form, with an EXIF chunk at its end.
 [[nodiscard]] Bytes with_exif_chunk(const Bytes& webp, const std::string& exif);
 // Headers of 54 bytes, then the palette, then the rows as given.
