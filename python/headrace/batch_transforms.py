@@ -164,9 +164,15 @@ def _rolled(array: Any) -> Any:
     return numpy.roll(array, 1, 0)
 
 
+def check_labels(steps: Sequence[Any], labels: Any) -> None:
+    """Raises ValueError: a label that a step has no class for."""
+    for step in steps:
+        if isinstance(step, (MixUp, CutMix)) and len(labels) and max(labels) >= step.num_classes:
+            raise ValueError(f"num_classes is {step.num_classes}, but there is a label {max(labels)}")
+
+
+# The labels were checked where they lay in the CPU's memory: on a device that would be a wait for it.
 def _mixed_labels(labels: Any, classes: int, share: float) -> Any:
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise ValueError(f"num_classes is {classes}, but there is a label {int(labels.max())}")
     if hasattr(labels, "roll"):
         import torch
         hard = torch.nn.functional.one_hot(labels, classes).float()

@@ -6,10 +6,11 @@ import operator
 import os
 import threading
 import weakref
+from collections import deque
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast, overload
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast, overload
 
-from . import _abi, batch_transforms, delivery, sampler as orders, transforms
+from . import _abi, batch_transforms, delivery, device as devices, sampler as orders, transforms
 from ._abi import check, lib
 from .dataset import Dataset, Files
 
@@ -108,6 +109,9 @@ class DataLoader:
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
         batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
             were mixed are float32, N x classes.
+        device: "cuda": batches are torch tensors there; the next one is copied, normalised and mixed on a stream of its
+            own beside the step on this one. "cpu": the same without streams. None: tensors of the loader's memory.
+        post: with `device`: a function of (images, labels) that returns both, run there behind batch_transform.
 
     Iterating yields (images, labels); batches() yields Batch. Each iteration is one epoch; epochs follow each other and
     are read ahead across the border, unless set_epoch() says otherwise or the order comes from a sampler.
@@ -123,7 +127,7 @@ class DataLoader:
                  rank: Optional[int] = None, world_size: Optional[int] = None, bad_samples: str = "raise",
                  damage: str = "repair", threads: int = 0, prefetch_batches: int = 2, window: int = 0,
                  dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator: Any = None,
-                 batch_transform: Sequence[Any] = ()):
+                 batch_transform: Sequence[Any] = (), device: Any = None, post: Optional[devices.Post] = None):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
         batch_size, seed = _abi.uint(batch_size, 32, "batch_size", 1), _abi.uint(seed, 64, "seed")
@@ -137,6 +141,7 @@ class DataLoader:
         self._lock = threading.RLock()
         self._options = self._make_options(transform, bad_samples, damage, threads, prefetch_batches, window,
                                            dct_scaling, draws, torch_workers)
+        self._device = self._make_device(device, output, post)
         self._delivery = delivery.make_delivery(output, channels_last) if dataset.decodes else None
         self._batch_transform = self._check_batch_transform(batch_transform)
         self.rank, self.world_size = (0, 1) if sampler is not None else orders.ranks(rank, world_size)
@@ -175,6 +180,23 @@ class DataLoader:
             options.content = _abi.CONTENT_BYTES
         return options
 
+    # What crosses are the pixels: a quarter of what float32 takes.
+    def _make_device(self, device: Any, output: Optional[str],
+                     post: Optional[devices.Post]) -> Optional[devices.DeviceDelivery]:
+        if device is None:
+            if post is not None:
+                raise ValueError("post runs on a device; give one, or call it in the loop")
+            return None
+        if not self.dataset.decodes or output not in (None, "torch"):
+            raise ValueError(f"device {str(device)!r} takes batches of images as torch tensors; Files and output "
+                             f"{output!r} have none")
+        options = self._options
+        made = devices.DeviceDelivery(device, self.dtype, bool(self._channels_last), list(options.mean),
+                                      list(options.standard_deviation), post)
+        options.element_type = _abi.DTYPES["uint8"]
+        options.mean[:] = options.standard_deviation[:] = [0.0] * 3
+        return made
+
     def _batches_ahead(self, prefetch_batches: int) -> int:
         ahead = _abi.uint(prefetch_batches, 32, "prefetch_batches")
         if ahead > _AHEAD_MAX:
@@ -196,7 +218,7 @@ class DataLoader:
 
     def batches(self) -> Iterator[Batch]:
         """The batches of one epoch, with indices, states, notes, epoch and position."""
-        return _Epoch(self)
+        return _Epoch(self) if self._device is None else _DeviceEpoch(self, self._device)
 
     def __len__(self) -> int:
         """Batches of an epoch that is read from its beginning."""
@@ -281,6 +303,8 @@ class DataLoader:
         if self._running is not None:
             self._running.shut()
             self._running = None
+            if self._device is not None:
+                self._device.give_back()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -314,7 +338,7 @@ class DataLoader:
             options.epochs = int(self._options.draw == _abi.DRAW_AS_TORCH)  # else without end
         elif part.indices is not None:
             options.indices, options.index_count, options.epochs = part.indices, len(part.indices), 1
-        return _Running(self.dataset, options, part, self._epoch)
+        return _Running(self.dataset, options, part, self._epoch, self._device.make_pins() if self._device else None)
 
     # What torch's DataLoader seeds its workers with, drawn where it draws it.
     def _torch_seed(self) -> int:
@@ -325,8 +349,9 @@ class DataLoader:
 class _Running:
     """A loader of the library, and where it stands."""
 
-    def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int):
-        self.part, self.epoch, self.done = part, epoch, part.first
+    def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int,
+                 pins: Optional[devices.Pins]):
+        self.part, self.epoch, self.done, self.pins = part, epoch, part.first, pins
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
         self._is_endless = options.epochs == 0
         self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
@@ -339,7 +364,7 @@ class _Running:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
         # Before there is something to close: opening takes long enough for Ctrl-C to come, which shows just behind it.
-        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid())
+        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid(), pins)
         with dataset._open_handle() as data:
             check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
 
@@ -374,10 +399,11 @@ class _Running:
     def end_epoch(self) -> None:
         self.epoch, self.done = self.epoch + 1, 0
 
-    def next(self) -> Optional[delivery.Slot]:
-        """The next batch of this epoch, again until took(); None at its end. Raises RuntimeError: closed meanwhile."""
+    def next(self, wait: bool = True) -> Optional[delivery.Slot]:
+        """The next batch of this epoch, again until took(); None at its end, or where it is not ready and `wait` is
+        false. Raises RuntimeError: closed meanwhile."""
         while True:
-            if not self.pending.batch and (self.ended or not self._receive()):
+            if not self.pending.batch and (self.ended or not self._receive(wait)):
                 return None
             batch = self.pending.batch.contents
             if batch.epoch > self.epoch:
@@ -391,13 +417,15 @@ class _Running:
                 return None
 
     # Whether a batch came, to `pending`.
-    def _receive(self) -> bool:
-        status = _abi.TIMED_OUT
-        while status == _abi.TIMED_OUT:  # Python looks at signals in between
+    def _receive(self, wait: bool) -> bool:
+        while True:  # Python looks at signals in between
             with self._busy:
                 if not self.close.alive:
                     raise RuntimeError("the loader was closed while it was iterated")
-                status = check(lib.hr_loader_next(self.handle, _WAIT_MS, ctypes.byref(self.pending.batch)))
+                status = check(lib.hr_loader_next(self.handle, _WAIT_MS if wait else 0,
+                                                  ctypes.byref(self.pending.batch)))
+            if status != _abi.TIMED_OUT or not wait:
+                break
         if status == _abi.END and self._stopping:
             raise RuntimeError("the loader was closed while it was iterated")
         return status == _abi.OK
@@ -410,7 +438,8 @@ class _Running:
 
 # The finalizer of a _Running; at exit it comes while a daemon thread iterates. In a child of a fork it leaves alone
 # what is the parent's: locks that are held there stay so here. After Ctrl-C it closes what it was about to close.
-def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int) -> None:
+def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int,
+           pins: Optional[devices.Pins]) -> None:
     if os.getpid() != process:
         return
     interrupt = None
@@ -418,6 +447,8 @@ def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.L
         try:
             lib.hr_loader_stop(handle)
             with busy, reporting:
+                if pins is not None:
+                    pins.clear()
                 taken, handle.value = handle.value, None  # Python runs no signal handler between this and the call
                 lib.hr_loader_close(taken)
         except KeyboardInterrupt as error:
@@ -446,18 +477,27 @@ class _Epoch:
             self._running = loader._start()
         if self._running is not loader._running:
             raise RuntimeError("this iteration is over: another one was begun, or the loader was closed")
-        slot = self._running.next()
-        if slot is None:
+        batch = self._take(self._running)
+        if batch is None:
             self._finish(self._running)
             raise StopIteration
-        # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
-        position = self._running.position_behind(slot)
-        batch = _deliver(loader, slot, position)
-        with loader._lock:
-            if self._running is loader._running:
-                loader._position = position
-            self._running.took(slot)
         return batch
+
+    # The next batch, delivered; None at the end of the epoch.
+    def _take(self, running: _Running) -> Optional[Batch]:
+        slot = running.next()
+        if slot is None:
+            return None
+        # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
+        batch = _deliver(self._loader, slot, running.position_behind(slot))
+        self._note_delivered(running, batch)
+        running.took(slot)
+        return batch
+
+    def _note_delivered(self, running: _Running, batch: Batch) -> None:
+        with self._loader._lock:
+            if running is self._loader._running:
+                self._loader._position = batch.position
 
     def _finish(self, running: _Running) -> None:
         loader, self._ended = self._loader, True
@@ -468,6 +508,44 @@ class _Epoch:
                 loader._drop_running()
 
 
+class _Ahead(NamedTuple):
+    """A batch that is on its way to a device."""
+    slot: delivery.Slot
+    batch: Batch
+    staged: devices.Staged
+
+
+class _DeviceEpoch(_Epoch):
+    """Keeps one batch on its way to the device beside the one that the consumer has."""
+
+    def __init__(self, loader: DataLoader, device: devices.DeviceDelivery):
+        super().__init__(loader)
+        self._device = device
+        self._ahead: Deque[_Ahead] = deque()  # the next to hand over first; at most two
+
+    def _take(self, running: _Running) -> Optional[Batch]:
+        self._device.give_back()
+        if not self._ahead:
+            self._stage(running, wait=True)
+        if not self._ahead:
+            return None
+        self._device.hand_over(self._ahead[0].staged)
+        if len(self._ahead) == 1:
+            self._stage(running, wait=False)
+        self._note_delivered(running, self._ahead[0].batch)
+        return self._ahead.popleft().batch
+
+    # After an exception a batch is still pending, or it is there and only left to be taken.
+    def _stage(self, running: _Running, wait: bool) -> None:
+        slot = running.next(wait)
+        if slot is None:
+            return
+        if not self._ahead or self._ahead[-1].slot is not slot:
+            batch, staged = _deliver_to_device(self._loader, self._device, slot, running)
+            self._ahead.append(_Ahead(slot, batch, staged))
+        running.took(slot)
+
+
 def _choice(name: str, value: str, known: Dict[str, int]) -> int:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} {value!r} is unknown; there are: {', '.join(known)}")
@@ -475,34 +553,78 @@ def _choice(name: str, value: str, known: Dict[str, int]) -> int:
 
 
 def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
-    batch = slot.batch.contents
-    count = batch.count
-    notes = [Note(note.position, note.index, _abi.STATES[note.state], note.reason.decode(errors="replace"))
-             for note in batch.notes[:batch.note_count]]
-    states = ["good"] * count if not notes else [_abi.STATES[state] for state in batch.states[:count]]
+    batch = _describe(slot, position)
     if not loader.dataset.decodes:
-        return _deliver_bytes(loader, slot, position, states, notes)
-    side = loader._options
-    shape = (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
+        return _deliver_bytes(loader, slot, batch)
+    shape = _shape_in_slot(loader)
     images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
     make = loader._delivery or delivery.BufferDelivery()
-    pixels, classes = make.images(images), make.numbers(labels)
+    batch.images, batch.labels, batch.indices = make.images(images), make.numbers(labels), make.numbers(indices)
     if loader._batch_transform:
+        batch_transforms.check_labels(loader._batch_transform, labels.tolist())
         # Torch tensors are N x C x H x W however they lie in memory.
-        is_last = bool(side.layout) and delivery.name_of(make) != "torch"
-        height, width, channel = (1, 2, 3) if is_last else (2, 3, 1)
-        draws = batch_transforms.Draws(loader.seed, batch.epoch, position, loader.rank, indices.tolist(), height,
-                                       width, channel)
-        for step in loader._batch_transform:
-            pixels, classes = step.apply(pixels, classes, draws)
-    crops = Crops((_abi.Crop * count).from_buffer_copy(ctypes.string_at(batch.crops, count * ctypes.sizeof(_abi.Crop))))
-    return Batch(pixels, classes, make.numbers(indices), states, batch.epoch, position, notes, crops)
+        is_last = bool(loader._options.layout) and delivery.name_of(make) != "torch"
+        draws = _draws(loader, batch, indices.tolist(), is_last)
+        batch.images, batch.labels = _mix(loader, draws, batch.images, batch.labels)
+    batch.crops = _crops(slot)
+    return batch
 
 
-def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, position: int, states: List[str],
-                   notes: List[Note]) -> Batch:
+# The batch is the consumer's once it was handed over; `images` and `labels` are on the device.
+def _deliver_to_device(loader: DataLoader, device: devices.DeviceDelivery, slot: delivery.Slot,
+                       running: _Running) -> Tuple[Batch, devices.Staged]:
+    batch = _describe(slot, running.position_behind(slot))
+    count = slot.batch.contents.count
+    labels, indices = slot.batch.contents.labels[:count], slot.batch.contents.indices[:count]
+    batch_transforms.check_labels(loader._batch_transform, labels)
+    draws = _draws(loader, batch, indices, False)
+
+    def on_device(images: Any, labels: Any) -> Tuple[Any, Any]:
+        images, labels = _mix(loader, draws, images, labels)
+        return device.post(images, labels) if device.post else (images, labels)
+
+    bad = [place for place, state in enumerate(batch.states) if state == "bad"]
+    staged = device.stage(slot, _shape_in_slot(loader), bad, running.pins, on_device)
+    batch.images, batch.labels = staged.images, staged.labels
+    batch.indices, batch.crops = device.numbers(indices), _crops(slot)
+    return batch, staged
+
+
+# Of what lies beside the images. `images`, `labels`, `indices` follow.
+def _describe(slot: delivery.Slot, position: int) -> Batch:
     batch = slot.batch.contents
-    contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in batch.contents[:batch.count]]
-    labels, indices = batch.labels[:batch.count], batch.indices[:batch.count]
-    files = cast(Files, loader.dataset)
-    return Batch(files.decode_all(contents), labels, indices, states, batch.epoch, position, notes)
+    notes = [Note(note.position, note.index, _abi.STATES[note.state], note.reason.decode(errors="replace"))
+             for note in batch.notes[:batch.note_count]]
+    states = ["good"] * batch.count if not notes else [_abi.STATES[state] for state in batch.states[:batch.count]]
+    return Batch(None, None, None, states, batch.epoch, position, notes)
+
+
+def _shape_in_slot(loader: DataLoader) -> Tuple[int, int, int]:
+    side = loader._options
+    return (side.height, side.width, 3) if side.layout else (3, side.height, side.width)
+
+
+def _crops(slot: delivery.Slot) -> Crops:
+    batch = slot.batch.contents
+    kind = _abi.Crop * batch.count
+    return Crops(kind.from_buffer_copy(ctypes.string_at(batch.crops, ctypes.sizeof(kind))))
+
+
+def _draws(loader: DataLoader, batch: Batch, indices: Sequence[int], is_last: bool) -> batch_transforms.Draws:
+    height, width, channel = (1, 2, 3) if is_last else (2, 3, 1)
+    return batch_transforms.Draws(loader.seed, batch.epoch, batch.position, loader.rank, indices, height, width,
+                                  channel)
+
+
+def _mix(loader: DataLoader, draws: batch_transforms.Draws, images: Any, labels: Any) -> Tuple[Any, Any]:
+    for step in loader._batch_transform:
+        images, labels = step.apply(images, labels, draws)
+    return images, labels
+
+
+def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, batch: Batch) -> Batch:
+    held = slot.batch.contents
+    contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in held.contents[:held.count]]
+    batch.images = cast(Files, loader.dataset).decode_all(contents)
+    batch.labels, batch.indices = held.labels[:held.count], held.indices[:held.count]
+    return batch

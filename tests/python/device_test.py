@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that are brought to a device: what they hold, whose they are, and where the loader stands. Here the device is
+the CPU, which takes every step but the streams; tests/gpu has those."""
+import gc
+import unittest
+from unittest import mock
+
+import support
+
+support.need("torch", "numpy")
+import torch
+
+import headrace as hr
+from headrace.loader import _Running
+
+CROP = hr.RandomResizedCrop((12, 10))
+CHAIN = [CROP, hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)]
+TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # a step of values up to 2.7
+
+
+class DeviceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = hr.ImageFolder(support.synth("data", files=203), ram="64M")
+
+    def loader(self, **options):
+        return hr.DataLoader(self.data, 8, **{"shuffle": True, "transform": CHAIN, "output": "torch", "seed": 3,
+                                              **options})
+
+    def check_same(self, ours, theirs, atol):
+        self.assertEqual((ours.epoch, ours.position, ours.states, list(ours.crops)),
+                         (theirs.epoch, theirs.position, theirs.states, list(theirs.crops)))
+        self.assertTrue(torch.equal(ours.indices, theirs.indices))
+        torch.testing.assert_close(ours.labels, theirs.labels, atol=1e-6, rtol=0)
+        torch.testing.assert_close(ours.images, theirs.images, atol=atol, rtol=0)
+
+    def test_batches_are_those_of_the_loader_without_a_device(self):
+        for dtype, atol in TOLERANCE.items():
+            for channels_last in (False, True):
+                side = {"dtype": dtype, "channels_last": channels_last, "transform": CHAIN[:2 if dtype == "uint8" else 3]}
+                ours, theirs = self.loader(device="cpu", **side), self.loader(**side)
+                for _ in range(2):
+                    # All are kept: none is written again, and each is a tensor of its own.
+                    batches = list(ours.batches())
+                    self.assertEqual(len(batches), 26)
+                    for batch, expected in zip(batches, theirs.batches(), strict=True):
+                        self.check_same(batch, expected, atol)
+                    layout = torch.channels_last if channels_last else torch.contiguous_format
+                    self.assertTrue(all(batch.images.is_contiguous(memory_format=layout) for batch in batches))
+                    self.assertEqual(len({batch.images.data_ptr() for batch in batches}), len(batches))
+
+    def test_without_normalize_numbers_are_shares_of_255(self):
+        images, _ = next(iter(self.loader(device="cpu", transform=[CROP])))
+        pixels, _ = next(iter(self.loader(dtype="uint8", transform=[CROP])))
+        torch.testing.assert_close(images, pixels / 255)
+
+    def test_the_state_counts_what_was_handed_over(self):
+        loader, whole = self.loader(device="cpu"), list(self.loader().batches())
+        running = loader.batches()
+        with mock.patch.object(_Running, "next", lambda self, wait=True, next=_Running.next: next(self)):
+            for place in range(5):
+                next(running)
+                self.assertEqual(loader.state_dict()["position"], 8 * (place + 1))
+                self.assertEqual(len(running._ahead), 1)  # always on its way here: asking for it waits
+        resumed = self.loader(device="cpu")
+        resumed.load_state_dict(loader.state_dict())
+        for batch, expected in zip(resumed.batches(), whole[5:], strict=True):
+            self.check_same(batch, expected, 1e-5)
+
+    def test_what_the_slots_hold_outlives_the_loader(self):
+        loader, expected = self.loader(device="cpu"), [batch for batch, _ in self.loader()][:3]
+        running = iter(loader)
+        kept = [next(running)[0] for _ in range(3)]
+        loader.close()
+        del loader, running
+        gc.collect()
+        for ours, theirs in zip(kept, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+    def test_an_iteration_that_ends_early_begins_anew(self):
+        loader = self.loader(device="cpu")
+        for images, _ in loader:
+            break
+        again = next(iter(loader))[0]
+        self.assertTrue(torch.equal(images, again))
+        running = iter(loader)
+        next(running)
+        loader.close()
+        with self.assertRaisesRegex(RuntimeError, "iteration is over"):
+            next(running)
+
+    def test_a_batch_that_was_staged_when_an_exception_came_is_not_lost(self):
+        def interrupt_third(function):
+            calls = iter(range(1000))
+
+            def call(*arguments):
+                if next(calls) == 2:
+                    raise KeyboardInterrupt
+                return function(*arguments)
+            return call
+
+        for place in ("post", "took"):
+            post = lambda images, labels: (images, labels)
+            loader = self.loader(device="cpu", post=interrupt_third(post) if place == "post" else post)
+            took = interrupt_third(_Running.took) if place == "took" else _Running.took
+            positions, interrupts = [], 0
+            with mock.patch.object(_Running, "took", lambda self, slot, took=took: took(self, slot)):
+                running = loader.batches()
+                while True:
+                    try:
+                        positions.append(next(running).position)
+                    except KeyboardInterrupt:
+                        interrupts += 1
+                    except StopIteration:
+                        break
+            self.assertEqual((positions, interrupts), ([min(8 * (k + 1), 203) for k in range(26)], 1), place)
+
+    def test_batch_transforms_and_post_run_behind_each_other(self):
+        steps = [hr.RandomErasing(0.5), hr.MixUp(num_classes=7, alpha=0.4)]
+        loader = self.loader(device="cpu", batch_transform=steps, post=lambda images, labels: (images * 2, labels))
+        for ours, theirs in zip(loader.batches(), self.loader(batch_transform=steps).batches(), strict=True):
+            theirs.images = theirs.images * 2
+            self.check_same(ours, theirs, 1e-4)
+
+    def test_a_bad_sample_is_zero_behind_normalize(self):
+        folder = support.synth("broken", files=16, classes=1)
+        sorted(folder.rglob("*.jpg"))[5].write_bytes(b"no picture")
+        data = hr.ImageFolder(folder, ram="64M")
+        batch = next(hr.DataLoader(data, 16, transform=CHAIN, device="cpu", bad_samples="zero").batches())
+        self.assertEqual([place for place, state in enumerate(batch.states) if state == "bad"], [5])
+        self.assertEqual([place for place in range(16) if not batch.images[place].any()], [5])
+
+    def test_what_does_not_fit_is_refused(self):
+        files = hr.Files(support.synth("data", files=203), ram="64M")
+        for options, error, text in (
+                ({"device": "tpu"}, ValueError, "device 'tpu' is unknown to torch"),
+                ({"device": "meta"}, ValueError, "device 'meta' is not supported"),
+                ({"device": "cpu", "output": "numpy"}, ValueError, "takes batches of images as torch tensors"),
+                ({"post": print}, ValueError, "post runs on a device"),
+                ({"device": "cpu", "dtype": "uint8"}, ValueError, "Normalize does not fit dtype uint8")):
+            with self.assertRaisesRegex(error, text):
+                self.loader(**options)
+        with self.assertRaisesRegex(ValueError, "Files and output None have none"):
+            hr.DataLoader(files, 8, device="cpu")
+        if not torch.cuda.is_available():
+            with self.assertRaisesRegex(RuntimeError, "sees no CUDA device"):
+                self.loader(device="cuda")
+        with self.assertRaisesRegex(ValueError, "num_classes is 2, but there is a label [2-6]"):
+            list(self.loader(device="cpu", batch_transform=[hr.MixUp(num_classes=2)]))
+
+
+if __name__ == "__main__":
+    support.main()
