@@ -10,7 +10,8 @@
 
 namespace headrace::test {
 
-inline constexpr decode::Size kPictureSize = {37, 23};  // of these files unless they say otherwise; rows of 111 bytes, which BMP has to pad
+// Of all these files unless they say otherwise; rows of 111 bytes, which BMP has to pad.
+inline constexpr decode::Size kPictureSize = {37, 23};
 
 [[nodiscard]] Bytes bytes_of(const std::string& text);
 

@@ -37,7 +37,8 @@ class DeviceTest(unittest.TestCase):
     def test_batches_are_those_of_the_loader_without_a_device(self):
         for dtype, atol in TOLERANCE.items():
             for channels_last in (False, True):
-                side = {"dtype": dtype, "channels_last": channels_last, "transform": CHAIN[:2 if dtype == "uint8" else 3]}
+                chain = CHAIN[:2] if dtype == "uint8" else CHAIN
+                side = {"dtype": dtype, "channels_last": channels_last, "transform": chain}
                 ours, theirs = self.loader(device="cpu", **side), self.loader(**side)
                 for _ in range(2):
                     # All are kept: none is written again, and each is a tensor of its own.
