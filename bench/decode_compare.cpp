@@ -7,13 +7,16 @@
 //   decode_compare FOLDER LIST rrc-first --crops CROPS         the same, each pass as the first: it makes the indexes
 //   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and what
 //                                                              libjpeg does: skip and crop, or decode all
+//   decode_compare FOLDER LIST crop-first --crops CROPS        the crops alone as the first of each file, which makes
+//                                                              its index; and without any index
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
 // `--passes N` (3) times; `full`, `rrc` and `rrc-first` on `--threads T` (1), each with a decoder of its own. Prints
-// one JSON line; "xxh3" adds up XXH3 of each file, with `full` and `crop --against skip` of each image's pixels;
+// one JSON line; "xxh3" adds up XXH3 of each file, with `full`, `crop-first` and `crop --against skip` of each image's pixels;
 // "pixels" is how many were made. `both` and `crop` decode each file with the one side and then with the other, on one
-// thread, and print a line for headrace and one for the other. The seconds of `crop` are those on a processor.
+// thread, and print a line for headrace and one for the other, as `crop-first` does. The seconds of these crops are
+// those on a processor.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +28,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -378,8 +382,11 @@ double thread_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Which side goes first changes, as in run_both().
-void run_crops(const std::vector<File>& files, unsigned passes, const std::vector<CropPlan>& plans, bool against_full) {
+enum class CropRow { kAgainstSkip, kAgainstFull, kFirst };
+
+// Which side goes first changes, as in run_both(). With kFirst, each pass begins without any index.
+void run_crops(const std::vector<File>& files, unsigned passes, const std::vector<CropPlan>& plans, CropRow row) {
+  const bool against_full = row == CropRow::kAgainstFull;
   CropIndexes indexes(kIndexBytes);
   CropDecode indexed(plans, &indexes);
   CropDecode skipping(plans, nullptr);
@@ -397,10 +404,12 @@ void run_crops(const std::vector<File>& files, unsigned passes, const std::vecto
   }
   double headrace_seconds = 0;
   double other_seconds = 0;
+  std::optional<CropIndexes> indexes_of_pass;
+  std::optional<CropDecode> first;
   const auto timed = [&](std::size_t i, bool headrace) {
     const double before = thread_cpu_seconds();
     if (headrace) {
-      indexed.decode(i, files[i]);
+      (first ? *first : indexed).decode(i, files[i]);
     } else if (against_full) {
       plain.decode(files[i]);
     } else {
@@ -409,6 +418,10 @@ void run_crops(const std::vector<File>& files, unsigned passes, const std::vecto
     (headrace ? headrace_seconds : other_seconds) += thread_cpu_seconds() - before;
   };
   for (unsigned pass = 0; pass < passes; ++pass) {
+    if (row == CropRow::kFirst) {
+      first.reset();
+      first.emplace(plans, &indexes_of_pass.emplace(kIndexBytes));
+    }
     for (std::size_t i = 0; i < files.size(); ++i) {
       const bool headrace_first = (pass + i) % 2 == 0;
       timed(i, headrace_first);
@@ -501,9 +514,11 @@ int main(int argc, char** argv) {
     draw_crops(files, option("--crops", ""));
   } else if (work == "rrc" || work == "rrc-first") {
     run_rrc(files, passes, threads, read_crops(option("--crops", ""), files.size()), work == "rrc-first");
-  } else if (work == "crop") {
-    const bool against_full = option("--against", "skip") == "full";
-    run_crops(files, passes, read_crops(option("--crops", ""), files.size()), against_full);
+  } else if (work == "crop" || work == "crop-first") {
+    const CropRow row = work == "crop-first"                    ? CropRow::kFirst
+                        : option("--against", "skip") == "full" ? CropRow::kAgainstFull
+                                                                : CropRow::kAgainstSkip;
+    run_crops(files, passes, read_crops(option("--crops", ""), files.size()), row);
   } else if (work == "pipeline") {
     const auto workers = static_cast<unsigned>(std::stoul(option("--workers", "2")));
     RamPipeline(arguments[0], passes, workers, std::stoul(option("--batch", "256"))).run(checksum_of(files));

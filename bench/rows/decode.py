@@ -46,7 +46,7 @@ class DecodeCrop(DecodeRow):
     bar = 1.7
     headrace_side = "crops of RandomResizedCrop with an index, JPEG bytes in memory to RGB, 1 thread, CPU time"
     other_side = "libjpeg-turbo's skipping and cropping, the same crops, 1 thread, CPU time"
-    against = "skip"
+    work = ("crop", "--against", "skip")
 
     def prepare(self):
         super().prepare()
@@ -55,7 +55,7 @@ class DecodeCrop(DecodeRow):
 
     def run_round(self, number, variant):
         """As in decode-full."""
-        command = self.command("crop", "--crops", self.crops, "--against", self.against, "--passes", 1)
+        command = self.command(*self.work, "--crops", self.crops, "--passes", 1)
         output, usage = self.bench.run_program(command)
         return {side: figures_of(json.loads(line), usage) for side, line in zip(self.sides, output.splitlines())}
 
@@ -64,7 +64,15 @@ class DecodeCropFull(DecodeCrop):
     name = "decode-crop-full"
     bar = 2.3
     other_side = "whole images through plain libjpeg-turbo, 1 thread, CPU time"
-    against = "full"
+    work = ("crop", "--against", "full")
+
+
+class DecodeCropFirst(DecodeCrop):
+    name = "decode-crop-first"
+    bar = 0.98
+    headrace_side = "crops of RandomResizedCrop as the first decode of each file, which makes its index, CPU time"
+    other_side = "the same without any index, CPU time"
+    work = ("crop-first",)
 
 
 class DecodeRrc(DecodeRow):
@@ -121,4 +129,4 @@ class Pipeline(DecodeRrc):
         return figures
 
 
-ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeRrc, DecodeRrcFirst, Pipeline)
+ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeCropFirst, DecodeRrc, DecodeRrcFirst, Pipeline)
