@@ -257,11 +257,18 @@ TEST_CASE("diagnose measures a source and says what bounds a training") {
   const nlohmann::json json = nlohmann::json::parse(outcome.output);
   CHECK(json["source_samples_per_second"].get<double>() > 0);
   CHECK(json["decode_samples_per_second"].get<double>() > 0);
-  REQUIRE(json["prospects"].size() == 6);
-  const double now = json["prospects"][4]["samples_per_second"];
-  CHECK(json["prospects"][5]["samples_per_second"].get<double>() == doctest::Approx(2 * now));  // decoding bounds both
+  CHECK(json["direct_samples_per_second"].get<double>() > 0);
+  CHECK(json["workers"] == 4);
+  const nlohmann::json& rows = json["prospects"];
+  REQUIRE(rows.size() >= 2);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    CHECK(rows[i]["samples_per_second"] != rows[i - 1]["samples_per_second"]);  // none says what the one before says
+  }
+  const double now = rows[rows.size() - 2]["samples_per_second"];
+  CHECK(rows.back()["samples_per_second"].get<double>() == doctest::Approx(2 * now));  // decoding bounds both
   CHECK_FALSE(json["verdict"].get<std::string>().empty());
   check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
+  check_refused(tool({"diagnose", directory, "--workers", "0"}), 2, "--workers 0");
 }
 
 TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
