@@ -37,6 +37,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_mount_command(app, selected);
   add_unmount_command(app, selected);
   add_refresh_command(app, selected);
+  add_set_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
   add_warm_command(app, selected);

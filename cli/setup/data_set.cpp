@@ -33,18 +33,6 @@ tl::unexpected<io::Error> option_error(std::string_view option, const std::strin
   return make_error(ErrorCode::kInvalidArgument, fmt::format("{} {}", option, sentence));
 }
 
-io::Result<std::uint64_t> parse_ram(std::string_view text) {
-  const std::uint64_t limit = io::memory_limit_bytes();
-  io::Result<std::uint64_t> bytes = parse_size(text, limit);
-  if (!bytes) return option_error("--ram", bytes.error().context);
-  if (*bytes > limit) {
-    return option_error("--ram", fmt::format("{}: this machine (or container) has {} of memory; take less, or a share "
-                                             "such as 50%",
-                                             text, format_size(limit)));
-  }
-  return bytes;
-}
-
 // The size of the file system that `path` lies on or will lie on; 0: unknown.
 std::uint64_t file_system_bytes(fs::path path) {
   struct statvfs status {};
@@ -134,6 +122,18 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
 
 }  // namespace
 
+io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text) {
+  const std::uint64_t limit = io::memory_limit_bytes();
+  io::Result<std::uint64_t> bytes = parse_size(text, limit);
+  if (!bytes) return option_error(option, bytes.error().context);
+  if (*bytes > limit) {
+    return option_error(option, fmt::format("{}: this machine (or container) has {} of memory; take less, or a share "
+                                            "such as 50%",
+                                            text, format_size(limit)));
+  }
+  return bytes;
+}
+
 io::Result<Source> open_source(const fs::path& path) {
   Source source{canonical_path(path), io::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
   if (source.directory.get() >= 0) return source;
@@ -157,7 +157,7 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
                                                    std::string_view ram_default) {
   HEADRACE_TRY(catalog, make_catalog_options(arguments));
   HEADRACE_TRY(engine, choose("--engine", arguments.engine, kEngines));
-  HEADRACE_TRY(ram, parse_ram(arguments.ram.empty() ? ram_default : arguments.ram));
+  HEADRACE_TRY(ram, parse_ram("--ram", arguments.ram.empty() ? ram_default : arguments.ram));
 
   cache::StoreOptions options;
   options.source = source.path;

@@ -434,6 +434,38 @@ TEST_CASE("a mount outlives the process that serves it") {
   fixture.check_equal_trees(fixture.mount_point);
 }
 
+TEST_CASE("the budget of a mount is changed while it is read, and stays changed when its worker dies") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const auto pushed = [&] { return fixture.stat()["mount"]["page_cache_budget_bytes"].get<std::uint64_t>(); };
+  const std::uint64_t before = pushed();
+  const Outcome more = fixture.tool({"set", point, "ram=128M"});
+  CAPTURE(more.errors);
+  CHECK(more.status == 0);
+  CHECK(pushed() == before + (64 << 20));
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
+  CHECK(fixture.tool({"set", point, "ram=0", "order=sequential"}).status == 0);
+  CHECK(pushed() == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "sequential");
+  fixture.check_equal_trees(fixture.mount_point);
+  CHECK(fixture.tool({"set", point, "ram=64M"}).status == 0);
+  CHECK(wait_until([&] { return fixture.stat()["mount"]["held_samples"] == 40; }));
+
+  for (const char* wrong : {"ram=8", "ram=", "ram", "hdd=/x:1G", "ram=10M", "ram=900T", "order=unknown-order"}) {
+    CAPTURE(wrong);
+    const Outcome refused = fixture.tool({"set", point, wrong});
+    CHECK(refused.status == 2);
+    CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
+  }
+  CHECK(fixture.tool({"set", point, "ram=64M", "ram=65M"}).status == 2);
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
+}
+
 TEST_CASE("a line for the journal begins with its priority, any other with the time") {
   const Fixture fixture;
   const std::string mount = std::string("exec ") + HEADRACE_BINARY + " mount " + fixture.source.string() + " " +
