@@ -44,6 +44,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_read_command(app, selected);
   add_order_command(app, selected);
   add_synth_command(app, selected);
+  add_cache_command(app, selected);
   add_tier_command(app, selected);
   add_verify_command(app, selected);
   add_doctor_command(app, selected);

@@ -7,6 +7,7 @@
 
 namespace headrace::cli {
 
+void add_cache_command(CLI::App& app, Selected& selected);
 void add_completion_command(CLI::App& app, Selected& selected);
 void add_config_command(CLI::App& app, Selected& selected);
 void add_diagnose_command(CLI::App& app, Selected& selected);

@@ -108,7 +108,6 @@ constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptio
 // A catalog that is missing costs a scan, so those that were used last are enough: 64 data sets are more than anybody
 // trains on in turn, and 4 GiB hold the catalogs of 60 data sets with a million files each.
 constexpr KeepLimits kKeptCatalogs = {.files = 64, .bytes = std::uint64_t{4} << 30};
-constexpr std::string_view kCatalogEnding = ".catalog";
 
 // A data set that is listed in two ways has two catalogs. Removes the oldest of the others.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {

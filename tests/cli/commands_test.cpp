@@ -291,6 +291,43 @@ TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
   CHECK(contains(text.output, "held on these tiers"));
 }
 
+TEST_CASE("saved catalogs are listed by their sources, and removed by name, where the source is gone, or all") {
+  const Tool tool;
+  const std::string home = tool.home().string();
+  const auto listed = [&] { return nlohmann::json::parse(tool({"cache", "ls", "--json"}).output)["catalogs"]; };
+  CHECK(listed().empty());
+  CHECK(contains(tool({"cache", "ls"}).output, "0 saved catalogs"));
+  for (const char* name : {"one", "two", "three"}) {
+    REQUIRE(tool({"synth", home + "/" + name, "--files", "7", "--classes", "1"}).status == 0);
+    REQUIRE(tool({"order", home + "/" + name, "--order", "sequential"}).status == 0);
+  }
+  REQUIRE(listed().size() == 3);
+  for (const nlohmann::json& each : listed()) {
+    CHECK(each["source"].get<std::string>().starts_with(home));
+    CHECK(each["samples"] == 7);
+    CHECK(each["entries"] == 9);
+    CHECK(std::filesystem::file_size(each["file"].get<std::string>()) == each["bytes"]);
+  }
+  check_refused(tool({"cache", "rm"}), 2, "--all");
+  check_refused(tool({"cache", "rm", home + "/four"}), 1, "no catalog of");
+  CHECK(tool({"cache", "rm", home + "/one"}).status == 0);
+  CHECK(listed().size() == 2);
+  CHECK(tool({"cache", "rm", "--missing"}).status == 0);
+  CHECK(listed().size() == 2);
+  std::filesystem::remove_all(home + "/two");
+  CHECK(tool({"cache", "rm", "--missing"}).status == 0);
+  REQUIRE(listed().size() == 1);
+  CHECK(listed()[0]["source"] == home + "/three");
+
+  const std::string file = listed()[0]["file"];
+  std::filesystem::resize_file(file, 60);  // torn
+  CHECK(contains(listed()[0]["problem"].get<std::string>(), file));
+  CHECK(contains(tool({"cache", "ls"}).output, file));
+  CHECK(tool({"order", home + "/three", "--order", "sequential"}).status == 0);  // scanned anew
+  CHECK(tool({"cache", "rm", "--all"}).status == 0);
+  CHECK(listed().empty());
+}
+
 TEST_CASE("tier and verify refuse what is no tier") {
   const Tool tool;
   const DataSet data;

@@ -125,6 +125,7 @@ TEST_CASE("JSON of the commands on folders is as documented") {
   check_output(tool, "tier info", {"tier", "info", tier});
   check_output(tool, "tier ls", {"tier", "ls", tier});
   check_output(tool, "verify", {"verify", tier});
+  check_output(tool, "cache ls", {"cache", "ls"});
 }
 
 TEST_CASE("JSON of stat, ls and refresh is as documented") {
