@@ -214,12 +214,16 @@ TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
   const Tool tool;
   const DataSet data;
   const Outcome text = tool({"doctor", data.source(), "--tier", "/nonexistent"});
-  CHECK(text.status == 0);
+  const bool is_missing = contains("\n" + text.output, "\nmissing ");
+  CHECK(text.status == (is_missing ? 1 : 0));
   CHECK(contains(text.output, "io_uring"));
   CHECK(contains(text.output, "JPEG crops"));
   CHECK(contains(text.output, "good    tier /nonexistent"));
   CHECK(contains(text.output, "the folder is made when it is first used"));
-  CHECK(contains(tool({"doctor", "--tier", "/nonexistent/tier"}).output, "-> mkdir -p /nonexistent\n"));
+  const Outcome missing = tool({"doctor", "--tier", "/nonexistent/tier"});
+  CHECK(contains(missing.output, "-> mkdir -p /nonexistent\n"));
+  CHECK(missing.status == 1);
+  CHECK(std::count(missing.errors.begin(), missing.errors.end(), '\n') == 1);
   const nlohmann::json json = nlohmann::json::parse(tool({"doctor", "--json"}).output);
   REQUIRE(json["findings"].size() > 10);
   for (const nlohmann::json& finding : json["findings"]) {
