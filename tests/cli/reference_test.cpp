@@ -66,6 +66,44 @@ TEST_CASE("the manual page covers every command and satisfies groff") {
   CHECK(shell("groff -man -Tutf8 -ww -z " + file).empty());
 }
 
+TEST_CASE("headrace.toml(5) and mount.headrace(8) tell every option that may stand there, and satisfy groff") {
+  const Tool tool;
+  const TempDir folder;
+  const std::string config = tool({"manual", "headrace.toml"}).output;
+  for (const char* name : {"source", "mountpoint", "ram", "ssd", "order", "allow\\-other", "metrics"}) {
+    CAPTURE(name);
+    CHECK(contains(config, std::string(".TP\n\\fB") + name + " = "));
+  }
+  CHECK_FALSE(contains(config, "\\fBconfig"));
+  const std::string helper = tool({"manual", "mount.headrace"}).output;
+  CHECK(contains(helper, "\\fBram=SIZE\\fR"));
+  CHECK_FALSE(contains(helper, "foreground"));
+  CHECK(tool({"manual", "other"}).status == 2);
+  if (!has_program("groff")) skip("needs groff");
+  for (const std::string& page : {config, helper}) {
+    CHECK(shell("groff -man -Tutf8 -ww -z " + folder.write("page", page).string()).empty());
+  }
+}
+
+TEST_CASE("fish completes commands, options, choices and commands below commands") {
+  const std::string script = Tool()({"completion", "fish"}).output;
+  CHECK(contains(script, "-a mount -d "));
+  if (!has_program("fish")) skip("needs fish");
+  const TempDir folder;
+  const std::string file = folder.write("headrace.fish", script).string();
+  const auto complete = [&](const std::string& line) {
+    return shell("HOME=" + folder.path().string() + " fish --no-config -c 'source " + file + "; complete -C \"" + line +
+                 "\"'");
+  };
+  CHECK(contains(complete("headrace mou"), "mount\t"));
+  CHECK(contains(complete("headrace mount --ove"), "--overlay\t"));
+  CHECK(contains(complete("headrace mount --listing t"), "timm"));
+  CHECK(contains(complete("headrace order s"), "set\t"));
+  CHECK(contains(complete("headrace order set --ep"), "--epoch\t"));
+  CHECK_FALSE(contains(complete("headrace stat --ove"), "--overlay"));
+  CHECK_FALSE(contains(complete("headrace order set --li"), "--list"));  // of order alone
+}
+
 TEST_CASE("bash completes commands, options, choices and commands below commands") {
   if (!has_program("bash")) skip("needs bash");
   const TempDir folder;
@@ -123,6 +161,7 @@ TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
   CHECK(shell(call + " /d /m -s -o colour=red") == "mount\n/d\n/m\n");
   CHECK(contains(shell("! " + call + " /d /m -o colour=red"), "unknown option 'colour=red'"));
   CHECK(contains(shell("! " + call + " /d /m -o remount"), "unmount it"));
+  CHECK(shell(call + " /d /m -o remount,rw,ssd=/x:1G,ram=8G") == "set\n/m\nram=8G\n");
   CHECK(contains(shell("! " + call), "usage"));
 }
 

@@ -17,6 +17,8 @@ MODULES = "/usr/lib/python3/dist-packages/headrace"
 # Of each package: some of what it has, and what all of it looks like.
 HOLDS = {
     "headrace": (["/usr/bin/headrace", "/usr/sbin/mount.headrace", "/usr/share/man/man1/headrace.1",
+                  "/usr/share/man/man5/headrace.toml.5", "/usr/share/man/man8/mount.headrace.8",
+                  "/usr/share/fish/vendor_completions.d/headrace.fish",
                   "/usr/lib/systemd/system/headrace@.service"], r"/usr/(s?bin|share|lib/systemd/system)/.*"),
     "libheadrace1": (["/usr/lib/libheadrace.so.1"], r"/usr/lib/libheadrace\.so\.1(\.[0-9.]+)?"),
     "libheadrace-dev": (["/usr/lib/libheadrace.so", "/usr/include/headrace/headrace.h", "/usr/lib/libheadrace_io.a",

@@ -180,7 +180,7 @@ def check_mentions(build, _compiler, work):
     need(mentions, "commands in its text")
     for mention in mentions:
         words = [word for word in mention.split() if not word.startswith(("/", "-")) and not word.isupper()]
-        command = words[:2] if words[0] in ("order", "config", "tier") else words[:1]
+        command = words[:2] if words[0] in ("order", "config", "tier", "cache") else words[:1]
         help_text = subprocess.run(["headrace", *command, "--help"], check=True, env=environment, text=True,
                                    stdout=subprocess.PIPE).stdout
         unknown = [option for option in re.findall(r"--[a-z-]+", mention) if option not in help_text]
