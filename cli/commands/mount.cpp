@@ -275,6 +275,19 @@ io::Status check_mount(const MountArguments& arguments) {
   return make_plan(arguments).map([](const MountPlan&) {});
 }
 
+io::Result<fs::path> configured_mount_point(const std::string& file) {
+  CLI::App scratch;
+  MountArguments arguments;
+  add_mount_options(scratch, arguments);
+  try {
+    apply_config_file(scratch, file);
+  } catch (const CLI::ParseError& failure) {
+    return make_error(ErrorCode::kInvalidArgument, failure.what());
+  }
+  if (!arguments.mount_point.empty()) return arguments.mount_point;
+  return make_error(ErrorCode::kInvalidArgument, file + " names no mountpoint");
+}
+
 io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(level, parse_log_level(arguments.log_level));
   HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));

@@ -210,15 +210,25 @@ TEST_CASE("mount(8) mounts a line of fstab, with all that may stand in one") {
   CHECK(shell("unshare --mount sh -ec '" + script + "'") == "one");
 }
 
-TEST_CASE("the systemd unit is good") {
-  if (!has_program("systemd-analyze")) skip("needs systemd");
-  const TempDir folder;
-  const std::string unit = (folder.path() / "headrace@x.service").string();
-  // The program is not installed while testing; any that exists will do for the check.
-  shell("sed 's|^ExecStart=[^ ]*|ExecStart=/bin/true|; /^Documentation/d' '" HEADRACE_REFERENCE
-        "/headrace@.service' > " +
-        unit);
-  CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
+TEST_CASE("the systemd units are good, reload by a refresh, and leave the mount where all see it") {
+  for (const char* name : {"headrace@", "headrace-user@"}) {
+    CAPTURE(name);
+    const std::string text = read_file(std::string(HEADRACE_REFERENCE "/") + name + ".service");
+    CHECK(contains(text, "\nExecReload="));
+    // What gives a service a mount namespace of its own: the mount would be seen by nobody else.
+    for (const char* hides : {"ProtectSystem", "ProtectHome", "ProtectKernel", "ProtectControlGroups", "ProtectProc",
+                              "ProcSubset", "Private", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths",
+                              "BindPaths", "TemporaryFileSystem", "MountFlags", "RootDirectory"}) {
+      CHECK_FALSE(contains(text, std::string("\n") + hides));
+    }
+    if (!has_program("systemd-analyze")) skip("needs systemd");
+    const TempDir folder;
+    const std::string unit = (folder.path() / "headrace@x.service").string();
+    // The program is not installed while testing; any that exists will do for the check.
+    shell("sed 's|^\\(Exec[A-Za-z]*\\)=[^ ]*|\\1=/bin/true|; /^Documentation/d' '" HEADRACE_REFERENCE "/" +
+          std::string(name) + ".service' > " + unit);
+    CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
+  }
 }
 
 TEST_CASE("the dashboard's panels have what Grafana needs and do not overlap") {
