@@ -164,7 +164,14 @@ void print_notes(const json& stat) {
                     given_up, text_of(stat["mount"], "order_given_up")));
   }
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
-  if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));
+  std::string reasons;
+  for (const auto& [reason, count] : member_of(stat["mount"], "read_failure_reasons").items()) {
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count.dump(), reason);
+  }
+  if (failures > 0) {
+    print_note(
+        fmt::format("{} reads failed{}; the log says which", failures, reasons.empty() ? "" : " (" + reasons + ")"));
+  }
 }
 
 // With --watch: on a terminal it draws over what it has drawn, elsewhere it writes one line per look.

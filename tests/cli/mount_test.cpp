@@ -600,6 +600,13 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   CHECK(contains(page, "# TYPE headrace_opens_total counter"));
   CHECK(contains(page, "headrace_tier_ok{mount=\"" + point + "\",tier=\"source\""));
   CHECK(contains(page, "headrace_build_info{mount=\"" + point + "\",version=\""));
+  CHECK(contains(page, "# TYPE headrace_read_wait_seconds histogram"));
+  CHECK(contains(page, "headrace_read_wait_seconds_bucket{mount=\"" + point + "\",le=\"+Inf\"} "));
+  REQUIRE(::truncate((fixture.source / "dog" / "7.jpg").c_str(), 1) == 0);  // shorter than the catalog has it
+  static_cast<void>(read_file(fixture.mount_point / "dog" / "7.jpg"));
+  if (fixture.stat()["mount"]["read_failures"] > 0) {
+    CHECK(contains(fetch_page(port), "headrace_read_failure_reasons_total{mount=\"" + point + "\",reason=\"E"));
+  }
   const std::string health = fetch_page(port, "/healthz");
   CHECK(contains(health, " 200 OK"));
   CHECK(contains(health, "headrace_up{mount=\"" + point + "\"} 1"));

@@ -261,6 +261,8 @@ std::vector<std::string> metrics_in(const std::string& expression) {
   for (std::size_t at = expression.find(kPrefix); at != std::string::npos; at = expression.find(kPrefix, at + 1)) {
     const std::size_t end = expression.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at);
     names.push_back(expression.substr(at, end == std::string::npos ? end : end - at));
+    constexpr std::string_view kBucket = "_bucket";  // of a histogram
+    if (names.back().ends_with(kBucket)) names.back().resize(names.back().size() - kBucket.size());
   }
   return names;
 }
