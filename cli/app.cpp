@@ -18,6 +18,7 @@
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/usage_error.h"
+#include "headrace/cli/setup/child_command.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
@@ -36,12 +37,14 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_mount_command(app, selected);
   add_unmount_command(app, selected);
   add_refresh_command(app, selected);
+  add_set_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
   add_warm_command(app, selected);
   add_read_command(app, selected);
   add_order_command(app, selected);
   add_synth_command(app, selected);
+  add_cache_command(app, selected);
   add_tier_command(app, selected);
   add_verify_command(app, selected);
   add_doctor_command(app, selected);
@@ -65,6 +68,7 @@ int report(const io::Status& status) {
   // Errors of the user's making are whole sentences; "invalid" behind them would say nothing.
   print_line(stderr, "headrace: " + (error.os_errno == 0 && !error.context.empty() ? error.context : error.message()));
   if (error.code == io::ErrorCode::kCancelled && last_stop_signal() != 0) return kExitSignal + last_stop_signal();
+  if (const int of_child = failed_child_status(); of_child != 0) return of_child;
   return usage ? kExitUsage : kExitFailed;
 }
 

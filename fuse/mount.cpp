@@ -421,8 +421,7 @@ MountStats Mount::stats() const {
     stats.request_total += count;
   }
   stats.read_bytes = impl_->requests->read_bytes();
-  stats.read_failures = impl_->requests->read_failures();
-  stats.read_wait_seconds = impl_->requests->read_wait_seconds();
+  impl_->requests->read_figures().add_stats(stats);
   {
     MutexLock lock(impl_->budget_mutex);
     stats.ram_bytes = impl_->ram_bytes;

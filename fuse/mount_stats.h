@@ -17,12 +17,24 @@ struct RequestCount {
   std::uint64_t count = 0;
 };
 
+struct WaitCount {
+  std::optional<double> seconds_max;  // more than the bound before, and at most this; nullopt: longer than all bounds
+  std::uint64_t count = 0;
+};
+
+struct FailureCount {
+  std::string_view reason;  // "EIO", "ESTALE", ...
+  std::uint64_t count = 0;
+};
+
 struct MountStats {
   std::vector<RequestCount> requests;  // kinds that arrived at least once
   std::uint64_t request_total = 0;
-  std::uint64_t read_bytes = 0;     // bytes sent in answer to READ
-  std::uint64_t read_failures = 0;  // READs that ended in an error
-  double read_wait_seconds = 0;     // from the arrival of each READ to its answer, summed up: readers stood still
+  std::uint64_t read_bytes = 0;                    // bytes sent in answer to READ
+  std::uint64_t read_failures = 0;                 // READs that ended in an error
+  std::vector<FailureCount> read_failure_reasons;  // of these
+  double read_wait_seconds = 0;       // from the arrival of each READ to its answer, summed up: readers stood still
+  std::vector<WaitCount> read_waits;  // how many READs waited how long
 
   std::uint64_t ram_bytes = 0;      // what may be pushed, and be retained of it: as was asked for
   std::uint64_t budget_bytes = 0;   // the same, or less under memory pressure

@@ -12,6 +12,7 @@
 // Numbers are in the byte order of the machine that wrote them; another machine's file fails the magic number. The
 // checksum covers everything behind the header. It guards against torn writes and rot, not against malice: every number
 // that leads somewhere is checked after loading as well, so that no file makes a lookup leave its array.
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include <xxhash.h>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/saved_catalog.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
@@ -120,6 +122,7 @@ class CatalogFile {
 
   static Status save(const Catalog& catalog, int fd, const std::string& name);
   Status load(int fd);
+  Result<SavedCatalog> describe(int fd);
 
  private:
   template <typename MaybeConstCatalog>
@@ -212,6 +215,22 @@ Status CatalogFile::load(int fd) {
   if (const char* problem = check_samples()) return corrupt(name_, problem);
   catalog_.was_saved_ = true;
   return {};
+}
+
+Result<SavedCatalog> CatalogFile::describe(int fd) {
+  constexpr std::uint64_t kSourceBytesMax = 8192;  // PATH_MAX is 4096
+  Header header;
+  HEADRACE_TRY_DO(read_header(fd, header));
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0) return io::system_error(errno, "stat " + name_);
+  const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+  if (header.source_path_bytes > std::min(kSourceBytesMax, file_bytes)) return corrupt(name_, "bad header");
+  SavedCatalog saved{.source = std::string(header.source_path_bytes, '\0'),
+                     .entries = header.row_count,
+                     .samples = header.sample_count};
+  const std::uint64_t offset = file_bytes - header.source_path_bytes;  // it is the last of the file
+  HEADRACE_TRY_DO(read_all(fd, saved.source.data(), saved.source.size(), offset, name_));
+  return saved;
 }
 
 Status CatalogFile::read_header(int fd, Header& header) {
@@ -358,6 +377,13 @@ Result<Catalog> Catalog::load_fd(int fd) {
   Catalog catalog;
   HEADRACE_TRY_DO(CatalogFile(catalog, "the catalog of a predecessor").load(fd));
   return catalog;
+}
+
+Result<SavedCatalog> describe_catalog(const std::filesystem::path& file) {
+  const io::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return io::system_error(errno, file.string());
+  Catalog catalog;
+  return CatalogFile(catalog, file.string()).describe(fd.get());
 }
 
 Result<Catalog> Catalog::load(const std::filesystem::path& file) {

@@ -7,6 +7,7 @@
 
 namespace headrace::cli {
 
+void add_cache_command(CLI::App& app, Selected& selected);
 void add_completion_command(CLI::App& app, Selected& selected);
 void add_config_command(CLI::App& app, Selected& selected);
 void add_diagnose_command(CLI::App& app, Selected& selected);
@@ -14,6 +15,7 @@ void add_ls_command(CLI::App& app, Selected& selected);
 void add_manual_command(CLI::App& app, Selected& selected);
 void add_read_command(CLI::App& app, Selected& selected);
 void add_refresh_command(CLI::App& app, Selected& selected);
+void add_set_command(CLI::App& app, Selected& selected);
 void add_simulate_command(CLI::App& app, Selected& selected);
 void add_stat_command(CLI::App& app, Selected& selected);
 void add_synth_command(CLI::App& app, Selected& selected);

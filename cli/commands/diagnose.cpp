@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace diagnose: whether a training waits for its data, and why.
-#include <csignal>
+// headrace diagnose: what a training is bound by. The loader of a mount is watched first: measuring would disturb it.
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "headrace/cache/sample_sizes.h"
 #include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/doctor/diagnosis.h"
+#include "headrace/cli/doctor/readers.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/cache_arguments.h"
+#include "headrace/cli/setup/child_command.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/watch.h"
 #include "headrace/cli/show/wrap.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -40,77 +40,108 @@ using std::chrono::milliseconds;
 struct DiagnoseArguments {
   std::filesystem::path target;  // source folder or mount point
   CacheArguments cache;
+  std::uint32_t workers = 4;         // of the loader
   std::uint32_t seconds = 10;        // how long the loader is watched, and how long storage and decoding are measured
   std::vector<std::string> command;  // starts the training that is watched; empty: it runs already
   bool json = false;
 };
 
-// The user's training while it is watched. It and all processes that it starts are a process group of their own.
-// The destructor sends SIGTERM and kills what does not end by that.
-class Command {
- public:
-  static io::Result<Command> start(std::vector<std::string> words) {
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    // This program has blocked the signals that it waits for; the command gets them as usual.
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_t actions;  // the command writes to stderr: stdout is for the diagnosis alone
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    Command command;
-    const int failure = ::posix_spawnp(&command.pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
-    if (failure != 0) return io::system_error(failure, "run " + words.front());
-    return command;
-  }
-  ~Command() {
-    if (pid_ <= 0) return;
-    constexpr int kPatienceMs = 5000;  // a training may write a checkpoint first
-    ::kill(-pid_, SIGTERM);
-    const io::UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    pollfd watched{ended.get(), POLLIN, 0};
-    ::poll(&watched, 1, kPatienceMs);
-    ::kill(-pid_, SIGKILL);  // before waitpid(): afterwards the number of the group may belong to others
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Command(Command&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
-  Command& operator=(Command&&) = delete;
+// While it lives, a look at the mount and at its readers from time to time.
+constexpr milliseconds kLookInterval{200};
+constexpr int kLookShare = 10;  // looks take a tenth of the time at most: on a full machine /proc is long
 
- private:
-  Command() = default;
-  pid_t pid_ = -1;
-};
-
-// How fast the loader of a mount reads, and how much of it lay in memory.
-io::Result<LoaderRate> watch_loader(const DiagnoseArguments& arguments) {
-  StopSignal stop;  // a signal ends the command too
-  std::optional<io::Result<Command>> command;
-  if (!arguments.command.empty()) {
-    command.emplace(Command::start(arguments.command));
-    if (!*command) return tl::unexpected(command->error());
+// The processes that read the mount now; where none is caught at it, the workers of the command.
+std::vector<pid_t> find_readers(const std::filesystem::path& mount_point, const json& stat,
+                                const std::optional<ChildCommand>& command) {
+  std::vector<pid_t> pids;
+  for (const Holder& holder : users_of(canonical_path(mount_point))) {
+    const auto pid = static_cast<std::uint64_t>(holder.pid);
+    if (pid != number_of(stat, "pid") && pid != number_of(stat, "supervisor_pid")) pids.push_back(holder.pid);
   }
+  if (pids.empty() && command) return workers_of_group(command->group());
+  return pids;
+}
+
+// Looks at the readers until the time is over, the command ends or a signal comes. False: a signal came.
+bool watch_readers(const DiagnoseArguments& arguments, const json& stat, const std::optional<ChildCommand>& command,
+                   StopSignal& stop, ReaderWatch& readers) {
+  using std::chrono::duration_cast;
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + std::chrono::seconds(arguments.seconds);
+  while (true) {
+    const auto began = steady_clock::now();
+    readers.note(find_readers(arguments.target, stat, command));
+    const auto now = steady_clock::now();
+    if (now >= end || (command && command->ended())) return true;
+    const milliseconds pause = std::max(kLookInterval, duration_cast<milliseconds>(kLookShare * (now - began)));
+    if (stop.wait_for(std::min(pause, duration_cast<milliseconds>(end - now) + milliseconds(1)))) return false;
+  }
+}
+
+LoaderSeen seen_between(const json& before, const json& after, const ReaderTimes& times) {
   WatchHistory history;
-  for (int i = 0; i < 2; ++i) {
-    HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
-    history.add(sample_from(stat));
-    if (i == 0 && stop.wait_for(milliseconds(1000 * arguments.seconds))) {
-      return make_error(ErrorCode::kCancelled, "stopped by a signal");
-    }
+  history.add(sample_from(before));
+  history.add(sample_from(after));
+  const json& then = member_of(before, "mount");
+  const json& now = member_of(after, "mount");
+  const auto growth = [&](const char* name) {
+    return static_cast<double>(number_of(now, name)) - static_cast<double>(number_of(then, name));
+  };
+  const double opens = std::max(growth("opens"), 1.0);
+  LoaderSeen seen{.samples_per_second = history.rates(&WatchSample::opens).front(),
+                  .hit_ratio = history.hit_ratios().front(),
+                  .lost_ratio = std::max(growth("lost_samples"), 0.0) / opens,
+                  .order_known = !text_of(now, "order").empty(),
+                  .shortage = text_of(now, "shortage"),
+                  .budget = format_size(number_of(now, "page_cache_budget_bytes")),
+                  .readers = times.readers};
+  if (times.seconds <= 0) return seen;
+  seen.busy = std::min(1.0, (times.cpu_seconds + times.core_seconds) / times.seconds);
+  const double seconds = real_of(after, "uptime_seconds") - real_of(before, "uptime_seconds");
+  const double waited = real_of(now, "read_wait_seconds") - real_of(then, "read_wait_seconds");
+  seen.waiting = std::clamp(waited / std::max(seconds * times.readers, 1e-3), 0.0, 1 - seen.busy);
+  seen.cpu_seconds_per_sample = times.cpu_seconds / opens;
+  return seen;
+}
+
+// What the readers of a mount did, and how much of what they read lay in memory.
+io::Result<LoaderSeen> watch_loader(const DiagnoseArguments& arguments) {
+  StopSignal stop;  // a signal ends the command too
+  std::optional<ChildCommand> command;
+  if (!arguments.command.empty()) {
+    HEADRACE_TRY(started, ChildCommand::start(arguments.command));
+    command.emplace(std::move(started));
   }
-  return LoaderRate{history.rates(&WatchSample::opens).front(), history.hit_ratios().front()};
+  HEADRACE_TRY(before, call_daemon(arguments.target, "stat", json::object()));
+  ReaderWatch readers;
+  if (!watch_readers(arguments, before, command, stop, readers)) {
+    return make_error(ErrorCode::kCancelled, "stopped by a signal");
+  }
+  HEADRACE_TRY(after, call_daemon(arguments.target, "stat", json::object()));
+  const int status = command ? command->ended().value_or(0) : 0;
+  if (status != 0) {
+    note_failed_child(status);
+    return make_error(ErrorCode::kSystem,
+                      fmt::format("{} ended with status {} while it was watched", arguments.command.front(), status));
+  }
+  return seen_between(before, after, readers.times());
+}
+
+void print_loader(const LoaderSeen& loader) {
+  fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", loader.samples_per_second,
+             100 * loader.hit_ratio);
+  if (loader.readers == 0) {
+    return fmt::print("readers   none was seen: other users' processes, or they open files for too short a time\n");
+  }
+  fmt::print("readers   {:>8} compute {:.0f}% of the time, wait for data {:.0f}%, for work {:.0f}%\n", loader.readers,
+             100 * loader.busy, 100 * loader.waiting, 100 * (1 - loader.busy - loader.waiting));
 }
 
 void print(const Measured& measured, const std::vector<Prospect>& prospects) {
-  fmt::print("source    {:>8.0f} samples/s, {}/s, whole files in shuffled order\n", measured.source.samples_per_second,
+  fmt::print("direct    {:>8.0f} samples/s, {} workers that read one file after the other\n",
+             measured.direct.samples_per_second, measured.workers);
+  fmt::print("source    {:>8.0f} samples/s, {}/s, many files at once, in shuffled order\n",
+             measured.source.samples_per_second,
              format_size(static_cast<std::uint64_t>(measured.source.bytes_per_second)));
   if (measured.tiers.samples_per_second > 0) {
     fmt::print("tiers     {:>8.0f} samples/s, {}/s, held by the disk tiers, in shuffled order\n",
@@ -121,10 +152,9 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
     fmt::print("decoding  {:>8.0f} samples/s on the cores that may be used\n", measured.decode.samples_per_second);
   }
   if (measured.has_loader) {
-    fmt::print("loader    {:>8.0f} samples/s, {:.1f}% found in memory\n", measured.loader.samples_per_second,
-               100 * measured.loader.hit_ratio);
+    print_loader(measured.loader);
   }
-  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(verdict(measured), {.columns = 78}),
+  fmt::print("\n{}\n\n{:<36}{:>12}   {}\n", wrap(diagnose(measured).text, {.columns = 78}),
              measured.tiers.samples_per_second > 0 ? "held on these tiers" : "held in RAM or on an SSD", "samples/s",
              "bound by");
   for (const Prospect& prospect : prospects) {
@@ -143,16 +173,27 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
                      {"samples_per_second", prospect.samples_per_second},
                      {"bound_by", prospect.bound_by}});
   }
+  const Diagnosis found = diagnose(measured);
   json result = {{"source_samples_per_second", measured.source.samples_per_second},
                  {"source_bytes_per_second", measured.source.bytes_per_second},
                  {"tier_samples_per_second", measured.tiers.samples_per_second},
                  {"tier_bytes_per_second", measured.tiers.bytes_per_second},
+                 {"direct_samples_per_second", measured.direct.samples_per_second},
+                 {"workers", measured.workers},
                  {"decode_samples_per_second", measured.decode.samples_per_second},
-                 {"verdict", verdict(measured)},
+                 {"decode_cpu_seconds", measured.decode.cpu_seconds},
+                 {"bound", name_of(found.bound)},
+                 {"verdict", found.text},
                  {"prospects", std::move(table)}};
   if (measured.has_loader) {
     result["loader_samples_per_second"] = measured.loader.samples_per_second;
     result["loader_hit_ratio"] = measured.loader.hit_ratio;
+    result["loader_readers"] = measured.loader.readers;
+  }
+  if (measured.loader.readers > 0) {
+    result["loader_busy"] = measured.loader.busy;
+    result["loader_waiting"] = measured.loader.waiting;
+    result["loader_cpu_seconds"] = measured.loader.cpu_seconds_per_sample;
   }
   return result;
 }
@@ -167,17 +208,18 @@ std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mo
 // Gives each measurement the same part of `time`.
 io::Status measure_storage(cache::Store& store, milliseconds time, Measured& measured) {
   const bool has_tiers = store.stats().tiers.size() > 2;  // more than RAM and the source
-  const milliseconds share = time / (has_tiers ? 3 : 2);
-  const auto measure = [&](auto how, SampleRate& rate) -> io::Status {
-    HEADRACE_TRY(result, how(store, share));
-    rate = result;
-    return {};
-  };
-  HEADRACE_TRY_DO(measure(measure_source, measured.source));
+  const milliseconds share = time / (has_tiers ? 4 : 3);
+  HEADRACE_TRY(direct, measure_direct(store, measured.workers, share));
+  HEADRACE_TRY(source, measure_source(store, share));
+  measured.direct = direct;
+  measured.source = source;
   if (has_tiers) {  // after the source: its reads have filled the tiers as far as there was room
-    HEADRACE_TRY_DO(measure(measure_tiers, measured.tiers));
+    HEADRACE_TRY(tiers, measure_tiers(store, share));
+    measured.tiers = tiers;
   }
-  return measure(measure_decode, measured.decode);
+  HEADRACE_TRY(decode, measure_decode(store, share));
+  measured.decode = decode;
+  return {};
 }
 
 io::Status run_diagnose(const DiagnoseArguments& arguments) {
@@ -189,7 +231,10 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
                                   "headrace diagnose MOUNTPOINT -- COMMAND",
                                   arguments.target.string()));
   }
-  Measured measured;
+  if (arguments.workers == 0) {
+    return make_error(ErrorCode::kInvalidArgument, "--workers 0: a loader that loads by itself is 1 worker");
+  }
+  Measured measured{.workers = arguments.workers};
   measured.has_loader = is_mount;
   if (is_mount) {  // first, because the measurements below would disturb the loader
     HEADRACE_TRY(loader, watch_loader(arguments));
@@ -220,14 +265,21 @@ void add_diagnose_command(CLI::App& app, Selected& selected) {
       add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
                   run_diagnose, arguments);
   command.add_option("TARGET", arguments->target, "A source folder, or a mount that a training reads")->required();
-  command.add_option("COMMAND", arguments->command, "After --: a training to run and watch meanwhile");
+  command.add_option("COMMAND", arguments->command,
+                     "After --: a training to run and watch meanwhile; it is ended with the look");
+  add_number(command, "--workers", arguments->workers, "Processes of the loader, without headrace to compare with")
+      ->type_name("N")
+      ->capture_default_str();
   add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   command.footer(
+      "A mount is measured while it is read: start the training first, or give it as\n"
+      "COMMAND. A COMMAND that runs still after --seconds is ended with all that it has\n"
+      "started. Where it fails before, its exit status is that of headrace.\n\n"
       "Examples:\n"
-      "  headrace diagnose /data/train\n"
+      "  headrace diagnose /data/train --workers 8\n"
       "  headrace diagnose /data/train --ssd /nvme/headrace:200G\n"
       "  headrace diagnose /mnt/train --seconds 30 -- python train.py");
 }

@@ -38,13 +38,18 @@ std::vector<Finding> examine_target(const std::filesystem::path& target) {
   return findings;
 }
 
+Tone tone_of(Health health) {
+  return health == Health::kMissing ? Tone::kBad : health == Health::kLimit ? Tone::kWarning : Tone::kPlain;
+}
+
 void print(const std::vector<Finding>& findings) {
   const std::size_t columns = terminal_columns(stdout);  // 0 in a pipe: one line each, for grep
   std::size_t width = 0;
   for (const Finding& finding : findings) width = std::max(width, finding.name.size());
   for (const Finding& finding : findings) {
     const std::string text = wrap(finding.text, {.columns = columns, .indent = 8 + width + 2});
-    fmt::print("{:<8}{:<{}}  {}\n", name_of(finding.health), io::printable(finding.name), width, text);
+    fmt::print("{}{:<{}}  {}\n", toned(stdout, tone_of(finding.health), fmt::format("{:<8}", name_of(finding.health))),
+               io::printable(finding.name), width, text);
     if (!finding.remedy.empty()) fmt::print("{:8}-> {}\n", "", io::printable(finding.remedy));
   }
 }
@@ -71,7 +76,12 @@ io::Status run_doctor(const DoctorArguments& arguments) {
   } else {
     print(findings);
   }
-  return {};
+  const auto missing = std::count_if(findings.begin(), findings.end(),
+                                     [](const Finding& finding) { return finding.health == Health::kMissing; });
+  if (missing == 0) return {};
+  return io::make_error(io::ErrorCode::kUnsupported,
+                        fmt::format("{} of what headrace needs {} missing here; the lines above tell the remedy",
+                                    missing, missing == 1 ? "is" : "are"));
 }
 
 }  // namespace headrace::cli

@@ -14,7 +14,9 @@ void add_doctor_command(CLI::App& app, Selected& selected) {
       ->type_name("PATH")
       ->allow_extra_args(false);
   command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.footer("Example:\n  headrace doctor /data/train --tier /nvme");
+  command.footer(
+      "Exit status: 1 if something is missing, so that something does not work.\n\n"
+      "Example:\n  headrace doctor /data/train --tier /nvme");
 }
 
 }  // namespace headrace::cli

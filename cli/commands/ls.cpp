@@ -111,7 +111,7 @@ void print(const std::vector<Row>& rows) {
                memory, percent(row.memory.used_bytes, row.memory.budget_bytes), disk,
                percent(row.disk.used_bytes, row.disk.budget_bytes), percent(row.hits, row.opens),
                io::printable(row.source));
-    if (row.state != "ok") print_line(stdout, "  " + row.state, 2);
+    if (row.state != "ok") print_line(stdout, "  " + row.state, 2, row.answers ? Tone::kWarning : Tone::kBad);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/kept_settings.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/protocol.h"
@@ -194,16 +196,17 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
 }
 
 // Runs in the process that serves. When that dies, the supervisor starts another one.
-io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Channel& channel,
+io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSettings& kept, fuse::Channel& channel,
                 const ReadyCallback& ready) {
   StopSignal stop;
   cache::StoreOptions store_options = plan.store;
   store_options.catalog_fd = channel.catalog_fd();
   HEADRACE_TRY(store, open_store(store_options, stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
+  if (const std::optional<std::uint64_t> bytes = kept.pushed_bytes()) mount->set_ram_bytes(*bytes);
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
-  MountService service(*store, *mount, refresher, plan.mount_point, plan.source.path);
+  MountService service(*store, *mount, refresher, kept, {plan.mount_point, plan.source.path});
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
@@ -217,6 +220,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, fuse::Ch
 }
 
 io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
+  HEADRACE_TRY(kept, KeptSettings::make());
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
   options.channel.source_name = mounted_name(plan.source);
@@ -224,7 +228,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.channel.over_source = plan.over_source;
   options.channel.scratch_folder = plan.store.catalog_file.parent_path();
   options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
-    return work(arguments, plan, channel, worker_ready);
+    return work(arguments, plan, kept, channel, worker_ready);
   };
   options.stand_in = [&](fuse::Channel& channel) -> io::Status {
     cache::StoreOptions store_options = plan.store;
@@ -269,6 +273,19 @@ io::Status check_mount(const MountArguments& arguments) {
   HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
   HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
   return make_plan(arguments).map([](const MountPlan&) {});
+}
+
+io::Result<fs::path> configured_mount_point(const std::string& file) {
+  CLI::App scratch;
+  MountArguments arguments;
+  add_mount_options(scratch, arguments);
+  try {
+    apply_config_file(scratch, file);
+  } catch (const CLI::ParseError& failure) {
+    return make_error(ErrorCode::kInvalidArgument, failure.what());
+  }
+  if (!arguments.mount_point.empty()) return arguments.mount_point;
+  return make_error(ErrorCode::kInvalidArgument, file + " names no mountpoint");
 }
 
 io::Status run_mount(const MountArguments& arguments) {

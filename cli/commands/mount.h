@@ -29,6 +29,9 @@ struct MountArguments {
 // Makes the checks that mount makes before it touches anything, and nothing more.
 [[nodiscard]] io::Status check_mount(const MountArguments& arguments);
 
+// The mount point that a config file names. Errors: kInvalidArgument (no such file, it names none, or makes no sense).
+[[nodiscard]] io::Result<std::filesystem::path> configured_mount_point(const std::string& file);
+
 void add_mount_command(CLI::App& app, Selected& selected);
 // Adds every setting of mount but --config. `headrace config check` reads the same settings.
 void add_mount_options(CLI::App& command, MountArguments& arguments);

@@ -172,6 +172,10 @@ io::Status run_order(const OrderArguments& arguments) {
 
 io::Status run_order_show(const OrderShowArguments& arguments) {
   HEADRACE_TRY(state, call_daemon(arguments.mount_point, "order", json::object()));
+  if (arguments.json) {
+    print_json(state);
+    return {};
+  }
   const std::string order = text_of(state, "order");
   fmt::print("{} epoch {} position {}\n", order.empty() ? "unknown" : order, number_of(state, "epoch"),
              number_of(state, "position"));

@@ -30,6 +30,7 @@ struct OrderArguments {
 
 struct OrderShowArguments {
   std::filesystem::path mount_point;
+  bool json = false;
 };
 [[nodiscard]] io::Status run_order_show(const OrderShowArguments& arguments);
 

@@ -24,6 +24,7 @@ void add_order_show(CLI::App& order, Selected& selected) {
       add_command(order, selected, {"Orders of mounts", "show", "Show the order of a mount and where its reader is"},
                   run_order_show, arguments);
   add_mount_point(command, arguments->mount_point);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
   command.footer("Example:\n  headrace order show /mnt/train");
 }
 

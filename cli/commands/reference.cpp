@@ -43,32 +43,51 @@ CommandReference describe(const CLI::App& command, const std::string& name) {
   return reference;
 }
 
+// One of the texts that the program writes about itself, by the name that asks for it.
+struct Text {
+  const char* name;
+  std::string (*write)(const CommandReference& program);
+};
+constexpr Text kCompletions[] = {{"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
+constexpr Text kPages[] = {
+    {"headrace", [](const CommandReference& program) { return manual_page(program, kVersion); }},
+    {"headrace.toml", [](const CommandReference& program) { return config_page(program, kVersion); }},
+    {"mount.headrace", [](const CommandReference& program) { return mount_helper_page(program, kVersion); }}};
+
+// Adds an argument that chooses one of the texts, and prints that.
+template <std::size_t Count>
+CLI::Option* add_texts(CLI::App& app, CLI::App& command, Selected& selected, const Text (&texts)[Count],
+                       const char* argument, const char* description) {
+  const auto chosen = std::make_shared<std::string>(texts[0].name);
+  std::string choices;
+  for (const Text& text : texts) choices += (choices.empty() ? "" : "|") + std::string(text.name);
+  CLI::Option* option = command.add_option(argument, *chosen, description)->type_name(choices);
+  command.callback([&app, &selected, &texts, chosen] {
+    selected = [&app, &texts, chosen]() -> io::Status {
+      for (const Text& text : texts) {
+        if (*chosen != text.name) continue;
+        fmt::print("{}", text.write(describe(app, "")));
+        return {};
+      }
+      return io::make_error(io::ErrorCode::kInvalidArgument, "'" + *chosen + "' is none of those that --help lists");
+    };
+  });
+  return option;
+}
+
 }  // namespace
 
 void add_completion_command(CLI::App& app, Selected& selected) {
   CLI::App* completion =
       app.add_subcommand("completion", "Print the completion script of a shell")->group(kHelpCommands);
-  const auto shell = std::make_shared<std::string>();
-  completion->add_option("SHELL", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  add_texts(app, *completion, selected, kCompletions, "SHELL", "Which shell")->required();
   completion->footer("Example:\n  source <(headrace completion bash)");
-  completion->callback([&app, &selected, shell] {
-    selected = [&app, shell]() -> io::Status {
-      const CommandReference reference = describe(app, "");
-      fmt::print("{}", *shell == "bash" ? bash_completion(reference) : zsh_completion(reference));
-      return {};
-    };
-  });
 }
 
 void add_manual_command(CLI::App& app, Selected& selected) {
-  CLI::App* manual = app.add_subcommand("manual", "Print the manual page")->group(kHelpCommands);
-  manual->footer("Example:\n  headrace manual | man -l -");
-  manual->callback([&app, &selected] {
-    selected = [&app]() -> io::Status {
-      fmt::print("{}", manual_page(describe(app, ""), kVersion));
-      return {};
-    };
-  });
+  CLI::App* manual = app.add_subcommand("manual", "Print a manual page")->group(kHelpCommands);
+  add_texts(app, *manual, selected, kPages, "PAGE", "Which page")->capture_default_str();
+  manual->footer("Example:\n  headrace manual headrace.toml | man -l -");
 }
 
 }  // namespace headrace::cli

@@ -114,6 +114,10 @@ void print_mount(const json& mount) {
                                       real_of(mount, "read_wait_seconds")));
 }
 
+Tone tone_of_state(std::string_view state) {
+  return state.empty() || state == "ok" || state == "full" ? Tone::kPlain : Tone::kBad;
+}
+
 void print_tiers(const json& tiers) {
   fmt::print("\n{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", "tier", "used", "budget", "samples", "hits",
              "served", "errors", "state");
@@ -123,7 +127,8 @@ void print_tiers(const json& tiers) {
                format_size(number_of(tier, "used_bytes")), budget > 0 ? format_size(budget) : "-",
                format_count(number_of(tier, "samples")), format_count(number_of(tier, "hits")),
                format_size(number_of(tier, "hit_bytes")),
-               format_count(number_of(tier, "errors") + number_of(tier, "corrupt")), text_of(tier, "state"));
+               format_count(number_of(tier, "errors") + number_of(tier, "corrupt")),
+               toned(stdout, tone_of_state(text_of(tier, "state")), text_of(tier, "state")));
   }
 }
 
@@ -140,7 +145,7 @@ void print_placement(const json& store) {
 }
 
 void print_note(const std::string& note) {
-  print_line(stdout, "note: " + note, 6);
+  print_line(stdout, "note: " + note, 6, Tone::kWarning);
 }
 
 // Prints fall-backs and failures; nothing when there are none.
@@ -159,7 +164,14 @@ void print_notes(const json& stat) {
                     given_up, text_of(stat["mount"], "order_given_up")));
   }
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
-  if (failures > 0) print_note(fmt::format("{} reads failed; the log says which", failures));
+  std::string reasons;
+  for (const auto& [reason, count] : member_of(stat["mount"], "read_failure_reasons").items()) {
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", count.dump(), reason);
+  }
+  if (failures > 0) {
+    print_note(
+        fmt::format("{} reads failed{}; the log says which", failures, reasons.empty() ? "" : " (" + reasons + ")"));
+  }
 }
 
 // With --watch: on a terminal it draws over what it has drawn, elsewhere it writes one line per look.

@@ -36,6 +36,10 @@ using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
 
+// Names in the document of --json.
+constexpr const char* kDiskForecast = "disk_forecast";
+constexpr const char* kRamForecast = "ram_forecast";
+
 constexpr std::chrono::milliseconds kStep{100};  // between two looks at the progress
 
 // Keeps the list from standard input in memory, under a path that a daemon of the same user can open while this lives.
@@ -110,15 +114,34 @@ io::Status check_outcome(const WarmerState& state) {
   return {};
 }
 
-void print_forecast(const std::string& what, const Forecast& forecast) {
-  print_line(stdout, what + ": " + summarise(forecast));
+// What was found or done: lines as they come, or with --json one document at the end, also of what failed.
+class Report {
+ public:
+  explicit Report(bool as_json) : as_json_(as_json) {}
+  // `name`: of the figures in the document.
+  void add(const char* name, json figures, const std::string& line) {
+    if (!as_json_) return print_line(stdout, line);
+    document_[name] = std::move(figures);
+  }
+  void finish() const {
+    if (as_json_ && !document_.empty()) print_json(document_);
+  }
+
+ private:
+  const bool as_json_;
+  json document_ = json::object();
+};
+
+void add_forecast(Report& report, const char* name, const std::string& what, const Forecast& forecast) {
+  report.add(name, to_json(forecast), what + ": " + summarise(forecast));
 }
 
 // For --check: an error when something is missing.
-io::Status print_check(const fs::path& target, const Forecast& forecast) {
-  print_line(stdout, fmt::format("{}: {} of {} samples, {} of {} held", target.string(), forecast.held.samples,
-                                 forecast.wanted.samples, format_size(forecast.held.bytes),
-                                 format_size(forecast.wanted.bytes)));
+io::Status report_check(Report& report, const fs::path& target, const Forecast& forecast) {
+  report.add(
+      kDiskForecast, to_json(forecast),
+      fmt::format("{}: {} of {} samples, {} of {} held", target.string(), forecast.held.samples,
+                  forecast.wanted.samples, format_size(forecast.held.bytes), format_size(forecast.wanted.bytes)));
   const std::uint64_t missing = forecast.wanted.samples - forecast.held.samples;
   if (missing == 0) return {};
   return make_error(ErrorCode::kNotFound, fmt::format("{}: {} samples are missing; warm without --check fetches them",
@@ -140,16 +163,16 @@ io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
   return {};
 }
 
-io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options, bool check,
-                StopSignal& stop) {
+io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options,
+                const WarmArguments& arguments, Report& report, StopSignal& stop) {
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
   HEADRACE_TRY_DO(open_only_what_exists(options.tiers));
   HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanted_options, store->catalog()));
   const Forecast forecast = forecast_disk(wanted, *store, room_bytes);
-  if (check) return print_check(source.path, forecast);
-  print_forecast(source.path, forecast);
+  if (arguments.check) return report_check(report, source.path, forecast);
+  add_forecast(report, kDiskForecast, source.path, forecast);
   return {};
 }
 
@@ -158,22 +181,24 @@ WantedOptions wanted_options(const WarmArguments& arguments, const std::string& 
 }
 
 io::Status fill_tiers(cache::Store& store, std::vector<cache::EntryId> entries, std::uint64_t rate,
-                      const Source& source, StopSignal& stop) {
+                      const Source& source, Report& report, StopSignal& stop) {
   Warmer warmer(store, std::move(entries), {.rate_bytes_per_second = rate});
   Progress progress(stderr, "warming", warmer.state().total);
   const OnStop on_stop(stop, [&] { warmer.cancel(); });
   while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
   const WarmerState end = warmer.state();
   progress.finish(end.done);
-  print_line(stdout, source.path.string() + ": " + summarise(end, progress.elapsed_seconds()));
+  const double seconds = progress.elapsed_seconds();
+  report.add("disk", to_json(end, seconds), source.path.string() + ": " + summarise(end, seconds));
   return check_outcome(end);
 }
 
 io::Status index_source(cache::Store& store, const std::vector<cache::EntryId>& entries, const Source& source,
-                        StopSignal& stop) {
+                        Report& report, StopSignal& stop) {
   const auto started = std::chrono::steady_clock::now();
   HEADRACE_TRY(state, make_indexes(store, entries, stop));
-  print_line(stdout, source.path.string() + ": " + summarise(state, seconds_since(started)));
+  const double seconds = seconds_since(started);
+  report.add("index", to_json(state, seconds), source.path.string() + ": " + summarise(state, seconds));
   return check_outcome(state);
 }
 
@@ -188,7 +213,7 @@ io::Status check_without_tier(const WarmArguments& arguments) {
   return make_error(ErrorCode::kInvalidArgument, "--rate-limit is for filling a tier; --index alone reads without one");
 }
 
-io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
+io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, Report& report) {
   const bool has_tier = !arguments.cache.ssd.empty() || !arguments.cache.hdd.empty();
   if (!has_tier) HEADRACE_TRY_DO(check_without_tier(arguments));
   if (arguments.ram) {
@@ -199,11 +224,11 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
   const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;
-  if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments.check, stop);
+  if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments, report, stop);
   HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
-  if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, rate, source, stop));
-  return arguments.index ? index_source(*store, wanted.entries, source, stop) : io::Status{};
+  if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, rate, source, report, stop));
+  return arguments.index ? index_source(*store, wanted.entries, source, report, stop) : io::Status{};
 }
 
 json warm_request(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, bool disk) {
@@ -220,7 +245,7 @@ bool has_disk_tier(const json& stat) {
   return std::any_of(tiers.begin(), tiers.end(), is_disk_tier);
 }
 
-io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
+io::Status look_at_mount(const WarmArguments& arguments, const json& request, Report& report) {
   if (arguments.check && request["ram"] == true) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("--check looks into disk tiers; headrace stat {} shows what the memory holds",
@@ -228,9 +253,13 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request) {
   }
   HEADRACE_TRY(found, call_daemon(arguments.target, "warm-forecast", request));
   const std::string target = arguments.target.string();
-  if (arguments.check) return print_check(target, forecast_from_json(member_of(found, "disk")));
-  if (found.contains("disk")) print_forecast(target + ": disk tiers", forecast_from_json(found["disk"]));
-  if (found.contains("ram")) print_forecast(target + ": RAM tier", forecast_from_json(found["ram"]));
+  if (arguments.check) return report_check(report, target, forecast_from_json(member_of(found, "disk")));
+  if (found.contains("disk")) {
+    add_forecast(report, kDiskForecast, target + ": disk tiers", forecast_from_json(found["disk"]));
+  }
+  if (found.contains("ram")) {
+    add_forecast(report, kRamForecast, target + ": RAM tier", forecast_from_json(found["ram"]));
+  }
   return {};
 }
 
@@ -260,7 +289,7 @@ io::Result<json> follow_job(const fs::path& mount_point) {
   }
 }
 
-io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate) {
+io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, Report& report) {
   if (!arguments.cache.ssd.empty() || !arguments.cache.hdd.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} is a mount and has the tiers that it was mounted with; leave --ssd and --hdd out",
@@ -273,11 +302,15 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
                                   arguments.target.string(), text_of(stat, "source")));
   }
   const json request = warm_request(arguments, spec, rate, has_disk_tier(stat));
-  if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request);
+  if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request, report);
   HEADRACE_TRY(started, call_daemon(arguments.target, "warm", request));
   HEADRACE_TRY(end, follow_job(arguments.target));
-  for (const json& line : member_of(end, "summary")) {
-    print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
+  if (arguments.json) {
+    for (const auto& [phase, figures] : member_of(end, "results").items()) report.add(phase.c_str(), figures, "");
+  } else {
+    for (const json& line : member_of(end, "summary")) {
+      print_line(stdout, arguments.target.string() + ": " + line.get<std::string>());
+    }
   }
   const std::string error = text_of(end, "error");
   if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
@@ -291,7 +324,9 @@ io::Status run_warm(const WarmArguments& arguments) {
   HEADRACE_TRY(spec, order_spec(arguments, spooled));
   HEADRACE_TRY(rate, parse_rate_limit(arguments.rate_limit));
   const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
-  io::Status done = is_mount ? warm_mount(arguments, spec, rate) : warm_source(arguments, spec, rate);
+  Report report(arguments.json);
+  io::Status done = is_mount ? warm_mount(arguments, spec, rate, report) : warm_source(arguments, spec, rate, report);
+  report.finish();
   if (!done) spooled.rename_in(done.error().context);
   return done;
 }

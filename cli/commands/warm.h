@@ -27,6 +27,7 @@ struct WarmArguments {
   bool index = false;            // also make the indexes of JPEGs
   bool dry_run = false;          // only say what would be fetched
   bool check = false;            // only say whether the disk tiers hold everything already
+  bool json = false;
 };
 [[nodiscard]] io::Status run_warm(const WarmArguments& arguments);
 

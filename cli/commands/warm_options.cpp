@@ -36,6 +36,7 @@ void add_warm_command(CLI::App& app, Selected& selected) {
                 "Only say whether the disk tiers hold all of it; exit status 1 if something is missing")
       ->excludes(dry_run)
       ->excludes(index);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
   command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
       ->type_name("SIZE")
       ->group(kSpecialGroup);

@@ -46,7 +46,8 @@ void BackgroundWarm::warm_disk(BackgroundWarmOptions& options) {
     state_.total = now.total;
   }
   io::MutexLock lock(mutex_);
-  state_.summary.push_back("disk tiers: " + summarise(warmer.state(), seconds_since(started)));
+  state_.disk = {.seconds = seconds_since(started), .disk = warmer.state()};
+  state_.summary.push_back("disk tiers: " + summarise(state_.disk->disk, state_.disk->seconds));
 }
 
 void BackgroundWarm::fill_ram() {
@@ -63,13 +64,20 @@ void BackgroundWarm::fill_ram() {
     state_.error = status.error().message();
     return;
   }
+  state_.ram = {.seconds = seconds_since(started), .ram = state_.done};
   state_.summary.push_back(fmt::format("RAM tier: {} samples, {} held after {}", state_.done.samples,
-                                       format_size(state_.done.bytes), format_duration(seconds_since(started))));
+                                       format_size(state_.done.bytes), format_duration(state_.ram->seconds)));
 }
 
 nlohmann::json BackgroundWarm::state() const {
   const bool finished = finished_;  // read first: when it is true, the rest is final
   io::MutexLock lock(mutex_);
+  nlohmann::json results = nlohmann::json::object();
+  if (state_.disk) results["disk"] = to_json(state_.disk->disk, state_.disk->seconds);
+  if (state_.ram) {
+    results["ram"] = {
+        {"samples", state_.ram->ram.samples}, {"bytes", state_.ram->ram.bytes}, {"seconds", state_.ram->seconds}};
+  }
   return {{"finished", finished},
           {"phase", state_.phase},
           {"samples", state_.done.samples},
@@ -77,7 +85,8 @@ nlohmann::json BackgroundWarm::state() const {
           {"samples_total", state_.total.samples},
           {"bytes_total", state_.total.bytes},
           {"error", state_.error},
-          {"summary", state_.summary}};
+          {"summary", state_.summary},
+          {"results", std::move(results)}};
 }
 
 }  // namespace headrace::cli

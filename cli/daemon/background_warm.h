@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,16 +36,24 @@ class BackgroundWarm {
 
   void cancel() { cancelled_ = true; }
   [[nodiscard]] bool finished() const { return finished_; }
-  // {"finished", "phase": "disk" or "ram", "samples", "bytes", "samples_total", "bytes_total", "error", "summary"}
+  // {"finished", "phase": "disk" or "ram", "samples", "bytes", "samples_total", "bytes_total", "error", "summary",
+  // "results"}; results: {"disk": see warmer.h, "ram": {"samples", "bytes", "seconds"}}, of phases that ended
   [[nodiscard]] nlohmann::json state() const;
 
  private:
+  struct Result {  // of a phase that ended
+    double seconds = 0;
+    WarmerState disk;
+    Amount ram;
+  };
   struct State {
     std::string phase;
     Amount done;
     Amount total;
     std::string error;                 // the job failed
     std::vector<std::string> summary;  // one line for each phase that ended
+    std::optional<Result> disk;
+    std::optional<Result> ram;
   };
   void run(BackgroundWarmOptions options);
   void warm_disk(BackgroundWarmOptions& options);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -79,6 +81,10 @@ constexpr Definition kTierMetrics[] = {
 
 constexpr Definition kTierOk = {"state", "headrace_tier_ok",
                                 "0: a tier takes no records, though there is room; stat says why", kGauge};
+constexpr Definition kFailureReasons = {"read_failure_reasons", "headrace_read_failure_reasons_total",
+                                        "READs that ended in an error, by the name of the errno", kCounter};
+constexpr Definition kReadWaits = {"read_waits", "headrace_read_wait_seconds",
+                                   "How long readers waited for the answers to READs", MetricType::Histogram};
 constexpr Definition kBuildInfo = {"", "headrace_build_info", "Always 1; the label has the version", kGauge};
 constexpr Definition kUp = {"", "headrace_up", "Always 1: the daemon answers", kGauge};
 
@@ -107,6 +113,31 @@ Labels labels_of(const std::string& mount_point, const json& tier) {
   return {{"mount", mount_point}, {"tier", text_of(tier, "kind")}, {"path", text_of(tier, "path")}};
 }
 
+MetricFamily failure_family(const json& mount, const std::string& mount_point) {
+  MetricFamily family = make_family(kFailureReasons);
+  for (const auto& [reason, count] : member_of(mount, kFailureReasons.member).items()) {
+    family.metric.push_back(make_metric(kCounter, count.get<double>(), {{"mount", mount_point}, {"reason", reason}}));
+  }
+  return family;
+}
+
+// Prometheus counts in each bucket those of the smaller ones, too.
+MetricFamily wait_family(const json& mount, const std::string& mount_point) {
+  ClientMetric metric;
+  metric.label = {{"mount", mount_point}};
+  std::uint64_t count = 0;
+  for (const json& wait : member_of(mount, kReadWaits.member)) {
+    count += number_of(wait, "count");
+    const double bound = wait.value("seconds_max", std::numeric_limits<double>::infinity());
+    metric.histogram.bucket.push_back({count, bound});
+  }
+  metric.histogram.sample_count = count;
+  metric.histogram.sample_sum = real_of(mount, "read_wait_seconds");
+  MetricFamily family = make_family(kReadWaits);
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
 class Collector : public prometheus::Collectable {
  public:
   explicit Collector(const MountService& service) : service_(service) {}
@@ -120,6 +151,8 @@ class Collector : public prometheus::Collectable {
       const double value = stat["mount"].value(definition.member, 0.0);
       families.back().metric.push_back(make_metric(definition.type, value, {{"mount", mount_point}}));
     }
+    families.push_back(failure_family(stat["mount"], mount_point));
+    families.push_back(wait_family(stat["mount"], mount_point));
     for (const Definition& definition : kTierMetrics) {
       families.push_back(make_family(definition));
       for (const json& tier : stat["store"]["tiers"]) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/version.h"
 #include "headrace/cli/warm/warm_plan.h"
+#include "headrace/io/log.h"
 
 namespace headrace::cli {
 namespace {
@@ -48,13 +50,14 @@ io::Result<std::vector<std::string>> specs_of(const json& arguments) {
 
 }  // namespace
 
-MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher,
-                           std::filesystem::path mount_point, std::filesystem::path source)
+MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
+                           Place place)
     : store_(store),
       mount_(mount),
       refresher_(refresher),
-      mount_point_(std::move(mount_point)),
-      source_(std::move(source)),
+      kept_(kept),
+      mount_point_(std::move(place.mount_point)),
+      source_(std::move(place.source)),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -80,6 +83,7 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
     return refresh_state();
   }
   if (command == "refresh-state") return refresh_state();
+  if (command == "set") return set(arguments);
   if (command == "order") return order(arguments);
   if (command == "order-tell") return tell_order(arguments);
   if (command == "numbering") return numbering(arguments);
@@ -141,6 +145,25 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
                              {.samples = stats.held_samples, .bytes = stats.held_bytes}, stats.budget_bytes));
   }
   return result;
+}
+
+// What is on its way keeps its share: the store's buffers are in use all the time.
+io::Result<json> MountService::set(const json& arguments) {
+  constexpr std::uint64_t kPushedLeast = std::uint64_t{3} << 20;  // as a mount of 20 MiB has
+  const std::uint64_t ram = number_of(arguments, "ram_bytes");
+  const std::uint64_t staging = mount_.stats().staging_bytes;
+  if (ram > 0 && ram < staging + kPushedLeast) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("ram={}: this mount was given {} for what is on its way, and needs 3 MiB beside; take "
+                    "more, or 0 to push nothing",
+                    format_size(ram), format_size(staging)));
+  }
+  const std::uint64_t pushed = ram - std::min(ram, staging);
+  kept_.keep_pushed_bytes(pushed);
+  mount_.set_ram_bytes(pushed);
+  io::log_info("mount {}: {} MiB of memory from now on", mount_point_.string(), ram >> 20);
+  return json{{"ram_bytes", ram}};
 }
 
 io::Result<json> MountService::order(const json& arguments) {

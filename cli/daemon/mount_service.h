@@ -9,6 +9,7 @@
 //   warm-stop
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
+//   set {"ram_bytes"}                              changes the budget; {"ram_bytes"} is then what is used of it
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
 //   order-tell {"name", "total", "offset", "numbers", "batch", "workers", "prefetch_factor"}
 //                                                  a part of a loader's next epoch; the last part has it followed
@@ -29,6 +30,7 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/daemon/background_warm.h"
+#include "headrace/cli/daemon/kept_settings.h"
 #include "headrace/cli/daemon/order_telling.h"
 #include "headrace/fuse/mount.h"
 
@@ -36,8 +38,11 @@ namespace headrace::cli {
 
 class MountService {
  public:
-  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, std::filesystem::path mount_point,
-               std::filesystem::path source);
+  struct Place {
+    std::filesystem::path mount_point;
+    std::filesystem::path source;
+  };
+  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept, Place place);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
 
@@ -46,6 +51,7 @@ class MountService {
   [[nodiscard]] nlohmann::json refresh_state() const;
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
+  [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json numbering(const nlohmann::json& arguments) const;
@@ -53,6 +59,7 @@ class MountService {
   cache::Store& store_;
   fuse::Mount& mount_;
   cache::Refresher& refresher_;
+  KeptSettings& kept_;
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

@@ -74,11 +74,22 @@ std::uint64_t with_staging(std::uint64_t bytes, const fuse::MountStats& stats) {
 json to_json(const fuse::MountStats& stats) {
   json requests = json::object();
   for (const fuse::RequestCount& request : stats.requests) requests[std::string(request.name)] = request.count;
+  json reasons = json::object();
+  for (const fuse::FailureCount& failure : stats.read_failure_reasons) {
+    reasons[std::string(failure.reason)] = failure.count;
+  }
+  json waits = json::array();
+  for (const fuse::WaitCount& wait : stats.read_waits) {
+    waits.push_back({{"count", wait.count}});
+    if (wait.seconds_max) waits.back()["seconds_max"] = *wait.seconds_max;
+  }
   json all = {{"requests", std::move(requests)},
               {"request_total", stats.request_total},
               {"read_bytes", stats.read_bytes},
               {"read_failures", stats.read_failures},
+              {"read_failure_reasons", std::move(reasons)},
               {"read_wait_seconds", stats.read_wait_seconds},
+              {"read_waits", std::move(waits)},
               {"ram_bytes", with_staging(stats.ram_bytes, stats)},
               {"budget_bytes", with_staging(stats.budget_bytes, stats)},
               {"shortage", stats.shortage},

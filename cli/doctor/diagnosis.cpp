@@ -2,139 +2,13 @@
 #include "headrace/cli/doctor/diagnosis.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
-#include <optional>
-#include <semaphore>
 #include <utility>
 
 #include <fmt/core.h>
 
-#include "headrace/cache/reader.h"
 #include "headrace/cache/simulator.h"
-#include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/show/figures.h"
-#include "headrace/decode/pipeline.h"
 
 namespace headrace::cli {
-namespace {
-
-using std::chrono::steady_clock;
-
-SampleRate rate_since(steady_clock::time_point start, std::uint64_t samples, std::uint64_t bytes) {
-  const double seconds = std::max(seconds_since(start), 1e-6);
-  return {static_cast<double>(samples) / seconds, static_cast<double>(bytes) / seconds};
-}
-
-// No training uses this seed, so the samples read here are not those that were just pushed into a page cache.
-constexpr const char* kProbeOrder = "torch-distributed:seed=987654321";
-
-// Returns the same samples again and again until the time is over.
-class LoopingSource : public decode::SampleSource {
- public:
-  LoopingSource(std::vector<cache::View> samples, steady_clock::time_point end)
-      : samples_(std::move(samples)), end_(end) {}
-
-  std::optional<decode::RawSample> next() override {
-    if (cancelled_ || steady_clock::now() >= end_) return std::nullopt;
-    const cache::View& view = samples_[position_ % samples_.size()];
-    return decode::RawSample{.position = position_++, .bytes = view.bytes()};
-  }
-  void cancel() override { cancelled_ = true; }
-  std::string path(cache::SampleIndex) const override { return "sample"; }
-
- private:
-  const std::vector<cache::View> samples_;
-  const steady_clock::time_point end_;
-  std::atomic<bool> cancelled_{false};
-  std::uint64_t position_ = 0;
-};
-
-}  // namespace
-
-io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time) {
-  HEADRACE_TRY(order, open_order(kProbeOrder, store.catalog()));
-  const auto started = steady_clock::now();  // before the reader starts to read ahead
-  HEADRACE_TRY(reader, cache::Reader::open(store, *order, {.epochs = 1}));
-  std::uint64_t samples = 0;
-  std::uint64_t bytes = 0;
-  while (steady_clock::now() - started < time) {
-    const std::optional<cache::Sample> sample = reader->next();
-    if (!sample) break;
-    if (!sample->bytes) continue;
-    ++samples;
-    bytes += sample->bytes->bytes().size();
-  }
-  const SampleRate rate = rate_since(started, samples, bytes);
-  reader->cancel();
-  return rate;
-}
-
-namespace {
-
-// The reads that are in flight. Their callbacks share it with the function that waits for them.
-class ReadsInFlight {
- public:
-  void begin() { free_.acquire(); }
-  void end(const io::Result<cache::View>& view) {
-    if (view) samples_.fetch_add(1), bytes_.fetch_add(view->bytes().size());
-    free_.release();
-  }
-  SampleRate wait_for_all(steady_clock::time_point started) {
-    for (int i = 0; i < kAtOnce; ++i) free_.acquire();
-    return rate_since(started, samples_, bytes_);
-  }
-
- private:
-  static constexpr int kAtOnce = 32;  // enough to keep an SSD busy; they hold 3.5 MB of photographs
-
-  std::counting_semaphore<kAtOnce> free_{kAtOnce};
-  std::atomic<std::uint64_t> samples_{0};
-  std::atomic<std::uint64_t> bytes_{0};
-};
-
-}  // namespace
-
-io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseconds time) {
-  HEADRACE_TRY(order, open_order(kProbeOrder, store.catalog()));
-  HEADRACE_TRY(samples, order->epoch(1));
-  HEADRACE_TRY_DO(store.flush());
-  const auto reads = std::make_shared<ReadsInFlight>();
-  const auto started = steady_clock::now();
-  for (const cache::SampleIndex sample : samples) {
-    if (steady_clock::now() - started >= time) break;
-    const cache::EntryId entry = store.catalog().sample_entry(sample);
-    if (!store.is_on_disk(entry)) continue;
-    store.drop(entry);  // or memory would answer instead of the tier
-    reads->begin();
-    store.read_async(entry, [reads](const io::Result<cache::View>& view) { reads->end(view); });
-  }
-  return reads->wait_for_all(started);
-}
-
-io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time) {
-  constexpr std::uint32_t kSamples = 64;  // about 7 MB of photographs: more than the processor's caches hold
-  const std::uint32_t count = std::min<std::uint32_t>(kSamples, store.catalog().sample_count());
-  std::vector<cache::View> views;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint64_t spread = std::uint64_t{i} * store.catalog().sample_count() / count;
-    const cache::EntryId entry = store.catalog().sample_entry(static_cast<cache::SampleIndex>(spread));
-    if (io::Result<cache::View> view = store.read(entry)) views.push_back(std::move(*view));
-  }
-  if (views.empty()) return SampleRate{};
-  const auto started = steady_clock::now();
-  HEADRACE_TRY(pipeline,
-               decode::Pipeline::start(std::make_unique<LoopingSource>(std::move(views), started + time), {}));
-  std::uint64_t samples = 0;
-  std::uint64_t bytes = 0;
-  while (const decode::DecodedSample* sample = pipeline->next()) {
-    if (!sample->status) continue;
-    ++samples;
-    bytes += sample->encoded_bytes;
-  }
-  return rate_since(started, samples, bytes);
-}
-
 namespace {
 
 // Samples per second from storage with a cache of `capacity_bytes`; 0: the source is not read any more.
@@ -167,55 +41,170 @@ std::vector<Prospect> predict(const Measured& measured, const std::vector<std::u
   std::uint64_t data_bytes = 0;
   for (const std::uint32_t size : sizes) data_bytes += size;
   double storage = 0;
+  const auto add = [&](Prospect prospect, double decode) {
+    set_rate(prospect, storage, decode);
+    // A row that says what the one before says would be in the way.
+    const bool is_new = prospects.empty() || prospects.back().bound_by != prospect.bound_by ||
+                        prospects.back().samples_per_second != prospect.samples_per_second;
+    if (is_new) prospects.push_back(std::move(prospect));
+  };
+  const double decode = measured.decode.samples_per_second;
   for (const double fraction : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-    Prospect prospect{.cached_fraction = fraction};
-    prospect.cached_bytes = static_cast<std::uint64_t>(fraction * static_cast<double>(data_bytes));
-    storage = storage_rate(measured, *trace, sizes, prospect.cached_bytes);
-    set_rate(prospect, storage, measured.decode.samples_per_second);
-    prospects.push_back(prospect);
+    const auto bytes = static_cast<std::uint64_t>(fraction * static_cast<double>(data_bytes));
+    storage = storage_rate(measured, *trace, sizes, bytes);
+    add({.cached_fraction = fraction, .cached_bytes = bytes}, decode);
   }
-  if (measured.decode.samples_per_second > 0) {
-    Prospect prospect{.cached_fraction = 1, .cached_bytes = data_bytes, .cores_factor = 2};
-    set_rate(prospect, storage, 2 * measured.decode.samples_per_second);
-    prospects.push_back(prospect);
-  }
+  if (decode > 0) add({.cached_fraction = 1, .cached_bytes = data_bytes, .cores_factor = 2}, 2 * decode);
   return prospects;
 }
 
-std::string verdict(const Measured& measured) {
+namespace {
+
+constexpr double kLoaderShare = 4;    // a loader whose own code takes more CPU than this many decodings is bound by it
+constexpr double kFasterAhead = 1.5;  // the source could give so much more: it is not what holds the reader up
+constexpr double kLostShare = 0.1;    // of what was opened: more than that is no accident
+constexpr double kHitsEnough = 0.9;   // where the readers cannot be seen
+constexpr double kMilli = 1000;
+
+// What a loader with `workers` processes, which each read a file and then decode it, would get.
+struct Workers {
+  double direct = 0;  // from the source, one file after the other
+  double ahead = 0;   // from memory, with the source read ahead
+  bool reads_longest = false;
+};
+
+Workers predict_workers(const Measured& measured) {
+  const double count = measured.workers;
+  const double read = measured.direct.samples_per_second > 0 ? count / measured.direct.samples_per_second : 0;
+  const double decode = measured.decode.cpu_seconds;
+  // 0: not known, no limit
+  const auto at_most = [](double rate, double limit) { return limit > 0 ? std::min(rate, limit) : rate; };
   const double source = measured.source.samples_per_second;
-  const double decode = measured.decode.samples_per_second;
-  if (measured.has_loader) {
-    const LoaderRate& loader = measured.loader;
-    if (loader.samples_per_second == 0)
-      return "The loader opened nothing meanwhile: it was not running, or it was waiting for the training.";
-    if (loader.hit_ratio < 0.9) {
-      return fmt::format(
-          "The training waits for its data: only {:.0f}% of the samples lay in memory when the loader "
-          "wanted them. The source gives {:.0f} samples/s; a larger cache or the right --order helps.",
-          100 * loader.hit_ratio, source);
-    }
-    return fmt::format(
-        "The training does not wait for storage: {:.0f}% of the samples lay in memory when the loader "
-        "wanted them. It takes {:.0f} samples/s; its decoding, its workers or the GPU set that pace.",
-        100 * loader.hit_ratio, loader.samples_per_second);
+  Workers workers;
+  workers.direct = read + decode > 0 ? count / (read + decode) : 0;
+  workers.reads_longest =
+      read > decode && (measured.decode.samples_per_second == 0 || workers.direct < measured.decode.samples_per_second);
+  workers.direct = at_most(workers.direct, measured.decode.samples_per_second);
+  workers.ahead = at_most(decode > 0 ? std::min(source, count / decode) : source, measured.decode.samples_per_second);
+  return workers;
+}
+
+Diagnosis diagnose_source(const Measured& measured) {
+  const Workers workers = predict_workers(measured);
+  const double read_ms = kMilli * measured.workers / std::max(measured.direct.samples_per_second, 1 / kMilli);
+  if (!workers.reads_longest && measured.decode.samples_per_second > 0) {
+    return {Bound::kDecoding,
+            fmt::format("Decoding is the bound: a sample takes {:.1f} ms of a core to decode and {:.1f} ms to read, so "
+                        "{} loader workers get {:.0f} samples/s here. More cores help; a cache does not.",
+                        kMilli * measured.decode.cpu_seconds, read_ms, measured.workers, workers.direct)};
   }
-  if (decode > 0 && decode < source) {
-    return fmt::format(
-        "Decoding is the limit here: the source gives {:.0f} samples/s, the processor decodes {:.0f}. "
-        "More cores or loader workers help; a cache does not.",
-        source, decode);
+  std::string text = fmt::format(
+      "The source is the bound: a file takes {:.1f} ms to read, so {} loader workers get {:.0f} samples/s from it.",
+      read_ms, measured.workers, workers.direct);
+  if (workers.ahead > kFasterAhead * workers.direct) {
+    text += fmt::format(" Behind headrace mount, which reads ahead, they get {:.0f}.", workers.ahead);
+  } else {
+    text += " Reading ahead brings little here; what is cached is gained, as the table shows.";
   }
-  if (decode > 0) {
-    return fmt::format(
-        "The source is the limit: it gives {:.0f} samples/s in shuffled order, the processor could "
-        "decode {:.0f}. A cache raises the rate as the table shows.",
-        source, decode);
+  return {Bound::kSource, text};
+}
+
+// Why the mount did not have in memory what the readers wanted.
+Diagnosis diagnose_waiting(const Measured& measured) {
+  const LoaderSeen& loader = measured.loader;
+  const double source = measured.source.samples_per_second;
+  const std::string waits =
+      loader.readers > 0
+          ? fmt::format("Its readers wait for data {:.0f}% of the time", 100 * loader.waiting)
+          : fmt::format("Only {:.0f}% of the samples lay in memory when they were opened", 100 * loader.hit_ratio);
+  if (!loader.shortage.empty() || loader.lost_ratio > kLostShare) {
+    return {Bound::kMemory,
+            fmt::format("Memory is the bound. {}, since what was read ahead had to go: {}. A higher limit helps, or "
+                        "less beside it.",
+                        waits, !loader.shortage.empty() ? loader.shortage : "the kernel took back what was pushed")};
   }
-  return fmt::format(
-      "The source gives {:.0f} samples/s in shuffled order. A training that takes more than that "
-      "waits for the source; a cache raises the rate as the table shows.",
-      source);
+  if (source < kFasterAhead * loader.samples_per_second) {
+    return {Bound::kSource,
+            fmt::format("The source is the bound. {}, and the source gives {:.0f} samples/s at most, of which the "
+                        "training takes {:.0f}. A larger cache helps: --ram, --ssd.",
+                        waits, source, loader.samples_per_second)};
+  }
+  if (!loader.order_known) {
+    return {Bound::kOrder,
+            fmt::format("The order is what is missing. {}: the source could give {:.0f} samples/s, but nobody knows "
+                        "yet what is read next. headrace order set tells it.",
+                        waits, source)};
+  }
+  return {Bound::kMemory,
+          fmt::format("Memory is the bound. {}: the source could give {:.0f} samples/s, the training gets {:.0f}, and "
+                      "the budget of {} is too small to read further ahead. More --ram helps.",
+                      waits, source, loader.samples_per_second, loader.budget)};
+}
+
+Diagnosis diagnose_computing(const Measured& measured) {
+  const LoaderSeen& loader = measured.loader;
+  const double decode = measured.decode.cpu_seconds;
+  const std::string busy = fmt::format("Its readers compute {:.0f}% of the time: a sample takes {:.1f} ms of CPU",
+                                       100 * loader.busy, kMilli * loader.cpu_seconds_per_sample);
+  if (decode > 0 && loader.cpu_seconds_per_sample < kLoaderShare * decode) {
+    return {Bound::kDecoding, fmt::format("Decoding is the bound. {}, decoding alone {:.1f} ms. More workers help as "
+                                          "long as there are cores for them; a cache does not.",
+                                          busy, kMilli * decode)};
+  }
+  return {Bound::kLoader, fmt::format("The loader's own code is the bound. {}, and decoding is {} of that. Look at its "
+                                      "transforms, or give it more workers; a cache does not help.",
+                                      busy, decode > 0 ? fmt::format("{:.1f} ms", kMilli * decode) : "no part")};
+}
+
+Diagnosis diagnose_loader(const Measured& measured) {
+  const LoaderSeen& loader = measured.loader;
+  if (loader.samples_per_second == 0) {
+    return {Bound::kNothingRead,
+            "The loader opened nothing meanwhile: it was not running, or it was waiting for the training."};
+  }
+  if (loader.readers == 0) {
+    if (loader.hit_ratio < kHitsEnough) return diagnose_waiting(measured);
+    return {Bound::kNotStorage,
+            fmt::format("The training does not wait for storage: {:.0f}% of the samples lay in memory when they were "
+                        "opened. It takes {:.0f} samples/s; its decoding, its own code or the GPU set that pace.",
+                        100 * loader.hit_ratio, loader.samples_per_second)};
+  }
+  const double idle = 1 - loader.busy - loader.waiting;
+  if (loader.waiting >= std::max(loader.busy, idle)) return diagnose_waiting(measured);
+  if (loader.busy >= idle) return diagnose_computing(measured);
+  return {
+      Bound::kConsumer,
+      fmt::format("The consumer is the bound, such as a GPU: the readers have nothing to do {:.0f}% of the time. The "
+                  "training takes {:.0f} samples/s; neither a cache nor more workers help.",
+                  100 * idle, loader.samples_per_second)};
+}
+
+}  // namespace
+
+std::string_view name_of(Bound bound) {
+  switch (bound) {
+    case Bound::kNothingRead:
+      return "nothing read";
+    case Bound::kSource:
+      return "source";
+    case Bound::kOrder:
+      return "order";
+    case Bound::kMemory:
+      return "memory";
+    case Bound::kDecoding:
+      return "decoding";
+    case Bound::kLoader:
+      return "loader";
+    case Bound::kConsumer:
+      return "consumer";
+    case Bound::kNotStorage:
+      return "not storage";
+  }
+  return "";
+}
+
+Diagnosis diagnose(const Measured& measured) {
+  return measured.has_loader ? diagnose_loader(measured) : diagnose_source(measured);
 }
 
 }  // namespace headrace::cli

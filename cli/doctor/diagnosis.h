@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures rates and says what a training waits for.
+// Says from measured rates what a training waits for, and what would change that.
 //
-// Thread-safety: the measure functions block their caller; the others are pure.
+//   const Diagnosis found = diagnose(measured);
+//   fmt::print("{}: {}\n", name_of(found.bound), found.text);
+//
+// Thread-safety: pure functions.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headrace/cache/order.h"
-#include "headrace/cache/store.h"
+#include "headrace/cli/doctor/measure.h"
 
 namespace headrace::cli {
 
-struct SampleRate {
+// What a running mount and its readers did during the measurement. Of a reader's time it computes or waits for a core
+// (busy), waits for an answer to READ (waiting), or does neither: it waits for whoever takes the samples.
+struct LoaderSeen {
   double samples_per_second = 0;
-  double bytes_per_second = 0;
-};
-
-// Reads whole samples through the store in a shuffled order, for at most `time`.
-[[nodiscard]] io::Result<SampleRate> measure_source(cache::Store& store, std::chrono::milliseconds time);
-// Reads samples that the store's disk tiers hold, in a shuffled order and past the RAM tier, for at most `time`.
-// 0 samples per second: the tiers hold none.
-[[nodiscard]] io::Result<SampleRate> measure_tiers(cache::Store& store, std::chrono::milliseconds time);
-// Decodes some of the samples from memory on all usable cores. 0 samples per second: nothing could be decoded.
-[[nodiscard]] io::Result<SampleRate> measure_decode(cache::Store& store, std::chrono::milliseconds time);
-
-// What a running mount saw of its loader during the measurement.
-struct LoaderRate {
-  double samples_per_second = 0;
-  double hit_ratio = 1;  // part of the samples that lay in memory when they were opened
+  double hit_ratio = 1;   // part of the samples that lay in memory when they were opened
+  double lost_ratio = 0;  // samples that the kernel took back, per opened one
+  bool order_known = true;
+  std::string shortage;       // why less memory than asked for may be used; empty: it is not
+  std::string budget;         // for samples, in words
+  std::uint32_t readers = 0;  // processes that were seen to read; 0: busy and waiting are not known
+  double busy = 0;
+  double waiting = 0;
+  double cpu_seconds_per_sample = 0;
 };
 
 struct Measured {
+  std::uint32_t workers = 4;  // of the loader that `direct` stands for
+  SampleRate direct;
   SampleRate source;
-  SampleRate tiers;   // samples_per_second 0: there are none, or they hold nothing yet
-  SampleRate decode;  // samples_per_second 0: not known
+  SampleRate tiers;  // samples_per_second 0: there are none, or they hold nothing yet
+  DecodeRate decode;
   bool has_loader = false;
-  LoaderRate loader;
+  LoaderSeen loader;
 };
 
 // The rate that is to be expected when a part of the data set is held, and when there are more cores to decode. Held on
@@ -53,7 +54,23 @@ struct Prospect {
 
 [[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
                                             const cache::Order& order);
-// One paragraph: what the training waits for, and why.
-[[nodiscard]] std::string verdict(const Measured& measured);
+
+enum class Bound : std::uint8_t {
+  kNothingRead,
+  kSource,
+  kOrder,   // nobody knows yet what is read next
+  kMemory,  // too little to read ahead, or it is taken away
+  kDecoding,
+  kLoader,      // what the loader does with samples beside decoding them
+  kConsumer,    // who takes the samples: the GPU
+  kNotStorage,  // no more can be told, since the readers were not seen
+};
+[[nodiscard]] std::string_view name_of(Bound bound);
+
+struct Diagnosis {
+  Bound bound = Bound::kNothingRead;
+  std::string text;  // one paragraph: what the training waits for, and why
+};
+[[nodiscard]] Diagnosis diagnose(const Measured& measured);
 
 }  // namespace headrace::cli

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/doctor/doctor.h"
+#include "headrace/cli/doctor/kernel.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
 #include "headrace/cli/show/figures.h"
@@ -28,37 +29,6 @@ namespace fs = std::filesystem;
 // 0 when the file is missing or holds no number.
 std::uint64_t read_number(const fs::path& file) {
   return std::strtoull(read_line(file).c_str(), nullptr, 10);
-}
-
-struct KernelVersion {
-  int major = 0;
-  int minor = 0;
-  [[nodiscard]] bool at_least(int wanted_major, int wanted_minor) const {
-    return major > wanted_major || (major == wanted_major && minor >= wanted_minor);
-  }
-};
-
-KernelVersion kernel_version() {
-  utsname names{};
-  ::uname(&names);
-  KernelVersion version;
-  std::sscanf(names.release, "%d.%d", &version.major, &version.minor);  // NOLINT(cert-err34-c): 0 when unreadable
-  return version;
-}
-
-Finding examine_kernel() {
-  utsname names{};
-  ::uname(&names);
-  Finding finding{.name = "kernel", .health = Health::kGood, .text = names.release};
-  const KernelVersion version = kernel_version();
-  if (!version.at_least(5, 15)) {
-    finding.health = Health::kLimit;
-    finding.text += ": older than 5.15, not tested";
-    finding.remedy = "install a newer kernel of your distribution";
-  } else if (!version.at_least(6, 14)) {
-    finding.text += " (from 6.14 on, reads through the page cache can leave nothing behind)";
-  }
-  return finding;
 }
 
 // Whether a seccomp filter applies to this process: "Seccomp: 2" in proc(5).
@@ -265,7 +235,9 @@ Finding examine_crops(decode::IndexSupport support, std::string_view version) {
 }
 
 std::vector<Finding> examine_machine() {
-  return {examine_kernel(),
+  utsname names{};
+  ::uname(&names);
+  return {examine_kernel(names.release),
           examine_io_uring(),
           examine_descriptors(),
           examine_fuse_device(),

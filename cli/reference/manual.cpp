@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/reference/reference.h"
+#include "headrace/cli/reference/roff.h"
 
 namespace headrace::cli {
 namespace {
@@ -55,13 +56,48 @@ Config file of the systemd unit headrace@NAME.
 in fstab(5), or a config file and
 .BR "systemctl enable headrace@NAME" .
 .SH SEE ALSO
+.BR headrace.toml (5),
+.BR mount.headrace (8),
 .BR mount (8),
 .BR fusermount3 (1),
 .BR io_uring (7)
 )";
 
-// Makes plain text safe for roff, where backslashes, hyphens and a dot at the start of a line have a meaning.
-std::string escape(std::string_view text) {
+// What it does, and what may be written there.
+std::string words_of(const OptionReference& option, EntryOptions options) {
+  std::string text = escape_roff(option.description);
+  for (std::size_t i = 0; i < option.choices.size(); ++i) {
+    text += (i == 0 ? ": " : ", ") + escape_roff(option.choices[i]);
+  }
+  if (!option.default_value.empty()) text += "; default: " + escape_roff(option.default_value);
+  if (options.environment && !option.environment.empty()) text += fmt::format("; environment: {}", option.environment);
+  return text;
+}
+
+std::string format_option(const OptionReference& option) {
+  std::string head;
+  for (const std::string& name : option.names) head += (head.empty() ? "\\fB" : ", \\fB") + escape_roff(name) + "\\fR";
+  if (!option.argument.empty()) head += (head.empty() ? "\\fI" : " \\fI") + escape_roff(option.argument) + "\\fR";
+  return fmt::format(".TP\n{}\n{}.\n", head, words_of(option, {}));
+}
+
+void append_command(const CommandReference& command, std::string& page) {
+  if (!command.name.empty()) {
+    std::string arguments;
+    for (const OptionReference& option : command.options) {
+      if (option.names.empty()) arguments += " " + option.argument;
+    }
+    page += fmt::format(".SS \"headrace {}{}\"\n{}.\n", escape_roff(command.name), escape_roff(arguments),
+                        escape_roff(command.description));
+    for (const OptionReference& option : command.options) page += format_option(option);
+    if (!command.notes.empty()) page += fmt::format(".PP\n.nf\n{}\n.fi\n", escape_roff(command.notes));
+  }
+  for (const CommandReference& child : command.commands) append_command(child, page);
+}
+
+}  // namespace
+
+std::string escape_roff(std::string_view text) {
   std::string escaped;
   bool line_start = true;
   for (const char letter : text) {
@@ -78,32 +114,9 @@ std::string escape(std::string_view text) {
   return escaped;
 }
 
-std::string format_option(const OptionReference& option) {
-  std::string head;
-  for (const std::string& name : option.names) head += (head.empty() ? "\\fB" : ", \\fB") + escape(name) + "\\fR";
-  if (!option.argument.empty()) head += (head.empty() ? "\\fI" : " \\fI") + escape(option.argument) + "\\fR";
-  std::string text = escape(option.description);
-  for (std::size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? ": " : ", ") + escape(option.choices[i]);
-  if (!option.default_value.empty()) text += "; default: " + escape(option.default_value);
-  if (!option.environment.empty()) text += fmt::format("; environment: {}", option.environment);
-  return fmt::format(".TP\n{}\n{}.\n", head, text);
+std::string roff_entry(std::string_view head, const OptionReference& option, EntryOptions options) {
+  return fmt::format(".TP\n\\fB{}\\fR\n{}.\n", escape_roff(head), words_of(option, options));
 }
-
-void append_command(const CommandReference& command, std::string& page) {
-  if (!command.name.empty()) {
-    std::string arguments;
-    for (const OptionReference& option : command.options) {
-      if (option.names.empty()) arguments += " " + option.argument;
-    }
-    page += fmt::format(".SS \"headrace {}{}\"\n{}.\n", escape(command.name), escape(arguments),
-                        escape(command.description));
-    for (const OptionReference& option : command.options) page += format_option(option);
-    if (!command.notes.empty()) page += fmt::format(".PP\n.nf\n{}\n.fi\n", escape(command.notes));
-  }
-  for (const CommandReference& child : command.commands) append_command(child, page);
-}
-
-}  // namespace
 
 std::string manual_page(const CommandReference& program, const std::string& version) {
   std::string page = fmt::format(

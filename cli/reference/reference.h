@@ -31,7 +31,11 @@ struct CommandReference {
 
 [[nodiscard]] std::string bash_completion(const CommandReference& program);
 [[nodiscard]] std::string zsh_completion(const CommandReference& program);
+[[nodiscard]] std::string fish_completion(const CommandReference& program);
 // headrace(1) in roff.
 [[nodiscard]] std::string manual_page(const CommandReference& program, const std::string& version);
+// headrace.toml(5) and mount.headrace(8), from the options of "mount".
+[[nodiscard]] std::string config_page(const CommandReference& program, const std::string& version);
+[[nodiscard]] std::string mount_helper_page(const CommandReference& program, const std::string& version);
 
 }  // namespace headrace::cli

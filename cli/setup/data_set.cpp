@@ -33,18 +33,6 @@ tl::unexpected<io::Error> option_error(std::string_view option, const std::strin
   return make_error(ErrorCode::kInvalidArgument, fmt::format("{} {}", option, sentence));
 }
 
-io::Result<std::uint64_t> parse_ram(std::string_view text) {
-  const std::uint64_t limit = io::memory_limit_bytes();
-  io::Result<std::uint64_t> bytes = parse_size(text, limit);
-  if (!bytes) return option_error("--ram", bytes.error().context);
-  if (*bytes > limit) {
-    return option_error("--ram", fmt::format("{}: this machine (or container) has {} of memory; take less, or a share "
-                                             "such as 50%",
-                                             text, format_size(limit)));
-  }
-  return bytes;
-}
-
 // The size of the file system that `path` lies on or will lie on; 0: unknown.
 std::uint64_t file_system_bytes(fs::path path) {
   struct statvfs status {};
@@ -120,7 +108,6 @@ constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptio
 // A catalog that is missing costs a scan, so those that were used last are enough: 64 data sets are more than anybody
 // trains on in turn, and 4 GiB hold the catalogs of 60 data sets with a million files each.
 constexpr KeepLimits kKeptCatalogs = {.files = 64, .bytes = std::uint64_t{4} << 30};
-constexpr std::string_view kCatalogEnding = ".catalog";
 
 // A data set that is listed in two ways has two catalogs. Removes the oldest of the others.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
@@ -133,6 +120,18 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
 }
 
 }  // namespace
+
+io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text) {
+  const std::uint64_t limit = io::memory_limit_bytes();
+  io::Result<std::uint64_t> bytes = parse_size(text, limit);
+  if (!bytes) return option_error(option, bytes.error().context);
+  if (*bytes > limit) {
+    return option_error(option, fmt::format("{}: this machine (or container) has {} of memory; take less, or a share "
+                                            "such as 50%",
+                                            text, format_size(limit)));
+  }
+  return bytes;
+}
 
 io::Result<Source> open_source(const fs::path& path) {
   Source source{canonical_path(path), io::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
@@ -157,7 +156,7 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
                                                    std::string_view ram_default) {
   HEADRACE_TRY(catalog, make_catalog_options(arguments));
   HEADRACE_TRY(engine, choose("--engine", arguments.engine, kEngines));
-  HEADRACE_TRY(ram, parse_ram(arguments.ram.empty() ? ram_default : arguments.ram));
+  HEADRACE_TRY(ram, parse_ram("--ram", arguments.ram.empty() ? ram_default : arguments.ram));
 
   cache::StoreOptions options;
   options.source = source.path;

@@ -31,6 +31,13 @@ struct Source {
 // Errors: kNotFound, kPermission, kInvalidArgument (not a folder), each naming the path.
 [[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);
 
+// How the files end that saved catalogs are, in io::cache_directory().
+inline constexpr std::string_view kCatalogEnding = ".catalog";
+
+// Memory for samples: a size, or a part of the machine's such as 40%. Errors: kInvalidArgument (no size, more than there
+// is), with `option` before it.
+[[nodiscard]] io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text);
+
 [[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
 
 // `ram_default` is used where --ram was not given. The Source must outlive the Store that is made of the options.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <sys/stat.h>
 
@@ -13,14 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct File {
-  fs::path path;
-  std::uint64_t bytes = 0;
-  std::int64_t used_at = 0;  // seconds; file systems write the time of the last read once a day at least (relatime)
-};
+}  // namespace
 
-std::vector<File> newest_first(const fs::path& folder, std::string_view ending) {
-  std::vector<File> files;
+std::vector<KeptFile> kept_files(const fs::path& folder, std::string_view ending) {
+  std::vector<KeptFile> files;
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
     struct stat status {};
@@ -29,17 +24,15 @@ std::vector<File> newest_first(const fs::path& folder, std::string_view ending) 
     files.push_back({entry.path(), static_cast<std::uint64_t>(status.st_size),
                      std::max<std::int64_t>(status.st_atime, status.st_mtime)});
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used_at > b.used_at; });
+  std::sort(files.begin(), files.end(), [](const KeptFile& a, const KeptFile& b) { return a.used_at > b.used_at; });
   return files;
 }
-
-}  // namespace
 
 void prune(const fs::path& folder, std::string_view ending, const KeepLimits& limits,
            const std::function<bool(const fs::path& file)>& is_in_use) {
   std::size_t files = 0;
   std::uint64_t bytes = 0;
-  for (const File& file : newest_first(folder, ending)) {
+  for (const KeptFile& file : kept_files(folder, ending)) {
     ++files;
     bytes += file.bytes;
     if ((files <= limits.files && bytes <= limits.bytes) || is_in_use(file.path)) continue;

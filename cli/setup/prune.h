@@ -11,8 +11,17 @@
 #include <filesystem>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 namespace headrace::cli {
+
+struct KeptFile {
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;
+  std::int64_t used_at = 0;  // seconds; file systems write the time of the last read once a day at least (relatime)
+};
+// The regular files in `folder` that end in `ending`, those that were used last first.
+[[nodiscard]] std::vector<KeptFile> kept_files(const std::filesystem::path& folder, std::string_view ending);
 
 // What is kept of the files with one ending.
 struct KeepLimits {

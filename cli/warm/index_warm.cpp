@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "headrace/cache/reader.h"
 #include "headrace/cli/show/figures.h"
@@ -72,6 +73,17 @@ io::Result<IndexState> make_indexes(cache::Store& store, const std::vector<cache
   progress.finish(state.done);
   state.stopped = on_stop.stopped();
   return state;
+}
+
+nlohmann::json to_json(const IndexState& state, double seconds) {
+  return {{"indexed", state.count(CropWay::kIndexed)},
+          {"made", state.count(CropWay::kMade)},
+          {"unsuited", state.count(CropWay::kUnsuited)},
+          {"damaged", state.count(CropWay::kDamaged)},
+          {"no_room", state.count(CropWay::kNoRoom)},
+          {"wanted_samples", state.total.samples},
+          {"failed", state.failed},
+          {"seconds", seconds}};
 }
 
 std::string summarise(const IndexState& state, double seconds) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "headrace/cache/store.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/progress.h"
@@ -34,6 +36,8 @@ struct IndexState {
 [[nodiscard]] io::Result<IndexState> make_indexes(cache::Store& store, const std::vector<cache::EntryId>& entries,
                                                   StopSignal& stop);
 
+// {"indexed", "made", "unsuited", "damaged", "no_room", "wanted_samples", "failed", "seconds"}
+[[nodiscard]] nlohmann::json to_json(const IndexState& state, double seconds);
 // "indexes of 4000 JPEGs in 0:12, 1000 of them there already; 12 cannot have one (progressive, or no JPEG)"
 [[nodiscard]] std::string summarise(const IndexState& state, double seconds);
 [[nodiscard]] io::Status check_outcome(const IndexState& state);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 #include <pthread.h>
 
 #include "headrace/cli/show/figures.h"
@@ -149,6 +150,17 @@ void Warmer::cancel() {
 WarmerState Warmer::state() const {
   io::MutexLock lock(impl_->mutex);
   return impl_->state;
+}
+
+nlohmann::json to_json(const WarmerState& state, double seconds) {
+  return {{"samples", state.done.samples},
+          {"bytes", state.done.bytes},
+          {"held_samples", state.held.samples},
+          {"wanted_samples", state.total.samples},
+          {"wanted_bytes", state.total.bytes},
+          {"failed", state.failed},
+          {"full", state.full},
+          {"seconds", seconds}};
 }
 
 std::string summarise(const WarmerState& state, double seconds) {

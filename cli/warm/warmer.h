@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "headrace/cache/store.h"
 #include "headrace/cli/show/progress.h"
 
@@ -52,6 +54,8 @@ class Warmer {
   std::unique_ptr<Impl> impl_;
 };
 
+// {"samples", "bytes", "held_samples", "wanted_samples", "wanted_bytes", "failed", "full", "seconds"}
+[[nodiscard]] nlohmann::json to_json(const WarmerState& state, double seconds);
 // "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", then how much was there before, and why the rest was not fetched.
 [[nodiscard]] std::string summarise(const WarmerState& state, double seconds);
 

@@ -359,7 +359,7 @@ bool Requests::may_show(std::uint64_t inode, const cache::Identity& known, std::
 }
 
 void Requests::refuse_read(fuse_req* request, int error) {
-  read_failures_.fetch_add(1, std::memory_order_relaxed);
+  read_figures_.count_failure(error);
   fuse_reply_err(request, error);
 }
 
@@ -375,7 +375,7 @@ void Requests::answer_read(fuse_req* request, std::uint64_t inode, const cache::
 }
 
 void Requests::end_read(std::chrono::nanoseconds waited) {
-  read_wait_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
+  read_figures_.count_wait(waited);
   io::MutexLock lock(mutex_);
   if (--reads_in_flight_ == 0) idle_.notify_all();
 }

@@ -21,6 +21,7 @@
 #include "headrace/cache/store.h"
 #include "headrace/fuse/kernel/inodes.h"
 #include "headrace/fuse/kernel/look_ahead.h"
+#include "headrace/fuse/kernel/read_figures.h"
 #include "headrace/io/mutex.h"
 
 struct fuse_lowlevel_ops;
@@ -68,8 +69,7 @@ class Requests {
   [[nodiscard]] cache::AttributeClass attributes(cache::EntryId entry) const;
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
-  [[nodiscard]] std::uint64_t read_failures() const { return read_failures_.load(); }
-  [[nodiscard]] double read_wait_seconds() const { return 1e-9 * static_cast<double>(read_wait_ns_.load()); }
+  [[nodiscard]] const ReadFigures& read_figures() const { return read_figures_; }
   // Waits until no READ is under way, or for the deadline. False: the deadline passed.
   [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
 
@@ -90,8 +90,7 @@ class Requests {
   const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
   std::atomic<std::uint64_t> read_bytes_ = 0;
-  std::atomic<std::uint64_t> read_failures_ = 0;
-  std::atomic<std::uint64_t> read_wait_ns_ = 0;
+  ReadFigures read_figures_;
   LookAhead look_ahead_;
   std::atomic<unsigned> looking_ahead_ = 0;  // fetches under way
 

@@ -214,12 +214,16 @@ TEST_CASE("doctor examines the machine and folders, for people and as JSON") {
   const Tool tool;
   const DataSet data;
   const Outcome text = tool({"doctor", data.source(), "--tier", "/nonexistent"});
-  CHECK(text.status == 0);
+  const bool is_missing = contains("\n" + text.output, "\nmissing ");
+  CHECK(text.status == (is_missing ? 1 : 0));
   CHECK(contains(text.output, "io_uring"));
   CHECK(contains(text.output, "JPEG crops"));
   CHECK(contains(text.output, "good    tier /nonexistent"));
   CHECK(contains(text.output, "the folder is made when it is first used"));
-  CHECK(contains(tool({"doctor", "--tier", "/nonexistent/tier"}).output, "-> mkdir -p /nonexistent\n"));
+  const Outcome missing = tool({"doctor", "--tier", "/nonexistent/tier"});
+  CHECK(contains(missing.output, "-> mkdir -p /nonexistent\n"));
+  CHECK(missing.status == 1);
+  CHECK(std::count(missing.errors.begin(), missing.errors.end(), '\n') == 1);
   const nlohmann::json json = nlohmann::json::parse(tool({"doctor", "--json"}).output);
   REQUIRE(json["findings"].size() > 10);
   for (const nlohmann::json& finding : json["findings"]) {
@@ -257,11 +261,18 @@ TEST_CASE("diagnose measures a source and says what bounds a training") {
   const nlohmann::json json = nlohmann::json::parse(outcome.output);
   CHECK(json["source_samples_per_second"].get<double>() > 0);
   CHECK(json["decode_samples_per_second"].get<double>() > 0);
-  REQUIRE(json["prospects"].size() == 6);
-  const double now = json["prospects"][4]["samples_per_second"];
-  CHECK(json["prospects"][5]["samples_per_second"].get<double>() == doctest::Approx(2 * now));  // decoding bounds both
+  CHECK(json["direct_samples_per_second"].get<double>() > 0);
+  CHECK(json["workers"] == 4);
+  const nlohmann::json& rows = json["prospects"];
+  REQUIRE(rows.size() >= 2);
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    CHECK(rows[i]["samples_per_second"] != rows[i - 1]["samples_per_second"]);  // none says what the one before says
+  }
+  const double now = rows[rows.size() - 2]["samples_per_second"];
+  CHECK(rows.back()["samples_per_second"].get<double>() == doctest::Approx(2 * now));  // decoding bounds both
   CHECK_FALSE(json["verdict"].get<std::string>().empty());
   check_refused(tool({"diagnose", directory, "--", "true"}), 2, "through a mount");
+  check_refused(tool({"diagnose", directory, "--workers", "0"}), 2, "--workers 0");
 }
 
 TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
@@ -282,6 +293,43 @@ TEST_CASE("diagnose measures a disk tier, and predicts with what it gives") {
   CHECK(json["tier_bytes_per_second"].get<double>() > json["tier_samples_per_second"].get<double>());
   const Outcome text = tool({"diagnose", photos, "--seconds", "1", "--ssd", tier});
   CHECK(contains(text.output, "held on these tiers"));
+}
+
+TEST_CASE("saved catalogs are listed by their sources, and removed by name, where the source is gone, or all") {
+  const Tool tool;
+  const std::string home = tool.home().string();
+  const auto listed = [&] { return nlohmann::json::parse(tool({"cache", "ls", "--json"}).output)["catalogs"]; };
+  CHECK(listed().empty());
+  CHECK(contains(tool({"cache", "ls"}).output, "0 saved catalogs"));
+  for (const char* name : {"one", "two", "three"}) {
+    REQUIRE(tool({"synth", home + "/" + name, "--files", "7", "--classes", "1"}).status == 0);
+    REQUIRE(tool({"order", home + "/" + name, "--order", "sequential"}).status == 0);
+  }
+  REQUIRE(listed().size() == 3);
+  for (const nlohmann::json& each : listed()) {
+    CHECK(each["source"].get<std::string>().starts_with(home));
+    CHECK(each["samples"] == 7);
+    CHECK(each["entries"] == 9);
+    CHECK(std::filesystem::file_size(each["file"].get<std::string>()) == each["bytes"]);
+  }
+  check_refused(tool({"cache", "rm"}), 2, "--all");
+  check_refused(tool({"cache", "rm", home + "/four"}), 1, "no catalog of");
+  CHECK(tool({"cache", "rm", home + "/one"}).status == 0);
+  CHECK(listed().size() == 2);
+  CHECK(tool({"cache", "rm", "--missing"}).status == 0);
+  CHECK(listed().size() == 2);
+  std::filesystem::remove_all(home + "/two");
+  CHECK(tool({"cache", "rm", "--missing"}).status == 0);
+  REQUIRE(listed().size() == 1);
+  CHECK(listed()[0]["source"] == home + "/three");
+
+  const std::string file = listed()[0]["file"];
+  std::filesystem::resize_file(file, 60);  // torn
+  CHECK(contains(listed()[0]["problem"].get<std::string>(), file));
+  CHECK(contains(tool({"cache", "ls"}).output, file));
+  CHECK(tool({"order", home + "/three", "--order", "sequential"}).status == 0);  // scanned anew
+  CHECK(tool({"cache", "rm", "--all"}).status == 0);
+  CHECK(listed().empty());
 }
 
 TEST_CASE("tier and verify refuse what is no tier") {

@@ -66,6 +66,44 @@ TEST_CASE("the manual page covers every command and satisfies groff") {
   CHECK(shell("groff -man -Tutf8 -ww -z " + file).empty());
 }
 
+TEST_CASE("headrace.toml(5) and mount.headrace(8) tell every option that may stand there, and satisfy groff") {
+  const Tool tool;
+  const TempDir folder;
+  const std::string config = tool({"manual", "headrace.toml"}).output;
+  for (const char* name : {"source", "mountpoint", "ram", "ssd", "order", "allow\\-other", "metrics"}) {
+    CAPTURE(name);
+    CHECK(contains(config, std::string(".TP\n\\fB") + name + " = "));
+  }
+  CHECK_FALSE(contains(config, "\\fBconfig"));
+  const std::string helper = tool({"manual", "mount.headrace"}).output;
+  CHECK(contains(helper, "\\fBram=SIZE\\fR"));
+  CHECK_FALSE(contains(helper, "foreground"));
+  CHECK(tool({"manual", "other"}).status == 2);
+  if (!has_program("groff")) skip("needs groff");
+  for (const std::string& page : {config, helper}) {
+    CHECK(shell("groff -man -Tutf8 -ww -z " + folder.write("page", page).string()).empty());
+  }
+}
+
+TEST_CASE("fish completes commands, options, choices and commands below commands") {
+  const std::string script = Tool()({"completion", "fish"}).output;
+  CHECK(contains(script, "-a mount -d "));
+  if (!has_program("fish")) skip("needs fish");
+  const TempDir folder;
+  const std::string file = folder.write("headrace.fish", script).string();
+  const auto complete = [&](const std::string& line) {
+    return shell("HOME=" + folder.path().string() + " fish --no-config -c 'source " + file + "; complete -C \"" + line +
+                 "\"'");
+  };
+  CHECK(contains(complete("headrace mou"), "mount\t"));
+  CHECK(contains(complete("headrace mount --ove"), "--overlay\t"));
+  CHECK(contains(complete("headrace mount --listing t"), "timm"));
+  CHECK(contains(complete("headrace order s"), "set\t"));
+  CHECK(contains(complete("headrace order set --ep"), "--epoch\t"));
+  CHECK_FALSE(contains(complete("headrace stat --ove"), "--overlay"));
+  CHECK_FALSE(contains(complete("headrace order set --li"), "--list"));  // of order alone
+}
+
 TEST_CASE("bash completes commands, options, choices and commands below commands") {
   if (!has_program("bash")) skip("needs bash");
   const TempDir folder;
@@ -123,6 +161,7 @@ TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
   CHECK(shell(call + " /d /m -s -o colour=red") == "mount\n/d\n/m\n");
   CHECK(contains(shell("! " + call + " /d /m -o colour=red"), "unknown option 'colour=red'"));
   CHECK(contains(shell("! " + call + " /d /m -o remount"), "unmount it"));
+  CHECK(shell(call + " /d /m -o remount,rw,ssd=/x:1G,ram=8G") == "set\n/m\nram=8G\n");
   CHECK(contains(shell("! " + call), "usage"));
 }
 
@@ -171,15 +210,25 @@ TEST_CASE("mount(8) mounts a line of fstab, with all that may stand in one") {
   CHECK(shell("unshare --mount sh -ec '" + script + "'") == "one");
 }
 
-TEST_CASE("the systemd unit is good") {
-  if (!has_program("systemd-analyze")) skip("needs systemd");
-  const TempDir folder;
-  const std::string unit = (folder.path() / "headrace@x.service").string();
-  // The program is not installed while testing; any that exists will do for the check.
-  shell("sed 's|^ExecStart=[^ ]*|ExecStart=/bin/true|; /^Documentation/d' '" HEADRACE_REFERENCE
-        "/headrace@.service' > " +
-        unit);
-  CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
+TEST_CASE("the systemd units are good, reload by a refresh, and leave the mount where all see it") {
+  for (const char* name : {"headrace@", "headrace-user@"}) {
+    CAPTURE(name);
+    const std::string text = read_file(std::string(HEADRACE_REFERENCE "/") + name + ".service");
+    CHECK(contains(text, "\nExecReload="));
+    // What gives a service a mount namespace of its own: the mount would be seen by nobody else.
+    for (const char* hides : {"ProtectSystem", "ProtectHome", "ProtectKernel", "ProtectControlGroups", "ProtectProc",
+                              "ProcSubset", "Private", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths",
+                              "BindPaths", "TemporaryFileSystem", "MountFlags", "RootDirectory"}) {
+      CHECK_FALSE(contains(text, std::string("\n") + hides));
+    }
+    if (!has_program("systemd-analyze")) skip("needs systemd");
+    const TempDir folder;
+    const std::string unit = (folder.path() / "headrace@x.service").string();
+    // The program is not installed while testing; any that exists will do for the check.
+    shell("sed 's|^\\(Exec[A-Za-z]*\\)=[^ ]*|\\1=/bin/true|; /^Documentation/d' '" HEADRACE_REFERENCE "/" +
+          std::string(name) + ".service' > " + unit);
+    CHECK(shell("systemd-analyze verify --man=no " + unit + " 2>&1 | grep headrace || true").empty());
+  }
 }
 
 TEST_CASE("the dashboard's panels have what Grafana needs and do not overlap") {
@@ -212,6 +261,8 @@ std::vector<std::string> metrics_in(const std::string& expression) {
   for (std::size_t at = expression.find(kPrefix); at != std::string::npos; at = expression.find(kPrefix, at + 1)) {
     const std::size_t end = expression.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at);
     names.push_back(expression.substr(at, end == std::string::npos ? end : end - at));
+    constexpr std::string_view kBucket = "_bucket";  // of a histogram
+    if (names.back().ends_with(kBucket)) names.back().resize(names.back().size() - kBucket.size());
   }
   return names;
 }

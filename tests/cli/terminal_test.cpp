@@ -65,6 +65,20 @@ TEST_CASE("on a terminal of 80 columns no line is broken within a word") {
   }
 }
 
+TEST_CASE("what is missing is red on a terminal, and nowhere else, and never where NO_COLOR is set") {
+  const std::vector<std::string> doctor = {"doctor", "--tier", "/nonexistent/tier"};
+  const std::string red = "\x1b[31m";
+  Tool tool;
+  tool.set("TERM=xterm");
+  CHECK(contains(tool.start_on_terminal(doctor)->wait().output, red + "missing \x1b[0m"));
+  CHECK_FALSE(contains(tool(doctor).output, "\x1b"));
+  tool.set("NO_COLOR=1");
+  CHECK_FALSE(contains(tool.start_on_terminal(doctor)->wait().output, "\x1b"));
+  Tool dumb;
+  dumb.set("TERM=dumb");
+  CHECK_FALSE(contains(dumb.start_on_terminal(doctor)->wait().output, "\x1b"));
+}
+
 TEST_CASE("stat --watch keeps within its window, follows a resize and gives the terminal back") {
   if (::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs /dev/fuse");
   const Tool tool;

@@ -17,7 +17,10 @@ MODULES = "/usr/lib/python3/dist-packages/headrace"
 # Of each package: some of what it has, and what all of it looks like.
 HOLDS = {
     "headrace": (["/usr/bin/headrace", "/usr/sbin/mount.headrace", "/usr/share/man/man1/headrace.1",
-                  "/usr/lib/systemd/system/headrace@.service"], r"/usr/(s?bin|share|lib/systemd/system)/.*"),
+                  "/usr/share/man/man5/headrace.toml.5", "/usr/share/man/man8/mount.headrace.8",
+                  "/usr/share/fish/vendor_completions.d/headrace.fish",
+                  "/usr/lib/systemd/system/headrace@.service", "/usr/lib/systemd/user/headrace@.service"],
+                 r"/usr/(s?bin|share|lib/systemd/(system|user))/.*"),
     "libheadrace1": (["/usr/lib/libheadrace.so.1"], r"/usr/lib/libheadrace\.so\.1(\.[0-9.]+)?"),
     "libheadrace-dev": (["/usr/lib/libheadrace.so", "/usr/include/headrace/headrace.h", "/usr/lib/libheadrace_io.a",
                          "/usr/lib/pkgconfig/headrace.pc"],

@@ -27,7 +27,8 @@ def blocks(language):
 
 def commands(first_word):
     """The commands in shell blocks that begin with a word; continued lines are joined."""
-    lines = [line.strip() for block in blocks("sh") for line in block.replace("\\\n", " ").splitlines()]
+    lines = [line.strip() for block in blocks("sh") if not is_batch_script(block)
+             for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line.split(maxsplit=1)[:1] == [first_word]]
 
 
@@ -43,7 +44,7 @@ def need(found, what):
 
 def check_install(_build, _compiler, work):
     listed = set(re.findall(r"^build\s+(\S+)", (ROOT / ".ci/packages").read_text(), re.MULTILINE))
-    named = {word for line in commands("apt-get") for word in shlex.split(line)[2:] if not word.startswith("-")}
+    named = {word for line in commands("apt-get") for word in shlex.split(line, comments=True)[2:] if not word.startswith("-")}
     need(named, "apt-get command")
     if named - listed:
         sys.exit(f"not in .ci/packages: {sorted(named - listed)}")
@@ -101,8 +102,11 @@ def check_commands(build, _compiler, work):
             if needs_mount:
                 mounted = " unmount " not in line
         run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
-        run(replace(shlex.join(pod_command()), places), shell=True, env=environment)
+        os.rmdir(work / "mnt")  # an emptyDir has no folder in it, and neither has a new node
+        run(replace(pod_command(), places), shell=True, env=environment)
         run(["headrace", "unmount", "--force", work / "mnt"], env=environment)
+        os.rmdir(work / "mnt")
+        check_batch_script(build, work, places)
         source, point, options = fstab_line()
         run(replace(f"sh {build}/reference/mount.headrace {source} {point} -o {options}", places), shell=True,
             env=dict(environment, HEADRACE=str(build / "cli/headrace")))
@@ -123,9 +127,42 @@ def own_places(work):
 
 def pod_command():
     """What the Kubernetes recipe starts, in the background here."""
-    listed = re.search(r"command: \[(headrace, mount, [^]]*)\]", "".join(blocks("yaml")))
+    listed = re.search(r"command: \[sh, -c, (mkdir [^]]* headrace mount [^]]*)\]", "".join(blocks("yaml")))
     need(listed, "headrace command in a pod")
-    return [word for word in listed[1].split(", ") if word != "--foreground"]
+    return listed[1].replace(" --foreground", "").replace("exec ", "")
+
+
+def is_batch_script(block):
+    return "#SBATCH" in block
+
+
+def batch_script():
+    scripts = [block for block in blocks("sh") if is_batch_script(block)]
+    need(scripts, "Slurm script")
+    return scripts[0]
+
+
+def check_batch_script(build, work, places):
+    """The Slurm script as printed, with an empty place to mount at; srun runs its command once for each of two nodes."""
+    stand_ins = {"scontrol": "echo node-1\necho node-2\n",
+                 "srun": 'for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@"; done\n',
+                 "torchrun": f'for path; do :; done\ncat "$path"/*/* | wc -c >>{work}/read\n'
+                             f'echo "$@" >>{work}/torchrun\nheadrace order show "$path" >>{work}/orders\n'}
+    for name, script in stand_ins.items():
+        path = work / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh -e\n" + script)
+        path.chmod(0o755)
+    environment = own_environment(build, work)
+    environment["PATH"] = f"{work / 'bin'}:{environment['PATH']}"
+    environment["SLURM_JOB_NODELIST"] = "node-[1-2]"
+    run(["bash", "-e"], input=replace(batch_script(), places), text=True, env=environment)
+    read = [int(line) for line in (work / "read").read_text().split()]
+    assert read == [40000, 40000], f"the two nodes read {read} bytes"
+    orders = (work / "orders").read_text()
+    assert "rank=0-7" in orders and "rank=8-15" in orders, orders
+    assert "--rdzv-endpoint=node-1:29500" in (work / "torchrun").read_text()
+    assert not os.path.ismount(work / "mnt"), "it is mounted still"
 
 
 def fstab_line():
@@ -180,7 +217,7 @@ def check_mentions(build, _compiler, work):
     need(mentions, "commands in its text")
     for mention in mentions:
         words = [word for word in mention.split() if not word.startswith(("/", "-")) and not word.isupper()]
-        command = words[:2] if words[0] in ("order", "config", "tier") else words[:1]
+        command = words[:2] if words[0] in ("order", "config", "tier", "cache") else words[:1]
         help_text = subprocess.run(["headrace", *command, "--help"], check=True, env=environment, text=True,
                                    stdout=subprocess.PIPE).stdout
         unknown = [option for option in re.findall(r"--[a-z-]+", mention) if option not in help_text]
