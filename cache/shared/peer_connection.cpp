@@ -22,6 +22,15 @@ using Outcome = PeerRequest::Outcome;
 // What nobody has asked for since yesterday is of a job that has ended.
 constexpr unsigned kSecondsToLive = 24 * 60 * 60;
 constexpr std::string_view kLineEnd = "\r\n";
+// A peer in the same room answers within a millisecond. One that moves no byte for so long hangs; the source answers
+// sooner.
+constexpr std::chrono::milliseconds kSilenceMax{200};
+// A peer that moves bytes, but a request's own so late, is of no help either. What was asked for before it may take its
+// time at the rate of a slow disk: behind a full link there is a queue, and the source would be no faster.
+constexpr std::chrono::seconds kAnswerMax{2};
+constexpr std::uint64_t kBytesPerSecondMin = std::uint64_t{16} << 20;
+// Then the other peers have their turn; the rest is still there at the next look.
+constexpr unsigned kReceivesMax = 64;
 
 std::string command_for(const PeerRequest& request) {
   if (request.kind == Kind::kGet) return fmt::format("mg {} v T{}\r\n", request.key, kSecondsToLive);
@@ -77,13 +86,17 @@ PeerConnection::~PeerConnection() {
 }
 
 void PeerConnection::submit(std::unique_ptr<PeerRequest> request) {
-  if (idle()) last_byte_ = Clock::now();  // the peer owed nothing until now
+  const Clock::time_point now = Clock::now();
+  if (idle()) last_byte_ = now;  // the peer owed nothing until now
+  queued_bytes_ += request->payload.size();
+  request->late_at = now + kAnswerMax + std::chrono::milliseconds(queued_bytes_ * 1000 / kBytesPerSecondMin);
   unsent_.push_back(std::move(request));
 }
 
-PeerConnection::Clock::time_point PeerConnection::oldest() const {
-  if (!unanswered_.empty()) return unanswered_.front()->submitted;
-  return unsent_.empty() ? Clock::time_point::max() : unsent_.front()->submitted;
+PeerConnection::Clock::time_point PeerConnection::late_at() const {
+  if (idle()) return Clock::time_point::max();
+  const PeerRequest& first = unanswered_.empty() ? *unsent_.front() : *unanswered_.front();
+  return std::min(last_byte_ + kSilenceMax, first.late_at);
 }
 
 bool PeerConnection::advance() {
@@ -110,7 +123,8 @@ bool PeerConnection::send() {
     message.msg_iovlen = parts.size();
     const ssize_t count = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (count < 0) return would_wait(errno) || fail(reason_of(errno));
-    last_byte_ = Clock::now();
+    // That a get goes out says nothing: the system takes thousands of them for a peer that hangs.
+    if (is_put) last_byte_ = Clock::now();
     advance_by(parts, static_cast<std::size_t>(count));
     sent_ += static_cast<std::size_t>(count);
     const bool all = std::all_of(parts.begin(), parts.end(), [](const iovec& part) { return part.iov_len == 0; });
@@ -124,12 +138,12 @@ bool PeerConnection::send() {
 }
 
 bool PeerConnection::receive() {
-  while (true) {
-    if (!consume()) return false;
+  for (unsigned i = 0; i < kReceivesMax; ++i) {
     const bool more = reading_ == Reading::kValue ? receive_value() : fill();
-    if (!error_.empty()) return false;
-    if (!more) return true;
+    if (!error_.empty() || !consume()) return false;
+    if (!more) break;
   }
+  return true;
 }
 
 // As much of the value as there is, straight to where it belongs; what comes behind it into in_, which is empty. False:
@@ -143,7 +157,7 @@ bool PeerConnection::receive_value() {
   const ssize_t count = ::readv(fd_.get(), parts.data(), parts.size());
   if (count == 0) return fail("it closed the connection");
   if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
-  last_byte_ = Clock::now();
+  note_received();
   const auto bytes = static_cast<std::size_t>(count);
   value_at_ += std::min(bytes, missing);
   in_begin_ = 0;
@@ -161,9 +175,14 @@ bool PeerConnection::fill() {
   const ssize_t count = ::recv(fd_.get(), in_.data() + in_end_, in_.size() - in_end_, 0);
   if (count == 0) return fail("it closed the connection");
   if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
-  last_byte_ = Clock::now();
+  note_received();
   in_end_ += static_cast<std::size_t>(count);
   return true;
+}
+
+void PeerConnection::note_received() {
+  last_byte_ = Clock::now();
+  was_answered_ = true;
 }
 
 std::size_t PeerConnection::take(std::byte* into, std::size_t bytes) {
@@ -246,6 +265,7 @@ bool PeerConnection::on_value(std::string_view line) {
 void PeerConnection::answer(PeerRequest::Outcome outcome) {
   const std::unique_ptr<PeerRequest> request = std::move(unanswered_.front());
   unanswered_.pop_front();
+  queued_bytes_ -= request->payload.size();
   request->done(outcome);
 }
 

@@ -44,7 +44,7 @@ struct PeerRequest {
   std::span<std::byte> payload;  // kGet: filled; kPut: what is stored. Lasts until `done`.
   SharedHeader header = {};      // of the value
   std::function<void(Outcome)> done;
-  Clock::time_point submitted = {};
+  Clock::time_point late_at = {};  // set by the connection: when whoever waits is better off with the source
 };
 
 class PeerConnection {
@@ -65,9 +65,9 @@ class PeerConnection {
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] bool wants_to_send() const { return !unsent_.empty(); }
   [[nodiscard]] bool idle() const { return unsent_.empty() && unanswered_.empty(); }
-  // Since when the peer has not moved a byte although something is in flight.
-  [[nodiscard]] Clock::time_point silent_since() const { return last_byte_; }
-  [[nodiscard]] Clock::time_point oldest() const;
+  [[nodiscard]] bool was_answered() const { return was_answered_; }  // by a single byte
+  // When the peer lets its first request wait too long: it is silent, or slower than a source is. Never while idle.
+  [[nodiscard]] Clock::time_point late_at() const;
 
  private:
   enum class Reading : std::uint8_t { kLine, kValue, kSkip };
@@ -80,12 +80,15 @@ class PeerConnection {
   [[nodiscard]] bool on_line(std::string_view line);
   [[nodiscard]] bool on_value(std::string_view line);
   std::size_t take(std::byte* into, std::size_t bytes);
+  void note_received();
   void answer(PeerRequest::Outcome outcome);
   bool fail(std::string reason);
 
   io::UniqueFd fd_;
   std::string error_;
-  Clock::time_point last_byte_;
+  Clock::time_point last_byte_;  // that has come, or of a value that is being stored has gone
+  bool was_answered_ = false;
+  std::uint64_t queued_bytes_ = 0;  // of the payloads of all requests
   std::deque<std::unique_ptr<PeerRequest>> unsent_;
   std::deque<std::unique_ptr<PeerRequest>> unanswered_;
   std::string command_;   // of the first of unsent_; empty: not begun

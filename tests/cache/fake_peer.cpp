@@ -63,10 +63,16 @@ void FakePeer::spoil() {
   for (auto& [key, value] : values_) value.back() = static_cast<char>(value.back() ^ 1);
 }
 
+void FakePeer::hang_up() {
+  const std::lock_guard lock(mutex_);
+  for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
+}
+
 void FakePeer::accept_all() {
   while (!closing_.load()) {
     const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
+    const std::lock_guard lock(mutex_);
     open_.push_back(fd);
     connections_.emplace_back([this, fd] { serve(fd); });
   }

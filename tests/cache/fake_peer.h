@@ -42,7 +42,8 @@ class FakePeer {
   void behave(Way way) { way_.store(way); }
   [[nodiscard]] unsigned gets() const { return gets_.load(); }
   [[nodiscard]] std::size_t size() const;
-  void spoil();  // flips a bit of each value that it has
+  void spoil();    // flips a bit of each value that it has
+  void hang_up();  // closes all connections, and takes new ones
 
  private:
   void accept_all();
