@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -21,6 +23,8 @@ using Outcome = PeerRequest::Outcome;
 
 // What nobody has asked for since yesterday is of a job that has ended.
 constexpr unsigned kSecondsToLive = 24 * 60 * 60;
+// Who is to read the source and does not store what it finds keeps others waiting no longer than this.
+constexpr unsigned kSecondsToRead = 30;
 constexpr std::string_view kLineEnd = "\r\n";
 // A peer in the same room answers within a millisecond. One that moves no byte for so long hangs; the source answers
 // sooner.
@@ -33,7 +37,9 @@ constexpr std::uint64_t kBytesPerSecondMin = std::uint64_t{16} << 20;
 constexpr unsigned kReceivesMax = 64;
 
 std::string command_for(const PeerRequest& request) {
-  if (request.kind == Kind::kGet) return fmt::format("mg {} v T{}\r\n", request.key, kSecondsToLive);
+  // Not with T: it would give the mark of somebody who reads the source a day to live, too.
+  if (request.kind == Kind::kGet) return fmt::format("mg {} v t N{}\r\n", request.key, kSecondsToRead);
+  if (request.kind == Kind::kRenew) return fmt::format("mg {} T{}\r\n", request.key, kSecondsToLive);
   return fmt::format("ms {} {} T{}\r\n", request.key, kSharedHeaderBytes + request.payload.size(), kSecondsToLive);
 }
 
@@ -53,6 +59,23 @@ std::string reason_of(int error) {
 
 bool would_wait(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN;
+}
+
+// Without empty ones.
+std::vector<std::string_view> split_words(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (!line.empty()) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    if (!word.empty()) words.push_back(word);
+    line.remove_prefix(std::min(line.size(), word.size() + 1));
+  }
+  return words;
+}
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return code == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 iovec part_of(const void* data, std::size_t bytes) {
@@ -83,6 +106,15 @@ PeerConnection::~PeerConnection() {
       request->done(Outcome::kFailed);
     }
   }
+}
+
+// Nobody waits for the answer. Half of a day's time is left then, so that a value is renewed twice a day at most.
+void PeerConnection::renew(const SharedKey& key) {
+  auto request = std::make_unique<PeerRequest>();
+  request->kind = Kind::kRenew;
+  request->key = key;
+  request->done = [](Outcome) {};
+  submit(std::move(request));
 }
 
 void PeerConnection::submit(std::unique_ptr<PeerRequest> request) {
@@ -214,6 +246,7 @@ bool PeerConnection::consume() {
       }
       if (value_at_ < kSharedHeaderBytes + payload_bytes) return true;
       after_skip_ = is_value_of(request.key, request.header, request.payload) ? Outcome::kDone : Outcome::kWrong;
+      if (ends_soon_ && after_skip_ == Outcome::kDone) renew(request.key);
       reading_ = Reading::kSkip;
       skip_ = kLineEnd.size();
     } else {
@@ -231,9 +264,9 @@ bool PeerConnection::on_line(std::string_view line) {
   const Kind kind = unanswered_.front()->kind;
   const std::string_view word = line.substr(0, line.find(' '));
   if (kind == Kind::kGet && word == "VA") return on_value(line);
-  if (kind == Kind::kGet && word == "EN") {
+  if (kind != Kind::kPut && word == "EN") {
     answer(Outcome::kMiss);
-  } else if (kind == Kind::kPut && word == "HD") {
+  } else if (kind != Kind::kGet && word == "HD") {
     answer(Outcome::kDone);
   } else if (kind == Kind::kPut && (word == "NS" || line.find("out of memory") != std::string_view::npos ||
                                     line.find("too large") != std::string_view::npos)) {
@@ -246,19 +279,25 @@ bool PeerConnection::on_line(std::string_view line) {
 
 bool PeerConnection::on_value(std::string_view line) {
   PeerRequest& request = *unanswered_.front();
-  std::uint64_t bytes = 0;
-  const char* begin = line.data() + std::min<std::size_t>(3, line.size());
-  const auto [end, code] = std::from_chars(begin, line.data() + line.size(), bytes);
+  std::vector<std::string_view> words = split_words(line);
+  const std::optional<std::int64_t> bytes = words.size() > 1 ? number_in(words[1]) : std::nullopt;
   // A longer value than any of ours is none: memcached's own limit is 1 GiB.
-  if (code != std::errc() || end == begin || bytes > (1ULL << 30)) return fail("it gave a value without a size");
-  if (bytes == kSharedHeaderBytes + request.payload.size()) {
+  if (!bytes || *bytes < 0 || *bytes > (1LL << 30)) return fail("it gave a value without a size");
+  std::optional<std::int64_t> seconds_left;
+  after_skip_ = Outcome::kWrong;
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    if (words[i].front() == 't') seconds_left = number_in(words[i].substr(1));
+    if (*bytes == 0 && words[i] == "W") after_skip_ = Outcome::kMiss;
+    if (*bytes == 0 && words[i] == "Z") after_skip_ = Outcome::kComing;
+  }
+  if (static_cast<std::uint64_t>(*bytes) == kSharedHeaderBytes + request.payload.size()) {
     reading_ = Reading::kValue;
     value_at_ = 0;
+    ends_soon_ = seconds_left && *seconds_left >= 0 && *seconds_left < kSecondsToLive / 2;
     return true;
   }
   reading_ = Reading::kSkip;
-  skip_ = bytes + kLineEnd.size();
-  after_skip_ = Outcome::kWrong;
+  skip_ = static_cast<std::uint64_t>(*bytes) + kLineEnd.size();
   return true;
 }
 

@@ -6,7 +6,8 @@
 //   if (!connection.advance()) ...                 // the socket is ready; false: the connection is of no use any more
 //
 // The protocol is memcached's meta commands (doc/protocol.txt of memcached 1.6): `mg KEY v` asks for a value, `ms`
-// stores one. A value arrives straight in the buffer that the reader gets.
+// stores one. A value arrives straight in the buffer that the reader gets. The first who asks in vain is to read the
+// source; whoever asks meanwhile is told that the value is coming (`N`: "a token to recache").
 //
 // Thread-safety: none; one thread drives it.
 #pragma once
@@ -29,10 +30,11 @@
 namespace headrace::cache {
 
 struct PeerRequest {
-  enum class Kind : std::uint8_t { kGet, kPut };
+  enum class Kind : std::uint8_t { kGet, kPut, kRenew };
   enum class Outcome : std::uint8_t {
     kDone,    // got or stored
-    kMiss,    // not there, or of another size
+    kMiss,    // not there
+    kComing,  // not there, but somebody who asked before is reading the source
     kWrong,   // something is there that headrace did not store under this key, or that has changed since
     kFull,    // the peer has no room for it
     kFailed,  // the connection broke, or took too long
@@ -77,6 +79,7 @@ class PeerConnection {
   [[nodiscard]] bool fill();
   [[nodiscard]] bool receive_value();
   [[nodiscard]] bool consume();
+  void renew(const SharedKey& key);
   [[nodiscard]] bool on_line(std::string_view line);
   [[nodiscard]] bool on_value(std::string_view line);
   std::size_t take(std::byte* into, std::size_t bytes);
@@ -95,6 +98,7 @@ class PeerConnection {
   std::size_t sent_ = 0;  // of the first of unsent_: of command, header, payload and line end
   Reading reading_ = Reading::kLine;
   std::size_t value_at_ = 0;  // kValue: bytes of header and payload that have come
+  bool ends_soon_ = false;    // kValue: its time is half over
   std::uint64_t skip_ = 0;    // kSkip: bytes that are of no use
   PeerRequest::Outcome after_skip_ = PeerRequest::Outcome::kMiss;
   std::array<char, 4096> in_ = {};  // lines, and what of a value came with them

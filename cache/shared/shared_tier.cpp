@@ -25,6 +25,13 @@ using std::chrono::milliseconds;
 // A connection's own limits end what hangs; this only bounds how long nobody looks.
 constexpr milliseconds kLookAtLeast{1000};
 
+// How long a file that another node reads is waited for: 5, 10, 20 ms and then 40 ms each time. A reader that waits gets
+// it from the source after 35 ms, which is what a source with latency needs; reads ahead have 0.6 s.
+constexpr milliseconds kFirstWait{5};
+constexpr milliseconds kWaitMax{40};
+constexpr unsigned kUrgentWaits = 3;
+constexpr unsigned kWaits = 17;
+
 }  // namespace
 
 Result<std::unique_ptr<SharedTier>> SharedTier::open(const SharedTierOptions& options, std::string data_set,
@@ -130,12 +137,18 @@ bool SharedTier::get(SharedGet& request) {
   if (peers_[peer].addresses.empty()) return false;
   const PeerHealth::Ask ask = peers_[peer].health.may_ask(Clock::now());
   if (ask == PeerHealth::Ask::kNo) return false;
+  Submission submission = submission_for(request, peer);
+  submission.finds_out = ask == PeerHealth::Ask::kToFindOut;
+  return submit(std::move(submission));
+}
+
+SharedTier::Submission SharedTier::submission_for(SharedGet& request, PeerIndex peer) {
   auto wanted = std::make_unique<PeerRequest>();
   wanted->kind = PeerRequest::Kind::kGet;
   wanted->key = key_of(request.id);
   wanted->payload = {request.buffer.data(), request.payload_bytes};
   wanted->done = [this, &request, peer](Outcome outcome) { on_got(request, peer, outcome); };
-  return submit({peer, Lane::kGet, ask == PeerHealth::Ask::kToFindOut, std::move(wanted)});
+  return {peer, Lane::kGet, false, std::move(wanted)};
 }
 
 void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
@@ -145,6 +158,7 @@ void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
   } else if (peers_[peer].health.note_answer()) {
     io::log_info("peer {}: it answers again", peers_[peer].name);
   }
+  if (outcome == Outcome::kComing && wait_for_value(request, peer)) return;
   if (hit) {
     hits_.fetch_add(1, std::memory_order_relaxed);
     hit_bytes_.fetch_add(request.payload_bytes, std::memory_order_relaxed);
@@ -152,6 +166,16 @@ void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
   }
   if (outcome == Outcome::kWrong) corrupt_.fetch_add(1, std::memory_order_relaxed);  // it is stored anew
   request.on_done(request, hit);
+}
+
+// Several nodes may want a file in the same moment, and one of them reads the source for all. False: that takes too long.
+bool SharedTier::wait_for_value(SharedGet& request, PeerIndex peer) {
+  const bool urgent = request.is_urgent == nullptr || request.is_urgent(request);
+  if (request.waits >= (urgent ? kUrgentWaits : kWaits)) return false;
+  const milliseconds wait = std::min(kWaitMax, kFirstWait * (1U << std::min(request.waits, 3U)));
+  request.waits += 1;
+  delayed_.emplace(Clock::now() + wait, submission_for(request, peer));
+  return true;
 }
 
 void SharedTier::put(Holding& holding, const SharedId& id, std::function<void()> done) {
@@ -197,7 +221,9 @@ void SharedTier::run() {
     lock.unlock();
     wait_for_sockets();
     end_late();
+    start_due();
   }
+  for (auto& [due, submission] : std::exchange(delayed_, {})) submission.request->done(Outcome::kFailed);
   for (Peer& peer : peers_) {
     for (auto& lane : peer.lanes) lane.reset();  // ends what it has as failed
   }
@@ -211,17 +237,23 @@ void SharedTier::start_submitted() {
     MutexLock lock(mutex_);
     submitted.swap(submitted_);
   }
-  for (Submission& it : submitted) {
-    Peer& peer = peers_[it.peer];
-    if (is_down(peer) && !it.finds_out) {
-      it.request->done(Outcome::kFailed);
-      continue;
-    }
-    auto& lane = peer.lanes[static_cast<std::size_t>(it.lane)];
-    if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at]);
-    lane->submit(std::move(it.request));
-    advance(peer, it.lane);
+  for (Submission& submission : submitted) start(std::move(submission));
+}
+
+void SharedTier::start_due() {
+  const Clock::time_point now = Clock::now();
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    start(std::move(delayed_.extract(delayed_.begin()).mapped()));
   }
+}
+
+void SharedTier::start(Submission submission) {
+  Peer& peer = peers_[submission.peer];
+  if (is_down(peer) && !submission.finds_out) return submission.request->done(Outcome::kFailed);
+  auto& lane = peer.lanes[static_cast<std::size_t>(submission.lane)];
+  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at]);
+  lane->submit(std::move(submission.request));
+  advance(peer, submission.lane);
 }
 
 void SharedTier::wait_for_sockets() {
@@ -249,7 +281,7 @@ void SharedTier::wait_for_sockets() {
 }
 
 SharedTier::Clock::time_point SharedTier::next_look() const {
-  Clock::time_point next = Clock::time_point::max();
+  Clock::time_point next = delayed_.empty() ? Clock::time_point::max() : delayed_.begin()->first;
   for (const Peer& peer : peers_) {
     for (const auto& lane : peer.lanes) {
       if (lane) next = std::min(next, lane->late_at());

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -47,8 +48,10 @@ struct SharedGet {
   SharedId id;
   io::Buffer buffer;  // capacity: the payload; given back in any case
   std::uint64_t payload_bytes = 0;
+  bool (*is_urgent)(const SharedGet& self) = nullptr;    // whether a reader waits by now
   void (*on_done)(SharedGet& self, bool hit) = nullptr;  // on the peers' thread; must not block
   void* context = nullptr;
+  unsigned waits = 0;  // of the tier: how often it was told that another node is reading the file
 };
 
 class SharedTier {
@@ -103,11 +106,15 @@ class SharedTier {
   [[nodiscard]] static bool is_down(const Peer& peer) { return peer.addresses.empty() || peer.health.is_down(); }
   [[nodiscard]] SharedKey key_of(const SharedId& id) const;
   [[nodiscard]] bool submit(Submission submission);
+  [[nodiscard]] Submission submission_for(SharedGet& request, PeerIndex peer);
   void on_got(SharedGet& request, PeerIndex peer, Outcome outcome);
 
   // On the peers' thread.
   void run();
   void start_submitted();
+  void start_due();
+  void start(Submission submission);
+  [[nodiscard]] bool wait_for_value(SharedGet& request, PeerIndex peer);
   void wait_for_sockets();
   void end_late();
   void advance(Peer& peer, Lane lane);
@@ -126,6 +133,7 @@ class SharedTier {
   std::uint64_t placed_files_ = 0;
   std::uint64_t placed_bytes_ = 0;
   io::UniqueFd wake_fd_;
+  std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again
 
   std::atomic<std::uint64_t> hits_ = 0;
   std::atomic<std::uint64_t> hit_bytes_ = 0;

@@ -142,6 +142,7 @@ bool Fetch::ask_peers() {
   shared_get_.buffer = std::move(disk_read_.buffer);
   shared_get_.payload_bytes = range_.length;
   shared_get_.context = this;
+  shared_get_.is_urgent = [](const SharedGet& get) { return !static_cast<const Fetch*>(get.context)->ahead(); };
   shared_get_.on_done = [](SharedGet& get, bool hit) {
     Fetch& self = *static_cast<Fetch*>(get.context);
     if (hit) {

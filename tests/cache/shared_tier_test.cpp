@@ -109,6 +109,15 @@ void wait_for_puts(const Store& store, std::uint64_t count) {
   REQUIRE(stats_of(store, TierKind::kShared).writes == count);
 }
 
+// A read for which nobody waits, as far as the store knows. False: it failed.
+bool read_ahead(Store& store, const std::string& path) {
+  std::promise<bool> ended;
+  store.read_async(
+      *store.catalog().find(path), [&](const auto& view) { ended.set_value(view.has_value()); },
+      headrace::cache::ReadHint::kAhead);
+  return ended.get_future().get();
+}
+
 ErrorCode refusal_of(const SharedTierOptions& options) {
   const TempDir dir;
   dir.write("c/a.jpg", "a");
@@ -350,6 +359,48 @@ TEST_CASE("shared tier: a silent peer costs a few waits, is down, and comes back
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: what another node is reading is waited for, and leaves the source once") {
+  FakePeer peer;
+  peer.behave(Way::kStoresLate);
+  const Cluster cluster(1);
+  const auto first = cluster.node({peer.name()});
+  cluster.check_all(*first);
+  const auto second = cluster.node({peer.name()});
+  CHECK(read_ahead(*second, "c/0.jpg"));
+  CHECK(peer.gets() >= 4);  // one of the first node; the second is told twice to wait
+  CHECK(stats_of(*second, TierKind::kSource).hits == 0);
+  CHECK(stats_of(*second, TierKind::kShared).hits == 1);
+}
+
+TEST_CASE("shared tier: what never comes is read from the source, later if nobody waits") {
+  FakePeer peer;
+  peer.behave(Way::kNeverHas);
+  const Cluster cluster(2);
+  const auto node = cluster.node({peer.name()});
+  CHECK(node->read(*node->catalog().find("c/0.jpg")).has_value());
+  CHECK(peer.gets() == 4);
+  CHECK(read_ahead(*node, "c/1.jpg"));
+  CHECK(peer.gets() == 4 + 18);
+  CHECK(stats_of(*node, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: a value whose time is half over is renewed") {
+  for (const int seconds : {40'000, 50'000}) {
+    CAPTURE(seconds);
+    FakePeer peer;
+    const Cluster cluster(3);
+    const auto first = cluster.node({peer.name()});
+    cluster.check_all(*first);
+    wait_for_puts(*first, 3);
+    peer.say_seconds_left(seconds);
+    const auto second = cluster.node({peer.name()});
+    cluster.check_all(*second);
+    cluster.check_all(*cluster.node({peer.name()}));
+    // The last read's is on its way at most.
+    CHECK((seconds < 43'200 ? peer.renewals() >= 3 : peer.renewals() == 0));
+  }
 }
 
 TEST_CASE("shared tier: a peer that closes what nobody uses is not down") {

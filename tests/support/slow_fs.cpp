@@ -6,11 +6,10 @@
 //     [--log FILE]
 //
 // --list-ms is how late the folders below the root are listed. While the FILE of --faults exists, opens and reads go
-// wrong as its content says: "stall" answers 5 s late, "eio" with EIO. --log writes the path of each file that is
-// opened, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended
-// attribute user.slow_fs of the root tells, as JSON, how many opens and reads it has answered, how many bytes these
-// asked for, and how many opens waited at once at most. The kernel keeps no file content from one open to the next. The
-// tree is scanned once: it must not change.
+// wrong as its content says: "stall" answers 5 s late, "eio" with EIO. --log writes the path of a file for each read of
+// its beginning, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root
+// tells, as JSON, how many opens and reads it has answered, how many bytes these asked for, and how many opens waited at
+// once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must not change.
 #define FUSE_USE_VERSION 314
 #include <algorithm>
 #include <atomic>
@@ -242,8 +241,6 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
   const int fd = broken ? -1 : ::open(slow.find(inode)->path.c_str(), O_RDONLY | O_CLOEXEC);
   const int error = broken ? EIO : errno;
   ++slow.opens;
-  if (slow.log.is_open())
-    slow.log << slow.find(inode)->path.lexically_relative(slow.options.source).string() << std::endl;
   slow.opens_waiting_max = std::max(slow.opens_waiting_max.load(), ++slow.opens_waiting);
   fuse_file_info answer = *file;
   answer.fh = static_cast<std::uint64_t>(fd);
@@ -257,8 +254,11 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
   });
 }
 
-void read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset, fuse_file_info* file) {
+void read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info* file) {
   SlowFs& slow = self(request);
+  if (slow.log.is_open() && offset == 0) {
+    slow.log << slow.find(inode)->path.lexically_relative(slow.options.source).string() << std::endl;
+  }
   const int fd = static_cast<int>(file->fh);
   ++slow.reads;
   slow.read_bytes += size;
