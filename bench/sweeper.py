@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts away what a measuring program would leave behind when it is killed: mounts, loop devices, cgroups, processes.
+"""Puts away what a measuring program would leave behind when it is killed: mounts, loop devices, cgroups, network
+namespaces, processes.
 
     with holding("mount", path):
         ...                        # whatever happens to this program, `path` is not mounted afterwards
@@ -127,11 +128,17 @@ def remove_folder(path):
         shutil.rmtree(path, ignore_errors=True)
 
 
+def delete_namespace(name):
+    """With it go its ends of virtual cables, and so the other ends."""
+    subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
+
+
 PUT_AWAY = {
     "mount": end_mount,
     "process": end_process,
     "loop": detach_loop,
     "group": end_group,
+    "namespace": delete_namespace,
     "folder": remove_folder,
     "file": lambda path: Path(path).unlink(missing_ok=True),
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/shared/peer_address.h"
 
+#include <charconv>
 #include <cstring>
 #include <memory>
 
@@ -19,15 +20,34 @@ struct HostAndPort {
   std::string port;
 };
 
-HostAndPort split(std::string_view peer) {
-  const std::size_t bracket = peer.rfind(']');
-  const std::size_t colon = peer.rfind(':');
-  const bool has_port = colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
-  HostAndPort parts{std::string(has_port ? peer.substr(0, colon) : peer),
-                    std::string(has_port ? peer.substr(colon + 1) : kPeerPort)};
-  if (parts.host.size() >= 2 && parts.host.front() == '[' && parts.host.back() == ']') {
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
+tl::unexpected<io::Error> malformed(std::string_view peer, std::string_view why) {
+  return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}': {}", peer, why));
+}
+
+bool is_port(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return code == std::errc() && end == text.data() + text.size() && port != 0;
+}
+
+io::Result<HostAndPort> split(std::string_view peer) {
+  HostAndPort parts{.host = {}, .port = std::string(kPeerPort)};
+  std::string_view rest;
+  if (peer.starts_with('[')) {
+    const std::size_t end = peer.find(']');
+    if (end == std::string_view::npos) return malformed(peer, "write [ADDRESS]:PORT");
+    parts.host = peer.substr(1, end - 1);
+    rest = peer.substr(end + 1);
+  } else {
+    const std::size_t colon = peer.find(':');
+    if (colon != peer.rfind(':')) return malformed(peer, "write an IPv6 address as [ADDRESS]:PORT");
+    parts.host = peer.substr(0, colon);
+    rest = colon == std::string_view::npos ? std::string_view() : peer.substr(colon);
   }
+  if (parts.host.empty()) return malformed(peer, "write HOST:PORT");
+  if (rest.empty()) return parts;
+  if (rest.front() != ':' || !is_port(rest.substr(1))) return malformed(peer, "a port is a number from 1 to 65535");
+  parts.port = rest.substr(1);
   return parts;
 }
 
@@ -54,11 +74,14 @@ bool is_private(const PeerAddress& address) {
   return address.socket.generic.sa_family == AF_INET && is_private(address.socket.v4.sin_addr);
 }
 
-io::Result<PeerAddress> resolve_peer(std::string_view peer) {
-  const HostAndPort parts = split(peer);
-  if (parts.host.empty() || parts.port.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}': write HOST:PORT", peer));
-  }
+io::Result<std::string> full_peer_name(std::string_view peer) {
+  HEADRACE_TRY(parts, split(peer));
+  const bool is_v6 = parts.host.find(':') != std::string::npos;
+  return is_v6 ? fmt::format("[{}]:{}", parts.host, parts.port) : fmt::format("{}:{}", parts.host, parts.port);
+}
+
+io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer) {
+  HEADRACE_TRY(parts, split(peer));
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -67,16 +90,16 @@ io::Result<PeerAddress> resolve_peer(std::string_view peer) {
     return make_error(ErrorCode::kNotFound, fmt::format("peer '{}': {}", peer, ::gai_strerror(code)));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
-  PeerAddress address;
-  if (found->ai_addrlen > sizeof address.socket) {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}': an unknown kind of address", peer));
+  std::vector<PeerAddress> addresses;
+  for (const addrinfo* it = found; it != nullptr && addresses.size() < kAddressesMax; it = it->ai_next) {
+    PeerAddress address;
+    if (it->ai_addrlen > sizeof address.socket) continue;
+    std::memcpy(&address.socket, it->ai_addr, it->ai_addrlen);
+    address.length = it->ai_addrlen;
+    if (is_private(address)) addresses.push_back(address);
   }
-  std::memcpy(&address.socket, found->ai_addr, found->ai_addrlen);
-  address.length = found->ai_addrlen;
-  if (is_private(address)) return address;
-  return make_error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("peer '{}' has a public address, and peers talk in the clear; use a private network", peer));
+  if (!addresses.empty()) return addresses;
+  return malformed(peer, "its address is public, and peers talk in the clear; use a private network");
 }
 
 }  // namespace headrace::cache

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a peer of the shared tier is reached.
 //
-//   HEADRACE_TRY(address, resolve_peer("node3:11311"));
-//   connect(fd, &address.socket.generic, address.length);
+//   HEADRACE_TRY(name, full_peer_name("node3"));        // node3:11311
+//   HEADRACE_TRY(addresses, resolve_peer(name));
+//   connect(fd, &addresses[0].socket.generic, addresses[0].length);
 //
 // The shared tier talks in the clear, and whoever can write into it can poison what is trained on. So only addresses
 // that the Internet does not route are accepted: loopback, private networks (RFC 1918, RFC 4193), link-local ones, and
@@ -13,6 +14,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -33,9 +35,17 @@ struct PeerAddress {
 // memcached's own port is 11211; another one keeps a shared tier apart from a memcached that serves something else.
 inline constexpr std::string_view kPeerPort = "11311";
 
-// HOST, HOST:PORT or [ADDRESS]:PORT. Asks the resolver, and blocks.
-// Errors: kInvalidArgument (not an address, a public one), kNotFound (the name is not known).
-[[nodiscard]] io::Result<PeerAddress> resolve_peer(std::string_view peer);
+// A host has an address or two of each kind; more than this nobody tries in turn.
+inline constexpr std::size_t kAddressesMax = 8;
+
+// HOST, HOST:PORT, [ADDRESS] or [ADDRESS]:PORT, with the port that it has or kPeerPort: one name for one peer, however
+// it is written. Errors: kInvalidArgument.
+[[nodiscard]] io::Result<std::string> full_peer_name(std::string_view peer);
+
+// The addresses of a name as above that are not public, at least one and at most kAddressesMax, in the resolver's order.
+// A host may have several, and listen on one. Asks the resolver, and blocks.
+// Errors: kInvalidArgument (not an address, only public ones), kNotFound (the name is not known).
+[[nodiscard]] io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer);
 [[nodiscard]] bool is_private(const PeerAddress& address);
 
 }  // namespace headrace::cache

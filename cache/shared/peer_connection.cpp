@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -21,10 +23,23 @@ using Outcome = PeerRequest::Outcome;
 
 // What nobody has asked for since yesterday is of a job that has ended.
 constexpr unsigned kSecondsToLive = 24 * 60 * 60;
+// Who is to read the source and does not store what it finds keeps others waiting no longer than this.
+constexpr unsigned kSecondsToRead = 30;
 constexpr std::string_view kLineEnd = "\r\n";
+// A peer in the same room answers within a millisecond. One that moves no byte for so long hangs; the source answers
+// sooner.
+constexpr std::chrono::milliseconds kSilenceMax{200};
+// A peer that moves bytes, but a request's own so late, is of no help either. What was asked for before it may take its
+// time at the rate of a slow disk: behind a full link there is a queue, and the source would be no faster.
+constexpr std::chrono::seconds kAnswerMax{2};
+constexpr std::uint64_t kBytesPerSecondMin = std::uint64_t{16} << 20;
+// Then the other peers have their turn; the rest is still there at the next look.
+constexpr unsigned kReceivesMax = 64;
 
 std::string command_for(const PeerRequest& request) {
-  if (request.kind == Kind::kGet) return fmt::format("mg {} v T{}\r\n", request.key, kSecondsToLive);
+  // Not with T: it would give the mark of somebody who reads the source a day to live, too.
+  if (request.kind == Kind::kGet) return fmt::format("mg {} v t N{}\r\n", request.key, kSecondsToRead);
+  if (request.kind == Kind::kRenew) return fmt::format("mg {} T{}\r\n", request.key, kSecondsToLive);
   return fmt::format("ms {} {} T{}\r\n", request.key, kSharedHeaderBytes + request.payload.size(), kSecondsToLive);
 }
 
@@ -44,6 +59,23 @@ std::string reason_of(int error) {
 
 bool would_wait(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN;
+}
+
+// Without empty ones.
+std::vector<std::string_view> split_words(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (!line.empty()) {
+    const std::string_view word = line.substr(0, line.find(' '));
+    if (!word.empty()) words.push_back(word);
+    line.remove_prefix(std::min(line.size(), word.size() + 1));
+  }
+  return words;
+}
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return code == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 iovec part_of(const void* data, std::size_t bytes) {
@@ -76,14 +108,27 @@ PeerConnection::~PeerConnection() {
   }
 }
 
+// Nobody waits for the answer. Half of a day's time is left then, so that a value is renewed twice a day at most.
+void PeerConnection::renew(const SharedKey& key) {
+  auto request = std::make_unique<PeerRequest>();
+  request->kind = Kind::kRenew;
+  request->key = key;
+  request->done = [](Outcome) {};
+  submit(std::move(request));
+}
+
 void PeerConnection::submit(std::unique_ptr<PeerRequest> request) {
-  if (idle()) last_byte_ = Clock::now();  // the peer owed nothing until now
+  const Clock::time_point now = Clock::now();
+  if (idle()) last_byte_ = now;  // the peer owed nothing until now
+  queued_bytes_ += request->payload.size();
+  request->late_at = now + kAnswerMax + std::chrono::milliseconds(queued_bytes_ * 1000 / kBytesPerSecondMin);
   unsent_.push_back(std::move(request));
 }
 
-PeerConnection::Clock::time_point PeerConnection::oldest() const {
-  if (!unanswered_.empty()) return unanswered_.front()->submitted;
-  return unsent_.empty() ? Clock::time_point::max() : unsent_.front()->submitted;
+PeerConnection::Clock::time_point PeerConnection::late_at() const {
+  if (idle()) return Clock::time_point::max();
+  const PeerRequest& first = unanswered_.empty() ? *unsent_.front() : *unanswered_.front();
+  return std::min(last_byte_ + kSilenceMax, first.late_at);
 }
 
 bool PeerConnection::advance() {
@@ -110,7 +155,8 @@ bool PeerConnection::send() {
     message.msg_iovlen = parts.size();
     const ssize_t count = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (count < 0) return would_wait(errno) || fail(reason_of(errno));
-    last_byte_ = Clock::now();
+    // That a get goes out says nothing: the system takes thousands of them for a peer that hangs.
+    if (is_put) last_byte_ = Clock::now();
     advance_by(parts, static_cast<std::size_t>(count));
     sent_ += static_cast<std::size_t>(count);
     const bool all = std::all_of(parts.begin(), parts.end(), [](const iovec& part) { return part.iov_len == 0; });
@@ -124,12 +170,12 @@ bool PeerConnection::send() {
 }
 
 bool PeerConnection::receive() {
-  while (true) {
-    if (!consume()) return false;
+  for (unsigned i = 0; i < kReceivesMax; ++i) {
     const bool more = reading_ == Reading::kValue ? receive_value() : fill();
-    if (!error_.empty()) return false;
-    if (!more) return true;
+    if (!error_.empty() || !consume()) return false;
+    if (!more) break;
   }
+  return true;
 }
 
 // As much of the value as there is, straight to where it belongs; what comes behind it into in_, which is empty. False:
@@ -143,7 +189,7 @@ bool PeerConnection::receive_value() {
   const ssize_t count = ::readv(fd_.get(), parts.data(), parts.size());
   if (count == 0) return fail("it closed the connection");
   if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
-  last_byte_ = Clock::now();
+  note_received();
   const auto bytes = static_cast<std::size_t>(count);
   value_at_ += std::min(bytes, missing);
   in_begin_ = 0;
@@ -161,9 +207,14 @@ bool PeerConnection::fill() {
   const ssize_t count = ::recv(fd_.get(), in_.data() + in_end_, in_.size() - in_end_, 0);
   if (count == 0) return fail("it closed the connection");
   if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
-  last_byte_ = Clock::now();
+  note_received();
   in_end_ += static_cast<std::size_t>(count);
   return true;
+}
+
+void PeerConnection::note_received() {
+  last_byte_ = Clock::now();
+  was_answered_ = true;
 }
 
 std::size_t PeerConnection::take(std::byte* into, std::size_t bytes) {
@@ -195,6 +246,7 @@ bool PeerConnection::consume() {
       }
       if (value_at_ < kSharedHeaderBytes + payload_bytes) return true;
       after_skip_ = is_value_of(request.key, request.header, request.payload) ? Outcome::kDone : Outcome::kWrong;
+      if (ends_soon_ && after_skip_ == Outcome::kDone) renew(request.key);
       reading_ = Reading::kSkip;
       skip_ = kLineEnd.size();
     } else {
@@ -212,9 +264,9 @@ bool PeerConnection::on_line(std::string_view line) {
   const Kind kind = unanswered_.front()->kind;
   const std::string_view word = line.substr(0, line.find(' '));
   if (kind == Kind::kGet && word == "VA") return on_value(line);
-  if (kind == Kind::kGet && word == "EN") {
+  if (kind != Kind::kPut && word == "EN") {
     answer(Outcome::kMiss);
-  } else if (kind == Kind::kPut && word == "HD") {
+  } else if (kind != Kind::kGet && word == "HD") {
     answer(Outcome::kDone);
   } else if (kind == Kind::kPut && (word == "NS" || line.find("out of memory") != std::string_view::npos ||
                                     line.find("too large") != std::string_view::npos)) {
@@ -227,25 +279,32 @@ bool PeerConnection::on_line(std::string_view line) {
 
 bool PeerConnection::on_value(std::string_view line) {
   PeerRequest& request = *unanswered_.front();
-  std::uint64_t bytes = 0;
-  const char* begin = line.data() + std::min<std::size_t>(3, line.size());
-  const auto [end, code] = std::from_chars(begin, line.data() + line.size(), bytes);
+  std::vector<std::string_view> words = split_words(line);
+  const std::optional<std::int64_t> bytes = words.size() > 1 ? number_in(words[1]) : std::nullopt;
   // A longer value than any of ours is none: memcached's own limit is 1 GiB.
-  if (code != std::errc() || end == begin || bytes > (1ULL << 30)) return fail("it gave a value without a size");
-  if (bytes == kSharedHeaderBytes + request.payload.size()) {
+  if (!bytes || *bytes < 0 || *bytes > (1LL << 30)) return fail("it gave a value without a size");
+  std::optional<std::int64_t> seconds_left;
+  after_skip_ = Outcome::kWrong;
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    if (words[i].front() == 't') seconds_left = number_in(words[i].substr(1));
+    if (*bytes == 0 && words[i] == "W") after_skip_ = Outcome::kMiss;
+    if (*bytes == 0 && words[i] == "Z") after_skip_ = Outcome::kComing;
+  }
+  if (static_cast<std::uint64_t>(*bytes) == kSharedHeaderBytes + request.payload.size()) {
     reading_ = Reading::kValue;
     value_at_ = 0;
+    ends_soon_ = seconds_left && *seconds_left >= 0 && *seconds_left < kSecondsToLive / 2;
     return true;
   }
   reading_ = Reading::kSkip;
-  skip_ = bytes + kLineEnd.size();
-  after_skip_ = Outcome::kWrong;
+  skip_ = static_cast<std::uint64_t>(*bytes) + kLineEnd.size();
   return true;
 }
 
 void PeerConnection::answer(PeerRequest::Outcome outcome) {
   const std::unique_ptr<PeerRequest> request = std::move(unanswered_.front());
   unanswered_.pop_front();
+  queued_bytes_ -= request->payload.size();
   request->done(outcome);
 }
 

@@ -6,7 +6,8 @@
 //   if (!connection.advance()) ...                 // the socket is ready; false: the connection is of no use any more
 //
 // The protocol is memcached's meta commands (doc/protocol.txt of memcached 1.6): `mg KEY v` asks for a value, `ms`
-// stores one. A value arrives straight in the buffer that the reader gets.
+// stores one. A value arrives straight in the buffer that the reader gets. The first who asks in vain is to read the
+// source; whoever asks meanwhile is told that the value is coming (`N`: "a token to recache").
 //
 // Thread-safety: none; one thread drives it.
 #pragma once
@@ -29,10 +30,11 @@
 namespace headrace::cache {
 
 struct PeerRequest {
-  enum class Kind : std::uint8_t { kGet, kPut };
+  enum class Kind : std::uint8_t { kGet, kPut, kRenew };
   enum class Outcome : std::uint8_t {
     kDone,    // got or stored
-    kMiss,    // not there, or of another size
+    kMiss,    // not there
+    kComing,  // not there, but somebody who asked before is reading the source
     kWrong,   // something is there that headrace did not store under this key, or that has changed since
     kFull,    // the peer has no room for it
     kFailed,  // the connection broke, or took too long
@@ -44,7 +46,7 @@ struct PeerRequest {
   std::span<std::byte> payload;  // kGet: filled; kPut: what is stored. Lasts until `done`.
   SharedHeader header = {};      // of the value
   std::function<void(Outcome)> done;
-  Clock::time_point submitted = {};
+  Clock::time_point late_at = {};  // set by the connection: when whoever waits is better off with the source
 };
 
 class PeerConnection {
@@ -65,9 +67,9 @@ class PeerConnection {
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] bool wants_to_send() const { return !unsent_.empty(); }
   [[nodiscard]] bool idle() const { return unsent_.empty() && unanswered_.empty(); }
-  // Since when the peer has not moved a byte although something is in flight.
-  [[nodiscard]] Clock::time_point silent_since() const { return last_byte_; }
-  [[nodiscard]] Clock::time_point oldest() const;
+  [[nodiscard]] bool was_answered() const { return was_answered_; }  // by a single byte
+  // When the peer lets its first request wait too long: it is silent, or slower than a source is. Never while idle.
+  [[nodiscard]] Clock::time_point late_at() const;
 
  private:
   enum class Reading : std::uint8_t { kLine, kValue, kSkip };
@@ -77,21 +79,26 @@ class PeerConnection {
   [[nodiscard]] bool fill();
   [[nodiscard]] bool receive_value();
   [[nodiscard]] bool consume();
+  void renew(const SharedKey& key);
   [[nodiscard]] bool on_line(std::string_view line);
   [[nodiscard]] bool on_value(std::string_view line);
   std::size_t take(std::byte* into, std::size_t bytes);
+  void note_received();
   void answer(PeerRequest::Outcome outcome);
   bool fail(std::string reason);
 
   io::UniqueFd fd_;
   std::string error_;
-  Clock::time_point last_byte_;
+  Clock::time_point last_byte_;  // that has come, or of a value that is being stored has gone
+  bool was_answered_ = false;
+  std::uint64_t queued_bytes_ = 0;  // of the payloads of all requests
   std::deque<std::unique_ptr<PeerRequest>> unsent_;
   std::deque<std::unique_ptr<PeerRequest>> unanswered_;
   std::string command_;   // of the first of unsent_; empty: not begun
   std::size_t sent_ = 0;  // of the first of unsent_: of command, header, payload and line end
   Reading reading_ = Reading::kLine;
   std::size_t value_at_ = 0;  // kValue: bytes of header and payload that have come
+  bool ends_soon_ = false;    // kValue: its time is half over
   std::uint64_t skip_ = 0;    // kSkip: bytes that are of no use
   PeerRequest::Outcome after_skip_ = PeerRequest::Outcome::kMiss;
   std::array<char, 4096> in_ = {};  // lines, and what of a value came with them

@@ -22,16 +22,15 @@ using io::make_error;
 using io::MutexLock;
 using std::chrono::milliseconds;
 
-// A peer in the same room answers within a millisecond. One that moves no byte for so long hangs; the source answers
-// sooner.
-constexpr milliseconds kSilenceMax{200};
-// A peer that moves bytes, but has so much to move that a request takes so long, is of no help either.
-constexpr milliseconds kAnswerMax{2000};
-constexpr std::chrono::seconds kDownFor{1};
+// A connection's own limits end what hangs; this only bounds how long nobody looks.
+constexpr milliseconds kLookAtLeast{1000};
 
-std::int64_t ticks(std::chrono::steady_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
+// How long a file that another node reads is waited for: 5, 10, 20 ms and then 40 ms each time. A reader that waits gets
+// it from the source after 35 ms, which is what a source with latency needs; reads ahead have 0.6 s.
+constexpr milliseconds kFirstWait{5};
+constexpr milliseconds kWaitMax{40};
+constexpr unsigned kUrgentWaits = 3;
+constexpr unsigned kWaits = 17;
 
 }  // namespace
 
@@ -63,7 +62,11 @@ SharedTier::~SharedTier() {
 }
 
 Status SharedTier::find_peers(const std::vector<std::string>& names) {
-  std::vector<std::string> sorted = names;
+  std::vector<std::string> sorted;
+  for (const std::string& name : names) {
+    HEADRACE_TRY(full, full_peer_name(name));
+    sorted.push_back(std::move(full));
+  }
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}' is named twice", *twice));
@@ -72,20 +75,22 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} peers are named; at most {} can share", sorted.size(), kPeersMax));
   }
-  MutexLock lock(mutex_);
-  reasons_.resize(sorted.size());
+  {
+    MutexLock lock(mutex_);
+    reasons_.resize(sorted.size());
+  }
   for (const std::string& name : sorted) {
     Peer& peer = peers_.emplace_back();
     peer.name = name;
     peer.index = static_cast<PeerIndex>(peers_.size() - 1);
-    Result<PeerAddress> address = resolve_peer(name);
-    if (address) {
-      peer.address = *address;
+    Result<std::vector<PeerAddress>> addresses = resolve_peer(name);
+    if (addresses) {
+      peer.addresses = std::move(*addresses);
       continue;
     }
-    if (address.error().code != ErrorCode::kNotFound) return io::forward_error(std::move(address));
-    io::log_warning("{}; its files are read from the source", address.error().message());
-    reasons_[peer.index] = address.error().message();
+    if (addresses.error().code != ErrorCode::kNotFound) return io::forward_error(std::move(addresses));
+    set_reason(peer, addresses.error().message());
+    say_down(peer);
   }
   return {};
 }
@@ -116,32 +121,7 @@ SharedKey SharedTier::key_of(const SharedId& id) const {
   return shared_key(data_set_, catalog_.path(id.entry), id.chunk, id.identity);
 }
 
-bool SharedTier::is_down(const Peer& peer) const {
-  return !peer.address || peer.down_until_ns.load(std::memory_order_relaxed) != 0;
-}
-
-SharedTier::Ask SharedTier::may_ask(Peer& peer) const {
-  if (!peer.address) return Ask::kNo;
-  std::int64_t until = peer.down_until_ns.load(std::memory_order_relaxed);
-  if (until == 0) return Ask::kYes;
-  const Clock::time_point now = Clock::now();
-  if (ticks(now) < until) return Ask::kNo;
-  const bool first = peer.down_until_ns.compare_exchange_strong(until, ticks(now + kDownFor));
-  return first ? Ask::kToFindOut : Ask::kNo;
-}
-
-// An answer of whatever kind says that the peer is there.
-void SharedTier::note(Peer& peer, Outcome outcome) {
-  if (outcome == Outcome::kFailed) {
-    errors_.fetch_add(1, std::memory_order_relaxed);
-  } else if (peer.down_until_ns.load(std::memory_order_relaxed) != 0) {
-    peer.down_until_ns.store(0, std::memory_order_relaxed);
-    io::log_info("peer {}: it answers again", peer.name);
-  }
-}
-
 bool SharedTier::submit(Submission submission) {
-  submission.request->submitted = Clock::now();
   MutexLock lock(mutex_);
   if (closed_) return false;
   submitted_.push_back(std::move(submission));
@@ -154,19 +134,31 @@ bool SharedTier::submit(Submission submission) {
 bool SharedTier::get(SharedGet& request) {
   const PeerIndex peer = owners_[request.id.entry];
   if (peer == kNoPeer) return false;
-  const Ask ask = may_ask(peers_[peer]);
-  if (ask == Ask::kNo) return false;
+  if (peers_[peer].addresses.empty()) return false;
+  const PeerHealth::Ask ask = peers_[peer].health.may_ask(Clock::now());
+  if (ask == PeerHealth::Ask::kNo) return false;
+  Submission submission = submission_for(request, peer);
+  submission.finds_out = ask == PeerHealth::Ask::kToFindOut;
+  return submit(std::move(submission));
+}
+
+SharedTier::Submission SharedTier::submission_for(SharedGet& request, PeerIndex peer) {
   auto wanted = std::make_unique<PeerRequest>();
   wanted->kind = PeerRequest::Kind::kGet;
   wanted->key = key_of(request.id);
   wanted->payload = {request.buffer.data(), request.payload_bytes};
   wanted->done = [this, &request, peer](Outcome outcome) { on_got(request, peer, outcome); };
-  return submit({peer, Lane::kGet, ask == Ask::kToFindOut, std::move(wanted)});
+  return {peer, Lane::kGet, false, std::move(wanted)};
 }
 
 void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
   const bool hit = outcome == Outcome::kDone;
-  note(peers_[peer], outcome);
+  if (outcome == Outcome::kFailed) {
+    errors_.fetch_add(1, std::memory_order_relaxed);
+  } else if (peers_[peer].health.note_answer()) {
+    io::log_info("peer {}: it answers again", peers_[peer].name);
+  }
+  if (outcome == Outcome::kComing && wait_for_value(request, peer)) return;
   if (hit) {
     hits_.fetch_add(1, std::memory_order_relaxed);
     hit_bytes_.fetch_add(request.payload_bytes, std::memory_order_relaxed);
@@ -174,6 +166,16 @@ void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
   }
   if (outcome == Outcome::kWrong) corrupt_.fetch_add(1, std::memory_order_relaxed);  // it is stored anew
   request.on_done(request, hit);
+}
+
+// Several nodes may want a file in the same moment, and one of them reads the source for all. False: that takes too long.
+bool SharedTier::wait_for_value(SharedGet& request, PeerIndex peer) {
+  const bool urgent = request.is_urgent == nullptr || request.is_urgent(request);
+  if (request.waits >= (urgent ? kUrgentWaits : kWaits)) return false;
+  const milliseconds wait = std::min(kWaitMax, kFirstWait * (1U << std::min(request.waits, 3U)));
+  request.waits += 1;
+  delayed_.emplace(Clock::now() + wait, submission_for(request, peer));
+  return true;
 }
 
 void SharedTier::put(Holding& holding, const SharedId& id, std::function<void()> done) {
@@ -184,8 +186,9 @@ void SharedTier::put(Holding& holding, const SharedId& id, std::function<void()>
   stored->key = key_of(id);
   stored->payload = {holding.data, bytes};
   pending_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  auto end = [this, &holding, bytes, peer, done = std::move(done)](Outcome outcome) {
-    note(peers_[peer], outcome);
+  // That it takes what it is given does not say that it gives it back: only gets tell how a peer is.
+  auto end = [this, &holding, bytes, done = std::move(done)](Outcome outcome) {
+    if (outcome == Outcome::kFailed) errors_.fetch_add(1, std::memory_order_relaxed);
     if (outcome == Outcome::kDone) {
       writes_.fetch_add(1, std::memory_order_relaxed);
       write_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -195,11 +198,9 @@ void SharedTier::put(Holding& holding, const SharedId& id, std::function<void()>
     ram_.unpin_written(holding);
     done();
   };
-  const Ask ask = may_ask(peers_[peer]);
-  if (ask == Ask::kNo) return end(Outcome::kFailed);
   stored->header = make_header(stored->key, stored->payload);
   stored->done = end;
-  if (!submit({peer, Lane::kPut, ask == Ask::kToFindOut, std::move(stored)})) end(Outcome::kFailed);
+  if (!submit({peer, Lane::kPut, false, std::move(stored)})) end(Outcome::kFailed);
 }
 
 void SharedTier::join() {
@@ -220,7 +221,9 @@ void SharedTier::run() {
     lock.unlock();
     wait_for_sockets();
     end_late();
+    start_due();
   }
+  for (auto& [due, submission] : std::exchange(delayed_, {})) submission.request->done(Outcome::kFailed);
   for (Peer& peer : peers_) {
     for (auto& lane : peer.lanes) lane.reset();  // ends what it has as failed
   }
@@ -234,81 +237,108 @@ void SharedTier::start_submitted() {
     MutexLock lock(mutex_);
     submitted.swap(submitted_);
   }
-  for (Submission& it : submitted) {
-    Peer& peer = peers_[it.peer];
-    if (is_down(peer) && !it.finds_out) {
-      it.request->done(Outcome::kFailed);
-      continue;
-    }
-    auto& lane = peer.lanes[static_cast<std::size_t>(it.lane)];
-    if (!lane) lane = std::make_unique<PeerConnection>(*peer.address);
-    lane->submit(std::move(it.request));
-    if (!lane->advance()) break_off(peer, lane->error());
+  for (Submission& submission : submitted) start(std::move(submission));
+}
+
+void SharedTier::start_due() {
+  const Clock::time_point now = Clock::now();
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    start(std::move(delayed_.extract(delayed_.begin()).mapped()));
   }
+}
+
+void SharedTier::start(Submission submission) {
+  Peer& peer = peers_[submission.peer];
+  if (is_down(peer) && !submission.finds_out) return submission.request->done(Outcome::kFailed);
+  auto& lane = peer.lanes[static_cast<std::size_t>(submission.lane)];
+  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at]);
+  lane->submit(std::move(submission.request));
+  advance(peer, submission.lane);
 }
 
 void SharedTier::wait_for_sockets() {
   std::vector<pollfd> sockets = {{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0}};
-  std::vector<std::pair<Peer*, PeerConnection*>> owners = {{nullptr, nullptr}};
+  std::vector<std::pair<Peer*, Lane>> owners = {{nullptr, Lane::kGet}};
   for (Peer& peer : peers_) {
-    for (auto& lane : peer.lanes) {
-      if (!lane) continue;
-      const short events = static_cast<short>(POLLIN | (lane->wants_to_send() ? POLLOUT : 0));
-      sockets.push_back({.fd = lane->fd(), .events = events, .revents = 0});
-      owners.emplace_back(&peer, lane.get());
+    for (const Lane lane : kLanes) {
+      const PeerConnection* connection = peer.lanes[static_cast<std::size_t>(lane)].get();
+      if (connection == nullptr) continue;
+      const short events = static_cast<short>(POLLIN | (connection->wants_to_send() ? POLLOUT : 0));
+      sockets.push_back({.fd = connection->fd(), .events = events, .revents = 0});
+      owners.emplace_back(&peer, lane);
     }
   }
   const Clock::time_point look = next_look();
   int timeout = -1;
   if (look != Clock::time_point::max()) {
     const auto left = std::chrono::ceil<milliseconds>(look - Clock::now()).count();
-    timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, kAnswerMax.count()));
+    timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, kLookAtLeast.count()));
   }
   if (::poll(sockets.data(), sockets.size(), timeout) <= 0) return;
   for (std::size_t i = 1; i < sockets.size(); ++i) {
-    auto [peer, lane] = owners[i];
-    const bool open = lane == peer->lanes[0].get() || lane == peer->lanes[1].get();  // the other one may have broken
-    if (sockets[i].revents != 0 && open && !lane->advance()) break_off(*peer, lane->error());
+    if (sockets[i].revents != 0) advance(*owners[i].first, owners[i].second);
   }
 }
 
 SharedTier::Clock::time_point SharedTier::next_look() const {
-  Clock::time_point next = Clock::time_point::max();
+  Clock::time_point next = delayed_.empty() ? Clock::time_point::max() : delayed_.begin()->first;
   for (const Peer& peer : peers_) {
     for (const auto& lane : peer.lanes) {
-      if (!lane || lane->idle()) continue;
-      next = std::min({next, lane->silent_since() + kSilenceMax, lane->oldest() + kAnswerMax});
+      if (lane) next = std::min(next, lane->late_at());
     }
   }
   return next;
 }
 
+// Ends what is late, and only that lane: the next request begins a new connection.
 void SharedTier::end_late() {
   const Clock::time_point now = Clock::now();
   for (Peer& peer : peers_) {
     for (auto& lane : peer.lanes) {
-      if (!lane || lane->idle()) continue;
-      if (lane->silent_since() + kSilenceMax <= now) {
-        break_off(peer, fmt::format("it has been silent for {} ms", kSilenceMax.count()));
-      } else if (lane->oldest() + kAnswerMax <= now) {
-        break_off(peer, fmt::format("it takes over {} s to answer", kAnswerMax.count() / 1000));
-      }
+      if (!lane || now < lane->late_at()) continue;
+      const std::unique_ptr<PeerConnection> late = std::move(lane);
+      if (!late->was_answered() && try_next_address(peer)) continue;
+      set_reason(peer, "it is silent, or too slow");
+      if (peer.health.note_late(now)) say_down(peer);
     }
   }
 }
 
+void SharedTier::advance(Peer& peer, Lane lane) {
+  const auto& connection = peer.lanes[static_cast<std::size_t>(lane)];
+  if (connection && !connection->advance()) on_broken(peer, lane);
+}
+
 // What was in flight ends as failed. That begins reads of the source, on this thread, which do not wait.
-void SharedTier::break_off(Peer& peer, const std::string& reason) {
-  bool is_new = false;
+void SharedTier::on_broken(Peer& peer, Lane lane) {
+  const std::unique_ptr<PeerConnection> broken = std::move(peer.lanes[static_cast<std::size_t>(lane)]);
+  if (broken->idle()) return;  // a peer may close what nobody uses
+  if (!broken->was_answered() && try_next_address(peer)) return;
+  set_reason(peer, broken->error());
+  if (peer.health.note_broken(Clock::now())) say_down(peer);
+  for (auto& other : peer.lanes) {
+    const std::unique_ptr<PeerConnection> ended = std::move(other);
+  }
+}
+
+// A host with several addresses may listen on one of them. False: all were tried.
+bool SharedTier::try_next_address(Peer& peer) {
+  peer.address_at = (peer.address_at + 1) % peer.addresses.size();
+  return peer.address_at != 0;
+}
+
+void SharedTier::set_reason(const Peer& peer, const std::string& reason) {
+  MutexLock lock(mutex_);
+  reasons_[peer.index] = reason;
+}
+
+void SharedTier::say_down(const Peer& peer) {
+  std::string reason;
   {
     MutexLock lock(mutex_);
-    is_new = std::exchange(reasons_[peer.index], reason) != reason;
+    reason = reasons_[peer.index];
   }
-  if (is_new) io::log_warning("peer {}: {}; its files are read from the source", peer.name, reason);
-  peer.down_until_ns.store(ticks(Clock::now() + kDownFor), std::memory_order_relaxed);
-  for (auto& lane : peer.lanes) {
-    const std::unique_ptr<PeerConnection> broken = std::move(lane);
-  }
+  io::log_warning("peer {}: {}; its files are read from the source", peer.name, reason);
 }
 
 TierStats SharedTier::stats() const {

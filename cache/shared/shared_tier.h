@@ -7,7 +7,7 @@
 //   (*shared)->put(holding, id, done);             // behind the reader's back
 //
 // No read fails because of a peer: whatever goes wrong is a miss, and the source is read. A peer that refuses, breaks
-// off, stays silent or answers too late is down for a second; then one request finds out whether it is back.
+// off or is late again and again is down for a second (peer_health.h); then one request finds out whether it is back.
 //
 // Thread-safety: every function from any thread. One thread, hr-peers, talks to all peers.
 #pragma once
@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +27,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/buffer.h"
@@ -47,8 +48,10 @@ struct SharedGet {
   SharedId id;
   io::Buffer buffer;  // capacity: the payload; given back in any case
   std::uint64_t payload_bytes = 0;
+  bool (*is_urgent)(const SharedGet& self) = nullptr;    // whether a reader waits by now
   void (*on_done)(SharedGet& self, bool hit) = nullptr;  // on the peers' thread; must not block
   void* context = nullptr;
+  unsigned waits = 0;  // of the tier: how often it was told that another node is reading the file
 };
 
 class SharedTier {
@@ -63,6 +66,8 @@ class SharedTier {
 
   // Whether a peer is to hold the file.
   [[nodiscard]] bool holds(EntryId entry) const { return owners_[entry] != kNoPeer; }
+  // Whether the peer that is to hold the file is there to take it.
+  [[nodiscard]] bool takes(EntryId entry) const { return holds(entry) && !is_down(peers_[owners_[entry]]); }
   // False: no peer holds it, or its peer is down; on_done does not run.
   [[nodiscard]] bool get(SharedGet& request);
   // The content of a holding that RamTier::pin_for_write() has given, which is unpinned in the end. `done` runs on the
@@ -79,12 +84,14 @@ class SharedTier {
 
   // Gets and puts have a connection each, so that nobody waits behind a chunk that is being stored.
   enum class Lane : std::uint8_t { kGet, kPut };
+  static constexpr std::array<Lane, 2> kLanes = {Lane::kGet, Lane::kPut};
   struct Peer {
     std::string name;
     PeerIndex index = 0;
-    std::optional<PeerAddress> address;
+    std::vector<PeerAddress> addresses;                    // none: the name is not known
+    std::size_t address_at = 0;                            // peers' thread; the one that answered, or is tried next
     std::array<std::unique_ptr<PeerConnection>, 2> lanes;  // peers' thread
-    std::atomic<std::int64_t> down_until_ns = 0;           // 0: it is up
+    PeerHealth health;
   };
   struct Submission {
     PeerIndex peer = kNoPeer;
@@ -96,20 +103,25 @@ class SharedTier {
   SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram);
   [[nodiscard]] Status find_peers(const std::vector<std::string>& names);
   void place_files();
-  [[nodiscard]] bool is_down(const Peer& peer) const;
-  enum class Ask : std::uint8_t { kNo, kYes, kToFindOut };
-  [[nodiscard]] Ask may_ask(Peer& peer) const;
-  void note(Peer& peer, Outcome outcome);
+  [[nodiscard]] static bool is_down(const Peer& peer) { return peer.addresses.empty() || peer.health.is_down(); }
   [[nodiscard]] SharedKey key_of(const SharedId& id) const;
   [[nodiscard]] bool submit(Submission submission);
+  [[nodiscard]] Submission submission_for(SharedGet& request, PeerIndex peer);
   void on_got(SharedGet& request, PeerIndex peer, Outcome outcome);
 
   // On the peers' thread.
   void run();
   void start_submitted();
+  void start_due();
+  void start(Submission submission);
+  [[nodiscard]] bool wait_for_value(SharedGet& request, PeerIndex peer);
   void wait_for_sockets();
   void end_late();
-  void break_off(Peer& peer, const std::string& reason);
+  void advance(Peer& peer, Lane lane);
+  void on_broken(Peer& peer, Lane lane);
+  [[nodiscard]] static bool try_next_address(Peer& peer);
+  void set_reason(const Peer& peer, const std::string& reason);
+  void say_down(const Peer& peer);
   [[nodiscard]] Clock::time_point next_look() const;
 
   const std::string data_set_;
@@ -121,6 +133,7 @@ class SharedTier {
   std::uint64_t placed_files_ = 0;
   std::uint64_t placed_bytes_ = 0;
   io::UniqueFd wake_fd_;
+  std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again
 
   std::atomic<std::uint64_t> hits_ = 0;
   std::atomic<std::uint64_t> hit_bytes_ = 0;
@@ -134,7 +147,7 @@ class SharedTier {
   mutable io::Mutex mutex_;
   std::vector<Submission> submitted_ HEADRACE_GUARDED_BY(mutex_);
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> reasons_ HEADRACE_GUARDED_BY(mutex_);  // why each peer is down, or was the last time
+  std::vector<std::string> reasons_ HEADRACE_GUARDED_BY(mutex_);  // why each peer is down
   std::thread thread_;
 };
 

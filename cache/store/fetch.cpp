@@ -142,6 +142,7 @@ bool Fetch::ask_peers() {
   shared_get_.buffer = std::move(disk_read_.buffer);
   shared_get_.payload_bytes = range_.length;
   shared_get_.context = this;
+  shared_get_.is_urgent = [](const SharedGet& get) { return !static_cast<const Fetch*>(get.context)->ahead(); };
   shared_get_.on_done = [](SharedGet& get, bool hit) {
     Fetch& self = *static_cast<Fetch*>(get.context);
     if (hit) {
@@ -194,7 +195,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   if (from == TierKind::kSource) store_.identities.confirm(holding_.key.entry);
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
-  if (store_.is_shared(holding_.key.entry)) {
+  if (store_.peer_takes(holding_.key.entry)) {
     if (from == TierKind::kSource) copy_to_peer();
   } else if (!request_.for_disk_fill && !holding_.lent) {
     copy_to_tier();
@@ -204,7 +205,8 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   delete this;
 }
 
-// The node that reads a file first gives it to the peer that is to hold it. Its own disk tiers hold what no peer does.
+// The node that reads a file first gives it to the peer that is to hold it. Its own disk tiers hold what no peer does,
+// and what a peer cannot take.
 void Fetch::copy_to_peer() {
   if (store_.closing.load() || holding_.lent) return;
   if (store_.shared->pending_bytes() + holding_.cost_bytes > write_behind_bytes()) return;

@@ -45,7 +45,11 @@ FakePeer::FakePeer() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0
 }
 
 FakePeer::~FakePeer() {
-  closing_.store(true);
+  {
+    const std::lock_guard lock(mutex_);
+    closing_.store(true);
+  }
+  asked_.notify_all();
   ::shutdown(listener_.get(), SHUT_RDWR);
   acceptor_.join();
   for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
@@ -63,10 +67,16 @@ void FakePeer::spoil() {
   for (auto& [key, value] : values_) value.back() = static_cast<char>(value.back() ^ 1);
 }
 
+void FakePeer::hang_up() {
+  const std::lock_guard lock(mutex_);
+  for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
+}
+
 void FakePeer::accept_all() {
   while (!closing_.load()) {
     const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
+    const std::lock_guard lock(mutex_);
     open_.push_back(fd);
     connections_.emplace_back([this, fd] { serve(fd); });
   }
@@ -91,9 +101,14 @@ bool FakePeer::answer(int fd, const std::string& line, std::string& in) {
   std::istringstream words(line);
   std::string verb;
   std::string key;
-  std::size_t bytes = 0;
-  words >> verb >> key >> bytes;
+  std::string first;
+  words >> verb >> key >> first;
+  if (verb == "mg" && first.starts_with('T')) {
+    ++renewals_;
+    return send_all(fd, "HD\r\n");
+  }
   if (verb == "ms") {
+    const std::size_t bytes = std::stoul(first);
     while (in.size() < bytes + 2) {
       if (!receive_more(fd, in)) return false;
     }
@@ -101,8 +116,12 @@ bool FakePeer::answer(int fd, const std::string& line, std::string& in) {
       in.erase(0, bytes + 2);
       return send_all(fd, "SERVER_ERROR out of memory storing object\r\n");
     }
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (way_.load() == Way::kStoresLate) {
+      asked_.wait(lock, [&] { return asked_meanwhile_[key] >= 2 || closing_.load(); });
+    }
     values_[key] = in.substr(0, bytes);
+    asked_meanwhile_.erase(key);
     in.erase(0, bytes + 2);
     return send_all(fd, "HD\r\n");
   }
@@ -117,7 +136,12 @@ bool FakePeer::give(int fd, const std::string& key) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = values_.find(key);
-    if (found == values_.end()) return send_all(fd, "EN\r\n");
+    if (found == values_.end()) {
+      const bool is_first = asked_meanwhile_.emplace(key, 0).second && way_.load() != Way::kNeverHas;
+      if (!is_first) ++asked_meanwhile_[key];
+      asked_.notify_all();
+      return send_all(fd, is_first ? "VA 0 t-1 W\r\n\r\n" : "VA 0 t30 Z\r\n\r\n");
+    }
     value = found->second;
     if (way_.load() == Way::kGivesOther) {
       for (const auto& [other, bytes] : values_) {
@@ -127,7 +151,7 @@ bool FakePeer::give(int fd, const std::string& key) {
   }
   if (way_.load() == Way::kFlipsBits) value.back() = static_cast<char>(value.back() ^ 1);
   if (way_.load() == Way::kIsShort) value.pop_back();
-  const std::string head = "VA " + std::to_string(value.size()) + "\r\n";
+  const std::string head = "VA " + std::to_string(value.size()) + " t" + std::to_string(seconds_left_.load()) + "\r\n";
   if (way_.load() == Way::kBreaksOff) {
     static_cast<void>(send_all(fd, head + value.substr(0, value.size() / 2)));
     return false;

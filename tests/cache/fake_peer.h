@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,6 +32,8 @@ class FakePeer {
     kIsShort,     // leaves out the last byte of a value, with a size to match
     kIsFull,      // stores nothing
     kTalksNonsense,
+    kNeverHas,    // says of each missing value that somebody else is about to store it
+    kStoresLate,  // stores a value when it was asked for twice meanwhile
   };
 
   FakePeer();
@@ -41,8 +44,11 @@ class FakePeer {
   [[nodiscard]] std::string name() const { return "127.0.0.1:" + std::to_string(port_); }
   void behave(Way way) { way_.store(way); }
   [[nodiscard]] unsigned gets() const { return gets_.load(); }
+  [[nodiscard]] unsigned renewals() const { return renewals_.load(); }
+  void say_seconds_left(int seconds) { seconds_left_.store(seconds); }  // of each value
   [[nodiscard]] std::size_t size() const;
-  void spoil();  // flips a bit of each value that it has
+  void spoil();    // flips a bit of each value that it has
+  void hang_up();  // closes all connections, and takes new ones
 
  private:
   void accept_all();
@@ -54,8 +60,12 @@ class FakePeer {
   std::uint16_t port_ = 0;
   std::atomic<Way> way_ = Way::kWell;
   std::atomic<unsigned> gets_ = 0;
+  std::atomic<unsigned> renewals_ = 0;
+  std::atomic<int> seconds_left_ = 86'400;
   std::atomic<bool> closing_ = false;
   mutable std::mutex mutex_;
+  std::condition_variable asked_;
+  std::map<std::string, int> asked_meanwhile_;  // how often, since somebody was told to read the source
   std::map<std::string, std::string> values_;
   std::vector<int> open_;
   std::vector<std::thread> connections_;

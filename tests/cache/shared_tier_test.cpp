@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "headrace/cache/shared/peer_address.h"
+#include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/shared/shared_value.h"
 #include "headrace/cache/store.h"
@@ -35,6 +37,7 @@ using headrace::cache::EntryId;
 using headrace::cache::Identity;
 using headrace::cache::kNoPeer;
 using headrace::cache::PeerIndex;
+using headrace::cache::PeerRequest;
 using headrace::cache::place_on_peers;
 using headrace::cache::PlacedFile;
 using headrace::cache::SharedTierOptions;
@@ -104,6 +107,15 @@ void wait_for_puts(const Store& store, std::uint64_t count) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   REQUIRE(stats_of(store, TierKind::kShared).writes == count);
+}
+
+// A read for which nobody waits, as far as the store knows. False: it failed.
+bool read_ahead(Store& store, const std::string& path) {
+  std::promise<bool> ended;
+  store.read_async(
+      *store.catalog().find(path), [&](const auto& view) { ended.set_value(view.has_value()); },
+      headrace::cache::ReadHint::kAhead);
+  return ended.get_future().get();
 }
 
 ErrorCode refusal_of(const SharedTierOptions& options) {
@@ -181,6 +193,70 @@ TEST_CASE("shared value: each byte of it counts, and each part of the identity")
   payload[99] ^= std::byte{1};
   CHECK_FALSE(is_value_of(key, header, payload));
   CHECK_FALSE(is_value_of(shared_key("/data", "b.jpg", 0, identity), header, pattern_bytes(100, 1)));
+}
+
+TEST_CASE("peer health: broken is down at once, late is down the third time, and an answer ends both") {
+  using headrace::cache::PeerHealth;
+  using std::chrono::milliseconds;
+  const auto begin = PeerHealth::Clock::now();
+  PeerHealth health;
+  CHECK(health.may_ask(begin) == PeerHealth::Ask::kYes);
+  CHECK_FALSE(health.note_late(begin));
+  CHECK_FALSE(health.note_late(begin));
+  CHECK_FALSE(health.note_answer());  // it was never down
+  CHECK_FALSE(health.note_late(begin));
+  CHECK_FALSE(health.note_late(begin));
+  CHECK_FALSE(health.is_down());
+  CHECK(health.note_late(begin));
+  CHECK(health.is_down());
+  CHECK(health.may_ask(begin + milliseconds(999)) == PeerHealth::Ask::kNo);
+  CHECK(health.may_ask(begin + milliseconds(1001)) == PeerHealth::Ask::kToFindOut);
+  CHECK(health.may_ask(begin + milliseconds(1002)) == PeerHealth::Ask::kNo);  // one finds out
+  CHECK_FALSE(health.note_late(begin + milliseconds(1200)));                  // it has been down all the time
+  CHECK(health.may_ask(begin + milliseconds(2100)) == PeerHealth::Ask::kNo);
+  CHECK(health.note_answer());
+  CHECK(health.may_ask(begin) == PeerHealth::Ask::kYes);
+  CHECK(health.note_broken(begin));
+  CHECK_FALSE(health.note_broken(begin));
+  CHECK(health.is_down());
+}
+
+// A request whose end nobody waits for.
+std::unique_ptr<PeerRequest> get_into(std::vector<std::byte>& payload) {
+  auto request = std::make_unique<PeerRequest>();
+  request->key = std::string(headrace::cache::kSharedKeyBytes, 'k');
+  request->payload = payload;
+  request->done = [](PeerRequest::Outcome) {};
+  return request;
+}
+
+TEST_CASE("peer connection: asking a silent peer for more does not give it more time") {
+  FakePeer peer;
+  peer.behave(Way::kIsSilent);
+  std::vector<std::byte> payload(1000);
+  headrace::cache::PeerConnection connection(headrace::cache::resolve_peer(peer.name())->front());
+  connection.submit(get_into(payload));
+  while (connection.wants_to_send()) REQUIRE(connection.advance());
+  const auto late_at = connection.late_at();
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    connection.submit(get_into(payload));
+    while (connection.wants_to_send()) REQUIRE(connection.advance());
+    CHECK(connection.late_at() == late_at);
+  }
+}
+
+TEST_CASE("peer connection: what waits behind other payloads has the time that these take") {
+  FakePeer peer;
+  std::vector<std::byte> payload(std::size_t{8} << 20);
+  headrace::cache::PeerConnection connection(headrace::cache::resolve_peer(peer.name())->front());
+  std::vector<PeerRequest*> requests;
+  for (int i = 0; i < 65; ++i) {
+    auto request = get_into(payload);
+    requests.push_back(request.get());
+    connection.submit(std::move(request));
+  }
+  CHECK(requests.back()->late_at - requests.front()->late_at > std::chrono::seconds(30));
 }
 
 TEST_CASE("shared tier: what one node has read another gets from the peers, not from the source") {
@@ -261,7 +337,7 @@ TEST_CASE("shared tier: a value of another key is none, and a wrong one is store
   CHECK(stats_of(*fourth, TierKind::kShared).hits == 1);
 }
 
-TEST_CASE("shared tier: a silent peer costs one wait, is down, and comes back") {
+TEST_CASE("shared tier: a silent peer costs a few waits, is down, and comes back") {
   FakePeer peer;
   const Cluster cluster;
   const auto first = cluster.node({peer.name()});
@@ -283,6 +359,81 @@ TEST_CASE("shared tier: a silent peer costs one wait, is down, and comes back") 
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: what another node is reading is waited for, and leaves the source once") {
+  FakePeer peer;
+  peer.behave(Way::kStoresLate);
+  const Cluster cluster(1);
+  const auto first = cluster.node({peer.name()});
+  cluster.check_all(*first);
+  const auto second = cluster.node({peer.name()});
+  CHECK(read_ahead(*second, "c/0.jpg"));
+  CHECK(peer.gets() >= 4);  // one of the first node; the second is told twice to wait
+  CHECK(stats_of(*second, TierKind::kSource).hits == 0);
+  CHECK(stats_of(*second, TierKind::kShared).hits == 1);
+}
+
+TEST_CASE("shared tier: what never comes is read from the source, later if nobody waits") {
+  FakePeer peer;
+  peer.behave(Way::kNeverHas);
+  const Cluster cluster(2);
+  const auto node = cluster.node({peer.name()});
+  CHECK(node->read(*node->catalog().find("c/0.jpg")).has_value());
+  CHECK(peer.gets() == 4);
+  CHECK(read_ahead(*node, "c/1.jpg"));
+  CHECK(peer.gets() == 4 + 18);
+  CHECK(stats_of(*node, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: a value whose time is half over is renewed") {
+  for (const int seconds : {40'000, 50'000}) {
+    CAPTURE(seconds);
+    FakePeer peer;
+    const Cluster cluster(3);
+    const auto first = cluster.node({peer.name()});
+    cluster.check_all(*first);
+    wait_for_puts(*first, 3);
+    peer.say_seconds_left(seconds);
+    const auto second = cluster.node({peer.name()});
+    cluster.check_all(*second);
+    cluster.check_all(*cluster.node({peer.name()}));
+    // The last read's is on its way at most.
+    CHECK((seconds < 43'200 ? peer.renewals() >= 3 : peer.renewals() == 0));
+  }
+}
+
+TEST_CASE("shared tier: a peer that closes what nobody uses is not down") {
+  FakePeer peer;
+  const Cluster cluster;
+  const auto node = cluster.node({peer.name()});
+  cluster.check_all(*node);
+  wait_for_puts(*node, cluster.contents.size());
+  peer.hang_up();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (EntryId entry = 0; entry < node->catalog().entry_count(); ++entry) node->drop(entry);
+  cluster.check_all(*node);
+  CHECK(stats_of(*node, TierKind::kShared).hits == cluster.contents.size());
+  CHECK(stats_of(*node, TierKind::kShared).errors == 0);
+  CHECK(stats_of(*node, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: a node's own disk holds what a peer that is down cannot") {
+  std::string gone;
+  {
+    const FakePeer peer;
+    gone = peer.name();
+  }
+  const Cluster cluster;
+  const TempDir disk;
+  auto store = Store::open({.source = cluster.dir.path(),
+                            .ram_bytes = 64 << 20,
+                            .tiers = {{.kind = TierKind::kSsd, .path = disk.path(), .budget_bytes = 1 << 28}},
+                            .shared = {.peers = {gone}, .bytes_per_peer = 1 << 30}});
+  REQUIRE(store.has_value());
+  cluster.check_all(**store);
+  CHECK((*store)->flush().has_value());
+  CHECK(stats_of(**store, TierKind::kSsd).samples == cluster.contents.size());
 }
 
 TEST_CASE("shared tier: without its peers a node reads the source") {
@@ -352,7 +503,11 @@ TEST_CASE("shared tier: peers that cannot be meant are refused") {
   CHECK(refusal_of({.peers = {"127.0.0.1:1", "127.0.0.1:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   CHECK(refusal_of({.peers = {"8.8.8.8:11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   CHECK(refusal_of({.peers = {"[2001:4860:4860::8888]:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
-  CHECK(refusal_of({.peers = {":11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  for (const char* bad : {":11311", "n1:", "n1:http", "n1:0", "n1:65536", "fd00::1", "[fd00::1", "[]:1", "[::1]x"}) {
+    CAPTURE(bad);
+    CHECK(refusal_of({.peers = {bad}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  }
+  CHECK(refusal_of({.peers = {"127.0.0.1", "127.0.0.1:11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   CHECK(refusal_of({.peers = std::vector<std::string>(65, "x"), .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
 }
 
@@ -362,6 +517,9 @@ TEST_CASE("peer address: private networks are told from public ones") {
     CAPTURE(good);
     CHECK(headrace::cache::resolve_peer(good).has_value());
   }
+  CHECK(*headrace::cache::full_peer_name("n1") == "n1:11311");
+  CHECK(*headrace::cache::full_peer_name("[fd00::1]") == "[fd00::1]:11311");
+  CHECK(*headrace::cache::full_peer_name("n1:5") == "n1:5");
   for (const char* bad : {"172.32.0.1", "11.0.0.1", "192.169.0.1", "100.128.0.1", "[::ffff:8.8.8.8]:1", "0.0.0.0"}) {
     CAPTURE(bad);
     CHECK_FALSE(headrace::cache::resolve_peer(bad).has_value());

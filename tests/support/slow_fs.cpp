@@ -3,12 +3,13 @@
 // requests wait. That is what a network share with latency and enough parallelism looks like.
 //
 //   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--allow-other] [--faults FILE]
+//     [--log FILE]
 //
-// --list-ms is how late the folders below the root are listed. While FILE exists, opens and reads go wrong as its
-// content says: "stall" answers 5 s late, "eio" with EIO. Runs until SIGTERM, SIGINT or an unmount. The extended
-// attribute user.slow_fs of the root tells, as JSON, how many opens and reads it has answered, how many bytes these
-// asked for, and how many opens waited at once at most. The kernel keeps no file content from one open to the next. The
-// tree is scanned once: it must not change.
+// --list-ms is how late the folders below the root are listed. While the FILE of --faults exists, opens and reads go
+// wrong as its content says: "stall" answers 5 s late, "eio" with EIO. --log writes the path of a file for each read of
+// its beginning, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root
+// tells, as JSON, how many opens and reads it has answered, how many bytes these asked for, and how many opens waited at
+// once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must not change.
 #define FUSE_USE_VERSION 314
 #include <algorithm>
 #include <atomic>
@@ -117,6 +118,7 @@ struct Options {
   std::chrono::milliseconds list_delay{0};
   bool allow_other = false;
   fs::path faults = {};
+  fs::path log = {};
 };
 
 struct SlowFs {
@@ -127,6 +129,7 @@ struct SlowFs {
   std::atomic<std::uint64_t> read_bytes = 0;
   std::atomic<std::uint64_t> opens_waiting = 0;
   std::atomic<std::uint64_t> opens_waiting_max = 0;  // written by the one thread that takes requests
+  std::ofstream log;                                 // written by the one thread that takes requests
   Delay delay;
 
   Node* find(fuse_ino_t inode) { return inode - FUSE_ROOT_ID < nodes.size() ? &nodes[inode - FUSE_ROOT_ID] : nullptr; }
@@ -251,8 +254,11 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
   });
 }
 
-void read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset, fuse_file_info* file) {
+void read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info* file) {
   SlowFs& slow = self(request);
+  if (slow.log.is_open() && offset == 0) {
+    slow.log << slow.find(inode)->path.lexically_relative(slow.options.source).string() << std::endl;
+  }
   const int fd = static_cast<int>(file->fh);
   ++slow.reads;
   slow.read_bytes += size;
@@ -320,6 +326,8 @@ bool parse(int argc, char** argv, Options& options) {
       *delay = std::chrono::milliseconds(std::atoi(argv[++i]));
     } else if (argument == "--faults" && i + 1 < argc) {
       options.faults = fs::absolute(argv[++i]);
+    } else if (argument == "--log" && i + 1 < argc) {
+      options.log = fs::absolute(argv[++i]);
     } else if (argument == "--allow-other") {
       options.allow_other = true;
     } else {
@@ -363,7 +371,7 @@ int main(int argc, char** argv) {
   if (!parse(argc, argv, slow.options)) {
     std::fprintf(stderr,
                  "usage: slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--allow-other] "
-                 "[--faults FILE]\n");
+                 "[--faults FILE] [--log FILE]\n");
     return 2;
   }
   try {
@@ -375,5 +383,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "slow_fs: %s\n", error.what());
     return 1;
   }
+  if (!slow.options.log.empty()) slow.log.open(slow.options.log, std::ios::app);
   return serve(slow);
 }
