@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads records of one file at random places, as programs do that keep their data set in one file.
+"""Reads records of one pack at random places, as programs do that keep their data set in one file.
 
-    record_reader.py FILE memmap|pread RECORD_BYTES COUNT SEED
+    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb RECORD_BYTES COUNT SEED
+    record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
-memmap: numpy.memmap, a row at a time. pread: os.pread, as libraries with a format of their own do. The checksum is over
-all records in their order.
+memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their own
+do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
+readahead=False, as its users are told for random reads. The checksum is over all records in their order.
 """
 
 import json
@@ -18,30 +20,112 @@ import zlib
 
 import numpy
 
-
-def read_by_memmap(path, record_bytes, numbers):
-    rows = numpy.memmap(path, dtype=numpy.uint8, mode="r").reshape(-1, record_bytes)
-    return lambda: (bytes(rows[number]) for number in numbers)
+MIB = 1 << 20
 
 
-def read_by_pread(path, record_bytes, numbers):
-    descriptor = os.open(path, os.O_RDONLY)
-    return lambda: (os.pread(descriptor, record_bytes, number * record_bytes) for number in numbers)
+class Raw:
+    """A file of bytes that differ everywhere. reader(): how many records there are, and what reads one."""
+    file = "pack.bin"
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        numbers = random.Random(1)
+        with open(path, "wb") as file:
+            for _ in range(mebibytes):
+                file.write(numbers.randbytes(MIB))
+
+
+class Memmap(Raw):
+    @staticmethod
+    def reader(path, record_bytes):
+        rows = numpy.memmap(path, dtype=numpy.uint8, mode="r").reshape(-1, record_bytes)
+        return len(rows), lambda number: bytes(rows[number])
+
+
+class Pread(Raw):
+    @staticmethod
+    def reader(path, record_bytes):
+        descriptor = os.open(path, os.O_RDONLY)
+        count = os.stat(path).st_size // record_bytes
+        return count, lambda number: os.pread(descriptor, record_bytes, number * record_bytes)
+
+
+class Npy(Raw):
+    file = "pack.npy"
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        numbers = numpy.random.default_rng(1)
+        numpy.save(path, numbers.integers(0, 256, (mebibytes * MIB // record_bytes, record_bytes), numpy.uint8))
+
+    @staticmethod
+    def reader(path, record_bytes):
+        rows = numpy.load(path, mmap_mode="r")
+        return len(rows), lambda number: bytes(rows[number])
+
+
+class Hdf5(Raw):
+    file = "pack.h5"
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        import h5py
+        numbers = numpy.random.default_rng(1)
+        count = mebibytes * MIB // record_bytes
+        with h5py.File(path, "w") as file:
+            rows = file.create_dataset("rows", (count, record_bytes), "u1", chunks=(1, record_bytes))
+            for number in range(count):
+                rows[number] = numbers.integers(0, 256, record_bytes, numpy.uint8)
+
+    @staticmethod
+    def reader(path, record_bytes):
+        import h5py
+        rows = h5py.File(path, "r")["rows"]
+        return len(rows), lambda number: rows[number].tobytes()
+
+
+class Lmdb(Raw):
+    file = "data.mdb"
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        import lmdb
+        numbers = random.Random(1)
+        with lmdb.open(str(path), subdir=False, lock=False, map_size=2 * mebibytes * MIB) as environment:
+            with environment.begin(write=True) as transaction:
+                for number in range(mebibytes * MIB // record_bytes):
+                    transaction.put(f"{number:08}".encode(), numbers.randbytes(record_bytes))
+
+    @staticmethod
+    def reader(path, record_bytes):
+        import lmdb
+        environment = lmdb.open(str(path), subdir=False, readonly=True, lock=False, readahead=False)
+        transaction = environment.begin()
+        count = environment.stat()["entries"]
+        return count, lambda number: transaction.get(f"{number:08}".encode())
+
+
+KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb}
 
 
 def main():
-    path, how, record_bytes, count, seed = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
-    records = os.stat(path).st_size // record_bytes
-    numbers = random.Random(seed).sample(range(records), count)
-    read = {"memmap": read_by_memmap, "pread": read_by_pread}[how](path, record_bytes, numbers)
-    checksum = 0
+    folder, kind, record_bytes = sys.argv[1], KINDS[sys.argv[2]], int(sys.argv[3])
+    path = os.path.join(folder, kind.file)
+    if sys.argv[4] == "--make":
+        kind.make(path, record_bytes, int(sys.argv[5]))
+        return
+    count, seed = int(sys.argv[4]), int(sys.argv[5])
     start = time.perf_counter()
-    for record in read():
-        checksum = zlib.crc32(record, checksum)
+    records, read = kind.reader(path, record_bytes)
+    numbers = random.Random(seed).sample(range(records), count)
+    checksum = 0
+    for number in numbers:
+        checksum = zlib.crc32(read(number), checksum)
     seconds = time.perf_counter() - start
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"samples": count, "bytes": count * record_bytes, "seconds": seconds, "xxh3": f"{checksum:08x}",
-                      "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024}))
+    print(json.dumps({"samples": len(numbers), "bytes": len(numbers) * record_bytes, "seconds": seconds,
+                      "xxh3": f"{checksum:08x}", "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                      "peak_bytes": usage.ru_maxrss * 1024}))
 
 
 if __name__ == "__main__":

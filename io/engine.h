@@ -48,7 +48,7 @@ struct Operation {
   const FileAttributes* expected = nullptr;
   FileAttributes found;  // set by the engine with kStale: the version that the opened file has
   // kReadPath: whoever has asked for it gets the open file, and closes it. Set before on_complete, in the cache mode
-  // `opened_for`, where the read was a success; else -1.
+  // `opened_for`, where the read was a success; else -1. The kernel reads nothing ahead in such a file.
   bool keep_open = false;
   int kept_fd = -1;
   CacheMode opened_for = CacheMode::kBuffered;

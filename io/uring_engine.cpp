@@ -376,6 +376,7 @@ void UringEngine::on_completion(std::uint64_t user_data, std::int32_t result) {
 void UringEngine::on_open(Operation& operation, std::int32_t result) {
   if (result < 0) return internal::finished_after(operation, result) ? end_started(operation) : open(operation);
   operation.internal.opened_fd = result;
+  internal::prepare_opened(operation, result);
   if (!operation.internal.stopped) return begin_transfer(operation);
   internal::finish(operation, -ECANCELED);
   end_started(operation);

@@ -28,10 +28,8 @@ std::shared_ptr<const KeptFile> KeptFiles::find(EntryId entry, const Identity& i
 }
 
 void KeptFiles::keep(EntryId entry, KeptFile file) {
-  // Opened as nobody knew yet what it was (io: open_flags()); now it may wait for its device. What is read are records
-  // that somebody asked for, so that what the kernel would read ahead of them is of no use.
+  // Opened as nobody knew yet what it was (io: open_flags()); now it may wait for its device.
   ::fcntl(file.fd.get(), F_SETFL, ::fcntl(file.fd.get(), F_GETFL) & ~O_NONBLOCK);
-  ::posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_RANDOM);
   auto kept = std::make_shared<const KeptFile>(std::move(file));
   std::shared_ptr<const KeptFile> gone;
   bool begin_looking = false;

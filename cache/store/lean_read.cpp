@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "headrace/io/buffer.h"
@@ -29,6 +30,7 @@ class LeanRead final : public MemoryRequest {
       : MemoryRequest(footprint_bytes(whole_pages(request.span, request.identity.size_bytes).length), false),
         store_(store),
         request_(request),
+        waits_here_(may_wait_here(request.hint) ? std::this_thread::get_id() : std::thread::id()),
         path_(store.catalog.path(request.entry)),
         done_(std::move(done)) {
     source_read_.path = path_.c_str();
@@ -50,6 +52,7 @@ class LeanRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
+  const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
   const std::string path_;
   const ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
@@ -69,6 +72,7 @@ void LeanRead::granted() {
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return on_read(io::forward_error(std::move(buffer)));
   source_read_.buffer = std::move(*buffer);
+  source_read_.here = std::this_thread::get_id() == waits_here_;  // false where memory had to be waited for
   store_.source->read(source_read_);
 }
 
@@ -79,7 +83,9 @@ void LeanRead::on_read(Status status) {
     store_.ram.unpin(*target_);
     const bool is_other_version = status.error().code == io::ErrorCode::kStale && status.error().os_errno == 0;
     if (!is_other_version) return denied(std::move(status.error()));
-    read_span(store_, request_, done_);  // it finds out what the file is now
+    SpanRequest anew = request_;
+    anew.hint = ReadHint::kNow;      // a chunk takes longer than whoever reads a range may be kept from other requests
+    read_span(store_, anew, done_);  // it finds out what the file is now
     delete this;
     return;
   }

@@ -45,6 +45,7 @@ void perform(Operation& operation) {
   }
   for (bool finished = false; !finished;) {
     const int fd = open_beneath(operation.fd, operation.path, open_flags(operation.internal.cache_mode));
+    if (fd >= 0) prepare_opened(operation, fd);
     finished = fd < 0 ? finished_after(operation, fd) : transfer(operation, fd);
     if (fd >= 0 && !(finished && hand_over(operation, fd))) ::close(fd);
   }

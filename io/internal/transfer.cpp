@@ -153,6 +153,10 @@ void finish(Operation& operation, std::int64_t outcome) {
   operation.internal.outcome = outcome;
 }
 
+void prepare_opened(const Operation& operation, int fd) {
+  if (operation.keep_open) ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
 bool hand_over(Operation& operation, int fd) {
   if (!operation.keep_open || operation.internal.stale || operation.internal.outcome < 0) return false;
   operation.kept_fd = fd;

@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 using headrace::cache::EntryId;
 using headrace::cache::FollowOptions;
 using headrace::cache::kChunkBytes;
+using headrace::cache::ReadHint;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
@@ -171,6 +172,30 @@ TEST_CASE("what a followed order wants on a disk tier is fetched by chunks at on
   REQUIRE(order.has_value());
   const auto following = pack.store->follow(**order, FollowOptions{});
   CHECK(pack.cost_of(9 * kMiB, kPage) == kChunkBytes);
+}
+
+// A local disk delivers a record before two threads have woken each other.
+TEST_CASE("a caller that may wait reads a range of a large file itself, as long as it is no chunk") {
+  Pack pack;
+  pack.open(32 * kMiB);
+  const auto answers_here = [&](std::uint64_t offset, std::uint64_t length) {
+    std::promise<std::thread::id> answered_on;
+    pack.store->read_range_async(
+        pack.entry, offset, length,
+        [&](const Result<View>& view) {
+          CHECK(view->bytes().size() == length);
+          answered_on.set_value(std::this_thread::get_id());
+        },
+        ReadHint::kNowHere);
+    return answered_on.get_future().get() == std::this_thread::get_id();
+  };
+  CHECK(answers_here(9 * kMiB, kPage));
+  CHECK(answers_here(11 * kMiB, kPage));  // the file is open by now
+  CHECK_FALSE(answers_here(20 * kMiB, 2 * kMiB));
+
+  pack.write_version("new.bin", 'b');
+  fs::rename(pack.source.path() / "new.bin", pack.source.path() / "pack.bin");
+  CHECK_FALSE(answers_here(13 * kMiB, kPage));  // what it is now, is found out elsewhere
 }
 
 TEST_CASE("small reads open a file once, and let go of it when the store closes") {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,12 +14,14 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/io/uring_engine.h"
 
 #include "io/engines.h"
+#include "support/resident.h"
 #include "support/temp_dir.h"
 
 using namespace headrace::io;
@@ -145,6 +149,30 @@ TEST_CASE("a read past the end of the file is short, and the file is closed") {
       CHECK(refused == 0);
     }
   });
+}
+
+TEST_CASE("of a file that stays open the kernel reads what is asked for and nothing ahead") {
+  constexpr std::size_t kFileBytes = std::size_t{4} << 20;
+  constexpr std::size_t kPage = 4096;
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  const DirFd file(folder.write("pack", content_of(kFileBytes, 1)), O_RDONLY);
+  const auto pages_of_a_read = [&](const std::function<void(Tracked&)>& run_it) {
+    REQUIRE(::fdatasync(file.get()) == 0);
+    REQUIRE(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+    Tracked read(path_read(dir, "pack", 0, kPage, CacheMode::kBuffered));  // at the start the kernel expects more
+    read.operation.keep_open = true;
+    run_it(read);
+    REQUIRE(read.result == kPage);
+    ::close(read.operation.kept_fd);
+    void* const mapped = ::mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, file.get(), 0);
+    REQUIRE(mapped != MAP_FAILED);
+    const std::size_t resident = resident_bytes(static_cast<const std::byte*>(mapped), kFileBytes);
+    ::munmap(mapped, kFileBytes);
+    return resident / kPage;
+  };
+  for_each_engine([&](Engine& engine) { CHECK(pages_of_a_read([&](Tracked& read) { run(engine, read); }) == 1); });
+  CHECK(pages_of_a_read([](Tracked& read) { run_here(read.operation); }) == 1);
 }
 
 TEST_CASE("a file of 3 GiB is read anywhere") {
