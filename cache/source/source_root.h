@@ -6,7 +6,7 @@
 //   auto anew = (*root)->find_remount("/data");                // nullptr: the path leads nowhere else
 //   if (anew && anew->has_file("a/b.jpg", identity)) use(anew);
 //
-// Thread-safety: every function from any thread. Ownership: shared by the Source and by its reads in flight.
+// Thread-safety: every function from any thread. Ownership: shared by the FolderSource and by its reads in flight.
 #pragma once
 
 #include <cstdint>

@@ -119,13 +119,13 @@ class StoreImpl final : public Store {
 };
 
 Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot> root) {
-  HEADRACE_TRY(source,
-               Source::open({.name = options.source.string(),
-                             .remount_path = options.source_path_covered ? std::filesystem::path() : options.source,
-                             .engine = options.engine,
-                             .rotational = options.source_rotational,
-                             .make_engine = options.make_source_engine},
-                            std::move(root), parts_.timers));
+  HEADRACE_TRY(source, FolderSource::open(
+                           {.name = options.source.string(),
+                            .remount_path = options.source_path_covered ? std::filesystem::path() : options.source,
+                            .engine = options.engine,
+                            .rotational = options.source_rotational,
+                            .make_engine = options.make_source_engine},
+                           std::move(root), parts_.timers));
   parts_.source = std::move(source);
   HEADRACE_TRY_DO(open_tiers(options));
   if (!options.shared.peers.empty()) {

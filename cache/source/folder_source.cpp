@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/source/source.h"
+#include "headrace/cache/source/folder_source.h"
 
 #include <array>
 #include <bit>
@@ -57,9 +57,9 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> Source::open(const SourceOptions& options, std::shared_ptr<SourceRoot> root,
-                                             io::TimerThread& timers) {
-  std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
+Result<std::unique_ptr<FolderSource>> FolderSource::open(const SourceOptions& options, std::shared_ptr<SourceRoot> root,
+                                                         io::TimerThread& timers) {
+  std::unique_ptr<FolderSource> source(new FolderSource(options, std::move(root), timers));
   io::EngineOptions engine = options.engine;
   engine.rotational = options.rotational.value_or(false);  // what the kernel says has to prove true first
   HEADRACE_TRY(thread, options.make_engine ? io::IoThread::start("hr-source", options.make_engine)
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Source>> Source::open(const SourceOptions& options, std::
   return source;
 }
 
-Source::Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
+FolderSource::FolderSource(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
     : name_(options.name),
       remount_path_(options.remount_path),
       engine_only_(options.make_engine != nullptr),
@@ -79,12 +79,12 @@ Source::Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, i
       kept_(timers),
       root_(std::move(root)) {}
 
-std::shared_ptr<SourceRoot> Source::root() const {
+std::shared_ptr<SourceRoot> FolderSource::root() const {
   MutexLock lock(mutex_);
   return root_;
 }
 
-bool Source::read_now(SourceRead& read) {
+bool FolderSource::read_now(SourceRead& read) {
   if (read.range.offset != 0 || engine_only_) return false;
   const std::shared_ptr<SourceRoot> now = root();
   if (now->file_system().opens_wait || time_to_settle(read) > std::chrono::nanoseconds(0)) return false;
@@ -94,7 +94,7 @@ bool Source::read_now(SourceRead& read) {
   return true;
 }
 
-bool Source::has_now(const char* path, const Identity& identity) {
+bool FolderSource::has_now(const char* path, const Identity& identity) {
   const std::shared_ptr<SourceRoot> now = root();
   if (engine_only_ || (sweep_ && sweep_->sorts()) || now->file_system().opens_wait) return false;
   unsigned pause = compare_pause_.load(std::memory_order_relaxed);
@@ -110,13 +110,13 @@ bool Source::has_now(const char* path, const Identity& identity) {
   return same;
 }
 
-void Source::count_success(std::uint64_t bytes) {
+void FolderSource::count_success(std::uint64_t bytes) {
   note_success();
   reads_.fetch_add(1, std::memory_order_relaxed);
   read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
-void Source::start_sweep(bool seeks_at_first) {
+void FolderSource::start_sweep(bool seeks_at_first) {
   sweep_ = std::make_unique<Sweep>(
       Sweep::Options{.disk_offset_of = [this](const SourceRead& read) { return disk_offset_of(read); },
                      .issue = [this](SourceRead& read) { submit(read); },
@@ -125,17 +125,17 @@ void Source::start_sweep(bool seeks_at_first) {
 }
 
 // Reads for now do not pass through the sweep, so that its bound has to be the engine's as well.
-void Source::limit_depth(bool seeks) {
+void FolderSource::limit_depth(bool seeks) {
   if (!stopping_.load()) thread_->set_rotational(seeks);
 }
 
-std::optional<std::uint64_t> Source::disk_offset_of(const SourceRead& read) const {
+std::optional<std::uint64_t> FolderSource::disk_offset_of(const SourceRead& read) const {
   const io::UniqueFd file(io::open_beneath(root()->fd(), read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
   return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
 }
 
-void Source::read(SourceRead& read) {
+void FolderSource::read(SourceRead& read) {
   read.source = this;
   read.attempt = 0;
   const std::chrono::nanoseconds wait = time_to_settle(read);
@@ -145,7 +145,7 @@ void Source::read(SourceRead& read) {
 
 // The caller waits if it may, but not for seconds. Else the timer's thread, which must not wait for storage, hands the
 // read over.
-void Source::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
+void FolderSource::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
   if (read.here && wait <= kTickMax) {
     std::this_thread::sleep_for(wait);
     return begin(read);
@@ -157,12 +157,12 @@ void Source::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
   });
 }
 
-void Source::begin(SourceRead& read) {
+void FolderSource::begin(SourceRead& read) {
   if (read.ahead && sweep_) return sweep_->add(read);
   submit(read);
 }
 
-void Source::submit(SourceRead& read) {
+void FolderSource::submit(SourceRead& read) {
   read.root = root();
   if (read.keep != kNoEntry) read.file = kept_.find(read.keep, read.identity, read.root.get());
   if (!read.file) return open_and_read(read);
@@ -172,7 +172,7 @@ void Source::submit(SourceRead& read) {
   issue(read, std::move(operation));
 }
 
-void Source::open_and_read(SourceRead& read) {
+void FolderSource::open_and_read(SourceRead& read) {
   io::Operation operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
                                                      std::move(read.buffer));
   operation.cache_mode = read.root->file_system().cache_mode;
@@ -180,7 +180,7 @@ void Source::open_and_read(SourceRead& read) {
   issue(read, std::move(operation));
 }
 
-void Source::issue(SourceRead& read, io::Operation operation) {
+void FolderSource::issue(SourceRead& read, io::Operation operation) {
   read.operation = std::move(operation);
   read.operation.opens_wait = read.root->file_system().opens_wait;
   read.operation.expected = &read.identity;
@@ -194,7 +194,7 @@ void Source::issue(SourceRead& read, io::Operation operation) {
 
 // A file that was kept may be another one at its path by now, or its server may not know it any more. What the path
 // leads to decides.
-bool Source::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
+bool FolderSource::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
   const std::shared_ptr<const KeptFile> file = std::move(read.file);
   const bool is_good = bytes && *bytes == read.range.length;
   if (!file || is_good || stopping_.load()) return false;
@@ -203,7 +203,7 @@ bool Source::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
   return true;
 }
 
-void Source::keep_open(SourceRead& read) {
+void FolderSource::keep_open(SourceRead& read) {
   io::UniqueFd fd(std::exchange(read.operation.kept_fd, -1));
   if (!fd.valid() || stopping_.load()) return;
   kept_.keep(read.keep, {std::move(fd), read.operation.opened_for, read.identity, read.root});
@@ -211,12 +211,12 @@ void Source::keep_open(SourceRead& read) {
 
 // A local disk that does not seek delivers a whole file before two threads have woken each other. A read that failed
 // here is tried again by the engine: the caller waits only once.
-bool Source::reads_here(const SourceRead& read) const {
+bool FolderSource::reads_here(const SourceRead& read) const {
   return read.here && read.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
          !read.root->file_system().opens_wait;
 }
 
-void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
+void FolderSource::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
   keep_open(read);
@@ -234,18 +234,18 @@ void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
   read.on_done(read, {});
 }
 
-void Source::join() {
+void FolderSource::join() {
   if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
   thread_.reset();
 }
 
-void Source::settle() {
+void FolderSource::settle() {
   std::promise<void> reached;
   post([&reached] { reached.set_value(); });
   reached.get_future().wait();
 }
 
-bool Source::retry_later(SourceRead& read, const Error& error) {
+bool FolderSource::retry_later(SourceRead& read, const Error& error) {
   if (stopping_.load() || read.attempt >= kRetryDelays.size()) return false;
   if (!may_pass(error) && !may_be_unmounted(error)) return false;
   timers_.after(kRetryDelays[read.attempt++], [this, &read] {
@@ -257,16 +257,16 @@ bool Source::retry_later(SourceRead& read, const Error& error) {
 
 // The folder that a mount lay on has no files, and a file that was removed is not found either. Telling these apart
 // costs a look, which is spent once a second at most.
-bool Source::may_be_unmounted(const Error& error) const {
+bool FolderSource::may_be_unmounted(const Error& error) const {
   return error.code == ErrorCode::kNotFound && is_look_due();
 }
 
-bool Source::is_look_due() const {
+bool FolderSource::is_look_due() const {
   MutexLock lock(mutex_);
   return !remount_path_.empty() && io::TimerThread::Clock::now() >= next_look_;
 }
 
-void Source::look_for_remount(const SourceRead& read) {
+void FolderSource::look_for_remount(const SourceRead& read) {
   if (stopping_.load() || !is_look_due()) return;
   const std::shared_ptr<SourceRoot> found = root()->find_remount(remount_path_);
   const bool same_data_set = found != nullptr && found->has_file(read.path, read.identity);
@@ -278,7 +278,7 @@ void Source::look_for_remount(const SourceRead& read) {
   io::log_info("source {}: was mounted anew and is read from there", name_);
 }
 
-void Source::note_failure(const Error& error) {
+void FolderSource::note_failure(const Error& error) {
   if (error.code == ErrorCode::kCancelled) return;
   errors_.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t in_a_row = failures_in_a_row_.fetch_add(1) + 1;
@@ -288,13 +288,13 @@ void Source::note_failure(const Error& error) {
   last_failure_ = error.message();
 }
 
-void Source::note_success() {
+void FolderSource::note_success() {
   if (failures_in_a_row_.load(std::memory_order_relaxed) == 0) return;
   const std::uint64_t failed = failures_in_a_row_.exchange(0);
   if (failed > 0) io::log_info("source {}: reads work again after {} failures", name_, failed);
 }
 
-Error Source::note_stale(const SourceRead& read) {
+Error FolderSource::note_stale(const SourceRead& read) {
   errors_.fetch_add(1, std::memory_order_relaxed);
   Error error{ErrorCode::kStale, 0, fmt::format("read {}: the file has changed", read.path)};
   MutexLock lock(mutex_);
@@ -304,7 +304,7 @@ Error Source::note_stale(const SourceRead& read) {
   return error;
 }
 
-TierStats Source::stats() const {
+TierStats FolderSource::stats() const {
   TierStats stats;
   stats.kind = TierKind::kSource;
   stats.path = name_;

@@ -41,7 +41,7 @@
 
 namespace headrace::cache {
 
-class Source;
+class FolderSource;
 
 // Ownership: the caller's; must neither move nor die until on_done has run (exactly once, also at shutdown).
 struct SourceRead {
@@ -58,8 +58,8 @@ struct SourceRead {
   void* context = nullptr;
   std::byte* data = nullptr;
 
-  // Private to Source.
-  Source* source = nullptr;
+  // Private to FolderSource.
+  FolderSource* source = nullptr;
   std::shared_ptr<SourceRoot> root = {};      // what `operation` reads below
   std::shared_ptr<const KeptFile> file = {};  // that was open already; null: `operation` opens it
   unsigned attempt = 0;
@@ -74,13 +74,14 @@ struct SourceOptions {
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests: instead of `engine`
 };
 
-class Source {
+class FolderSource {
  public:
   // Errors: those of open_engine().
-  [[nodiscard]] static Result<std::unique_ptr<Source>> open(const SourceOptions& options,
-                                                            std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
+  [[nodiscard]] static Result<std::unique_ptr<FolderSource>> open(const SourceOptions& options,
+                                                                  std::shared_ptr<SourceRoot> root,
+                                                                  io::TimerThread& timers);
+  FolderSource(const FolderSource&) = delete;
+  FolderSource& operator=(const FolderSource&) = delete;
 
   void read(SourceRead& read);
   // Fills the buffer on the calling thread where the page cache has the file: that takes no longer than handing the
@@ -108,7 +109,7 @@ class Source {
   [[nodiscard]] io::EngineInfo engine() const { return thread_->info(); }
 
  private:
-  Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
+  FolderSource(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers);
 
   void start_sweep(bool seeks_at_first);
   void limit_depth(bool seeks);
