@@ -35,7 +35,6 @@
 #include "headrace/cache/tier.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
@@ -71,6 +70,10 @@ struct StoreStats {
   std::optional<EpochReads> epoch_reads;  // of the epoch being read, while an order is followed
 };
 
+// The catalog that Store::open() would begin with, for who reads nothing. Of the options, those that name the source and
+// its catalog count. Errors: as cache::open_catalog().
+[[nodiscard]] Result<Catalog> open_catalog(const StoreOptions& options);
+
 class Store {
  public:
   // Errors: those of Catalog::scan(), of opening the engine and of opening a tier.
@@ -84,8 +87,11 @@ class Store {
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
   // Mode and owner: as catalogued, or what set_attributes() said since.
   [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
-  // The directory that the source is read from now. It is another one after the source was unmounted and mounted anew.
-  [[nodiscard]] virtual std::shared_ptr<const io::UniqueFd> source_directory() const = 0;
+  // Whether more than mode and owner says who may read the entry in the source. True where that cannot be found out,
+  // unless the entry is gone. Blocks.
+  [[nodiscard]] virtual bool has_acl(EntryId entry) const = 0;
+  // Compares the catalog with the source, every file. Errors: as cache::find_changes(). Blocks.
+  [[nodiscard]] virtual Result<CatalogChanges> find_changes(const RevalidateOptions& options) const = 0;
 
   // The whole file, all of one version. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (it has
   // changed, and its mode or owner with it, or it changes too fast to be read), kBusy and kNoSpace as above, else what

@@ -20,7 +20,7 @@
 #include "headrace/cache/keep/placement.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/order.h"
-#include "headrace/cache/source/folder_source.h"
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store/identities.h"
 #include "headrace/io/mutex.h"
 
@@ -36,7 +36,7 @@ class TierFollower {
     const Identities& identities;
     const DiskTiers& tiers;
     const RamTier& ram;
-    const FolderSource& source;
+    const Source& source;
   };
   explicit TierFollower(const Parts& parts);
 

@@ -122,9 +122,7 @@ bool Refresher::Impl::wait_for_turn() {
 }
 
 void Refresher::Impl::compare() {
-  const std::shared_ptr<const io::UniqueFd> source = store.source_directory();
-  const Result<CatalogChanges> changes =
-      find_changes(store.catalog(), source->get(), {.threads = options.threads, .stop = &stop});
+  const Result<CatalogChanges> changes = store.find_changes({.threads = options.threads, .stop = &stop});
   if (stop.load()) return;
   if (!changes) return fail(changes.error());
   const Result<std::size_t> told = tell_store(*changes);

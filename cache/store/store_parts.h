@@ -19,7 +19,7 @@
 #include "headrace/cache/memory/memory_queue.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/shared_tier.h"
-#include "headrace/cache/source/folder_source.h"
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store/following.h"
 #include "headrace/cache/store/identities.h"
 #include "headrace/io/mutex.h"
@@ -51,7 +51,7 @@ struct StoreParts {
   io::TimerThread timers{"hr-timer"};
   RamTier ram;
   MemoryQueue memory;
-  std::unique_ptr<FolderSource> source;  // set before the first read, as are the next three
+  std::unique_ptr<Source> source;  // set before the first read, as are the next three
   DiskTiers tiers;
   std::unique_ptr<SharedTier> shared;      // null: no other node is there to share with
   std::unique_ptr<TierFollower> follower;  // decides what the disk tiers hold

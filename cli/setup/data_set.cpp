@@ -215,7 +215,7 @@ io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArgume
                                   std::string_view order_spec) {
   HEADRACE_TRY(source, open_source(source_path));
   HEADRACE_TRY(options, make_store_options(source, arguments, "0"));
-  HEADRACE_TRY(catalog, cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file));
+  HEADRACE_TRY(catalog, cache::open_catalog(options));
   HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
   HEADRACE_TRY(order, open_order(order_spec, catalog));
   return DataSet{std::move(source), std::move(catalog), std::move(order)};

@@ -16,7 +16,7 @@
 
 #include <doctest/doctest.h>
 
-#include "headrace/cache/source/folder_source.h"
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/mutex.h"
 
