@@ -30,6 +30,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/following.h"
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/tier.h"
@@ -39,7 +40,8 @@
 namespace headrace::cache {
 
 struct StoreOptions {
-  std::filesystem::path source;
+  std::filesystem::path source;    // a folder, or a bucket: s3://BUCKET/PREFIX
+  ObjectStoreOptions bucket = {};  // how a bucket is reached; its name and prefix are those of `source`
   int source_fd = -1;  // an open directory to use instead of the path (not owned, needed until open() returns)
   // True: the path leads elsewhere by now (a mount lies over it). False: a source that was unmounted is looked for
   // there.
@@ -67,7 +69,8 @@ struct StoreStats {
   std::uint64_t shared_fetches = 0;  // reads of what was on its way already
   std::uint64_t failures = 0;        // reads that ended in an error
   io::EngineInfo engine;
-  std::optional<EpochReads> epoch_reads;  // of the epoch being read, while an order is followed
+  std::optional<ObjectStoreStats> bucket;  // where the source is one
+  std::optional<EpochReads> epoch_reads;   // of the epoch being read, while an order is followed
 };
 
 // The catalog that Store::open() would begin with, for who reads nothing. Of the options, those that name the source and
@@ -76,7 +79,7 @@ struct StoreStats {
 
 class Store {
  public:
-  // Errors: those of Catalog::scan(), of opening the engine and of opening a tier.
+  // Errors: those of Catalog::scan() or of reaching and listing a bucket, of opening the engine and of opening a tier.
   [[nodiscard]] static Result<std::unique_ptr<Store>> open(const StoreOptions& options);
   // Ends all reads that are under way (kCancelled) and joins its threads. Every view must be gone.
   virtual ~Store() = default;

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "headrace/cache/source/folder_source.h"
+#include "headrace/cache/source/object/object_client.h"
+#include "headrace/cache/source/object/object_source.h"
+#include "headrace/cache/source/object/object_tree.h"
 #include "headrace/cache/source/source_root.h"
 
 namespace headrace::cache {
@@ -26,10 +29,23 @@ Result<OpenedSource> open_folder(const SourceOptions& options) {
                       }};
 }
 
+Result<OpenedSource> open_bucket(const SourceOptions& options) {
+  HEADRACE_TRY(named, parse_object_url(options.path.native()));
+  ObjectStoreOptions bucket = options.bucket;
+  bucket.bucket = named.bucket;
+  bucket.prefix = named.prefix;
+  if (bucket.endpoint.empty()) bucket.endpoint = named.endpoint;
+  HEADRACE_TRY(client, ObjectClient::open(bucket));
+  auto tree = std::make_shared<ObjectTree>(std::move(client));
+  return OpenedSource{tree, [tree, name = options.path.string()](io::TimerThread&) -> Result<std::unique_ptr<Source>> {
+                        return std::make_unique<ObjectSource>(name, tree);
+                      }};
+}
+
 }  // namespace
 
 Result<OpenedSource> open_source(const SourceOptions& options) {
-  return open_folder(options);
+  return is_object_url(options.path.native()) ? open_bucket(options) : open_folder(options);
 }
 
 }  // namespace headrace::cache

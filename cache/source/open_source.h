@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/source/source_tree.h"
 #include "headrace/io/engine.h"
@@ -23,6 +24,7 @@ namespace headrace::cache {
 // As the fields of StoreOptions.
 struct SourceOptions {
   std::filesystem::path path;
+  ObjectStoreOptions bucket = {};
   int directory_fd = -1;
   bool path_covered = false;
   std::filesystem::path catalog_file;
@@ -37,7 +39,7 @@ struct OpenedSource {
   std::function<Result<std::unique_ptr<Source>>(io::TimerThread& timers)> open_reads;
 };
 
-// Errors: as open_source_root().
+// Errors: as open_source_root(); for a bucket those of parse_object_url() and ObjectClient::open().
 [[nodiscard]] Result<OpenedSource> open_source(const SourceOptions& options);
 
 }  // namespace headrace::cache

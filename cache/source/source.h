@@ -13,8 +13,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "headrace/cache/chunk.h"
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/source/kept_files.h"
 #include "headrace/cache/source/source_root.h"
 #include "headrace/cache/source/source_tree.h"
@@ -82,6 +84,7 @@ class Source {
   [[nodiscard]] virtual std::shared_ptr<SourceTree> tree() const = 0;
   [[nodiscard]] virtual TierStats stats() const = 0;
   [[nodiscard]] virtual io::EngineInfo engine() const = 0;
+  [[nodiscard]] virtual std::optional<ObjectStoreStats> bucket_stats() const { return std::nullopt; }
 
  protected:
   Source() = default;

@@ -45,7 +45,8 @@ std::set<EntryId> differences(const Catalog& catalog, const Found& before, const
 }  // namespace
 
 struct Refresher::Impl {
-  Impl(Store& store_in, RefresherOptions options_in) : store(store_in), options(std::move(options_in)) {}
+  Impl(Store& store_in, RefresherOptions options_in)
+      : store(store_in), options(std::move(options_in)), requested(options.at_start) {}
 
   void run();
   bool wait_for_turn();
@@ -61,7 +62,7 @@ struct Refresher::Impl {
 
   mutable io::Mutex mutex;
   io::CondVar wake;
-  bool requested HEADRACE_GUARDED_BY(mutex) = true;  // the first one runs at once
+  bool requested HEADRACE_GUARDED_BY(mutex);
   State state HEADRACE_GUARDED_BY(mutex);
   std::thread thread;
 };

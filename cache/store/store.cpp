@@ -69,7 +69,7 @@ class ReadLatch {
 
 std::string canonical_name(const StoreOptions& options) {
   // The path only names it then, and may lie under a mount that does not answer yet.
-  if (options.source_fd >= 0) return options.source.string();
+  if (options.source_fd >= 0 || is_object_url(options.source.native())) return options.source.string();
   std::error_code unresolved;  // then the name as given identifies the data set
   const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
   return unresolved ? options.source.string() : canonical.string();
@@ -77,6 +77,7 @@ std::string canonical_name(const StoreOptions& options) {
 
 SourceOptions source_options(const StoreOptions& options) {
   return {.path = options.source,
+          .bucket = options.bucket,
           .directory_fd = options.source_fd,
           .path_covered = options.source_path_covered,
           .catalog_file = options.catalog_file,
@@ -322,6 +323,7 @@ StoreStats StoreImpl::stats() const {
   stats.shared_fetches = parts_.shared_fetches.load(std::memory_order_relaxed);
   stats.failures = parts_.failures.load(std::memory_order_relaxed);
   stats.engine = parts_.source->engine();
+  stats.bucket = parts_.source->bucket_stats();
   stats.epoch_reads = parts_.follower->epoch_reads();
   return stats;
 }

@@ -219,11 +219,12 @@ void add_diagnose_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
                   run_diagnose, arguments);
-  command.add_option("TARGET", arguments->target, "A source folder, or a mount that a training reads")->required();
+  command.add_option("TARGET", arguments->target, "A source, or a mount that a training reads")->required();
   command.add_option("COMMAND", arguments->command, "After --: a training to run and watch meanwhile");
   add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   command.footer(
       "Examples:\n"

@@ -112,6 +112,12 @@ io::Result<std::string> find_pack(const Source& source, const cache::Catalog& ca
 
 io::Status print_records(const OrderArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
+  if (source.is_bucket()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          fmt::format("--records: the index of a pack is read from a folder; mount {} and name the "
+                                      "mount",
+                                      source.path.string()));
+  }
   CacheArguments all_files = arguments.cache;
   all_files.listing = "sorted";  // an image beside the pack must not hide it
   HEADRACE_TRY(options, make_store_options(source, all_files, "0"));
