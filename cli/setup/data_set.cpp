@@ -20,6 +20,7 @@
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
 #include "headrace/io/own_folders.h"
+#include "headrace/io/printable.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -134,11 +135,15 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
 
 // The same however its user writes it.
 io::Result<Source> name_bucket(const std::string& url) {
-  HEADRACE_TRY(bucket, cache::parse_object_url(url));
-  std::string prefix = bucket.prefix;
+  io::Result<cache::ObjectStoreOptions> bucket = cache::parse_object_url(url);
+  if (!bucket) {
+    bucket.error().context.insert(0, fmt::format("source {}: ", io::printable(url)));
+    return io::forward_error(std::move(bucket));
+  }
+  std::string prefix = bucket->prefix;
   while (prefix.ends_with('/')) prefix.pop_back();
   const std::string scheme = url.substr(0, url.find("://"));
-  return Source{fmt::format("{}://{}{}{}", scheme, bucket.bucket, prefix.empty() ? "" : "/", prefix), io::UniqueFd()};
+  return Source{fmt::format("{}://{}{}{}", scheme, bucket->bucket, prefix.empty() ? "" : "/", prefix), io::UniqueFd()};
 }
 
 io::Status set_bucket_options(const CacheArguments& arguments, cache::StoreOptions& options) {
