@@ -73,8 +73,8 @@ struct StoreStats {
   std::optional<EpochReads> epoch_reads;   // of the epoch being read, while an order is followed
 };
 
-// The catalog that Store::open() would begin with, for who reads nothing. Of the options, those that name the source and
-// its catalog count. Errors: as cache::open_catalog().
+// The catalog that Store::open() would begin with, for who reads nothing. Of the options, those count that name the
+// source and its catalog. Errors: as open_catalog() of a folder; of a bucket, what reaching and listing it ends with.
 [[nodiscard]] Result<Catalog> open_catalog(const StoreOptions& options);
 
 class Store {

@@ -28,7 +28,7 @@ namespace headrace::cache {
 
 class FolderSource;
 
-// What a FolderSource needs for a read under way. It lies in the read, so that a read of a local file allocates nothing.
+// What a FolderSource needs for a read under way. It lies in the read: for a local file nothing is allocated.
 struct FolderRead {
   FolderSource* source = nullptr;
   std::shared_ptr<SourceRoot> root = {};      // what `operation` reads below
