@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An object store for tests: a bucket in memory that speaks as much of S3 as headrace does, and misbehaves on demand.
 
-    object_server.py [--objects FILE] ...      prints "port N", and ends when its input does
+    object_server.py [--port N]        prints "port N", and ends when its input does
 
 Objects come from POST /_put?key=K (the body), faults from POST /_set with a JSON object (see Faults), counts from
 GET /_counts. Signatures are computed here a second time, from the specification, and compared.
@@ -26,6 +26,7 @@ class Faults:
     def __init__(self):
         self.busy = self.stall = self.reset = self.short = 0.0  # 503, no more bytes, connection lost, too few bytes
         self.stall_seconds = 10.0
+        self.stalls = 0            # so many GETs stall
         self.all_busy = 0          # so many requests are answered with 503
         self.retry_after = ""
         self.delay = 0.0           # before each answer
@@ -147,7 +148,8 @@ def list_page(query):
             continue
         rest = key[len(prefix):]
         name = key
-        if delimiter and delimiter in rest:
+        is_folder = bool(delimiter) and delimiter in rest
+        if is_folder:
             name = prefix + rest[:rest.index(delimiter) + 1]
         if name.encode() <= after.encode() or (folders and folders[-1] == name):
             continue
@@ -155,10 +157,7 @@ def list_page(query):
             truncated = True
             break
         last = name
-        if name == key:
-            items.append(key)
-        else:
-            folders.append(name)
+        (folders if is_folder else items).append(name)
     out = ['<?xml version="1.0" encoding="UTF-8"?>'
            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>']
     out.append(f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>")
@@ -321,6 +320,9 @@ class Connection:
         if method == "HEAD":
             await self.send(status, answer, part, head=True)
             return True
+        if faults.stalls > 0:
+            faults.stalls -= 1
+            return await self.misbehave("stall", status, answer, part)
         luck = STORE.random.random()
         for fault in ("busy", "stall", "reset", "short"):
             share = getattr(faults, fault)
@@ -352,7 +354,8 @@ async def main():
     server = await asyncio.start_server(lambda r, w: Connection(r, w).run(), "127.0.0.1", options.port, backlog=1024)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     ended = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().add_reader(sys.stdin, lambda: sys.stdin.buffer.read1(1) or ended.set_result(None))
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, lambda: (loop.remove_reader(sys.stdin), ended.set_result(None)))
     await ended
     server.close()
 
