@@ -90,7 +90,7 @@ def sign(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def check_signature(method, path, query, headers):
+def check_signature(method, path, query, headers, body=b""):
     faults = STORE.faults
     authorization = headers.get("authorization", "")
     if not authorization:
@@ -120,7 +120,8 @@ def check_signature(method, path, query, headers):
                       {"x-amz-bucket-region": faults.region})
     canonical_headers = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in names.split(";"))
     canonical_query = "&".join(sorted(query.split("&"))) if query else ""
-    canonical = "\n".join([method, path, canonical_query, canonical_headers, names, headers["x-amz-content-sha256"]])
+    canonical = "\n".join([method, path, canonical_query, canonical_headers, names,
+                           headers.get("x-amz-content-sha256", hashlib.sha256(body).hexdigest())])
     scope = f"{day}/{region}/{service}/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = ("AWS4" + faults.keys[key_id]["secret"]).encode()
@@ -213,7 +214,7 @@ class Connection:
         if path.startswith("/_"):
             return await self.control(path, query, body)
         if path.startswith("/latest/") or path in ("/container", "/sts/"):
-            return await self.give_keys(method, path, headers, body)
+            return await self.give_keys(method, path, query, headers, body)
         STORE.count(method)
         try:
             return await self.serve_store(method, path, query, headers)
@@ -244,7 +245,7 @@ class Connection:
         await self.send(200, {}, answer)
         return True
 
-    async def give_keys(self, method, path, headers, body):
+    async def give_keys(self, method, path, query, headers, body):
         """The services of machines, containers and roles."""
         faults = STORE.faults
         STORE.count(path if path != "/sts/" else "sts " + dict(urllib.parse.parse_qsl(body.decode()))["Action"])
@@ -259,11 +260,17 @@ class Connection:
         elif path == "/container" and headers.get("authorization") != "container-token":
             await self.send(403, {}, b"")
         elif path == "/sts/":
+            if b"Action=AssumeRole&" in body:
+                try:
+                    check_signature(method, path, query, headers, body)
+                except Refused as refused:
+                    await self.send(refused.status, {}, refused.body())
+                    return True
             names = {"AccessKeyId": "AccessKeyId", "SecretAccessKey": "SecretAccessKey", "Token": "SessionToken",
                      "Expiration": "Expiration"}
             inside = "".join(f"<{names[name]}>{escape(keys[name])}</{names[name]}>" for name in names if name in keys)
             action = dict(urllib.parse.parse_qsl(body.decode()))["Action"]
-            text = f"<{action}Response><{action}Result><Credentials>{inside}</Credentials></{action}Result></{action}Response>"
+            text = f"<R><{action}Result><Credentials>{inside}</Credentials></{action}Result></R>"
             await self.send(faults.service_status, {}, text.encode())
         else:
             await self.send(faults.service_status, {}, json.dumps({"Code": "Success", **keys}).encode())
