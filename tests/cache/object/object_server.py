@@ -9,6 +9,7 @@ GET /_counts. Signatures are computed here a second time, from the specification
 """
 import argparse
 import asyncio
+import bisect
 import datetime
 import hashlib
 import hmac
@@ -67,7 +68,7 @@ class Store:
 
     def keys(self):
         if self.sorted is None:
-            self.sorted = sorted(self.objects, key=lambda key: key.encode())
+            self.sorted = sorted(key.encode() for key in self.objects)
         return self.sorted
 
 
@@ -142,23 +143,24 @@ def list_page(query):
     parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     prefix, delimiter = parameters.get("prefix", ""), parameters.get("delimiter", "")
     after = parameters.get("continuation-token") or parameters.get("start-after", "")
-    items, folders, last = [], [], ""
-    truncated = False
-    for key in STORE.keys():
-        if not key.startswith(prefix):
-            continue
-        rest = key[len(prefix):]
-        name = key
-        is_folder = bool(delimiter) and delimiter in rest
-        if is_folder:
-            name = prefix + rest[:rest.index(delimiter) + 1]
-        if name.encode() <= after.encode() or (folders and folders[-1] == name):
+    items, folders, last, truncated = [], [], "", False
+    keys = STORE.keys()
+    at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
+    while at < len(keys) and keys[at].startswith(prefix.encode()):
+        name = keys[at].decode()
+        cut = name.find(delimiter, len(prefix)) if delimiter else -1
+        if cut >= 0:
+            name = name[:cut + 1]
+            at = bisect.bisect_left(keys, name[:-1].encode() + bytes([ord(delimiter) + 1]), at)
+        else:
+            at += 1
+        if name.encode() <= after.encode():
             continue
         if len(items) + len(folders) == faults.page:
             truncated = True
             break
         last = name
-        (folders if is_folder else items).append(name)
+        (folders if cut >= 0 else items).append(name)
     out = ['<?xml version="1.0" encoding="UTF-8"?>'
            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>']
     out.append(f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>")
