@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -231,10 +232,11 @@ class Finder {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
     const std::string date = amz_date(now);
     const std::string host = host_of(question.url);
+    const std::string path = question.url.substr(question.url.find('/', question.url.find("//") + 2));
     const std::string hash = sha256_hex(question.body);
     const std::string type = "application/x-www-form-urlencoded";
     RequestToSign request{.method = "POST",
-                          .path = "/",
+                          .path = path,
                           .query = "",
                           .headers = {{"content-type", type}, {"host", host}, {"x-amz-date", date}},
                           .body_hash = hash};
@@ -303,7 +305,9 @@ class Finder {
     }
     constexpr std::array<std::string_view, 5> kHosts = {"localhost", "[::1]", "169.254.170.2", "169.254.170.23",
                                                         "[fd00:ec2::23]"};
-    return std::find(kHosts.begin(), kHosts.end(), host) != kHosts.end() || host.starts_with("127.");
+    in_addr address = {};  // a name may begin with 127., too
+    const bool is_loopback = ::inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24U == 127;
+    return is_loopback || std::find(kHosts.begin(), kHosts.end(), host) != kHosts.end();
   }
 
   // A machine without a metadata service has no keys of its own; that is no error.

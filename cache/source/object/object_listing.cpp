@@ -50,7 +50,7 @@ struct Page {
 void on_page(ObjectQuery& query, io::Status status) {
   std::unique_ptr<Page> page(static_cast<Page*>(query.context));
   page->status = std::move(status);
-  const std::shared_ptr<Mailbox> box = page->box;
+  const std::shared_ptr<Mailbox> box = std::move(page->box);  // a page in the box that held the box would keep both
   MutexLock lock(box->mutex);
   box->arrived.push_back(std::move(page));
   box->changed.notify_one();

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares our signatures of 10 000 random keys with those of Debian's botocore: compare_with_botocore.py SIGN_REQUESTS"""
+"""Compares our signatures of 10 000 random keys with those of Debian's botocore.
+
+    compare_with_botocore.py SIGN_REQUESTS
+"""
 import datetime
 import random
 import subprocess
@@ -16,9 +19,9 @@ except ImportError:
     print("skipped: python3-botocore is not installed")
     sys.exit(77)
 
-PIECES = ["a", "Z", "0", " ", "  ", "=", "+", "%", "%20", "~", "/", "//", "ä", "日本", "🙂", "&", "?", "#", "'", '"', "*",
-          "(", ")", "!", "$", ",", ";", ":", "@", "[", "]", "\\", "^", "`", "|", "{", "}", "<", ">", ".", "..", "-", "_",
-          "\n", "\x7f", "e\u0301"]
+PIECES = ["a", "Z", "0", " ", "  ", "=", "+", "%", "%20", "~", "/", "//", "ä", "日本", "🙂", "&", "?", "#", "'",
+          '"', "*", "(", ")", "!", "$", ",", ";", ":", "@", "[", "]", "\\", "^", "`", "|", "{", "}", "<", ">",
+          ".", "..", "-", "_", "\n", "\x7f", "e\u0301"]
 
 
 def random_name(draw):

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """An object store for tests: a bucket in memory that speaks as much of S3 as headrace does, and misbehaves on demand.
 
-    object_server.py [--objects FILE] ...      prints "port N", and ends when its input does
+    object_server.py [--port N]        prints "port N", and ends when its input does
 
 Objects come from POST /_put?key=K (the body), faults from POST /_set with a JSON object (see Faults), counts from
 GET /_counts. Signatures are computed here a second time, from the specification, and compared.
 """
 import argparse
 import asyncio
+import bisect
 import datetime
 import hashlib
 import hmac
@@ -26,6 +27,7 @@ class Faults:
     def __init__(self):
         self.busy = self.stall = self.reset = self.short = 0.0  # 503, no more bytes, connection lost, too few bytes
         self.stall_seconds = 10.0
+        self.stalls = 0            # so many GETs stall
         self.all_busy = 0          # so many requests are answered with 503
         self.retry_after = ""
         self.delay = 0.0           # before each answer
@@ -66,7 +68,7 @@ class Store:
 
     def keys(self):
         if self.sorted is None:
-            self.sorted = sorted(self.objects, key=lambda key: key.encode())
+            self.sorted = sorted(key.encode() for key in self.objects)
         return self.sorted
 
 
@@ -89,7 +91,7 @@ def sign(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def check_signature(method, path, query, headers):
+def check_signature(method, path, query, headers, body=b""):
     faults = STORE.faults
     authorization = headers.get("authorization", "")
     if not authorization:
@@ -119,7 +121,8 @@ def check_signature(method, path, query, headers):
                       {"x-amz-bucket-region": faults.region})
     canonical_headers = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in names.split(";"))
     canonical_query = "&".join(sorted(query.split("&"))) if query else ""
-    canonical = "\n".join([method, path, canonical_query, canonical_headers, names, headers["x-amz-content-sha256"]])
+    canonical = "\n".join([method, path, canonical_query, canonical_headers, names,
+                           headers.get("x-amz-content-sha256", hashlib.sha256(body).hexdigest())])
     scope = f"{day}/{region}/{service}/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = ("AWS4" + faults.keys[key_id]["secret"]).encode()
@@ -140,25 +143,24 @@ def list_page(query):
     parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     prefix, delimiter = parameters.get("prefix", ""), parameters.get("delimiter", "")
     after = parameters.get("continuation-token") or parameters.get("start-after", "")
-    items, folders, last = [], [], ""
-    truncated = False
-    for key in STORE.keys():
-        if not key.startswith(prefix):
-            continue
-        rest = key[len(prefix):]
-        name = key
-        if delimiter and delimiter in rest:
-            name = prefix + rest[:rest.index(delimiter) + 1]
-        if name.encode() <= after.encode() or (folders and folders[-1] == name):
+    items, folders, last, truncated = [], [], "", False
+    keys = STORE.keys()
+    at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
+    while at < len(keys) and keys[at].startswith(prefix.encode()):
+        name = keys[at].decode()
+        cut = name.find(delimiter, len(prefix)) if delimiter else -1
+        if cut >= 0:
+            name = name[:cut + 1]
+            at = bisect.bisect_left(keys, name[:-1].encode() + bytes([ord(delimiter) + 1]), at)
+        else:
+            at += 1
+        if name.encode() <= after.encode():
             continue
         if len(items) + len(folders) == faults.page:
             truncated = True
             break
         last = name
-        if name == key:
-            items.append(key)
-        else:
-            folders.append(name)
+        (folders if cut >= 0 else items).append(name)
     out = ['<?xml version="1.0" encoding="UTF-8"?>'
            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>']
     out.append(f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>")
@@ -214,7 +216,7 @@ class Connection:
         if path.startswith("/_"):
             return await self.control(path, query, body)
         if path.startswith("/latest/") or path in ("/container", "/sts/"):
-            return await self.give_keys(method, path, headers, body)
+            return await self.give_keys(method, path, query, headers, body)
         STORE.count(method)
         try:
             return await self.serve_store(method, path, query, headers)
@@ -245,7 +247,7 @@ class Connection:
         await self.send(200, {}, answer)
         return True
 
-    async def give_keys(self, method, path, headers, body):
+    async def give_keys(self, method, path, query, headers, body):
         """The services of machines, containers and roles."""
         faults = STORE.faults
         STORE.count(path if path != "/sts/" else "sts " + dict(urllib.parse.parse_qsl(body.decode()))["Action"])
@@ -260,11 +262,17 @@ class Connection:
         elif path == "/container" and headers.get("authorization") != "container-token":
             await self.send(403, {}, b"")
         elif path == "/sts/":
+            if b"Action=AssumeRole&" in body:
+                try:
+                    check_signature(method, path, query, headers, body)
+                except Refused as refused:
+                    await self.send(refused.status, {}, refused.body())
+                    return True
             names = {"AccessKeyId": "AccessKeyId", "SecretAccessKey": "SecretAccessKey", "Token": "SessionToken",
                      "Expiration": "Expiration"}
             inside = "".join(f"<{names[name]}>{escape(keys[name])}</{names[name]}>" for name in names if name in keys)
             action = dict(urllib.parse.parse_qsl(body.decode()))["Action"]
-            text = f"<{action}Response><{action}Result><Credentials>{inside}</Credentials></{action}Result></{action}Response>"
+            text = f"<R><{action}Result><Credentials>{inside}</Credentials></{action}Result></R>"
             await self.send(faults.service_status, {}, text.encode())
         else:
             await self.send(faults.service_status, {}, json.dumps({"Code": "Success", **keys}).encode())
@@ -321,6 +329,9 @@ class Connection:
         if method == "HEAD":
             await self.send(status, answer, part, head=True)
             return True
+        if faults.stalls > 0:
+            faults.stalls -= 1
+            return await self.misbehave("stall", status, answer, part)
         luck = STORE.random.random()
         for fault in ("busy", "stall", "reset", "short"):
             share = getattr(faults, fault)
@@ -352,7 +363,8 @@ async def main():
     server = await asyncio.start_server(lambda r, w: Connection(r, w).run(), "127.0.0.1", options.port, backlog=1024)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     ended = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().add_reader(sys.stdin, lambda: sys.stdin.buffer.read1(1) or ended.set_result(None))
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, lambda: (loop.remove_reader(sys.stdin), ended.set_result(None)))
     await ended
     server.close()
 
