@@ -21,7 +21,8 @@
 namespace headrace::cache {
 
 struct RefresherOptions {
-  std::chrono::seconds every{0};  // 0: once at the start, then only on request
+  std::chrono::seconds every{0};  // 0: at the start, if at all, then only on request
+  bool at_start = true;           // false: for a catalog that was listed just now
   // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
   // Called when the store knows all that a comparison found; the comparison ends after that. On the refresher's thread.

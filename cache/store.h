@@ -30,17 +30,18 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/following.h"
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/tier.h"
 #include "headrace/cache/view.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
 struct StoreOptions {
-  std::filesystem::path source;
+  std::filesystem::path source;    // a folder, or a bucket: s3://BUCKET/PREFIX
+  ObjectStoreOptions bucket = {};  // how a bucket is reached; its name and prefix are those of `source`
   int source_fd = -1;  // an open directory to use instead of the path (not owned, needed until open() returns)
   // True: the path leads elsewhere by now (a mount lies over it). False: a source that was unmounted is looked for
   // there.
@@ -68,12 +69,17 @@ struct StoreStats {
   std::uint64_t shared_fetches = 0;  // reads of what was on its way already
   std::uint64_t failures = 0;        // reads that ended in an error
   io::EngineInfo engine;
-  std::optional<EpochReads> epoch_reads;  // of the epoch being read, while an order is followed
+  std::optional<ObjectStoreStats> bucket;  // where the source is one
+  std::optional<EpochReads> epoch_reads;   // of the epoch being read, while an order is followed
 };
+
+// The catalog that Store::open() would begin with, for who reads nothing. Of the options, those count that name the
+// source and its catalog. Errors: as open_catalog() of a folder; of a bucket, what reaching and listing it ends with.
+[[nodiscard]] Result<Catalog> open_catalog(const StoreOptions& options);
 
 class Store {
  public:
-  // Errors: those of Catalog::scan(), of opening the engine and of opening a tier.
+  // Errors: those of Catalog::scan() or of reaching and listing a bucket, of opening the engine and of opening a tier.
   [[nodiscard]] static Result<std::unique_ptr<Store>> open(const StoreOptions& options);
   // Ends all reads that are under way (kCancelled) and joins its threads. Every view must be gone.
   virtual ~Store() = default;
@@ -84,8 +90,11 @@ class Store {
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
   // Mode and owner: as catalogued, or what set_attributes() said since.
   [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
-  // The directory that the source is read from now. It is another one after the source was unmounted and mounted anew.
-  [[nodiscard]] virtual std::shared_ptr<const io::UniqueFd> source_directory() const = 0;
+  // Whether more than mode and owner says who may read the entry in the source. True where that cannot be found out,
+  // unless the entry is gone. Blocks.
+  [[nodiscard]] virtual bool has_acl(EntryId entry) const = 0;
+  // Compares the catalog with the source, every file. Errors: as cache::find_changes(). Blocks.
+  [[nodiscard]] virtual Result<CatalogChanges> find_changes(const RevalidateOptions& options) const = 0;
 
   // The whole file, all of one version. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (it has
   // changed, and its mode or owner with it, or it changes too fast to be read), kBusy and kNoSpace as above, else what

@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <xxhash.h>
 
+#include "headrace/cache/object_store.h"
 #include "headrace/io/memory_limit.h"
 
 namespace headrace::capi {
@@ -115,9 +116,10 @@ io::Result<cache::StoreOptions> store_options(const hr_dataset_options& options,
   return store;
 }
 
-// The folder, absolute and without symlinks.
+// The folder, absolute and without symlinks; a bucket as it was named.
 io::Result<fs::path> source_folder(const char* path) {
   if (path == nullptr || *path == '\0') return make_error(ErrorCode::kInvalidArgument, "a data set needs a path");
+  if (cache::is_object_url(path)) return fs::path(path);
   std::error_code failed;
   fs::path source = fs::canonical(path, failed);
   if (failed) return io::system_error(failed.value(), std::string("data set ") + path);

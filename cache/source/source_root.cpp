@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
@@ -62,6 +63,24 @@ bool SourceRoot::has_file(const char* path, const Identity& identity) const {
   if (!file.valid()) return false;
   const Result<Identity> found = io::attributes_of(file.get());
   return found && *found == identity;
+}
+
+Result<Catalog> SourceRoot::open_catalog(const CatalogOptions& options, const std::filesystem::path& file) const {
+  return cache::open_catalog(fd(), options, file);
+}
+
+Result<CatalogChanges> SourceRoot::find_changes(const Catalog& catalog, const RevalidateOptions& options) const {
+  return cache::find_changes(catalog, fd(), options);
+}
+
+Result<io::ScannedAttributes> SourceRoot::look_at(const std::string& path) const {
+  return io::read_attributes(fd(), path);
+}
+
+bool SourceRoot::has_acl(const std::string& path) const {
+  const std::string reached = "/proc/self/fd/" + std::to_string(fd()) + "/" + path;
+  if (::lgetxattr(reached.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
+  return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
 }
 
 bool SourceRoot::is_root_of(const Catalog& catalog) const {

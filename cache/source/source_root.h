@@ -6,28 +6,37 @@
 //   auto anew = (*root)->find_remount("/data");                // nullptr: the path leads nowhere else
 //   if (anew && anew->has_file("a/b.jpg", identity)) use(anew);
 //
-// Thread-safety: every function from any thread. Ownership: shared by the Source and by its reads in flight.
+// Thread-safety: every function from any thread. Ownership: shared by the FolderSource and by its reads in flight.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/source/source_tree.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/page_cache_reader.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
-class SourceRoot {
+class SourceRoot final : public SourceTree {
  public:
   explicit SourceRoot(io::UniqueFd directory);
 
-  [[nodiscard]] const io::UniqueFd& directory() const { return directory_; }
   [[nodiscard]] int fd() const { return directory_.get(); }
   [[nodiscard]] const io::FileSystemTraits& file_system() const { return file_system_; }
   [[nodiscard]] io::PageCacheReader& page_cache() { return page_cache_; }
+
+  [[nodiscard]] Result<Catalog> open_catalog(const CatalogOptions& options,
+                                             const std::filesystem::path& file) const override;
+  [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog,
+                                                    const RevalidateOptions& options) const override;
+  [[nodiscard]] Result<io::ScannedAttributes> look_at(const std::string& path) const override;
+  [[nodiscard]] bool has_acl(const std::string& path) const override;
+  [[nodiscard]] std::uint64_t storage_id() const override { return file_system_.id; }
 
   // What the path leads to now; nullptr where that is this same directory, or nothing.
   [[nodiscard]] std::shared_ptr<SourceRoot> find_remount(const std::filesystem::path& path) const;

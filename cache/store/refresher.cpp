@@ -45,7 +45,8 @@ std::set<EntryId> differences(const Catalog& catalog, const Found& before, const
 }  // namespace
 
 struct Refresher::Impl {
-  Impl(Store& store_in, RefresherOptions options_in) : store(store_in), options(std::move(options_in)) {}
+  Impl(Store& store_in, RefresherOptions options_in)
+      : store(store_in), options(std::move(options_in)), requested(options.at_start) {}
 
   void run();
   bool wait_for_turn();
@@ -61,7 +62,7 @@ struct Refresher::Impl {
 
   mutable io::Mutex mutex;
   io::CondVar wake;
-  bool requested HEADRACE_GUARDED_BY(mutex) = true;  // the first one runs at once
+  bool requested HEADRACE_GUARDED_BY(mutex);
   State state HEADRACE_GUARDED_BY(mutex);
   std::thread thread;
 };
@@ -122,9 +123,7 @@ bool Refresher::Impl::wait_for_turn() {
 }
 
 void Refresher::Impl::compare() {
-  const std::shared_ptr<const io::UniqueFd> source = store.source_directory();
-  const Result<CatalogChanges> changes =
-      find_changes(store.catalog(), source->get(), {.threads = options.threads, .stop = &stop});
+  const Result<CatalogChanges> changes = store.find_changes({.threads = options.threads, .stop = &stop});
   if (stop.load()) return;
   if (!changes) return fail(changes.error());
   const Result<std::size_t> told = tell_store(*changes);

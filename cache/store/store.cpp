@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "headrace/cache/revalidate.h"
+#include "headrace/cache/source/open_source.h"
 #include "headrace/cache/store/disk_fill.h"
 #include "headrace/cache/store/fetch.h"
 #include "headrace/cache/store/gathered_read.h"
@@ -68,21 +69,33 @@ class ReadLatch {
 
 std::string canonical_name(const StoreOptions& options) {
   // The path only names it then, and may lie under a mount that does not answer yet.
-  if (options.source_fd >= 0) return options.source.string();
+  if (options.source_fd >= 0 || is_object_url(options.source.native())) return options.source.string();
   std::error_code unresolved;  // then the name as given identifies the data set
   const auto canonical = std::filesystem::weakly_canonical(options.source, unresolved);
   return unresolved ? options.source.string() : canonical.string();
+}
+
+SourceOptions source_options(const StoreOptions& options) {
+  return {.path = options.source,
+          .bucket = options.bucket,
+          .directory_fd = options.source_fd,
+          .path_covered = options.source_path_covered,
+          .catalog_file = options.catalog_file,
+          .engine = options.engine,
+          .rotational = options.source_rotational,
+          .make_engine = options.make_source_engine};
 }
 
 class StoreImpl final : public Store {
  public:
   StoreImpl(Catalog catalog, std::uint64_t ram_bytes) : parts_(std::move(catalog), ram_bytes) {}
   ~StoreImpl() override;
-  [[nodiscard]] Status start(const StoreOptions& options, std::shared_ptr<SourceRoot> root);
+  [[nodiscard]] Status start(const StoreOptions& options, const OpenedSource& opened);
 
   [[nodiscard]] const Catalog& catalog() const override { return parts_.catalog; }
   [[nodiscard]] Result<Identity> identity(EntryId entry) const override { return parts_.identities.of(entry); }
-  [[nodiscard]] std::shared_ptr<const io::UniqueFd> source_directory() const override;
+  [[nodiscard]] bool has_acl(EntryId entry) const override;
+  [[nodiscard]] Result<CatalogChanges> find_changes(const RevalidateOptions& options) const override;
   [[nodiscard]] Result<View> read(EntryId entry) override;
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
@@ -118,14 +131,8 @@ class StoreImpl final : public Store {
   RangeChoice range_choice_;
 };
 
-Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot> root) {
-  HEADRACE_TRY(source,
-               Source::open({.name = options.source.string(),
-                             .remount_path = options.source_path_covered ? std::filesystem::path() : options.source,
-                             .engine = options.engine,
-                             .rotational = options.source_rotational,
-                             .make_engine = options.make_source_engine},
-                            std::move(root), parts_.timers));
+Status StoreImpl::start(const StoreOptions& options, const OpenedSource& opened) {
+  HEADRACE_TRY(source, opened.open_reads(parts_.timers));
   parts_.source = std::move(source);
   HEADRACE_TRY_DO(open_tiers(options));
   if (!options.shared.peers.empty()) {
@@ -137,15 +144,18 @@ Status StoreImpl::start(const StoreOptions& options, std::shared_ptr<SourceRoot>
   return {};
 }
 
-std::shared_ptr<const io::UniqueFd> StoreImpl::source_directory() const {
-  auto root = parts_.source->root();
-  return {root, &root->directory()};
+bool StoreImpl::has_acl(EntryId entry) const {
+  return parts_.source->tree()->has_acl(parts_.catalog.path(entry));
+}
+
+Result<CatalogChanges> StoreImpl::find_changes(const RevalidateOptions& options) const {
+  return parts_.source->tree()->find_changes(parts_.catalog, options);
 }
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {
   const std::string name = canonical_name(options);
-  const std::uint64_t file_system = parts_.source->root()->file_system().id;  // another one there is another data set
-  const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), file_system);
+  const std::uint64_t storage = parts_.source->tree()->storage_id();  // another one there is another data set
+  const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), storage);
   for (const TierOptions& tier : options.tiers) {
     HEADRACE_TRY(opened, DiskTier::open({.tier = tier,
                                          .data_set = {key, name},
@@ -313,22 +323,25 @@ StoreStats StoreImpl::stats() const {
   stats.shared_fetches = parts_.shared_fetches.load(std::memory_order_relaxed);
   stats.failures = parts_.failures.load(std::memory_order_relaxed);
   stats.engine = parts_.source->engine();
+  stats.bucket = parts_.source->bucket_stats();
   stats.epoch_reads = parts_.follower->epoch_reads();
   return stats;
 }
 
 }  // namespace
 
+Result<Catalog> open_catalog(const StoreOptions& options) {
+  HEADRACE_TRY(source, open_source(source_options(options)));
+  return source.tree->open_catalog(options.catalog, options.catalog_file);
+}
+
 Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   const std::future<void> first_buffers = provide_first_buffers(options.ram_bytes);
-  HEADRACE_TRY(root, open_source_root({.path = options.source,
-                                       .directory_fd = options.source_fd,
-                                       .path_covered = options.source_path_covered,
-                                       .catalog_file = options.catalog_file}));
+  HEADRACE_TRY(source, open_source(source_options(options)));
   HEADRACE_TRY(catalog, options.catalog_fd >= 0 ? Catalog::load_fd(options.catalog_fd)
-                                                : open_catalog(root->fd(), options.catalog, options.catalog_file));
+                                                : source.tree->open_catalog(options.catalog, options.catalog_file));
   auto store = std::make_unique<StoreImpl>(std::move(catalog), options.ram_bytes);
-  HEADRACE_TRY_DO(store->start(options, std::move(root)));
+  HEADRACE_TRY_DO(store->start(options, source));
   return store;
 }
 

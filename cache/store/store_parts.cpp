@@ -31,7 +31,7 @@ void StoreParts::set_attributes(EntryId entry, const AttributeClass& attributes)
 
 Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expected) {
   const std::string path = catalog.path(entry);
-  HEADRACE_TRY(found, io::read_attributes(source->root()->fd(), path));
+  HEADRACE_TRY(found, source->tree()->look_at(path));
   if (!S_ISREG(found.mode)) return io::make_error(io::ErrorCode::kNotFound, path + ": no file any more");
   MutexLock lock(change_mutex);
   const Result<Identity> known = identities.of(entry);

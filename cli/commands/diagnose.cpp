@@ -206,13 +206,13 @@ std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mo
 }
 
 // Gives each measurement the same part of `time`.
-io::Status measure_storage(cache::Store& store, milliseconds time, Measured& measured) {
+io::Status measure_storage(cache::Store& store, const Source& source, milliseconds time, Measured& measured) {
   const bool has_tiers = store.stats().tiers.size() > 2;  // more than RAM and the source
   const milliseconds share = time / (has_tiers ? 4 : 3);
-  HEADRACE_TRY(direct, measure_direct(store, measured.workers, share));
-  HEADRACE_TRY(source, measure_source(store, share));
+  HEADRACE_TRY(direct, measure_direct(store, source, measured.workers, share));
+  HEADRACE_TRY(read_ahead, measure_source(store, share));
   measured.direct = direct;
-  measured.source = source;
+  measured.source = read_ahead;
   if (has_tiers) {  // after the source: its reads have filled the tiers as far as there was room
     HEADRACE_TRY(tiers, measure_tiers(store, share));
     measured.tiers = tiers;
@@ -244,7 +244,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "256M"));
   HEADRACE_TRY(store, cache::Store::open(options));
   HEADRACE_TRY_DO(check_not_empty(source_path, store->catalog()));
-  HEADRACE_TRY_DO(measure_storage(*store, milliseconds(1000 * arguments.seconds), measured));
+  HEADRACE_TRY_DO(measure_storage(*store, source, milliseconds(1000 * arguments.seconds), measured));
   HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
 
   const std::vector<Prospect> prospects =
@@ -264,7 +264,7 @@ void add_diagnose_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
                   run_diagnose, arguments);
-  command.add_option("TARGET", arguments->target, "A source folder, or a mount that a training reads")->required();
+  command.add_option("TARGET", arguments->target, "A source, or a mount that a training reads")->required();
   command.add_option("COMMAND", arguments->command,
                      "After --: a training to run and watch meanwhile; it is ended with the look");
   add_number(command, "--workers", arguments->workers, "Processes of the loader, without headrace to compare with")
@@ -273,6 +273,7 @@ void add_diagnose_command(CLI::App& app, Selected& selected) {
   add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   command.footer(
       "A mount is measured while it is read: start the training first, or give it as\n"

@@ -116,6 +116,7 @@ io::Result<bool> check_mount_point(const fs::path& mount_point, const Source& so
   if (!S_ISDIR(at_mount.st_mode)) {
     return make_error(ErrorCode::kNotFound, fmt::format("mount point {} is not a folder", mount_point.string()));
   }
+  if (source.is_bucket()) return check_empty(mount_point, at_mount).map([] { return false; });
   if (::fstat(source.directory.get(), &at_source) != 0) return io::system_error(errno, source.path.string());
   if (at_source.st_dev == at_mount.st_dev && at_source.st_ino == at_mount.st_ino) return true;
   HEADRACE_TRY_DO(check_empty(mount_point, at_mount));
@@ -204,7 +205,11 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   HEADRACE_TRY(store, open_store(store_options, stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   if (const std::optional<std::uint64_t> bytes = kept.pushed_bytes()) mount->set_ram_bytes(*bytes);
+  // A bucket was listed just now, object by object, and another listing costs money. A worker that takes over has the
+  // catalog of the one before.
+  const bool is_known = plan.source.is_bucket() && !store->catalog().was_saved();
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
+                                      .at_start = !is_known,
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
   MountService service(*store, *mount, refresher, kept, {plan.mount_point, plan.source.path});
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
@@ -301,7 +306,7 @@ io::Status run_mount(const MountArguments& arguments) {
 }
 
 void add_mount_options(CLI::App& command, MountArguments& arguments) {
-  command.add_option("SOURCE", arguments.source, "The folder that holds the data set");
+  command.add_option("SOURCE", arguments.source, "The folder or bucket that holds the data set");
   command.add_option("MOUNTPOINT", arguments.mount_point,
                      "An empty folder, or SOURCE itself: the mount then covers it");
   add_ram_size(command, arguments.cache);
@@ -318,6 +323,7 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
       ->type_name("E")
       ->group(kOrderGroup);
   add_listing_options(command, arguments.cache);
+  add_bucket_options(command, arguments.cache);
   command.add_flag("--foreground,-f", arguments.foreground, "Stay in the foreground, log to stderr")->group("Mount");
   command.add_flag("--allow-other", arguments.allow_other, "Other users may read too, as file permissions allow")
       ->group("Mount");
@@ -357,7 +363,8 @@ void add_mount_command(CLI::App& app, Selected& selected) {
       "Examples:\n"
       "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
       "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
-      "      --order torch-distributed:seed=0,replicas=8,rank=3");
+      "      --order torch-distributed:seed=0,replicas=8,rank=3\n"
+      "  headrace mount s3://bucket/train /mnt/train --ssd /nvme/headrace:200G");
 }
 
 }  // namespace headrace::cli

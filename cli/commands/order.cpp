@@ -112,10 +112,16 @@ io::Result<std::string> find_pack(const Source& source, const cache::Catalog& ca
 
 io::Status print_records(const OrderArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
+  if (source.is_bucket()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          fmt::format("--records: the index of a pack is read from a folder; mount {} and name the "
+                                      "mount",
+                                      source.path.string()));
+  }
   CacheArguments all_files = arguments.cache;
   all_files.listing = "sorted";  // an image beside the pack must not hide it
   HEADRACE_TRY(options, make_store_options(source, all_files, "0"));
-  HEADRACE_TRY(catalog, cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file));
+  HEADRACE_TRY(catalog, cache::open_catalog(options));
   HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
   HEADRACE_TRY(pack, find_pack(source, catalog, arguments.records));
   HEADRACE_TRY(map, cache::open_record_map(source.directory.get(), pack, arguments.records));

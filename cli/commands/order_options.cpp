@@ -65,7 +65,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kDataCommands, "order", "Print the samples of an epoch in the order of a spec"},
                   run_order, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set");
+  command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set");
   add_order_option(command, arguments->order, "The order, for instance torch-distributed:seed=0,replicas=8,rank=3");
   command.add_option("--records", arguments->records, "The samples are the records of the one pack in SOURCE")
       ->type_name("auto|npy|lmdb|recordio|stride=B,offset=O")
@@ -81,6 +81,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
       ->group("Output");
   command.add_flag("--list", arguments->list, "Print the kinds of orders with their parameters")->group("Output");
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   add_order_set(command, selected);
   add_order_show(command, selected);
   add_order_tell(command, selected);

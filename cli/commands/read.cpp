@@ -199,7 +199,7 @@ void add_read_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
                   run_read, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set")->required();
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
@@ -216,6 +216,7 @@ void add_read_command(CLI::App& app, Selected& selected) {
       ->group("Work");
   command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   add_engine_option(command, arguments->cache);
   command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
 }

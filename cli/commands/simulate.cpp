@@ -129,7 +129,7 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kHelpCommands, "simulate", "Predict what a cache of some size would bring"},
                   run_simulate, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder that holds the data set")->required();
+  command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set")->required();
   add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
   command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
       ->type_name("SIZE")
@@ -144,6 +144,7 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
       ->capture_default_str();
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   command.footer(
       "Policies:\n"
       "  lru           the least recently read sample goes: what the page cache does\n"

@@ -8,7 +8,7 @@ void add_warm_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<WarmArguments> arguments;
   CLI::App& command = add_command(app, selected, {kMountCommands, "warm", "Fill the tiers before a training starts"},
                                   run_warm, arguments);
-  command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source folder")->required();
+  command.add_option("TARGET", arguments->target, "A mount (its daemon does the work), or a source")->required();
   command.add_flag("--ram", arguments->ram, "Of a mount: also push samples until its memory budget is full")
       ->group(kTierGroup);
   add_tier_options(command, arguments->cache);
@@ -41,6 +41,7 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       ->type_name("SIZE")
       ->group(kSpecialGroup);
   add_listing_options(command, arguments->cache);
+  add_bucket_options(command, arguments->cache);
   add_engine_option(command, arguments->cache);
   command.footer(
       "Examples:\n"

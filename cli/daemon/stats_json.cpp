@@ -30,6 +30,27 @@ bool is_disk_tier(const json& tier) {
   return kind == name_of(cache::TierKind::kSsd) || kind == name_of(cache::TierKind::kHdd);
 }
 
+json to_json(const cache::ObjectStoreStats& stats) {
+  return {{"requests", stats.requests},
+          {"lists", stats.lists},
+          {"bytes", stats.bytes},
+          {"retries", stats.retries},
+          {"hedges", stats.hedges},
+          {"hedges_won", stats.hedges_won},
+          {"throttles", stats.throttles},
+          {"errors", stats.errors},
+          {"stale", stats.stale},
+          {"in_flight", stats.in_flight},
+          {"in_flight_limit", stats.in_flight_limit},
+          {"queued", stats.queued},
+          {"latency_us_p50", stats.latency_p50.count()},
+          {"latency_us_p95", stats.latency_p95.count()},
+          {"latency_us_p99", stats.latency_p99.count()},
+          {"credentials", stats.credentials},
+          {"region", stats.region},
+          {"clock_behind_seconds", stats.clock_behind.count()}};
+}
+
 json to_json(const cache::StoreStats& stats) {
   json tiers = json::array();
   for (const cache::TierStats& tier : stats.tiers) {
@@ -58,6 +79,7 @@ json to_json(const cache::StoreStats& stats) {
                 {"fallback_reason", stats.engine.fallback_reason},
                 {"queue_depth", stats.engine.queue_depth},
                 {"queue_depth_max", stats.engine.queue_depth_max}}}};
+  if (stats.bucket) all["bucket"] = to_json(*stats.bucket);
   if (stats.epoch_reads) {
     all["epoch_reads"] = {{"epoch", stats.epoch_reads->epoch},
                           {"source_reads", stats.epoch_reads->source_reads},

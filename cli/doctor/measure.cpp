@@ -128,8 +128,8 @@ constexpr const char* kDirectOrder = "torch-distributed:seed=123456789";
 
 // What all threads of measure_direct() share.
 struct DirectReads {
-  const cache::Catalog& catalog;
-  const int directory;
+  cache::Store& store;
+  const Source& source;
   const std::vector<cache::SampleIndex> order;
   const steady_clock::time_point end;
   std::atomic<std::size_t> next{0};
@@ -150,14 +150,23 @@ std::optional<std::uint64_t> read_whole(int directory, const std::string& path, 
   }
 }
 
+std::optional<std::uint64_t> read_object(cache::Store& store, cache::EntryId entry) {
+  const io::Result<cache::View> view = store.read(entry);
+  store.drop(entry);  // or memory would answer later instead of the bucket
+  return view ? std::optional<std::uint64_t>(view->bytes().size()) : std::nullopt;
+}
+
 void read_one_after_another(DirectReads& reads) {
   constexpr std::size_t kRoomBytes = std::size_t{1} << 20;  // most samples are smaller: one read each
   std::vector<char> room(kRoomBytes);
   while (steady_clock::now() < reads.end) {
     const std::size_t position = reads.next.fetch_add(1);
     if (position >= reads.order.size()) return;
-    const std::string path = reads.catalog.path(reads.catalog.sample_entry(reads.order[position]));
-    const std::optional<std::uint64_t> bytes = read_whole(reads.directory, path, room);
+    const cache::Catalog& catalog = reads.store.catalog();
+    const cache::EntryId entry = catalog.sample_entry(reads.order[position]);
+    const std::optional<std::uint64_t> bytes =
+        reads.source.is_bucket() ? read_object(reads.store, entry)
+                                 : read_whole(reads.source.directory.get(), catalog.path(entry), room);
     if (!bytes) continue;
     reads.samples.fetch_add(1);
     reads.bytes.fetch_add(*bytes);
@@ -175,13 +184,12 @@ double own_cpu_seconds() {
 
 }  // namespace
 
-io::Result<SampleRate> measure_direct(cache::Store& store, std::uint32_t workers, std::chrono::milliseconds time) {
+io::Result<SampleRate> measure_direct(cache::Store& store, const Source& source, std::uint32_t workers,
+                                      std::chrono::milliseconds time) {
   HEADRACE_TRY(order, open_order(kDirectOrder, store.catalog()));
   HEADRACE_TRY(samples, order->epoch(0));
-  const std::shared_ptr<const io::UniqueFd> directory = store.source_directory();
   const auto started = steady_clock::now();
-  DirectReads reads{
-      .catalog = store.catalog(), .directory = directory->get(), .order = std::move(samples), .end = started + time};
+  DirectReads reads{.store = store, .source = source, .order = std::move(samples), .end = started + time};
   std::vector<std::thread> threads;
   for (std::uint32_t i = 0; i < std::min(workers, kWorkersMax); ++i) {
     threads.emplace_back([&reads, i] {

@@ -16,6 +16,20 @@ void add_listing_options(CLI::App& command, CacheArguments& cache) {
       ->group(kGroup);
 }
 
+void add_bucket_options(CLI::App& command, CacheArguments& cache) {
+  constexpr const char* kGroup = "Buckets (SOURCE is s3://BUCKET/PREFIX)";
+  command.add_option("--endpoint", cache.endpoint, "Where the store is, if it is not Amazon's own")
+      ->type_name("URL")
+      ->group(kGroup);
+  command.add_option("--region", cache.region, "The region of the bucket")->type_name("NAME")->group(kGroup);
+  command.add_option("--aws-profile", cache.profile, "The profile in ~/.aws that has the keys")
+      ->type_name("NAME")
+      ->group(kGroup);
+  command.add_flag("--no-sign-request", cache.no_sign_request, "The bucket is public: send no signature")
+      ->group(kGroup);
+  command.add_flag("--requester-pays", cache.requester_pays, "Agree to pay for the requests")->group(kGroup);
+}
+
 void add_tier_options(CLI::App& command, CacheArguments& cache) {
   command.add_option("--ssd", cache.ssd, "A tier on an SSD; more than one may be given, fastest first")
       ->type_name("PATH:SIZE")

@@ -62,6 +62,8 @@ CLI::Option* add_number(CLI::App& command, const char* name, Number& number, con
 
 void add_listing_options(CLI::App& command, CacheArguments& cache);
 void add_tier_options(CLI::App& command, CacheArguments& cache);
+// How a bucket is reached. There is none for keys, which `ps` would show.
+void add_bucket_options(CLI::App& command, CacheArguments& cache);
 void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_mount_point(CLI::App& command, std::filesystem::path& mount_point);
 void add_engine_option(CLI::App& command, CacheArguments& cache);

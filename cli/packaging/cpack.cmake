@@ -25,8 +25,8 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libheadrace1 (= ${PROJECT_VERSION})"
-  libboost-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev libjpeg62-turbo-dev libspdlog-dev libspng-dev
-  liburing-dev libwebp-dev libxxhash-dev)
+  libboost-dev libcurl4-openssl-dev libexpat1-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev
+  libjpeg62-turbo-dev libspdlog-dev libspng-dev libssl-dev liburing-dev libwebp-dev libxxhash-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries and headers of headrace: reader, decoder, mount, and the C interface.")
 
 set(CPACK_DEBIAN_LIB_PACKAGE_NAME libheadrace1)  # 1: the ABI's number (SOVERSION in capi/)

@@ -14,6 +14,11 @@ struct CacheArguments {
   std::vector<std::string> hdd;
   std::vector<std::string> peers;  // each HOST or HOST:PORT
   std::string share;               // a size: what each peer's memcached has
+  std::string endpoint;            // of a bucket: a URL; empty: from the environment, else Amazon's own
+  std::string region;              // empty: from the environment, or as the store says
+  std::string profile;             // in ~/.aws; empty: from the environment
+  bool no_sign_request = false;    // the bucket is public
+  bool requester_pays = false;
   std::string listing = "imagefolder";
   std::filesystem::path sample_list;  // a file of relative paths; empty: the listing rule chooses the samples
   bool accept_unreadable = false;     // what cannot be read is left out, instead of failing the scan

@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 #include <sys/statvfs.h>
 
-#include "headrace/cache/revalidate.h"
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/places.h"
@@ -20,6 +20,7 @@
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
 #include "headrace/io/own_folders.h"
+#include "headrace/io/printable.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -119,6 +120,37 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
   return file;
 }
 
+// The same however its user writes it.
+io::Result<Source> name_bucket(const std::string& url) {
+  io::Result<cache::ObjectStoreOptions> bucket = cache::parse_object_url(url);
+  if (!bucket) {
+    bucket.error().context.insert(0, fmt::format("source {}: ", io::printable(url)));
+    return io::forward_error(std::move(bucket));
+  }
+  std::string prefix = bucket->prefix;
+  while (prefix.ends_with('/')) prefix.pop_back();
+  const std::string scheme = url.substr(0, url.find("://"));
+  return Source{fmt::format("{}://{}{}{}", scheme, bucket->bucket, prefix.empty() ? "" : "/", prefix), io::UniqueFd()};
+}
+
+io::Status set_bucket_options(const CacheArguments& arguments, cache::StoreOptions& options) {
+  const bool is_bucket = cache::is_object_url(options.source.native());
+  const bool any = !arguments.endpoint.empty() || !arguments.region.empty() || !arguments.profile.empty() ||
+                   arguments.no_sign_request || arguments.requester_pays;
+  if (any && !is_bucket) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("source {} is a folder; --endpoint, --region, --aws-profile, --no-sign-request and "
+                                  "--requester-pays are for a bucket, s3://BUCKET/PREFIX",
+                                  options.source.string()));
+  }
+  options.bucket.endpoint = arguments.endpoint;
+  options.bucket.region = arguments.region;
+  options.bucket.profile = arguments.profile;
+  options.bucket.no_sign_request = arguments.no_sign_request;
+  options.bucket.requester_pays = arguments.requester_pays;
+  return {};
+}
+
 }  // namespace
 
 io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text) {
@@ -134,6 +166,7 @@ io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view te
 }
 
 io::Result<Source> open_source(const fs::path& path) {
+  if (cache::is_object_url(path.native())) return name_bucket(path.native());
   Source source{canonical_path(path), io::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))};
   if (source.directory.get() >= 0) return source;
   if (errno == ENOTDIR) {
@@ -164,6 +197,7 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
   options.catalog = std::move(catalog);
   options.ram_bytes = ram;
   options.engine.kind = engine;
+  HEADRACE_TRY_DO(set_bucket_options(arguments, options));
   using cache::TierKind;
   HEADRACE_TRY_DO(add_tiers("--ssd", TierKind::kSsd, arguments.ssd, source.path, options.tiers));
   HEADRACE_TRY_DO(add_tiers("--hdd", TierKind::kHdd, arguments.hdd, source.path, options.tiers));
@@ -176,6 +210,11 @@ io::Result<cache::StoreOptions> make_store_options(const Source& source, const C
 
 io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog) {
   if (catalog.sample_count() > 0) return {};
+  if (cache::is_object_url(source.native())) {
+    return make_error(ErrorCode::kNotFound,
+                      fmt::format("{} holds no objects; is the prefix right? A prefix is a folder: s3://BUCKET/FOLDER",
+                                  source.string()));
+  }
   return make_error(ErrorCode::kNotFound,
                     fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
 }
@@ -214,7 +253,7 @@ io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArgume
                                   std::string_view order_spec) {
   HEADRACE_TRY(source, open_source(source_path));
   HEADRACE_TRY(options, make_store_options(source, arguments, "0"));
-  HEADRACE_TRY(catalog, cache::open_catalog(source.directory.get(), options.catalog, options.catalog_file));
+  HEADRACE_TRY(catalog, cache::open_catalog(options));
   HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
   HEADRACE_TRY(order, open_order(order_spec, catalog));
   return DataSet{std::move(source), std::move(catalog), std::move(order)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the words of the command line into an open data set: source folder, tiers, order.
+// Turns the words of the command line into an open data set: source, tiers, order.
 //
 //   auto source = open_source("/data/imagenet");
 //   auto options = make_store_options(*source, arguments.cache, "25%");
@@ -23,12 +23,14 @@
 
 namespace headrace::cli {
 
-// The source folder, held open: it can be reached even when a mount covers its path.
+// The source folder, held open: it can be reached even when a mount covers its path. Or a bucket, by its name alone.
 struct Source {
-  std::filesystem::path path;  // canonical
-  io::UniqueFd directory;
+  std::filesystem::path path;  // canonical; of a bucket its URL
+  io::UniqueFd directory;      // of a folder
+
+  [[nodiscard]] bool is_bucket() const { return !directory.valid(); }
 };
-// Errors: kNotFound, kPermission, kInvalidArgument (not a folder), each naming the path.
+// Errors: kNotFound, kPermission, kInvalidArgument (not a folder, not a bucket's URL), each naming the path.
 [[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);
 
 // How the files end that saved catalogs are, in io::cache_directory().

@@ -15,7 +15,6 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/xattr.h>
 
 #include "headrace/fuse/kernel/session.h"
 
@@ -276,20 +275,14 @@ cache::Identity Requests::identity(EntryId entry) const {
 }
 
 // The group's bits of a file with an ACL are the most that the ACL grants to anybody, and the others' bits do not tell
-// whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root).
+// whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root). The source is asked
+// when the kernel asks for attributes, which it keeps then.
 cache::AttributeClass Requests::attributes(EntryId entry) const {
   cache::AttributeClass attributes = store_.attributes(entry);
-  if (serves_others_ && !S_ISLNK(attributes.mode) && has_acl(entry)) attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
+  if (serves_others_ && !S_ISLNK(attributes.mode) && store_.has_acl(entry)) {
+    attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
+  }
   return attributes;
-}
-
-// Asked when the kernel asks for attributes, which it keeps then. What cannot be found out counts as an ACL, unless the
-// file is gone.
-bool Requests::has_acl(EntryId entry) const {
-  const std::shared_ptr<const io::UniqueFd> source = store_.source_directory();
-  const std::string path = "/proc/self/fd/" + std::to_string(source->get()) + "/" + catalog_.path(entry);
-  if (::lgetxattr(path.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
-  return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
 }
 
 bool Requests::expects_read(EntryId entry) {

@@ -79,7 +79,6 @@ class Requests {
   [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const;
   void refuse_read(fuse_req* request, int error);
   void end_read(std::chrono::nanoseconds waited);
-  [[nodiscard]] bool has_acl(cache::EntryId entry) const;
 
   cache::Store& store_;
   const std::shared_ptr<const Inodes> inodes_;

@@ -10,7 +10,6 @@
 
 #include "headrace/cache/store.h"
 #include "headrace/io/mutex.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse::test {
 
@@ -92,7 +91,10 @@ class HangingStore final : public cache::Store {
 
   const cache::Catalog& catalog() const override { return inner_.catalog(); }
   Result<cache::Identity> identity(EntryId entry) const override { return inner_.identity(entry); }
-  std::shared_ptr<const io::UniqueFd> source_directory() const override { return inner_.source_directory(); }
+  bool has_acl(EntryId entry) const override { return inner_.has_acl(entry); }
+  Result<cache::CatalogChanges> find_changes(const cache::RevalidateOptions& options) const override {
+    return inner_.find_changes(options);
+  }
   Result<cache::View> read(EntryId entry) override { return inner_.read(entry); }
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                         ReadHint hint) override {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/source/source.h"
+#include "headrace/cache/source/folder_source.h"
 
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <future>
 #include <thread>
@@ -27,9 +26,6 @@ using io::MutexLock;
 // loader that waits much longer than this is better told.
 constexpr std::array<std::chrono::milliseconds, 2> kRetryDelays{std::chrono::milliseconds(20),
                                                                 std::chrono::milliseconds(250)};
-// Paths remembered so that each is logged once; beyond these, stale files are only counted.
-constexpr std::size_t kStalePathsMax = 1024;
-
 // A look costs an open and a stat of a directory, and a dead server may keep both waiting.
 constexpr std::chrono::seconds kLookInterval{1};
 
@@ -57,9 +53,9 @@ bool may_pass(const Error& error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> Source::open(const SourceOptions& options, std::shared_ptr<SourceRoot> root,
-                                             io::TimerThread& timers) {
-  std::unique_ptr<Source> source(new Source(options, std::move(root), timers));
+Result<std::unique_ptr<FolderSource>> FolderSource::open(const FolderSourceOptions& options,
+                                                         std::shared_ptr<SourceRoot> root, io::TimerThread& timers) {
+  std::unique_ptr<FolderSource> source(new FolderSource(options, std::move(root), timers));
   io::EngineOptions engine = options.engine;
   engine.rotational = options.rotational.value_or(false);  // what the kernel says has to prove true first
   HEADRACE_TRY(thread, options.make_engine ? io::IoThread::start("hr-source", options.make_engine)
@@ -71,30 +67,31 @@ Result<std::unique_ptr<Source>> Source::open(const SourceOptions& options, std::
   return source;
 }
 
-Source::Source(const SourceOptions& options, std::shared_ptr<SourceRoot> root, io::TimerThread& timers)
-    : name_(options.name),
+FolderSource::FolderSource(const FolderSourceOptions& options, std::shared_ptr<SourceRoot> root,
+                           io::TimerThread& timers)
+    : counts_(options.name),
       remount_path_(options.remount_path),
       engine_only_(options.make_engine != nullptr),
       timers_(timers),
       kept_(timers),
       root_(std::move(root)) {}
 
-std::shared_ptr<SourceRoot> Source::root() const {
+std::shared_ptr<SourceRoot> FolderSource::root() const {
   MutexLock lock(mutex_);
   return root_;
 }
 
-bool Source::read_now(SourceRead& read) {
+bool FolderSource::read_now(SourceRead& read) {
   if (read.range.offset != 0 || engine_only_) return false;
   const std::shared_ptr<SourceRoot> now = root();
   if (now->file_system().opens_wait || time_to_settle(read) > std::chrono::nanoseconds(0)) return false;
   if (!now->page_cache().try_read(read.path, {read.buffer.data(), read.range.length}, &read.identity)) return false;
   read.data = read.buffer.data();
-  count_success(read.range.length);
+  counts_.note_success(read.range.length);
   return true;
 }
 
-bool Source::has_now(const char* path, const Identity& identity) {
+bool FolderSource::has_now(const char* path, const Identity& identity) {
   const std::shared_ptr<SourceRoot> now = root();
   if (engine_only_ || (sweep_ && sweep_->sorts()) || now->file_system().opens_wait) return false;
   unsigned pause = compare_pause_.load(std::memory_order_relaxed);
@@ -110,13 +107,7 @@ bool Source::has_now(const char* path, const Identity& identity) {
   return same;
 }
 
-void Source::count_success(std::uint64_t bytes) {
-  note_success();
-  reads_.fetch_add(1, std::memory_order_relaxed);
-  read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-}
-
-void Source::start_sweep(bool seeks_at_first) {
+void FolderSource::start_sweep(bool seeks_at_first) {
   sweep_ = std::make_unique<Sweep>(
       Sweep::Options{.disk_offset_of = [this](const SourceRead& read) { return disk_offset_of(read); },
                      .issue = [this](SourceRead& read) { submit(read); },
@@ -125,19 +116,19 @@ void Source::start_sweep(bool seeks_at_first) {
 }
 
 // Reads for now do not pass through the sweep, so that its bound has to be the engine's as well.
-void Source::limit_depth(bool seeks) {
+void FolderSource::limit_depth(bool seeks) {
   if (!stopping_.load()) thread_->set_rotational(seeks);
 }
 
-std::optional<std::uint64_t> Source::disk_offset_of(const SourceRead& read) const {
+std::optional<std::uint64_t> FolderSource::disk_offset_of(const SourceRead& read) const {
   const io::UniqueFd file(io::open_beneath(root()->fd(), read.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const auto begin = file.valid() ? io::physical_offset(file.get()) : std::nullopt;
   return begin ? std::optional(*begin + read.range.offset) : std::nullopt;  // the chunks of a file mostly adjoin
 }
 
-void Source::read(SourceRead& read) {
-  read.source = this;
-  read.attempt = 0;
+void FolderSource::read(SourceRead& read) {
+  read.folder.source = this;
+  read.folder.attempt = 0;
   const std::chrono::nanoseconds wait = time_to_settle(read);
   if (wait > std::chrono::nanoseconds(0)) return begin_later(read, wait);
   begin(read);
@@ -145,7 +136,7 @@ void Source::read(SourceRead& read) {
 
 // The caller waits if it may, but not for seconds. Else the timer's thread, which must not wait for storage, hands the
 // read over.
-void Source::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
+void FolderSource::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
   if (read.here && wait <= kTickMax) {
     std::this_thread::sleep_for(wait);
     return begin(read);
@@ -157,45 +148,45 @@ void Source::begin_later(SourceRead& read, std::chrono::nanoseconds wait) {
   });
 }
 
-void Source::begin(SourceRead& read) {
+void FolderSource::begin(SourceRead& read) {
   if (read.ahead && sweep_) return sweep_->add(read);
   submit(read);
 }
 
-void Source::submit(SourceRead& read) {
-  read.root = root();
-  if (read.keep != kNoEntry) read.file = kept_.find(read.keep, read.identity, read.root.get());
-  if (!read.file) return open_and_read(read);
+void FolderSource::submit(SourceRead& read) {
+  read.folder.root = root();
+  if (read.keep != kNoEntry) read.folder.file = kept_.find(read.keep, read.identity, read.folder.root.get());
+  if (!read.folder.file) return open_and_read(read);
   io::Operation operation =
-      io::Operation::read(read.file->fd.get(), read.range.offset, read.range.length, std::move(read.buffer));
-  operation.cache_mode = read.file->cache_mode;
+      io::Operation::read(read.folder.file->fd.get(), read.range.offset, read.range.length, std::move(read.buffer));
+  operation.cache_mode = read.folder.file->cache_mode;
   issue(read, std::move(operation));
 }
 
-void Source::open_and_read(SourceRead& read) {
-  io::Operation operation = io::Operation::read_path(read.root->fd(), read.path, read.range.offset, read.range.length,
-                                                     std::move(read.buffer));
-  operation.cache_mode = read.root->file_system().cache_mode;
+void FolderSource::open_and_read(SourceRead& read) {
+  io::Operation operation = io::Operation::read_path(read.folder.root->fd(), read.path, read.range.offset,
+                                                     read.range.length, std::move(read.buffer));
+  operation.cache_mode = read.folder.root->file_system().cache_mode;
   operation.keep_open = read.keep != kNoEntry;
   issue(read, std::move(operation));
 }
 
-void Source::issue(SourceRead& read, io::Operation operation) {
-  read.operation = std::move(operation);
-  read.operation.opens_wait = read.root->file_system().opens_wait;
-  read.operation.expected = &read.identity;
-  read.operation.context = &read;
-  read.operation.on_complete = [](io::Operation& done, Result<std::uint64_t> bytes) {
+void FolderSource::issue(SourceRead& read, io::Operation operation) {
+  read.folder.operation = std::move(operation);
+  read.folder.operation.opens_wait = read.folder.root->file_system().opens_wait;
+  read.folder.operation.expected = &read.identity;
+  read.folder.operation.context = &read;
+  read.folder.operation.on_complete = [](io::Operation& done, Result<std::uint64_t> bytes) {
     SourceRead& self = *static_cast<SourceRead*>(done.context);
-    self.source->finish(self, std::move(bytes));
+    self.folder.source->finish(self, std::move(bytes));
   };
-  reads_here(read) ? io::run_here(read.operation) : thread_->submit(read.operation);
+  reads_here(read) ? io::run_here(read.folder.operation) : thread_->submit(read.folder.operation);
 }
 
 // A file that was kept may be another one at its path by now, or its server may not know it any more. What the path
 // leads to decides.
-bool Source::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
-  const std::shared_ptr<const KeptFile> file = std::move(read.file);
+bool FolderSource::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
+  const std::shared_ptr<const KeptFile> file = std::move(read.folder.file);
   const bool is_good = bytes && *bytes == read.range.length;
   if (!file || is_good || stopping_.load()) return false;
   kept_.let_go(read.keep);
@@ -203,52 +194,52 @@ bool Source::open_anew(SourceRead& read, const Result<std::uint64_t>& bytes) {
   return true;
 }
 
-void Source::keep_open(SourceRead& read) {
-  io::UniqueFd fd(std::exchange(read.operation.kept_fd, -1));
+void FolderSource::keep_open(SourceRead& read) {
+  io::UniqueFd fd(std::exchange(read.folder.operation.kept_fd, -1));
   if (!fd.valid() || stopping_.load()) return;
-  kept_.keep(read.keep, {std::move(fd), read.operation.opened_for, read.identity, read.root});
+  kept_.keep(read.keep, {std::move(fd), read.folder.operation.opened_for, read.identity, read.folder.root});
 }
 
 // A local disk that does not seek delivers a whole file before two threads have woken each other. A read that failed
 // here is tried again by the engine: the caller waits only once.
-bool Source::reads_here(const SourceRead& read) const {
-  return read.here && read.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
-         !read.root->file_system().opens_wait;
+bool FolderSource::reads_here(const SourceRead& read) const {
+  return read.here && read.folder.attempt == 0 && !engine_only_ && !(sweep_ && sweep_->sorts()) &&
+         !read.folder.root->file_system().opens_wait;
 }
 
-void Source::finish(SourceRead& read, Result<std::uint64_t> bytes) {
-  read.data = read.operation.data();
-  read.buffer = std::move(read.operation.buffer);
+void FolderSource::finish(SourceRead& read, Result<std::uint64_t> bytes) {
+  read.data = read.folder.operation.data();
+  read.buffer = std::move(read.folder.operation.buffer);
   keep_open(read);
   if (open_anew(read, bytes)) return;
-  read.root.reset();
+  read.folder.root.reset();
   if (!bytes && retry_later(read, bytes.error())) return;
   if (read.ahead && sweep_) sweep_->on_done();
   const bool stale = bytes ? *bytes < read.range.length : is_other_version(bytes.error());
-  if (stale) return read.on_done(read, tl::unexpected<Error>(note_stale(read)));
+  if (stale) return read.on_done(read, tl::unexpected<Error>(counts_.note_stale(read.path)));
   if (!bytes) {
-    note_failure(bytes.error());
+    counts_.note_failure(bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
-  read.range.length > 0 ? count_success(*bytes) : note_success();
+  counts_.note_success(read.range.length);
   read.on_done(read, {});
 }
 
-void Source::join() {
+void FolderSource::join() {
   if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
   thread_.reset();
 }
 
-void Source::settle() {
+void FolderSource::settle() {
   std::promise<void> reached;
   post([&reached] { reached.set_value(); });
   reached.get_future().wait();
 }
 
-bool Source::retry_later(SourceRead& read, const Error& error) {
-  if (stopping_.load() || read.attempt >= kRetryDelays.size()) return false;
+bool FolderSource::retry_later(SourceRead& read, const Error& error) {
+  if (stopping_.load() || read.folder.attempt >= kRetryDelays.size()) return false;
   if (!may_pass(error) && !may_be_unmounted(error)) return false;
-  timers_.after(kRetryDelays[read.attempt++], [this, &read] {
+  timers_.after(kRetryDelays[read.folder.attempt++], [this, &read] {
     look_for_remount(read);
     submit(read);
   });
@@ -257,16 +248,16 @@ bool Source::retry_later(SourceRead& read, const Error& error) {
 
 // The folder that a mount lay on has no files, and a file that was removed is not found either. Telling these apart
 // costs a look, which is spent once a second at most.
-bool Source::may_be_unmounted(const Error& error) const {
+bool FolderSource::may_be_unmounted(const Error& error) const {
   return error.code == ErrorCode::kNotFound && is_look_due();
 }
 
-bool Source::is_look_due() const {
+bool FolderSource::is_look_due() const {
   MutexLock lock(mutex_);
   return !remount_path_.empty() && io::TimerThread::Clock::now() >= next_look_;
 }
 
-void Source::look_for_remount(const SourceRead& read) {
+void FolderSource::look_for_remount(const SourceRead& read) {
   if (stopping_.load() || !is_look_due()) return;
   const std::shared_ptr<SourceRoot> found = root()->find_remount(remount_path_);
   const bool same_data_set = found != nullptr && found->has_file(read.path, read.identity);
@@ -275,50 +266,14 @@ void Source::look_for_remount(const SourceRead& read) {
   if (!same_data_set) return;
   root_ = found;
   lock.unlock();
-  io::log_info("source {}: was mounted anew and is read from there", name_);
+  io::log_info("source {}: was mounted anew and is read from there", counts_.name());
 }
 
-void Source::note_failure(const Error& error) {
-  if (error.code == ErrorCode::kCancelled) return;
-  errors_.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t in_a_row = failures_in_a_row_.fetch_add(1) + 1;
-  if (!std::has_single_bit(in_a_row)) return;  // the 1st, 2nd, 4th, 8th ...
-  io::log_warning("source {}: {} ({} reads failed in a row)", name_, error.message(), in_a_row);
-  MutexLock lock(mutex_);
-  last_failure_ = error.message();
-}
-
-void Source::note_success() {
-  if (failures_in_a_row_.load(std::memory_order_relaxed) == 0) return;
-  const std::uint64_t failed = failures_in_a_row_.exchange(0);
-  if (failed > 0) io::log_info("source {}: reads work again after {} failures", name_, failed);
-}
-
-Error Source::note_stale(const SourceRead& read) {
-  errors_.fetch_add(1, std::memory_order_relaxed);
-  Error error{ErrorCode::kStale, 0, fmt::format("read {}: the file has changed", read.path)};
-  MutexLock lock(mutex_);
-  const bool first = stale_paths_.size() < kStalePathsMax && stale_paths_.insert(read.path).second;
-  lock.unlock();
-  if (first) io::log_warning("source {}: {}", name_, error.message());
-  return error;
-}
-
-TierStats Source::stats() const {
-  TierStats stats;
-  stats.kind = TierKind::kSource;
-  stats.path = name_;
-  stats.hits = reads_.load(std::memory_order_relaxed);
-  stats.hit_bytes = read_bytes_.load(std::memory_order_relaxed);
-  stats.errors = errors_.load(std::memory_order_relaxed);
-  stats.state = "ok";
+TierStats FolderSource::stats() const {
+  TierStats stats = counts_.stats();
   if (sweep_) {
     stats.placement = sweep_->sorts() ? "hard disk: reads ahead are sorted by where files lie"
                                       : "says it is a hard disk, but is not as slow: reads are not sorted";
-  }
-  if (failures_in_a_row_.load() > 0) {
-    MutexLock lock(mutex_);
-    stats.state = "failing: " + last_failure_;
   }
   return stats;
 }

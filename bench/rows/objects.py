@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An epoch from a bucket, compared with a bare HTTP client and with other mounts of buckets.
+
+nginx plays the store: it answers each GET after 20 ms, and a listing from files that were written before. It checks no
+signature and knows no errors; the tests have stores for that."""
+
+import contextlib
+import datetime
+import os
+import shutil
+import socket
+import subprocess
+import time
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from harness import Figures, Mount, Row
+from sources import CannotRun, Failed, end_process, need_root, unmount, wait_until_mounted
+from sweeper import holding
+
+BUCKET = "bench"
+LATENCY_SECONDS = 0.02
+CONNECTIONS = 256  # of the bare client; headrace finds its own number, up to 1 024
+READERS = 2         # processes, as the workers of a loader
+ORDER = "torch-distributed:seed=0"
+PATIENCE_SECONDS = 20
+ECHO_MODULE = "/usr/lib/nginx/modules/ngx_http_echo_module.so"
+
+CONFIG = """
+daemon off;
+pid {work}/nginx.pid;
+error_log {work}/error.log;
+load_module {echo};
+worker_processes 1;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000;
+  sendfile on;
+  client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3;
+  uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5;
+  map $args $listing {{ default ""; "~(^|&)prefix=(?<folder>[^&/%]*)" "$folder"; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location = /{bucket} {{ rewrite ^ /listings/root$listing.xml last; }}
+    location = /{bucket}/ {{ rewrite ^ /listings/root$listing.xml last; }}
+    location /listings/ {{ internal; root {work}; default_type application/xml; types {{}} }}
+    location /{bucket}/ {{ echo_sleep {latency}; echo_exec @object; }}
+    location @object {{ root {work}; if (-d $request_filename) {{ return 404; }} }}
+  }}
+}}
+"""
+
+
+class Store:
+    """nginx over a folder of objects."""
+
+    def __init__(self, bench, source):
+        self.bench, self.source = bench, source
+        self.work = bench.work / f"store-{os.getpid()}"
+        self.errors = self.work / "errors"
+        self.process = None
+
+    def __enter__(self):
+        shutil.rmtree(self.work, ignore_errors=True)
+        (self.work / "listings").mkdir(parents=True)
+        (self.work / BUCKET).symlink_to(self.source)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.write_listings()
+        config = self.work / "nginx.conf"
+        config.write_text(CONFIG.format(work=self.work, echo=ECHO_MODULE, port=self.port, bucket=BUCKET, latency=LATENCY_SECONDS))
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(["/usr/sbin/nginx", "-p", self.work, "-c", config], stderr=errors)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    why = self.errors.read_text()[-300:]
+                    self.__exit__()
+                    raise Failed(f"nginx did not start: {why}") from None
+                time.sleep(0.02)
+
+    def __exit__(self, *_):
+        end_process(self.process)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    @property
+    def endpoint(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def write_listings(self):
+        """A folder per class; one answer each, which 1 000 keys are the most of."""
+        folders = sorted(path.name for path in self.source.iterdir() if path.is_dir())
+        entries = "".join(f"<CommonPrefixes><Prefix>{escape(name)}/</Prefix></CommonPrefixes>" for name in folders)
+        self.write_listing("", entries)
+        for name in folders:
+            files = sorted((self.source / name).iterdir())
+            self.write_listing(f"{name}/", "".join(self.entry(f"{name}/{path.name}", path) for path in files))
+
+    def write_listing(self, prefix, entries):
+        text = ('<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+                f"<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys>"
+                f"<IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
+        (self.work / "listings" / f"root{prefix.rstrip('/')}.xml").write_text(text)
+
+    @staticmethod
+    def entry(key, path):
+        """With the ETag that nginx gives a file: its time and size."""
+        about = path.stat()
+        changed = datetime.datetime.fromtimestamp(int(about.st_mtime), datetime.timezone.utc)
+        return (f"<Contents><Key>{escape(key)}</Key><LastModified>{changed:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+                f"<ETag>&quot;{int(about.st_mtime):x}-{about.st_size:x}&quot;</ETag><Size>{about.st_size}</Size>"
+                "<StorageClass>STANDARD</StorageClass></Contents>")
+
+
+class ObjectRow(Row):
+    programs = ()
+
+    def prepare(self):
+        need_root("drop the page cache")
+        for program in ("/usr/sbin/nginx", *self.programs):
+            if shutil.which(program) is None:
+                raise CannotRun(f"{program} is missing")
+        if not os.path.exists(ECHO_MODULE):
+            raise CannotRun("the package libnginx-mod-http-echo is missing")
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
+        self.samples = self.bench.file_list(self.source)
+        self.checksum = self.bench.sum_of(self.source, self.samples)
+        self.store = self.stack.enter_context(Store(self.bench, self.source))
+        self.order = self.bench.work / f"order-{os.getpid()}"
+        self.stack.callback(lambda: self.order.unlink(missing_ok=True))
+        headrace = self.bench.program("headrace")
+        self.order.write_text(self.bench.execute([headrace, "order", self.source, "--order", ORDER]))
+
+    def headrace(self):
+        self.bench.warm(self.source, self.samples)  # what the store reads is no part of this
+        with Mount(self.bench, f"s3://{BUCKET}/", "--endpoint", self.store.endpoint, "--no-sign-request", "--region",
+                   "us-east-1", "--ram", "4G", "--order", ORDER) as mount:
+            began = time.monotonic()  # it fetches already
+            command = [self.bench.program("read_files"), mount.path, self.order, "--processes", READERS]
+            figures = self.bench.measure(command, [mount.pid])
+            figures.seconds = time.monotonic() - began
+            figures.extra["bucket"] = mount.stat().get("bucket")
+            figures.checksum = self.bench.sum_of(mount.path, self.samples)
+        if figures.checksum != self.checksum:
+            raise Failed("the bytes of the bucket are not those of its objects")
+        return figures
+
+
+class S3Epoch(ObjectRow):
+    name = "s3-epoch"
+    bar = 0.90
+    rounds = 3
+    other_is_bound = True
+    programs = ("h2load",)
+    headrace_side = f"a cold epoch of a bucket through the mount, 20 ms per request, order known, {READERS} readers"
+    other_side = f"min({CONNECTIONS} connections / 20 ms, h2load's GETs of the same objects over as many)"
+
+    def run(self, side, variant):
+        return self.headrace() if side == "headrace" else self.bare_client()
+
+    def bare_client(self):
+        paths = self.order.read_text().splitlines()
+        urls = self.bench.work / f"urls-{os.getpid()}"
+        urls.write_text("".join(f"{self.store.endpoint}/{BUCKET}/{quote(path)}\n" for path in paths))
+        self.bench.warm(self.source, self.samples)
+        try:
+            began = time.monotonic()
+            text, usage = self.bench.run_program(["h2load", "--h1", "-t", 1, "-c", CONNECTIONS, "-n", len(paths), "-i",
+                                                  urls])
+            seconds = time.monotonic() - began
+        finally:
+            urls.unlink()
+        if f"{len(paths)} succeeded" not in text:
+            raise Failed("h2load: " + next((line for line in text.splitlines() if "requests:" in line), "no requests"))
+        return Figures(samples=len(paths), seconds=max(seconds, len(paths) * LATENCY_SECONDS / CONNECTIONS),
+                       cpu_seconds=usage.ru_utime + usage.ru_stime, checksum=self.checksum)
+
+
+class S3Peers(ObjectRow):
+    name = "s3-peers"
+    bar = 15
+    rounds = 3
+    variants = ("rclone", "s3fs")
+    programs = variants
+    headrace_side = f"as s3-epoch, {READERS} readers"
+    other_side = "another mount of the same bucket, the same readers; a tenth of the files"
+
+    def run(self, side, variant):
+        if side == "headrace":
+            return self.headrace()
+        mountpoint = self.bench.work / f"peer-{os.getpid()}"
+        part = self.bench.work / f"part-{os.getpid()}"
+        samples = self.order.read_text().splitlines(keepends=True)
+        part.write_text("".join(samples[:max(1, len(samples) // 10)]))  # at a few dozen a second
+        self.bench.warm(self.source, self.samples)
+        try:
+            with PeerMount(self.command_of(variant, mountpoint), mountpoint) as peer:
+                command = [self.bench.program("read_files"), mountpoint, part, "--processes", READERS]
+                figures = self.bench.measure(command, [peer.process.pid])
+                same = self.bench.sum_of(mountpoint, part) == self.bench.sum_of(self.source, part)
+        finally:
+            part.unlink()
+        if not same:
+            raise Failed(f"{variant} shows other bytes than the objects have")
+        figures.checksum = self.checksum  # of its part; the whole would take minutes
+        return figures
+
+    def command_of(self, variant, mountpoint):
+        if variant == "rclone":
+            return ["rclone", "mount", f":s3:{BUCKET}", mountpoint, "--read-only", "--s3-provider", "Other",
+                    "--s3-endpoint", self.store.endpoint, "--s3-force-path-style", "--config", os.devnull]
+        return ["s3fs", BUCKET, mountpoint, "-f", "-o", f"ro,url={self.store.endpoint}", "-o",
+                "use_path_request_style,public_bucket=1"]
+
+
+class PeerMount:
+    """A mount that another program makes in the foreground."""
+
+    def __init__(self, command, mountpoint):
+        self.command, self.mountpoint = command, mountpoint
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        with contextlib.ExitStack() as stack:
+            self.mountpoint.mkdir(exist_ok=True)
+            stack.callback(self.mountpoint.rmdir)
+            stack.enter_context(holding("mount", self.mountpoint))
+            stack.callback(unmount, self.mountpoint)
+            self.process = subprocess.Popen([str(word) for word in self.command], env=environment,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stack.enter_context(holding("process", self.process.pid))
+            stack.callback(end_process, self.process)
+            wait_until_mounted(self.mountpoint, self.process)
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+
+ROWS = (S3Epoch, S3Peers)

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/object/object_attempt.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include <curl/curl.h>
+#include <strings.h>
+
+#include "headrace/cache/source/object/object_settings.h"
+#include "headrace/cache/source/object/xml.h"
+
+namespace headrace::cache {
+namespace {
+
+// A page of a listing has 1 000 keys of at most 1 024 bytes, each of which takes three when encoded.
+constexpr std::size_t kTextBytesMax = std::size_t{16} << 20;
+constexpr std::size_t kErrorBytesMax = std::size_t{64} * 1024;
+
+bool is_header(std::string_view name, std::string_view wanted) {
+  return name.size() == wanted.size() && ::strncasecmp(name.data(), wanted.data(), name.size()) == 0;
+}
+
+std::optional<std::uint64_t> take_number(std::string_view& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+std::string without_quotes(std::string_view etag) {
+  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
+  return std::string(etag);
+}
+
+std::optional<std::chrono::sys_seconds> http_date(std::string_view text) {
+  const time_t time = ::curl_getdate(std::string(text).c_str(), nullptr);
+  if (time < 0) return std::nullopt;
+  return std::chrono::sys_seconds(std::chrono::seconds(time));
+}
+
+}  // namespace
+
+bool is_of_whole_object(const ObjectRead& read) {
+  return read.offset == 0 && read.length == read.object_bytes;
+}
+
+void ObjectAttempt::on_status(int status) {
+  last_byte = Clock::now();
+  answer_ = {};  // what came before was a "100 Continue", or the proxy's own
+  answer_.status = status;
+  found_ = {};
+  content_length_.reset();
+  range_begin_.reset();
+  range_end_.reset();
+  range_total_.reset();
+}
+
+void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
+  if (is_header(name, "etag")) {
+    found_.etag = without_quotes(value);
+  } else if (is_header(name, "content-length")) {
+    content_length_ = take_number(value);
+  } else if (is_header(name, "content-range") && value.starts_with("bytes ")) {
+    value.remove_prefix(6);
+    range_begin_ = take_number(value);
+    value.remove_prefix(std::min<std::size_t>(1, value.size()));
+    range_end_ = take_number(value);
+    value.remove_prefix(std::min<std::size_t>(1, value.size()));
+    range_total_ = take_number(value);  // "*": the store does not say
+  } else if (is_header(name, "last-modified")) {
+    const auto time = http_date(value);
+    if (time) found_.mtime_ns = std::chrono::nanoseconds(time->time_since_epoch()).count();
+  } else if (is_header(name, "date")) {
+    answer_.date = http_date(value);
+  } else if (is_header(name, "x-amz-bucket-region")) {
+    if (may_be_region(value)) answer_.region = value;
+  } else if (is_header(name, "location")) {
+    answer_.location = value;
+  } else if (is_header(name, "retry-after")) {
+    if (const auto seconds = take_number(value)) {
+      answer_.retry_after = std::chrono::seconds(std::min<std::uint64_t>(*seconds, 3600));
+    }
+  }
+}
+
+ObjectAttempt::Mismatch ObjectAttempt::look_at_headers() const {
+  if (read_ == nullptr) return Mismatch::kNone;
+  if (read_->etag != nullptr && !found_.etag.empty() && found_.etag != read_->etag) return Mismatch::kOtherEtag;
+  const bool is_part = answer_.status == 206;
+  const std::optional<std::uint64_t> total = is_part ? range_total_ : content_length_;
+  if (total && read_->object_bytes != ObjectRead::kAnySize && *total != read_->object_bytes) {
+    return Mismatch::kOtherSize;
+  }
+  if (read_->length == 0) return Mismatch::kNone;
+  if (is_part) {
+    const bool is_right = range_begin_ == read_->offset && range_end_ == read_->offset + read_->length - 1;
+    return is_right ? Mismatch::kNone : Mismatch::kOtherRange;
+  }
+  // All of the object, though a part was asked for: it is of use where it is the same.
+  const bool is_right = read_->offset == 0 && (!content_length_ || *content_length_ == read_->length);
+  return is_right ? Mismatch::kNone : Mismatch::kOtherRange;
+}
+
+bool ObjectAttempt::on_body(std::span<const std::byte> bytes) {
+  last_byte = Clock::now();
+  if (read_ == nullptr || !is_success()) {
+    const std::size_t most = is_success() ? kTextBytesMax : kErrorBytesMax;
+    if (text_.size() + bytes.size() > most) return false;
+    text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return true;
+  }
+  if (received_ == 0 && look_at_headers() != Mismatch::kNone) return false;
+  if (bytes.size() > read_->length - received_) return false;
+  std::memcpy(read_->into + received_, bytes.data(), bytes.size());
+  received_ += bytes.size();
+  return true;
+}
+
+bool ObjectAttempt::is_whole() const {
+  return read_ == nullptr || received_ == read_->length;
+}
+
+ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
+  answer_.is_broken = !end.is_complete;
+  answer_.never_connected = end.never_connected;
+  answer_.trouble = end.trouble;
+  if (end.is_complete && is_success() && !is_whole()) {
+    answer_.is_broken = true;
+    answer_.trouble = "the answer is shorter than it should be";
+  }
+  if (answer_.status >= 300 && !text_.empty()) {
+    StoreError error = parse_error(text_);
+    answer_.code = std::move(error.code);
+    answer_.message = std::move(error.message);
+    if (answer_.region.empty() && may_be_region(error.region)) answer_.region = std::move(error.region);
+    // An error that was told is one, even where the connection broke off behind it.
+    if (!answer_.code.empty()) answer_.is_broken = false;
+  }
+  if (read_ != nullptr && is_success()) {
+    const std::optional<std::uint64_t> total = answer_.status == 206 ? range_total_ : content_length_;
+    found_.object_bytes = total.value_or(read_->offset + received_);
+  }
+  return answer_;
+}
+
+std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const {
+  if (!is_success()) return std::nullopt;
+  switch (look_at_headers()) {
+    case Mismatch::kNone:
+      return std::nullopt;
+    case Mismatch::kOtherEtag:
+      return io::Error{io::ErrorCode::kStale, 0, what + ": the object was replaced"};
+    case Mismatch::kOtherSize:
+      return io::Error{io::ErrorCode::kStale, 0, what + ": the object has another size than it had"};
+    case Mismatch::kOtherRange:
+      return io::Error{io::ErrorCode::kUnsupported, 0,
+                       what + ": the store answers with another range than was asked for"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace headrace::cache

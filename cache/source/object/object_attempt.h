@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request on its way for a read or a query, and what the store has answered so far. Whether the answer is of the
+// version that is wanted is decided by its headers; only then the body is written where the reader wants it.
+//
+// Thread-safety: the client's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headrace/cache/source/object/http_loop.h"
+#include "headrace/cache/source/object/key_keeper.h"
+#include "headrace/cache/source/object/object_client.h"
+#include "headrace/cache/source/object/object_verdict.h"
+
+namespace headrace::cache {
+
+class ObjectAttempt : public HttpSink {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using OnEnd = std::function<void(ObjectAttempt& self, const HttpEnd& end)>;
+
+  // Of one of the two.
+  ObjectAttempt(const ObjectRead* read, OnEnd on_end) : read_(read), on_end_(std::move(on_end)) {}
+
+  void on_status(int status) override;
+  void on_header(std::string_view name, std::string_view value) override;
+  bool on_body(std::span<const std::byte> bytes) override;
+  void on_end(const HttpEnd& end) override { on_end_(*this, end); }
+
+  // What the answer was, after its end; not broken if all that was wanted has come.
+  [[nodiscard]] ObjectAnswer conclude(const HttpEnd& end);
+  // Why an answer that says 200 is not what was wanted; nullopt: it is.
+  [[nodiscard]] std::optional<io::Error> mismatch(const std::string& what) const;
+
+  [[nodiscard]] const ObjectRead::Found& found() const { return found_; }
+  [[nodiscard]] std::string& text() { return text_; }  // of a query's answer, or of an error's
+  [[nodiscard]] std::uint64_t received() const { return received_; }
+
+  HttpExchange exchange;
+  std::uint64_t job = 0;
+  bool is_hedge = false;
+  Clock::time_point sent = {};
+  Clock::time_point last_byte = {};
+  KeyKeeper::KeysPtr keys = {};  // signed with; null: not renewable
+
+ private:
+  [[nodiscard]] bool is_success() const { return answer_.status == 200 || answer_.status == 206; }
+  [[nodiscard]] bool is_whole() const;
+
+  enum class Mismatch : std::uint8_t { kNone, kOtherEtag, kOtherSize, kOtherRange };
+  [[nodiscard]] Mismatch look_at_headers() const;
+
+  const ObjectRead* const read_;  // null: a query
+  const OnEnd on_end_;
+  ObjectAnswer answer_;
+  ObjectRead::Found found_;
+  std::optional<std::uint64_t> content_length_;
+  std::optional<std::uint64_t> range_begin_;
+  std::optional<std::uint64_t> range_end_;  // the last byte
+  std::optional<std::uint64_t> range_total_;
+  std::uint64_t received_ = 0;
+  std::string text_;
+};
+
+// The whole object is wanted, which needs no range.
+[[nodiscard]] bool is_of_whole_object(const ObjectRead& read);
+
+}  // namespace headrace::cache

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/object/object_client.h"
+
+#include <utility>
+
+#include "headrace/cache/source/object/key_keeper.h"
+#include "headrace/cache/source/object/object_settings.h"
+#include "headrace/cache/source/object/object_transfers.h"
+
+namespace headrace::cache {
+
+class ObjectClient::Impl {
+ public:
+  Impl(ObjectStoreOptions settings, Endpoint endpoint, std::unique_ptr<KeyKeeper> keys)
+      : options(std::move(settings)), keeper(std::move(keys)), transfers(options, std::move(endpoint), keeper.get()) {}
+
+  // The keeper is the first to end: what it calls back goes to the transfers.
+  void join() {
+    transfers.stop();
+    if (keeper) keeper->join();
+    transfers.join();
+  }
+
+  const ObjectStoreOptions options;
+  const std::unique_ptr<KeyKeeper> keeper;  // null: nothing is signed, or with keys that do not change
+  ObjectTransfers transfers;
+};
+
+io::Result<std::unique_ptr<ObjectClient>> ObjectClient::open(const ObjectStoreOptions& options) {
+  HEADRACE_TRY(settings, complete_options(options));
+  HEADRACE_TRY(endpoint, make_endpoint(settings));
+  std::unique_ptr<KeyKeeper> keeper;
+  if (!settings.no_sign_request && !settings.keys) {
+    HEADRACE_TRY(opened, KeyKeeper::open({.environment = settings.environment,
+                                          .profile = settings.profile,
+                                          .region = settings.region,
+                                          .ca_file = settings.ca_file}));
+    keeper = std::move(opened);
+  }
+  auto impl = std::make_unique<Impl>(std::move(settings), std::move(endpoint), std::move(keeper));
+  HEADRACE_TRY_DO(impl->transfers.start());
+  return std::unique_ptr<ObjectClient>(new ObjectClient(std::move(impl)));
+}
+
+ObjectClient::ObjectClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ObjectClient::~ObjectClient() {
+  join();
+}
+
+void ObjectClient::read(ObjectRead& read) {
+  impl_->transfers.submit(&read, nullptr);
+}
+
+void ObjectClient::query(ObjectQuery& query) {
+  impl_->transfers.submit(nullptr, &query);
+}
+
+void ObjectClient::hurry(ObjectRead& read) {
+  impl_->transfers.hurry(read);
+}
+
+void ObjectClient::stop() {
+  impl_->transfers.stop();
+}
+
+void ObjectClient::join() {
+  impl_->join();
+}
+
+ObjectStoreStats ObjectClient::stats() const {
+  ObjectStoreStats stats = impl_->transfers.stats();
+  if (impl_->keeper) {
+    stats.credentials = impl_->keeper->current()->source;
+  } else {
+    stats.credentials = impl_->options.no_sign_request ? "none" : "options";
+  }
+  return stats;
+}
+
+const ObjectStoreOptions& ObjectClient::options() const {
+  return impl_->options;
+}
+
+std::string ObjectClient::name() const {
+  return name_of(impl_->options);
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/object/object_listing.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "headrace/cache/source/object/key_ranges.h"
+#include "headrace/cache/source/object/object_client.h"
+#include "headrace/cache/source/object/uri.h"
+#include "headrace/cache/source/object/xml.h"
+#include "headrace/io/log.h"
+#include "headrace/io/mutex.h"
+#include "headrace/io/printable.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using io::MutexLock;
+using io::Result;
+
+// Fewer pages are not worth the requests that find nothing.
+constexpr unsigned kPagesBeforeSplit = 8;
+constexpr std::size_t kSkippedNamesMax = 10;
+constexpr std::size_t kNameBytesMax = 255;  // NAME_MAX
+
+struct Page;
+
+// Where answers wait for the caller's thread. It outlives a walk that ends early, with the pages that are under way.
+struct Mailbox {
+  io::Mutex mutex;
+  io::CondVar changed;
+  std::vector<std::unique_ptr<Page>> arrived HEADRACE_GUARDED_BY(mutex);
+};
+
+struct Page {
+  KeyRange range;
+  ObjectQuery query;
+  io::Status status;
+  std::shared_ptr<Mailbox> box;
+};
+
+void on_page(ObjectQuery& query, io::Status status) {
+  std::unique_ptr<Page> page(static_cast<Page*>(query.context));
+  page->status = std::move(status);
+  const std::shared_ptr<Mailbox> box = std::move(page->box);  // a page in the box that held the box would keep both
+  MutexLock lock(box->mutex);
+  box->arrived.push_back(std::move(page));
+  box->changed.notify_one();
+}
+
+bool may_be_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= kNameBytesMax &&
+         name.find('\0') == std::string_view::npos && name.find('/') == std::string_view::npos;
+}
+
+class Walk {
+ public:
+  Walk(ObjectClient& client, const ListOptions& options)
+      : client_(client), options_(options), prefix_(client.options().prefix), box_(std::make_shared<Mailbox>()) {}
+
+  [[nodiscard]] Result<ObjectListing> run() {
+    todo_.push_back({.folder = prefix_ + options_.below});
+    while (!todo_.empty() || in_flight_ > 0) {
+      while (!todo_.empty() && in_flight_ < options_.in_flight_max) ask_for_next();
+      HEADRACE_TRY(pages, wait_for_pages());
+      for (std::unique_ptr<Page>& page : pages) {
+        --in_flight_;
+        HEADRACE_TRY_DO(take(*page));
+      }
+      if (options_.on_progress) options_.on_progress(listing_.objects.size());
+    }
+    put_in_order();
+    return std::move(listing_);
+  }
+
+ private:
+  void ask_for_next() {
+    auto page = std::make_unique<Page>();
+    page->range = std::move(todo_.front());
+    todo_.pop_front();
+    std::vector<std::pair<std::string, std::string>> parameters = {
+        {"list-type", "2"}, {"delimiter", "/"}, {"encoding-type", "url"}, {"prefix", page->range.folder}};
+    if (!page->range.token.empty()) {
+      parameters.emplace_back("continuation-token", page->range.token);
+    } else if (!page->range.after.empty()) {
+      parameters.emplace_back("start-after", page->range.after);
+    }
+    page->query.query = make_query(std::move(parameters));
+    page->query.on_done = on_page;
+    page->query.context = page.get();
+    page->box = box_;
+    ++in_flight_;
+    client_.query(page.release()->query);  // on_page() has it again
+  }
+
+  [[nodiscard]] Result<std::vector<std::unique_ptr<Page>>> wait_for_pages() {
+    constexpr std::chrono::milliseconds kLook{100};  // for `stop`, which wakes nobody
+    std::vector<std::unique_ptr<Page>> pages;
+    MutexLock lock(box_->mutex);
+    while (box_->arrived.empty()) {
+      if (options_.stop == nullptr) {
+        box_->changed.wait(lock);
+        continue;
+      }
+      if (options_.stop->load()) return make_error(ErrorCode::kCancelled, client_.name());
+      box_->changed.wait_until(lock, std::chrono::steady_clock::now() + kLook);
+    }
+    pages.swap(box_->arrived);
+    return pages;
+  }
+
+  [[nodiscard]] io::Status take(Page& page) {
+    if (!page.status) return io::forward_error(std::move(page.status));
+    Result<ListPage> parsed = parse_list_page(page.query.body);
+    if (!parsed) return make_error(ErrorCode::kCorrupt, client_.name() + ": " + parsed.error().context);
+    look_at_order(*parsed);
+    KeyRange& range = page.range;
+    std::optional<std::string> beyond;  // the first key behind the range's end
+    std::string last = range.last;
+    const auto is_in_range = [&](const std::string& key) {
+      last = std::max(last, key);
+      if (!range.until.empty() && key > range.until) beyond = beyond ? std::min(*beyond, key) : key;
+      return key > range.after && (range.until.empty() || key <= range.until);
+    };
+    for (const ListPage::Item& object : parsed->objects) {
+      if (!object.key.starts_with(range.folder)) return wrong_key(object.key);
+      if (is_in_range(object.key)) add(object, range.folder);
+    }
+    for (const std::string& folder : parsed->folders) {
+      if (!folder.starts_with(range.folder) || folder == range.folder) return wrong_key(folder);
+      if (is_in_range(folder)) add_folder(folder, range.folder);
+    }
+    if (beyond) {
+      forget_empty(range, *beyond);
+    } else if (!parsed->next.empty()) {
+      if (last == range.last)
+        return make_error(ErrorCode::kCorrupt, client_.name() + ": a listing that does not go on");
+      go_on(range, std::move(parsed->next), last, *parsed);
+    }
+    return {};
+  }
+
+  // Parts are cut by the bytes of keys, which is S3's order. A store with another one is listed page by page.
+  void look_at_order(const ListPage& page) {
+    const auto is_before = [](const ListPage::Item& one, const ListPage::Item& other) { return one.key < other.key; };
+    if (std::is_sorted(page.objects.begin(), page.objects.end(), is_before) || !may_split_) return;
+    may_split_ = false;
+    io::log_warning("{}: its keys are not listed in the order of their bytes; large folders are listed page by page",
+                    client_.name());
+  }
+
+  [[nodiscard]] tl::unexpected<io::Error> wrong_key(const std::string& key) const {
+    return make_error(ErrorCode::kCorrupt,
+                      client_.name() + ": the listing holds what was not asked for: " + io::printable(key));
+  }
+
+  void go_on(KeyRange& range, std::string next, const std::string& last, const ListPage& page) {
+    if (range.pages == 0) range.first = page.objects.empty() ? page.folders.front() : page.objects.front().key;
+    range.last = last;
+    range.token = std::move(next);
+    ++range.pages;
+    const bool has_room = todo_.size() + in_flight_ < options_.in_flight_max;
+    if (range.pages >= kPagesBeforeSplit && has_room && may_split_) {
+      for (KeyRange& part : split(range, names_of(page))) todo_.push_back(std::move(part));
+    }
+    todo_.push_front(std::move(range));
+  }
+
+  static std::vector<std::string_view> names_of(const ListPage& page) {
+    std::vector<std::string_view> names;
+    for (const ListPage::Item& object : page.objects) names.emplace_back(object.key);
+    for (const std::string& folder : page.folders) names.emplace_back(folder);
+    return names;
+  }
+
+  // Nothing lies between the end of a range and the next key: parts in between need not be asked for.
+  void forget_empty(const KeyRange& range, const std::string& next_key) {
+    std::erase_if(todo_, [&](const KeyRange& other) {
+      return other.folder == range.folder && other.pages == 0 && other.after >= range.until && !other.until.empty() &&
+             other.until < next_key;
+    });
+  }
+
+  void add(const ListPage::Item& item, const std::string& folder) {
+    std::string_view key = std::string_view(item.key).substr(prefix_.size());
+    const bool is_folder = item.key.size() == folder.size();
+    if (is_folder) {
+      if (key.empty() || key.size() == options_.below.size()) return;  // what is listed itself
+      key.remove_suffix(1);
+    } else if (!may_be_name(std::string_view(item.key).substr(folder.size()))) {
+      skip(item.key);
+      return;
+    }
+    ListedObject object;
+    object.key_offset = listing_.keys.size();
+    object.key_bytes = static_cast<std::uint16_t>(key.size());
+    object.etag_offset = listing_.etags.size();
+    object.etag_bytes = static_cast<std::uint16_t>(std::min<std::size_t>(item.etag.size(), 1024));
+    object.size_bytes = item.size_bytes;
+    object.mtime_ns = item.mtime_ns;
+    object.is_folder = is_folder;
+    if (key.size() > UINT16_MAX) {
+      skip(item.key);
+      return;
+    }
+    listing_.keys.append(key);
+    listing_.etags.append(item.etag, 0, object.etag_bytes);
+    listing_.objects.push_back(object);
+  }
+
+  void add_folder(const std::string& folder, const std::string& above) {
+    std::string_view name = std::string_view(folder).substr(above.size());
+    name.remove_suffix(1);
+    if (!may_be_name(name)) {
+      skip(folder);
+      return;
+    }
+    std::string key = folder.substr(prefix_.size(), folder.size() - prefix_.size() - 1);
+    if (folders_.insert(std::move(key)).second) todo_.push_back({.folder = folder});
+  }
+
+  void skip(const std::string& key) {
+    ++listing_.skipped;
+    name_skipped(key);
+  }
+  void name_skipped(std::string_view key) {
+    if (listing_.skipped_names.size() < kSkippedNamesMax) listing_.skipped_names.push_back(io::printable(key));
+  }
+
+  void put_in_order() {
+    std::vector<ListedObject>& objects = listing_.objects;
+    std::erase_if(objects, [&](const ListedObject& object) {
+      if (object.is_folder || !folders_.contains(std::string(listing_.key(object)))) return false;
+      ++listing_.shadowed;
+      name_skipped(listing_.key(object));
+      return true;
+    });
+    std::sort(objects.begin(), objects.end(), [&](const ListedObject& one, const ListedObject& other) {
+      return listing_.key(one) < listing_.key(other);
+    });
+    // Written while it was listed, it may be on two pages.
+    const auto twice = [&](const ListedObject& one, const ListedObject& other) {
+      return listing_.key(one) == listing_.key(other);
+    };
+    objects.erase(std::unique(objects.begin(), objects.end(), twice), objects.end());
+  }
+
+  ObjectClient& client_;
+  const ListOptions& options_;
+  const std::string& prefix_;
+  const std::shared_ptr<Mailbox> box_;
+  std::deque<KeyRange> todo_;
+  unsigned in_flight_ = 0;
+  bool may_split_ = true;
+  std::unordered_set<std::string> folders_;  // relative to the prefix, without '/' at the end
+  ObjectListing listing_;
+};
+
+}  // namespace
+
+io::Result<ObjectListing> list_objects(ObjectClient& client, const ListOptions& options) {
+  return Walk(client, options).run();
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/object/object_transfers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "headrace/cache/source/object/object_settings.h"
+#include "headrace/cache/source/object/uri.h"
+#include "headrace/io/log.h"
+#include "headrace/io/printable.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::Error;
+using io::ErrorCode;
+using io::MutexLock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr unsigned kFollowsMax = 2;
+constexpr std::size_t kPublishEvery = 64;  // answers
+
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
+  counter.fetch_add(by, std::memory_order_relaxed);
+}
+
+std::int64_t as_us(Latencies::Duration duration) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+}
+
+}  // namespace
+
+ObjectTransfers::ObjectTransfers(const ObjectStoreOptions& options, Endpoint endpoint, KeyKeeper* keeper)
+    : options_(options),
+      name_(name_of(options)),
+      keeper_(keeper),
+      http_({.ca_file = options.ca_file,
+             .connect_timeout = options.tuning.connect_timeout,
+             .connections_max = options.tuning.in_flight_max}),
+      endpoint_(std::move(endpoint)),
+      window_(options.tuning.in_flight_first, options.tuning.in_flight_max),
+      latencies_(options.tuning.hedge_floor),
+      random_(std::random_device()()),
+      limit_(options.tuning.in_flight_first),
+      region_(options.region) {
+  if (options.keys && !options.no_sign_request) signer_ = std::make_unique<Signer>(*options.keys, options.region, "s3");
+}
+
+io::Status ObjectTransfers::start() {
+  HEADRACE_TRY_DO(http_.ready());
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "hr-objects");
+    run();
+  });
+  return {};
+}
+
+// --- From any thread ---
+
+void ObjectTransfers::submit(ObjectRead* read, ObjectQuery* query) {
+  auto job = std::make_unique<Job>();
+  job->read = read;
+  job->query = query;
+  job->waits = read == nullptr || !read->ahead;
+  {
+    MutexLock lock(mutex_);
+    if (!closed_) {
+      submitted_.push_back(std::move(job));
+      // Who is on the client's thread is followed by take_submitted(); who is not the first has been announced.
+      if (submitted_.size() == 1 && std::this_thread::get_id() != thread_.get_id()) http_.wake();
+      return;
+    }
+  }
+  const Error error{ErrorCode::kCancelled, 0, name_};
+  if (read != nullptr) {
+    read->on_done(*read, tl::unexpected<Error>(error));
+  } else {
+    query->on_done(*query, tl::unexpected<Error>(error));
+  }
+}
+
+void ObjectTransfers::hurry(ObjectRead& read) {
+  MutexLock lock(mutex_);
+  if (closed_) return;
+  hurried_.push_back(&read);
+  http_.wake();
+}
+
+void ObjectTransfers::stop() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  http_.wake();
+}
+
+void ObjectTransfers::join() {
+  stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+ObjectStoreStats ObjectTransfers::stats() const {
+  ObjectStoreStats stats;
+  stats.requests = requests_.load();
+  stats.lists = lists_.load();
+  stats.bytes = bytes_.load();
+  stats.retries = retries_.load();
+  stats.hedges = hedges_.load();
+  stats.hedges_won = hedges_won_.load();
+  stats.throttles = throttles_.load();
+  stats.errors = errors_.load();
+  stats.stale = stale_.load();
+  stats.in_flight = in_flight_count_.load();
+  stats.in_flight_limit = limit_.load();
+  stats.queued = queued_.load();
+  stats.latency_p50 = std::chrono::microseconds(p50_us_.load());
+  stats.latency_p95 = std::chrono::microseconds(p95_us_.load());
+  stats.latency_p99 = std::chrono::microseconds(p99_us_.load());
+  stats.clock_behind = seconds(clock_behind_s_.load());
+  MutexLock lock(mutex_);
+  stats.region = region_;
+  return stats;
+}
+
+// --- The client's thread ---
+
+void ObjectTransfers::run() {
+  for (;;) {
+    take_submitted();
+    {
+      MutexLock lock(mutex_);
+      if (closed_ && submitted_.empty()) break;
+    }
+    fire_timers();
+    start_waiting();
+    ended_.clear();
+    http_.run_once(time_to_next());
+  }
+  // Nothing is added any more: submit() sees closed_.
+  while (!jobs_.empty()) {
+    finish(jobs_.begin()->first, tl::unexpected<Error>(Error{ErrorCode::kCancelled, 0, name_}));
+  }
+  ended_.clear();
+}
+
+void ObjectTransfers::take_submitted() {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<ObjectRead*> hurried;
+  std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed;
+  {
+    MutexLock lock(mutex_);
+    jobs.swap(submitted_);
+    hurried.swap(hurried_);
+    renewed.swap(renewed_);
+  }
+  for (std::unique_ptr<Job>& job : jobs) {
+    const JobId id = next_id_++;
+    (job->waits ? waited_for_ : ahead_).push_back(id);
+    jobs_.emplace(id, std::move(job));
+  }
+  for (const ObjectRead* const read : hurried) {
+    const auto found = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
+    if (found == ahead_.end()) continue;
+    jobs_.at(*found)->waits = true;
+    waited_for_.push_back(*found);
+    ahead_.erase(found);
+  }
+  for (const auto& [id, refused] : renewed) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) continue;
+    if (keeper_->current() != refused) {
+      try_at_once(id, *found->second);
+    } else {
+      finish(id, tl::unexpected<Error>(*found->second->last_error));
+    }
+  }
+  queued_.store(waited_for_.size() + ahead_.size(), std::memory_order_relaxed);
+}
+
+void ObjectTransfers::start_waiting() {
+  while (in_flight_.size() < window_.limit() && (!waited_for_.empty() || !ahead_.empty())) {
+    std::deque<JobId>& queue = waited_for_.empty() ? ahead_ : waited_for_;
+    const JobId id = queue.front();
+    queue.pop_front();
+    begin(id, *jobs_.at(id), false);
+  }
+  queued_.store(waited_for_.size() + ahead_.size(), std::memory_order_relaxed);
+  limit_.store(window_.limit(), std::memory_order_relaxed);
+}
+
+milliseconds ObjectTransfers::time_to_next() const {
+  constexpr milliseconds kLong{60'000};  // nothing is due; wake() comes when there is something
+  milliseconds wait = kLong;
+  const Clock::time_point now = Clock::now();
+  const auto until = [&](Clock::time_point time) {
+    wait = std::clamp(std::chrono::ceil<milliseconds>(time - now), milliseconds(0), wait);
+  };
+  if (!timers_.empty()) until(timers_.begin()->first);
+  if (!in_flight_.empty()) until(next_stall_look_);
+  // An on_done that has asked for more did so on this thread, which nobody has to wake.
+  MutexLock lock(mutex_);
+  return submitted_.empty() && !closed_ ? wait : milliseconds(0);
+}
+
+void ObjectTransfers::fire_timers() {
+  const Clock::time_point now = Clock::now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const Timer timer = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    const auto found = jobs_.find(timer.job);
+    if (found == jobs_.end()) continue;  // it has ended meanwhile
+    Job& job = *found->second;
+    if (timer.due == Due::kRetry) {
+      try_at_once(timer.job, job);
+    } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge()) {
+      count(hedges_);
+      begin(timer.job, job, true);
+    }
+  }
+  if (now >= next_stall_look_) end_stalled();
+}
+
+// A quarter of the time late at most, for a look at each request every second or so.
+void ObjectTransfers::end_stalled() {
+  const Clock::time_point now = Clock::now();
+  next_stall_look_ = now + options_.tuning.stall_timeout / 4;
+  std::vector<ObjectAttempt*> stalled;
+  for (ObjectAttempt* const attempt : in_flight_) {
+    if (now - attempt->last_byte >= options_.tuning.stall_timeout) stalled.push_back(attempt);
+  }
+  for (ObjectAttempt* const attempt : stalled) {
+    // The end of one may have taken its sibling with it.
+    if (!in_flight_.contains(attempt)) continue;
+    http_.cancel(attempt->exchange);
+    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", options_.tuning.stall_timeout.count())});
+  }
+}
+
+std::string ObjectTransfers::what(const Job& job) const {
+  return job.read == nullptr ? name_ : name_ + io::printable(job.read->key);
+}
+
+void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
+  const Clock::time_point now = Clock::now();
+  if (job.began == Clock::time_point()) job.began = now;
+  auto attempt =
+      std::make_unique<ObjectAttempt>(job.read, [this](ObjectAttempt& self, const HttpEnd& end) { on_end(self, end); });
+  attempt->job = id;
+  attempt->is_hedge = is_hedge;
+  attempt->sent = now;
+  attempt->last_byte = now;
+  attempt->exchange.sink = attempt.get();
+  describe(job, attempt->exchange, attempt->keys);
+  if (!is_hedge) ++job.attempts;
+  count(requests_);
+  if (job.query != nullptr) count(lists_);
+  latencies_.note_sent();
+  in_flight_.insert(attempt.get());
+  in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
+  http_.start(attempt->exchange);
+  job.live.push_back(std::move(attempt));
+  // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
+  const bool may_hedge = job.read != nullptr && job.waits && job.read->etag != nullptr && options_.tuning.hedge;
+  if (may_hedge && !is_hedge) timers_.emplace(now + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+}
+
+void ObjectTransfers::describe(const Job& job, HttpExchange& exchange, KeyKeeper::KeysPtr& keys) {
+  std::string path = endpoint_.bucket_path;
+  std::string query;
+  exchange.headers.emplace_back("User-Agent: headrace");
+  if (job.read != nullptr) {
+    const ObjectRead& read = *job.read;
+    path += encode_path(options_.prefix);
+    path += encode_path(read.key);
+    if (read.length == 0) exchange.method = HttpExchange::Method::kHead;
+    if (read.etag != nullptr) exchange.headers.push_back(fmt::format("If-Match: \"{}\"", read.etag));
+    if (read.length != 0 && !is_of_whole_object(read)) {
+      exchange.headers.push_back(fmt::format("Range: bytes={}-{}", read.offset, read.offset + read.length - 1));
+    }
+  } else {
+    query = job.query->query;
+  }
+  std::string_view host = endpoint_.host;
+  if (job.place.empty()) {
+    exchange.url = endpoint_.url(path, query);
+  } else {
+    exchange.url = job.place + path + (query.empty() ? "" : "?") + query;
+    host = std::string_view(job.place).substr(job.place.find("//") + 2);
+  }
+  sign(host, path, query, exchange, keys);
+}
+
+void ObjectTransfers::sign(std::string_view host, std::string_view path, std::string_view query, HttpExchange& exchange,
+                           KeyKeeper::KeysPtr& keys) {
+  if (options_.requester_pays) exchange.headers.emplace_back("x-amz-request-payer: requester");
+  if (options_.no_sign_request) return;
+  if (keeper_ != nullptr) {
+    keys = keeper_->current();
+    if (signer_ == nullptr || keys != signer_keys_) {
+      MutexLock lock(mutex_);
+      signer_ = std::make_unique<Signer>(keys->keys, region_, "s3");
+      signer_keys_ = keys;
+    }
+  }
+  const auto now = std::chrono::floor<seconds>(std::chrono::system_clock::now()) +
+                   seconds(clock_behind_s_.load(std::memory_order_relaxed));
+  const std::string date = amz_date(now);
+  RequestToSign request;
+  request.method = exchange.method == HttpExchange::Method::kHead ? "HEAD" : "GET";
+  request.path = path;
+  request.query = query;
+  request.headers = {{"host", host}, {"x-amz-content-sha256", kEmptyBodyHash}, {"x-amz-date", date}};
+  if (options_.requester_pays) request.headers.emplace_back("x-amz-request-payer", "requester");
+  const std::string_view token = signer_->keys().session_token.bytes();
+  if (!token.empty()) request.headers.emplace_back("x-amz-security-token", token);
+  exchange.headers.push_back("Authorization: " + signer_->authorization(request, now));
+  exchange.headers.push_back(fmt::format("x-amz-content-sha256: {}", kEmptyBodyHash));
+  exchange.headers.push_back("x-amz-date: " + date);
+  if (!token.empty()) exchange.headers.push_back(fmt::format("x-amz-security-token: {}", token));
+}
+
+void ObjectTransfers::remove(ObjectAttempt& attempt) {
+  http_.cancel(attempt.exchange);
+  in_flight_.erase(&attempt);
+  in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
+  std::vector<std::unique_ptr<ObjectAttempt>>& live = jobs_.at(attempt.job)->live;
+  const auto found = std::find_if(live.begin(), live.end(), [&](const auto& one) { return one.get() == &attempt; });
+  ended_.push_back(std::move(*found));  // its on_end may be running
+  live.erase(found);
+}
+
+void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
+  const JobId id = attempt.job;
+  Job& job = *jobs_.at(id);
+  remove(attempt);
+  count(bytes_, attempt.received());
+  ObjectAnswer answer = attempt.conclude(end);
+  if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
+  if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
+    finish(id, tl::unexpected<Error>(*wrong));
+    return;
+  }
+  const Verdict verdict = judge(answer);
+  if (verdict == Verdict::kDone) {
+    on_success(id, job, attempt);
+    return;
+  }
+  if (verdict == Verdict::kSlowDown && !answer.never_connected) {
+    count(throttles_);
+    window_.on_slow_down(Clock::now());
+    io::log_warning("{}: the store asks to slow down; at most {} requests are in flight now", name_, window_.limit());
+  }
+  job.last_error = error_of(answer, what(job));
+  if (verdict == Verdict::kFail) {
+    finish(id, tl::unexpected<Error>(*job.last_error));
+  } else if (job.live.empty()) {  // else its sibling goes on
+    on_trouble(id, job, answer, attempt.keys);
+  }
+}
+
+void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
+  const Clock::time_point now = Clock::now();
+  window_.on_done(now, waited_for_.empty() && ahead_.empty());
+  if (job.query == nullptr) {
+    latencies_.note(now - attempt.sent);
+    if (latencies_.count() % kPublishEvery == 1) publish_latencies();
+    job.read->found = attempt.found();
+  } else {
+    job.query->body = std::move(attempt.text());
+    count(bytes_, job.query->body.size());
+  }
+  if (attempt.is_hedge) count(hedges_won_);
+  finish(id, {});
+}
+
+void ObjectTransfers::publish_latencies() {
+  p50_us_.store(as_us(latencies_.percentile(50)), std::memory_order_relaxed);
+  p95_us_.store(as_us(latencies_.percentile(95)), std::memory_order_relaxed);
+  p99_us_.store(as_us(latencies_.percentile(99)), std::memory_order_relaxed);
+}
+
+void ObjectTransfers::on_trouble(JobId id, Job& job, const ObjectAnswer& answer, const KeyKeeper::KeysPtr& keys) {
+  switch (judge(answer)) {
+    case Verdict::kTryAgain:
+      return try_later(id, job, answer, true);
+    case Verdict::kSlowDown:
+      return try_later(id, job, answer, false);
+    case Verdict::kNewKeys:
+      if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
+      return renew_keys(id, keys);
+    case Verdict::kStoresClock:
+      if (std::exchange(job.has_set_clock, true) || !set_clock(answer)) break;
+      return try_at_once(id, job);
+    case Verdict::kOtherRegion:
+      if (std::exchange(job.has_changed_region, true) || !change_region(answer.region)) break;
+      return try_at_once(id, job);
+    case Verdict::kFollow:
+      if (!follow(job, answer.location)) break;
+      return try_at_once(id, job);
+    case Verdict::kDone:
+    case Verdict::kFail:
+      break;
+  }
+  finish(id, tl::unexpected<Error>(*job.last_error));
+}
+
+void ObjectTransfers::try_later(JobId id, Job& job, const ObjectAnswer& answer, bool is_objects_own) {
+  if (is_objects_own) ++job.failures;
+  const Clock::time_point now = Clock::now();
+  const milliseconds pause = backoff(options_.tuning, job.attempts, answer.retry_after, random_);
+  if (job.failures >= options_.tuning.attempts_max || now + pause - job.began > options_.tuning.give_up_after) {
+    Error error = *job.last_error;
+    error.context += fmt::format(" ({} attempts)", job.attempts);
+    finish(id, tl::unexpected<Error>(std::move(error)));
+    return;
+  }
+  io::log_debug("{}; tried again in {} ms", job.last_error->context, pause.count());
+  timers_.emplace(now + pause, Timer{id, Due::kRetry, job.attempts});
+}
+
+void ObjectTransfers::try_at_once(JobId id, const Job& job) {
+  count(retries_);
+  (job.waits ? waited_for_ : ahead_).push_front(id);  // it has waited for its turn once
+}
+
+void ObjectTransfers::renew_keys(JobId id, const KeyKeeper::KeysPtr& refused) {
+  keeper_->renew(refused, [this, id, refused] {
+    MutexLock lock(mutex_);
+    renewed_.emplace_back(id, refused);
+    http_.wake();
+  });
+}
+
+bool ObjectTransfers::set_clock(const ObjectAnswer& answer) {
+  if (!answer.date) return false;
+  const auto behind = *answer.date - std::chrono::floor<seconds>(std::chrono::system_clock::now());
+  const std::int64_t before = clock_behind_s_.exchange(behind.count());
+  // Others found out at the same time.
+  if (before - behind.count() > 5 || behind.count() - before > 5) {
+    io::log_warning("{}: this machine's clock is {} s {} the store's; requests carry the store's time. Set the clock",
+                    name_, std::abs(behind.count()), behind.count() > 0 ? "behind" : "ahead of");
+  }
+  return true;
+}
+
+bool ObjectTransfers::change_region(const std::string& region) {
+  if (!may_be_region(region)) return false;
+  ObjectStoreOptions there = options_;
+  there.region = region;
+  io::Result<Endpoint> endpoint = make_endpoint(there);
+  if (!endpoint) return false;
+  MutexLock lock(mutex_);
+  if (region_ == region) return true;  // another request found out first
+  io::log_info("{}: the bucket lies in {}", name_, region);
+  region_ = region;
+  endpoint_ = std::move(*endpoint);
+  signer_ = options_.keys ? std::make_unique<Signer>(*options_.keys, region, "s3") : nullptr;
+  return true;
+}
+
+// Scheme and host are taken; path and query stay those that were asked for.
+bool ObjectTransfers::follow(Job& job, const std::string& location) const {
+  const std::string host = host_of(location);
+  const bool is_safe = location.starts_with("https://") || endpoint_.scheme == "http";
+  if (host.empty() || !is_safe || ++job.follows > kFollowsMax) return false;
+  job.place = location.substr(0, location.find("//") + 2) + host;
+  return true;
+}
+
+void ObjectTransfers::finish(JobId id, io::Status status) {
+  Job& job = *jobs_.at(id);
+  while (!job.live.empty()) remove(*job.live.back());
+  const std::unique_ptr<Job> done = std::move(jobs_.at(id));
+  jobs_.erase(id);
+  if (!status && status.error().code == ErrorCode::kStale) count(stale_);
+  if (!status && status.error().code != ErrorCode::kStale && status.error().code != ErrorCode::kNotFound &&
+      status.error().code != ErrorCode::kCancelled) {
+    count(errors_);
+  }
+  if (done->read != nullptr) {
+    done->read->on_done(*done->read, std::move(status));
+  } else {
+    done->query->on_done(*done->query, std::move(status));
+  }
+}
+
+}  // namespace headrace::cache

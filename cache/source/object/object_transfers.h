@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's thread, hr-objects: what waits, what is in flight, what is tried again, and when. The essay on it is in
+// object_client.h.
+//
+// Thread-safety: submit(), hurry(), stop(), stats() from any thread, join() once; all else is the client's thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "headrace/cache/source/object/endpoint.h"
+#include "headrace/cache/source/object/http_loop.h"
+#include "headrace/cache/source/object/key_keeper.h"
+#include "headrace/cache/source/object/latencies.h"
+#include "headrace/cache/source/object/object_attempt.h"
+#include "headrace/cache/source/object/object_client.h"
+#include "headrace/cache/source/object/object_verdict.h"
+#include "headrace/cache/source/object/request_window.h"
+#include "headrace/cache/source/object/signature.h"
+#include "headrace/io/mutex.h"
+
+namespace headrace::cache {
+
+class ObjectTransfers {
+ public:
+  // `keeper` is null where requests are not signed, or with keys that the options gave.
+  ObjectTransfers(const ObjectStoreOptions& options, Endpoint endpoint, KeyKeeper* keeper);
+  ~ObjectTransfers() { join(); }
+  ObjectTransfers(const ObjectTransfers&) = delete;
+  ObjectTransfers& operator=(const ObjectTransfers&) = delete;
+
+  [[nodiscard]] io::Status start();
+  void submit(ObjectRead* read, ObjectQuery* query);  // one of the two
+  void hurry(ObjectRead& read);
+  void stop();
+  void join();
+  [[nodiscard]] ObjectStoreStats stats() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using JobId = std::uint64_t;
+
+  // A read or a query until its on_done.
+  struct Job {
+    ObjectRead* read = nullptr;
+    ObjectQuery* query = nullptr;
+    bool waits = true;             // somebody waits for it
+    Clock::time_point began = {};  // the first attempt; unset: none yet
+    unsigned attempts = 0;
+    unsigned failures = 0;   // of attempts that say something about this object
+    unsigned follows = 0;    // redirects
+    std::string place = {};  // scheme and host that a redirect gave; empty: the endpoint's
+    bool has_renewed_keys = false;
+    bool has_set_clock = false;
+    bool has_changed_region = false;
+    std::optional<io::Error> last_error = {};
+    std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // two at most
+  };
+  enum class Due : std::uint8_t { kRetry, kHedge };
+  struct Timer {
+    JobId job;
+    Due due;
+    unsigned attempt;  // kHedge: of which attempt
+  };
+
+  void run();
+  void take_submitted();
+  void start_waiting();
+  void fire_timers();
+  void end_stalled();
+  [[nodiscard]] std::chrono::milliseconds time_to_next() const;
+
+  void begin(JobId id, Job& job, bool is_hedge);
+  void describe(const Job& job, HttpExchange& exchange, KeyKeeper::KeysPtr& keys);
+  void sign(std::string_view host, std::string_view path, std::string_view query, HttpExchange& exchange,
+            KeyKeeper::KeysPtr& keys);
+  [[nodiscard]] std::string what(const Job& job) const;
+
+  void on_end(ObjectAttempt& attempt, const HttpEnd& end);
+  void on_success(JobId id, Job& job, ObjectAttempt& attempt);
+  void on_trouble(JobId id, Job& job, const ObjectAnswer& answer, const KeyKeeper::KeysPtr& keys);
+  void try_later(JobId id, Job& job, const ObjectAnswer& answer, bool is_objects_own);
+  void try_at_once(JobId id, const Job& job);
+  void renew_keys(JobId id, const KeyKeeper::KeysPtr& refused);
+  [[nodiscard]] bool set_clock(const ObjectAnswer& answer);
+  [[nodiscard]] bool change_region(const std::string& region);
+  [[nodiscard]] bool follow(Job& job, const std::string& location) const;
+  void finish(JobId id, io::Status status);
+  void remove(ObjectAttempt& attempt);
+  void publish_latencies();
+
+  const ObjectStoreOptions options_;
+  const std::string name_;
+  KeyKeeper* const keeper_;
+
+  // The client's thread.
+  HttpLoop http_;
+  Endpoint endpoint_;
+  std::unique_ptr<Signer> signer_;
+  KeyKeeper::KeysPtr signer_keys_;
+  RequestWindow window_;
+  Latencies latencies_;
+  std::minstd_rand random_;
+  JobId next_id_ = 1;
+  std::unordered_map<JobId, std::unique_ptr<Job>> jobs_;
+  std::deque<JobId> waited_for_;
+  std::deque<JobId> ahead_;
+  std::unordered_set<ObjectAttempt*> in_flight_;
+  std::multimap<Clock::time_point, Timer> timers_;
+  std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
+  Clock::time_point next_stall_look_ = {};
+
+  std::atomic<std::uint64_t> requests_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
+  std::atomic<std::uint64_t> throttles_ = 0, errors_ = 0, stale_ = 0, queued_ = 0;
+  std::atomic<unsigned> in_flight_count_ = 0, limit_ = 0;
+  std::atomic<std::int64_t> p50_us_ = 0, p95_us_ = 0, p99_us_ = 0, clock_behind_s_ = 0;
+
+  mutable io::Mutex mutex_;
+  std::vector<std::unique_ptr<Job>> submitted_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<ObjectRead*> hurried_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed_ HEADRACE_GUARDED_BY(mutex_);  // and the refused keys
+  bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::string region_ HEADRACE_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace headrace::cache

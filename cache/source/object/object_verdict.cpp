@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/source/object/object_verdict.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "headrace/io/printable.h"
+
+namespace headrace::cache {
+namespace {
+
+using io::Error;
+using io::ErrorCode;
+using std::chrono::milliseconds;
+
+bool is_one_of(std::string_view code, std::initializer_list<std::string_view> codes) {
+  return std::find(codes.begin(), codes.end(), code) != codes.end();
+}
+
+bool is_about_keys(const ObjectAnswer& answer) {
+  if (is_one_of(answer.code, {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"}))
+    return true;
+  return answer.status == 401 || answer.status == 403;
+}
+
+// What to do, for the codes that people meet.
+std::string_view advice(const ObjectAnswer& answer) {
+  struct Advice {
+    std::string_view code;
+    std::string_view text;
+  };
+  static constexpr Advice kAdvice[] = {
+      {"InvalidAccessKeyId", "the store does not know this access key; check AWS_ACCESS_KEY_ID or the profile"},
+      {"SignatureDoesNotMatch", "the secret key does not belong to the access key; check AWS_SECRET_ACCESS_KEY"},
+      {"ExpiredToken", "the session token has expired, and no newer one was found; log in again"},
+      {"InvalidToken", "the session token is wrong; check AWS_SESSION_TOKEN"},
+      {"NoSuchBucket", "there is no such bucket; check its name and the endpoint"},
+      {"RequestTimeTooSkewed", "this machine's clock is wrong; set it"},
+      {"InvalidObjectState", "the object is archived; restore it first"},
+      {"PermanentRedirect", "the bucket lies elsewhere; give its --region or --endpoint"},
+      {"AuthorizationHeaderMalformed", "the bucket lies in another region; give its --region"},
+  };
+  for (const Advice& entry : kAdvice) {
+    if (entry.code == answer.code) return entry.text;
+  }
+  if (answer.status == 401 || answer.status == 403) {
+    return "the store refuses it; the keys need s3:GetObject and s3:ListBucket on this bucket, and a public bucket is "
+           "read with --no-sign-request";
+  }
+  if (answer.status == 301) return "the bucket lies in another region; give its --region";
+  return {};
+}
+
+ErrorCode code_of(const ObjectAnswer& answer) {
+  if (answer.status == 404 || answer.status == 410) return ErrorCode::kNotFound;
+  if (answer.status == 412 || answer.status == 416) return ErrorCode::kStale;
+  if (answer.status == 401 || answer.status == 403 || is_about_keys(answer)) return ErrorCode::kPermission;
+  if (answer.status == 301 || answer.status == 400) return ErrorCode::kInvalidArgument;
+  if (answer.status == 0 || answer.status == 408 || answer.status == 504) return ErrorCode::kTimedOut;
+  return ErrorCode::kSystem;
+}
+
+}  // namespace
+
+Verdict judge(const ObjectAnswer& answer) {
+  if (answer.never_connected) return Verdict::kSlowDown;
+  if (answer.is_broken) return Verdict::kTryAgain;
+  const int status = answer.status;
+  if (status == 200 || status == 206) return Verdict::kDone;
+  if (status == 429 || status == 503 || is_one_of(answer.code, {"SlowDown", "RequestLimitExceeded"})) {
+    return Verdict::kSlowDown;
+  }
+  if (status == 408 || status == 500 || status == 502 || status == 504 || answer.code == "RequestTimeout") {
+    return Verdict::kTryAgain;
+  }
+  if (answer.code == "RequestTimeTooSkewed") return answer.date ? Verdict::kStoresClock : Verdict::kFail;
+  if ((status == 301 || status == 400) && !answer.region.empty()) return Verdict::kOtherRegion;
+  if ((status == 307 || status == 308) && !answer.location.empty()) return Verdict::kFollow;
+  return is_about_keys(answer) ? Verdict::kNewKeys : Verdict::kFail;
+}
+
+Error error_of(const ObjectAnswer& answer, const std::string& what) {
+  std::string why;
+  if (answer.status == 0) {
+    why = answer.trouble.empty() ? "no answer" : answer.trouble;
+  } else if (answer.is_broken) {
+    why = answer.trouble.empty() ? "the answer broke off" : answer.trouble;
+  } else if (answer.status == 404 && answer.code != "NoSuchBucket") {
+    why = "no such object";
+  } else if (answer.status == 412) {
+    why = "the object was replaced";
+  } else if (answer.status == 416) {
+    why = "the object is shorter than it was";
+  } else {
+    why = fmt::format("HTTP {}", answer.status);
+    if (!answer.code.empty()) why += fmt::format(" {}", io::printable(answer.code));
+    if (const std::string_view todo = advice(answer); !todo.empty()) {
+      why += fmt::format(": {}", todo);
+    } else if (!answer.message.empty()) {
+      why += fmt::format(": {}", io::printable(answer.message.substr(0, 200)));
+    }
+  }
+  const ErrorCode code = code_of(answer);
+  return {code, code == ErrorCode::kSystem ? EIO : 0, fmt::format("{}: {}", what, why)};
+}
+
+milliseconds backoff(const ObjectTuning& tuning, unsigned attempt, std::optional<std::chrono::seconds> retry_after,
+                     std::minstd_rand& random) {
+  const unsigned doublings = std::min(attempt > 0 ? attempt - 1 : 0, 16U);  // 50 ms times 2^16 is beyond any bound
+  const milliseconds bound = std::min(tuning.backoff_max, tuning.backoff_first * (1U << doublings));
+  std::uniform_int_distribution<milliseconds::rep> draw(0, std::max<milliseconds::rep>(bound.count(), 0));
+  milliseconds pause(draw(random));
+  if (retry_after) pause = std::max<milliseconds>(pause, std::min<milliseconds>(*retry_after, tuning.give_up_after));
+  return pause;
+}
+
+}  // namespace headrace::cache

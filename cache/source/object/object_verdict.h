@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer of an object store, or the lack of one, means: done, try again, or which error.
+//
+//   switch (judge(answer)) { case Verdict::kTryAgain: ... }
+//
+// | answer | verdict |
+// |---|---|
+// | 200, 206 | done |
+// | 408, 500, 502, 504; a connection that broke or stalled; a short body | try again, at most attempts_max times |
+// | 429, 503, SlowDown, no connection at all | slow down, until give_up_after: the store is busy or away |
+// | 400 ExpiredToken, InvalidToken; 401; 403 but for what follows | once: new keys |
+// | 403 RequestTimeTooSkewed | once: the store's clock |
+// | 301, 400 with another region | once: that region |
+// | 307, 308 with a place | twice: there |
+// | the rest | fails |
+//
+// Pure functions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "headrace/cache/object_store.h"
+#include "headrace/io/result.h"
+
+namespace headrace::cache {
+
+enum class Verdict : std::uint8_t {
+  kDone,
+  kTryAgain,
+  kSlowDown,
+  kNewKeys,
+  kStoresClock,
+  kOtherRegion,
+  kFollow,
+  kFail,
+};
+
+struct ObjectAnswer {
+  int status = 0;          // of HTTP; 0: none came
+  bool is_broken = false;  // no answer, or not all of it
+  bool never_connected = false;
+  std::string trouble;  // of the connection, for people
+  std::string code;     // of the store's error: "NoSuchKey"; a HEAD has none
+  std::string message;
+  std::string region;    // where the bucket lies, if the store says
+  std::string location;  // of a redirect
+  std::optional<std::chrono::seconds> retry_after;
+  std::optional<std::chrono::sys_seconds> date;  // the store's clock
+};
+
+[[nodiscard]] Verdict judge(const ObjectAnswer& answer);
+
+// The line for people, of an answer that is no success. `what` names the object or bucket.
+[[nodiscard]] io::Error error_of(const ObjectAnswer& answer, const std::string& what);
+
+// How long to wait before attempt `attempt` (the first retry is 1): drawn at random up to a bound that doubles ("full
+// jitter": Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and never less than Retry-After.
+[[nodiscard]] std::chrono::milliseconds backoff(const ObjectTuning& tuning, unsigned attempt,
+                                                std::optional<std::chrono::seconds> retry_after,
+                                                std::minstd_rand& random);
+
+}  // namespace headrace::cache

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the client of object stores that need no server.
+#include <chrono>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "headrace/cache/source/object/endpoint.h"
+#include "headrace/cache/source/object/flat_json.h"
+#include "headrace/cache/source/object/key_ranges.h"
+#include "headrace/cache/source/object/latencies.h"
+#include "headrace/cache/source/object/object_verdict.h"
+#include "headrace/cache/source/object/request_window.h"
+#include "headrace/cache/source/object/signature.h"
+#include "headrace/cache/source/object/uri.h"
+#include "headrace/cache/source/object/xml.h"
+
+namespace {
+
+using namespace headrace::cache;  // NOLINT(google-build-using-namespace): most of what the room has
+using headrace::io::ErrorCode;
+using headrace::io::Secret;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+std::string signature_in(const std::string& authorization) {
+  return authorization.substr(authorization.find("Signature=") + 10);
+}
+
+// The examples of "Signature Calculations for the Authorization Header", Amazon S3 API reference.
+struct Examples {
+  Signer signer{AccessKeys{.id = "AKIAIOSFODNN7EXAMPLE", .secret = Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")},
+                "us-east-1", "s3"};
+  std::chrono::sys_seconds day = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
+  std::string_view host = "examplebucket.s3.amazonaws.com";
+};
+
+}  // namespace
+
+TEST_CASE("signatures are those of Amazon's examples") {
+  Examples examples;
+  RequestToSign request{.path = "/test.txt",
+                        .headers = {{"host", examples.host},
+                                    {"range", "bytes=0-9"},
+                                    {"x-amz-content-sha256", kEmptyBodyHash},
+                                    {"x-amz-date", "20130524T000000Z"}}};
+  CHECK(examples.signer.authorization(request, examples.day) ==
+        "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+        "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, "
+        "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+  request = {
+      .path = "/",
+      .query = "lifecycle=",
+      .headers = {
+          {"host", examples.host}, {"x-amz-content-sha256", kEmptyBodyHash}, {"x-amz-date", "20130524T000000Z"}}};
+  CHECK(signature_in(examples.signer.authorization(request, examples.day)) ==
+        "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");
+  const std::string query = make_query({{"prefix", "J"}, {"max-keys", "2"}});
+  request.query = query;
+  CHECK(signature_in(examples.signer.authorization(request, examples.day)) ==
+        "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+}
+
+TEST_CASE("signatures are those of the test suite for version 4") {
+  // get-vanilla of aws-sig-v4-test-suite.
+  Signer signer({.id = "AKIDEXAMPLE", .secret = Secret("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")}, "us-east-1",
+                "service");
+  const std::chrono::sys_seconds time = std::chrono::sys_days(std::chrono::year(2015) / 8 / 30) + seconds(45360);
+  const RequestToSign request{.path = "/",
+                              .headers = {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}}};
+  CHECK(amz_date(time) == "20150830T123600Z");
+  CHECK(signature_in(signer.authorization(request, time)) ==
+        "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
+  // The key of another day is another one.
+  CHECK(signature_in(signer.authorization(request, time + std::chrono::days(1))) !=
+        signature_in(signer.authorization(request, time)));
+}
+
+TEST_CASE("paths and queries are encoded as they are signed") {
+  CHECK(encode_path("a b/c+d=e%~") == "a%20b/c%2Bd%3De%25~");
+  CHECK(encode_path("//\xc3\xa4") == "//%C3%A4");
+  CHECK(make_query({{"prefix", "a/b"}, {"list-type", "2"}}) == "list-type=2&prefix=a%2Fb");
+  CHECK(decode_key("a+b%2Bc%C3%A4%0a") == "a b+c\xc3\xa4\n");
+  CHECK_FALSE(decode_key("a%2").has_value());
+  CHECK_FALSE(decode_key("a%zz").has_value());
+}
+
+TEST_CASE("a page of a listing is read") {
+  const auto page = parse_list_page(
+      "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+      "<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextContinuationToken>t&amp;1</"
+      "NextContinuationToken>"
+      "<Contents><Key>a+b%2B</Key><LastModified>2013-05-24T00:00:01.500Z</LastModified><ETag>&quot;12ab&quot;</ETag>"
+      "<Size>7</Size><Owner><ID>x</ID></Owner></Contents><CommonPrefixes><Prefix>c%2F</Prefix></CommonPrefixes>"
+      "</ListBucketResult>");
+  REQUIRE(page.has_value());
+  REQUIRE(page->objects.size() == 1);
+  CHECK(page->objects[0].key == "a b+");
+  CHECK(page->objects[0].etag == "12ab");
+  CHECK(page->objects[0].size_bytes == 7);
+  CHECK(page->objects[0].mtime_ns == 1'369'353'601'500'000'000);
+  CHECK(page->folders == std::vector<std::string>{"c/"});
+  CHECK(page->next == "t&1");
+}
+
+TEST_CASE("what is no listing is refused") {
+  const std::string bomb =
+      "<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]>"
+      "<ListBucketResult><Contents><Key>&b;</Key></Contents></ListBucketResult>";
+  std::string deep = "<ListBucketResult>";
+  for (int i = 0; i < 100'000; ++i) deep += "<a>";
+  for (const std::string& body :
+       {bomb, deep, std::string(), std::string("<html>"), std::string("<html></html>"),
+        std::string("<ListBucketResult><Contents><Key>a</Key>"),
+        std::string("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
+        std::string("<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>"),
+        std::string("<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%</Key></Contents>"
+                    "</ListBucketResult>")}) {
+    CHECK_MESSAGE(!parse_list_page(body).has_value(), body.substr(0, 100));
+  }
+  CHECK(parse_error("<Error><Code>NoSuchKey</Code></Error>").code == "NoSuchKey");
+  CHECK(parse_error("<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>").code == "AccessDenied");
+  CHECK(parse_error("Service Unavailable").code.empty());
+}
+
+TEST_CASE("times of the store are read, and nonsense is not") {
+  CHECK(parse_iso_time("1970-01-01T00:00:01Z") == 1'000'000'000);
+  for (const char* text : {"", "2013-13-24T00:00:00Z", "2013-05-24 00:00:00", "9999-01-01T00:00:00Z", "2013-05-24"}) {
+    CHECK(parse_iso_time(text) == -1);
+  }
+}
+
+TEST_CASE("the strings of a JSON object are read, and no half ones") {
+  std::map<std::string, std::string> values;
+  const auto read = [&](std::string_view text) {
+    values.clear();
+    return read_flat_json(text, [&](std::string_view name, std::string& value) { values.emplace(name, value); });
+  };
+  CHECK(read(R"( {"a": "b\"\\\/\n\u00e4", "n": -1.5, "o": {"a": ["x}", 1]}, "t": true, "z":"" } )"));
+  CHECK(values == std::map<std::string, std::string>{{"a", "b\"\\/\n\xc3\xa4"}, {"z", ""}});
+  CHECK(read("{}"));
+  for (const char* text : {"", "[]", "{", R"({"a")", R"({"a":)", R"({"a":"b)", R"({"a":"\u12)", R"({"a":"b"} x)",
+                           R"({"a":"\ud800"})", R"({"a":1]})", R"({"a":"b",})"}) {
+    CHECK_MESSAGE(!read(text), text);
+  }
+}
+
+TEST_CASE("a bucket's URL says where requests go") {
+  auto options = parse_object_url("s3://my-bucket/train/set");
+  REQUIRE(options.has_value());
+  CHECK(options->prefix == "train/set/");
+  CHECK(name_of(*options) == "s3://my-bucket/train/set/");
+  options->region = "eu-west-1";
+  CHECK(make_endpoint(*options)->url("/x", "") == "https://my-bucket.s3.eu-west-1.amazonaws.com/x");
+  options->bucket = "my.bucket";  // no certificate covers the dot
+  CHECK(make_endpoint(*options)->bucket_path == "/my.bucket/");
+  options->endpoint = "http://127.0.0.1:9000/store";
+  CHECK(make_endpoint(*options)->url(make_endpoint(*options)->bucket_path, "a=b") ==
+        "http://127.0.0.1:9000/store/my.bucket/?a=b");
+  CHECK(name_of(*options) == "s3://127.0.0.1:9000/my.bucket/train/set/");
+  options->path_style = false;
+  CHECK(make_endpoint(*options)->host == "my.bucket.127.0.0.1:9000");
+  CHECK(make_endpoint(*parse_object_url("gs://b-1/x"))->host == "storage.googleapis.com");
+  for (const char* url : {"s3://", "s3://a", "s3:///x", "s3://a b/x", "http://x/y", "/data"}) {
+    CHECK_MESSAGE(!parse_object_url(url).has_value(), url);
+  }
+  for (const char* endpoint : {"127.0.0.1", "ftp://x", "http://", "http://a b", "http://a@b"}) {
+    options->endpoint = endpoint;
+    CHECK_MESSAGE(!make_endpoint(*options).has_value(), endpoint);
+  }
+}
+
+TEST_CASE("each answer has its verdict") {
+  const auto of = [](int status, const char* code = "", const char* region = "", const char* location = "") {
+    return judge({.status = status, .code = code, .region = region, .location = location});
+  };
+  CHECK(of(200) == Verdict::kDone);
+  CHECK(of(206) == Verdict::kDone);
+  for (const int status : {408, 500, 502, 504}) CHECK(of(status) == Verdict::kTryAgain);
+  CHECK(judge({.status = 200, .is_broken = true}) == Verdict::kTryAgain);
+  CHECK(judge({.is_broken = true, .never_connected = true}) == Verdict::kSlowDown);
+  for (const int status : {429, 503}) CHECK(of(status) == Verdict::kSlowDown);
+  CHECK(of(400, "ExpiredToken") == Verdict::kNewKeys);
+  CHECK(of(403, "AccessDenied") == Verdict::kNewKeys);
+  CHECK(of(403, "RequestTimeTooSkewed") == Verdict::kFail);  // without a date there is nothing to set
+  CHECK(of(301, "PermanentRedirect", "eu-west-1") == Verdict::kOtherRegion);
+  CHECK(of(400, "AuthorizationHeaderMalformed", "eu-west-1") == Verdict::kOtherRegion);
+  CHECK(of(301) == Verdict::kFail);
+  CHECK(of(307, "", "", "http://x/") == Verdict::kFollow);
+  for (const int status : {400, 404, 412, 416}) CHECK(of(status) == Verdict::kFail);
+  CHECK(error_of({.status = 404}, "x").code == ErrorCode::kNotFound);
+  CHECK(error_of({.status = 412}, "x").code == ErrorCode::kStale);
+  CHECK(error_of({.status = 416}, "x").code == ErrorCode::kStale);
+  CHECK(error_of({.status = 403, .code = "InvalidAccessKeyId"}, "x").code == ErrorCode::kPermission);
+  CHECK(error_of({.status = 404, .code = "NoSuchBucket"}, "x").context.find("no such bucket") != std::string::npos);
+}
+
+TEST_CASE("pauses grow up to a bound, and a store that names one gets it") {
+  const ObjectTuning tuning;
+  std::minstd_rand random(1);
+  for (unsigned attempt = 1; attempt < 40; ++attempt) {
+    milliseconds longest{0};
+    for (int i = 0; i < 200; ++i) longest = std::max(longest, backoff(tuning, attempt, std::nullopt, random));
+    const milliseconds bound =
+        std::min<milliseconds>(milliseconds(10'000), milliseconds(50) * (1U << std::min(attempt - 1, 10U)));
+    CHECK(longest <= bound);
+    CHECK(longest > bound / 2);
+  }
+  CHECK(backoff(tuning, 1, seconds(3), random) >= seconds(3));
+  CHECK(backoff(tuning, 1, seconds(9999), random) <= tuning.give_up_after);
+}
+
+TEST_CASE("the window grows while it brings more, halves once for a 503, and comes back") {
+  RequestWindow window(64, 1024);
+  Clock::time_point now = Clock::now();
+  // A store whose rate is requests over 50 ms, up to 4 000 in a second.
+  const auto run = [&](milliseconds time) {
+    for (const Clock::time_point end = now + time; now < end;) {
+      const double rate = std::min(4000.0, window.limit() / 0.05);
+      now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate));
+      window.on_done(now, false);
+    }
+  };
+  run(seconds(5));
+  CHECK(window.limit() == 256);  // 200 are what it takes
+  for (int i = 0; i < 100; ++i) window.on_slow_down(now);
+  CHECK(window.limit() == 128);
+  run(seconds(5));
+  CHECK(window.limit() == 256);
+  for (int i = 0; i < 20; ++i) window.on_slow_down(now += seconds(1));
+  CHECK(window.limit() == 4);
+  run(seconds(20));
+  CHECK(window.limit() > 128);
+  RequestWindow idle(64, 1024);
+  for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), true);
+  CHECK(idle.limit() == 64);
+}
+
+TEST_CASE("few requests get a second one, and none while all are late") {
+  Latencies latencies(milliseconds(100));
+  unsigned hedges = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    latencies.note_sent();
+    if (i % 20 == 0 && latencies.may_hedge()) ++hedges;
+    latencies.note(milliseconds(i % 100 == 0 ? 500 : 60));
+  }
+  CHECK(latencies.late_after() == milliseconds(180));
+  CHECK(hedges >= 290);
+  CHECK(hedges <= 301);
+  for (int i = 0; i < 1000; ++i) {
+    latencies.note_sent();
+    hedges += latencies.may_hedge() ? 1 : 0;
+    latencies.note(milliseconds(60));
+  }
+  CHECK(hedges <= 301 + 20);
+}
+
+TEST_CASE("parts of a range touch, whatever was guessed") {
+  KeyRange range{.folder = "d/", .first = "d/img_00000000", .last = "d/img_00007999", .pages = 8};
+  const std::vector<std::string_view> names = {"d/img_00007999", "d/img_0123456789"};
+  const std::vector<KeyRange> parts = split(range, names);
+  REQUIRE(parts.size() > 10);
+  CHECK(range.until == parts.front().after);
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    CHECK(parts[i].until == parts[i + 1].after);
+    CHECK(parts[i].after < parts[i].until);
+  }
+  CHECK(parts.back().until.empty());
+  CHECK(parts.front().after == "d/img_00008");
+  // No half characters: a key of UTF-8 is cut before one, or not at all.
+  KeyRange foreign{.folder = "", .first = "\xc3\xa4", .last = "\xc3\xb6", .pages = 8};
+  CHECK(split(foreign, names).empty());
+}

@@ -1,0 +1,373 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""An object store for tests: a bucket in memory that speaks as much of S3 as headrace does, and misbehaves on demand.
+
+    object_server.py [--port N]        prints "port N", and ends when its input does
+
+Objects come from POST /_put?key=K (the body), faults from POST /_set with a JSON object (see Faults), counts from
+GET /_counts. Signatures are computed here a second time, from the specification, and compared.
+"""
+import argparse
+import asyncio
+import bisect
+import datetime
+import hashlib
+import hmac
+import json
+import random
+import sys
+import urllib.parse
+from xml.sax.saxutils import escape
+
+DATE = "Wed, 01 Jan 2025 00:00:00 GMT"
+
+
+class Faults:
+    """What goes wrong. Shares are of GETs of objects."""
+    def __init__(self):
+        self.busy = self.stall = self.reset = self.short = 0.0  # 503, no more bytes, connection lost, too few bytes
+        self.stall_seconds = 10.0
+        self.stalls = 0            # so many GETs stall
+        self.all_busy = 0          # so many requests are answered with 503
+        self.retry_after = ""
+        self.delay = 0.0           # before each answer
+        self.list_delay = 0.0
+        self.wrong_etag = False    # the answer names another one, and its bytes are of another version
+        self.ignore_if_match = False
+        self.region = "us-east-1"  # the bucket's
+        self.redirect = ""         # a place: GETs are sent there with 307
+        self.redirects = 0         # how often; each counts down
+        self.clock = 0             # seconds by which the store's clock is ahead
+        self.deny = False
+        self.deny_list = False
+        self.keys = {"AKIDEXAMPLE": {"secret": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token": ""}}
+        self.expired = []          # access keys that are refused as expired
+        self.unsigned = False      # requests without a signature are good
+        self.page = 1000
+        self.service_keys = {}     # what the metadata, container and token services give out
+        self.service_status = 200
+        self.raw_list = ""         # the body of each listing
+
+
+class Store:
+    def __init__(self):
+        self.bucket = "bucket"
+        self.objects = {}          # key: (bytes, etag)
+        self.sorted = None
+        self.faults = Faults()
+        self.counts = {}
+        self.gets = {}
+        self.random = random.Random(7)
+
+    def count(self, what):
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def put(self, key, data):
+        self.objects[key] = (data, hashlib.md5(data).hexdigest())
+        self.sorted = None
+
+    def keys(self):
+        if self.sorted is None:
+            self.sorted = sorted(key.encode() for key in self.objects)
+        return self.sorted
+
+
+STORE = Store()
+FAULTS_AT_FIRST = vars(Faults())
+
+
+class Refused(Exception):
+    def __init__(self, status, code="", message="", headers=None):
+        super().__init__(code)
+        self.status, self.code, self.message, self.headers = status, code, message, headers or {}
+
+    def body(self):
+        region = self.headers.get("x-amz-bucket-region", "")
+        return (f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{self.code}</Code><Message>{escape(self.message)}'
+                f'</Message>{f"<Region>{region}</Region>" if region else ""}</Error>').encode()
+
+
+def sign(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def check_signature(method, path, query, headers, body=b""):
+    faults = STORE.faults
+    authorization = headers.get("authorization", "")
+    if not authorization:
+        if faults.unsigned:
+            return
+        raise Refused(403, "AccessDenied", "Anonymous")
+    fields = dict(part.strip().split("=", 1) for part in authorization.split(" ", 1)[1].split(","))
+    key_id, day, region, service, _ = fields["Credential"].split("/")
+    names = fields["SignedHeaders"]
+    if key_id in faults.expired:
+        raise Refused(400, "ExpiredToken", "The provided token has expired.")
+    if key_id not in faults.keys:
+        raise Refused(403, "InvalidAccessKeyId", "no such key")
+    if faults.keys[key_id]["token"] != headers.get("x-amz-security-token", ""):
+        raise Refused(403, "InvalidToken", "the token is wrong")
+    for name in headers:
+        if name.startswith("x-amz-") and name not in names.split(";"):
+            raise Refused(403, "AccessDenied", f"{name} is not signed")
+    date = headers["x-amz-date"]
+    then = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ")
+    now = datetime.datetime.utcnow() + datetime.timedelta(seconds=faults.clock)
+    if abs((now - then).total_seconds()) > 900:
+        raise Refused(403, "RequestTimeTooSkewed", "The difference between the request time and the current time is "
+                      "too large.")
+    if region != faults.region:
+        raise Refused(400, "AuthorizationHeaderMalformed", f"the region '{region}' is wrong",
+                      {"x-amz-bucket-region": faults.region})
+    canonical_headers = "".join(f"{name}:{' '.join(headers[name].split())}\n" for name in names.split(";"))
+    canonical_query = "&".join(sorted(query.split("&"))) if query else ""
+    canonical = "\n".join([method, path, canonical_query, canonical_headers, names,
+                           headers.get("x-amz-content-sha256", hashlib.sha256(body).hexdigest())])
+    scope = f"{day}/{region}/{service}/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = ("AWS4" + faults.keys[key_id]["secret"]).encode()
+    for part in (day, region, service, "aws4_request"):
+        key = sign(key, part)
+    if sign(key, text).hex() != fields["Signature"]:
+        raise Refused(403, "SignatureDoesNotMatch", canonical)
+
+
+def encode(name):
+    return urllib.parse.quote_plus(name, safe="/-._~")
+
+
+def list_page(query):
+    faults = STORE.faults
+    if faults.raw_list:
+        return faults.raw_list.encode()
+    parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    prefix, delimiter = parameters.get("prefix", ""), parameters.get("delimiter", "")
+    after = parameters.get("continuation-token") or parameters.get("start-after", "")
+    items, folders, last, truncated = [], [], "", False
+    keys = STORE.keys()
+    at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
+    while at < len(keys) and keys[at].startswith(prefix.encode()):
+        name = keys[at].decode()
+        cut = name.find(delimiter, len(prefix)) if delimiter else -1
+        if cut >= 0:
+            name = name[:cut + 1]
+            at = bisect.bisect_left(keys, name[:-1].encode() + bytes([ord(delimiter) + 1]), at)
+        else:
+            at += 1
+        if name.encode() <= after.encode():
+            continue
+        if len(items) + len(folders) == faults.page:
+            truncated = True
+            break
+        last = name
+        (folders if cut >= 0 else items).append(name)
+    out = ['<?xml version="1.0" encoding="UTF-8"?>'
+           '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>']
+    out.append(f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>")
+    if truncated:
+        out.append(f"<NextContinuationToken>{escape(last)}</NextContinuationToken>")
+    for key in items:
+        data, etag = STORE.objects[key]
+        out.append(f"<Contents><Key>{encode(key)}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified>"
+                   f"<ETag>&quot;{etag}&quot;</ETag><Size>{len(data)}</Size></Contents>")
+    for folder in folders:
+        out.append(f"<CommonPrefixes><Prefix>{encode(folder)}</Prefix></CommonPrefixes>")
+    out.append("</ListBucketResult>")
+    return "".join(out).encode()
+
+
+class Connection:
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+
+    async def run(self):
+        try:
+            while await self.serve_one():
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.writer.close()
+
+    async def send(self, status, headers, body, *, head=False, cut=None):
+        now = datetime.datetime.utcnow() + datetime.timedelta(seconds=STORE.faults.clock)
+        lines = [f"HTTP/1.1 {status} X", "Date: " + now.strftime("%a, %d %b %Y %H:%M:%S GMT")]
+        headers = {"Content-Length": str(len(body)), **headers}
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self.writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
+        if not head:
+            self.writer.write(body if cut is None else body[:cut])
+        await self.writer.drain()
+
+    async def serve_one(self):
+        line = await self.reader.readline()
+        if not line:
+            return False
+        method, target, _ = line.decode("latin-1").split(" ")
+        headers = {}
+        while True:
+            line = (await self.reader.readline()).decode("latin-1").strip()
+            if not line:
+                break
+            name, value = line.split(":", 1)
+            headers[name.lower()] = value.strip()
+        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        path, _, query = target.partition("?")
+        if path.startswith("/_"):
+            return await self.control(path, query, body)
+        if path.startswith("/latest/") or path in ("/container", "/sts/"):
+            return await self.give_keys(method, path, query, headers, body)
+        STORE.count(method)
+        try:
+            return await self.serve_store(method, path, query, headers)
+        except Refused as refused:
+            STORE.count(f"status {refused.status}")
+            text = b"" if method == "HEAD" else refused.body()
+            await self.send(refused.status, refused.headers, text)
+            return True
+
+    async def control(self, path, query, body):
+        parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        answer = b""
+        if path == "/_put":
+            STORE.put(parameters["key"], body)
+        elif path == "/_set":
+            for name, value in json.loads(body).items():
+                if name not in FAULTS_AT_FIRST:
+                    raise KeyError(name)
+                setattr(STORE.faults, name, value)
+        elif path == "/_delete":
+            del STORE.objects[parameters["key"]]
+            STORE.sorted = None
+        elif path == "/_fill":  # many small objects at once: a JSON list of keys
+            for key in json.loads(body):
+                STORE.put(key, key.encode())
+        elif path == "/_counts":
+            answer = json.dumps({**STORE.counts, **{f"key {key}": n for key, n in STORE.gets.items()}}).encode()
+        await self.send(200, {}, answer)
+        return True
+
+    async def give_keys(self, method, path, query, headers, body):
+        """The services of machines, containers and roles."""
+        faults = STORE.faults
+        STORE.count(path if path != "/sts/" else "sts " + dict(urllib.parse.parse_qsl(body.decode()))["Action"])
+        keys = faults.service_keys
+        if path == "/latest/api/token":
+            good = method == "PUT" and "x-aws-ec2-metadata-token-ttl-seconds" in headers
+            await self.send(200 if good else 400, {}, b"SESSION" if good else b"")
+        elif path.startswith("/latest/") and headers.get("x-aws-ec2-metadata-token") != "SESSION":
+            await self.send(401, {}, b"")
+        elif path == "/latest/meta-data/iam/security-credentials/":
+            await self.send(200, {}, b"reader")
+        elif path == "/container" and headers.get("authorization") != "container-token":
+            await self.send(403, {}, b"")
+        elif path == "/sts/":
+            if b"Action=AssumeRole&" in body:
+                try:
+                    check_signature(method, path, query, headers, body)
+                except Refused as refused:
+                    await self.send(refused.status, {}, refused.body())
+                    return True
+            names = {"AccessKeyId": "AccessKeyId", "SecretAccessKey": "SecretAccessKey", "Token": "SessionToken",
+                     "Expiration": "Expiration"}
+            inside = "".join(f"<{names[name]}>{escape(keys[name])}</{names[name]}>" for name in names if name in keys)
+            action = dict(urllib.parse.parse_qsl(body.decode()))["Action"]
+            text = f"<R><{action}Result><Credentials>{inside}</Credentials></{action}Result></R>"
+            await self.send(faults.service_status, {}, text.encode())
+        else:
+            await self.send(faults.service_status, {}, json.dumps({"Code": "Success", **keys}).encode())
+        return True
+
+    async def serve_store(self, method, path, query, headers):
+        faults = STORE.faults
+        if faults.all_busy > 0:
+            faults.all_busy -= 1
+            more = {"Retry-After": faults.retry_after} if faults.retry_after else {}
+            raise Refused(503, "SlowDown", "Please reduce your request rate.", more)
+        if faults.delay:
+            await asyncio.sleep(faults.delay)
+        check_signature(method, path, query, headers)
+        parts = path.split("/", 2)
+        if urllib.parse.unquote(parts[1]) != STORE.bucket:
+            raise Refused(404, "NoSuchBucket", "The specified bucket does not exist")
+        key = urllib.parse.unquote(parts[2]) if len(parts) > 2 else ""
+        if not key and method == "GET":
+            STORE.count("LIST")
+            if faults.list_delay:
+                await asyncio.sleep(faults.list_delay)
+            if faults.deny_list:
+                raise Refused(403, "AccessDenied", "not authorized to perform: s3:ListBucket")
+            await self.send(200, {"Content-Type": "application/xml"}, list_page(query))
+            return True
+        return await self.serve_object(method, key, headers)
+
+    async def serve_object(self, method, key, headers):
+        faults = STORE.faults
+        STORE.gets[key] = STORE.gets.get(key, 0) + 1
+        if faults.redirects > 0:
+            faults.redirects -= 1
+            raise Refused(307, "TemporaryRedirect", "elsewhere", {"Location": faults.redirect + "/bucket/" + key})
+        if faults.deny:
+            raise Refused(403, "AccessDenied", "Access Denied")
+        if key not in STORE.objects:
+            raise Refused(404, "NoSuchKey", "The specified key does not exist.")
+        data, etag = STORE.objects[key]
+        wanted = headers.get("if-match")
+        if wanted not in (None, f'"{etag}"') and not faults.ignore_if_match:
+            raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
+        if faults.wrong_etag:
+            data, etag = bytes(len(data)), "0123"
+        answer = {"ETag": f'"{etag}"', "Last-Modified": DATE}
+        status, part = 200, data
+        if "range" in headers:
+            first, last = (int(n) for n in headers["range"].removeprefix("bytes=").split("-"))
+            if first >= len(data):
+                raise Refused(416, "InvalidRange", "The requested range is not satisfiable")
+            last = min(last, len(data) - 1)
+            status, part = 206, data[first:last + 1]
+            answer["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        if method == "HEAD":
+            await self.send(status, answer, part, head=True)
+            return True
+        if faults.stalls > 0:
+            faults.stalls -= 1
+            return await self.misbehave("stall", status, answer, part)
+        luck = STORE.random.random()
+        for fault in ("busy", "stall", "reset", "short"):
+            share = getattr(faults, fault)
+            if luck < share:
+                return await self.misbehave(fault, status, answer, part)
+            luck -= share
+        await self.send(status, answer, part)
+        return True
+
+    async def misbehave(self, fault, status, answer, part):
+        STORE.count(fault)
+        if fault == "busy":
+            raise Refused(503, "SlowDown", "Please reduce your request rate.")
+        if fault == "short":
+            await self.send(status, answer, part, cut=len(part) // 2)
+        elif fault == "stall":
+            await self.send(status, answer, part, cut=len(part) // 3)
+            await asyncio.sleep(STORE.faults.stall_seconds)
+        elif fault == "reset":
+            await self.send(status, answer, part, cut=len(part) // 3)
+            self.writer.transport.abort()
+        return False  # the connection ends
+
+
+async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    server = await asyncio.start_server(lambda r, w: Connection(r, w).run(), "127.0.0.1", options.port, backlog=1024)
+    print("port", server.sockets[0].getsockname()[1], flush=True)
+    ended = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, lambda: (loop.remove_reader(sys.stdin), ended.set_result(None)))
+    await ended
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

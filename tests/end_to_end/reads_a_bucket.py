@@ -1,0 +1,247 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A bucket read through a mount has the bytes that were put there, whatever the store does: reads_a_bucket.py BUILD
+
+The store is tests/cache/object/object_server.py. It compares signatures, counts requests and misbehaves as it is told.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+
+from script_test import run  # noqa: E402, before the modules of bench, which it makes known
+from harness import Bench, Failed, Mount  # noqa: E402
+from sources import CannotRun  # noqa: E402
+
+SERVER = Path(__file__).resolve().parents[1] / "cache" / "object" / "object_server.py"
+KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+SMALL_OBJECTS = 150
+ODD_NAMES = ["a b.jpg", "plus+percent%.jpg", "ümläut 日本.jpg", "~tilde=&?#.jpg", "deep/er/and/deeper/x"]
+
+
+class Store:
+    """The test's store, with the objects of a data set below train/."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        self.url = f"http://127.0.0.1:{self.process.stdout.readline().split()[1]}"
+        self.objects = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=10)
+        self.process.stdout.close()
+
+    def _post(self, path, body=b""):
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body, method="POST")) as answer:
+            return answer.read()
+
+    def put(self, name, data):
+        self._post("/_put?key=" + urllib.parse.quote("train/" + name), data)
+        self.objects[name] = data
+
+    def fill(self):
+        for number in range(SMALL_OBJECTS):
+            self.put(f"class{number % 3}/{number}.jpg", os.urandom(1000 + 997 * number))
+        for name in ODD_NAMES:
+            self.put("odd/" + name, name.encode() * 1000)
+        self.put("odd/empty", b"")
+        self.put("odd/large.tar", os.urandom(20 << 20))
+
+    def set(self, **faults):
+        self._post("/_set", json.dumps(faults).encode())
+
+    def counts(self):
+        return json.loads(self._post("/_counts"))
+
+
+def digest(data):
+    return hashlib.md5(data).hexdigest()
+
+
+def files_below(root):
+    return {str(path.relative_to(root)): path for path in Path(root).rglob("*") if path.is_file()}
+
+
+def read_anew(path):
+    """As a loader does that opens a file again: who has opened the version before gets ESTALE, never a mix."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        return path.read_bytes()
+
+
+def compare(store, mount):
+    """Every name and every byte."""
+    files = files_below(mount.path)
+    assert files.keys() == store.objects.keys(), sorted(files.keys() ^ store.objects.keys())[:5]
+    for name, path in files.items():
+        assert digest(read_anew(path)) == digest(store.objects[name]), f"{name} differs"
+
+
+def mounted(bench, store, *options, ram="128M"):
+    return Mount(bench, "s3://bucket/train/", "--endpoint", store.url, "--ram", ram, *options)
+
+
+def shows_what_was_put(bench, store):
+    with mounted(bench, store) as mount:
+        compare(store, mount)
+        counts = store.counts()
+        assert counts.get("HEAD", 0) == 0, f"{counts['HEAD']} requests for the head of an object"
+        stat = mount.stat()
+        assert stat["source"] == "s3://bucket/train", stat["source"]
+        bucket = stat["store"]["bucket"]
+        assert bucket["requests"] >= len(store.objects) and bucket["errors"] == 0, bucket
+        assert bucket["credentials"] == "environment", bucket["credentials"]
+        assert SECRET not in json.dumps(stat)
+
+
+def shows_what_is_put_meanwhile(bench, store):
+    with mounted(bench, store, ram="0") as mount:  # nothing is read ahead
+        other = bytes(len(store.objects["class1/1.jpg"]))  # of the same size
+        store.put("class1/1.jpg", other)
+        assert read_anew(mount.path / "class1/1.jpg") == other, "a replaced object"
+    with mounted(bench, store) as mount:
+        compare(store, mount)
+        store.put("class2/2.jpg", b"it was read before, and is shorter now")
+        store.put("odd/large.tar", bytes(9 << 20))
+        bench.execute([bench.program("headrace"), "refresh", mount.path])
+        compare(store, mount)
+        store.put("class0/new.jpg", b"new")
+        refreshed = bench.execute([bench.program("headrace"), "refresh", mount.path])
+        assert "1" in refreshed, refreshed
+        assert not (mount.path / "class0/new.jpg").exists()
+    with mounted(bench, store) as mount:
+        compare(store, mount)
+
+
+def never_mixes_versions(bench, store):
+    """Also where an ETag is no MD5, so that a GET cannot ask for it."""
+    store.put("odd/large.tar", os.urandom(20 << 20))
+    with mounted(bench, store, ram="0") as mount:
+        store.set(wrong_etag=True)  # answers are of another version, all zeros, whose ETag is 0123
+        path = mount.path / "odd/large.tar"
+        with contextlib.suppress(OSError):
+            path.open("rb").read(1)  # finds out
+        with open(path, "rb", buffering=0) as file:
+            assert os.pread(file.fileno(), 4096, 0) == bytes(4096), "the version that the store says it is"
+            store.set(wrong_etag=False)
+            with contextlib.suppress(OSError):
+                assert os.pread(file.fileno(), 4096, 16 << 20) == bytes(4096), "bytes of two versions"
+        compare(store, mount)
+
+
+def serves_on_after_a_crash(bench, store):
+    with mounted(bench, store) as mount:
+        os.kill(mount.stat()["pid"], signal.SIGKILL)
+        compare(store, mount)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Failed):
+                if mount.stat()["mount"]["takeovers"] == 1:
+                    return
+            time.sleep(0.05)
+        raise AssertionError("nobody took over")
+
+
+def survives_a_bad_store(bench, store):
+    store.set(busy=0.05, reset=0.03, short=0.03)
+    with mounted(bench, store) as mount:
+        compare(store, mount)
+        assert mount.stat()["store"]["bucket"]["retries"] > 0
+    store.set(busy=0.0, reset=0.0, short=0.0, all_busy=4)  # a store that is out of order for a moment
+    with mounted(bench, store) as mount:
+        compare(store, mount)
+    store.set(all_busy=0)
+
+
+def fills_tiers(bench, store):
+    headrace = bench.program("headrace")
+    source = ["s3://bucket/train", "--endpoint", store.url, "--listing", "sorted"]
+    tier = f"{bench.work / 'tier'}:1G"
+    bench.execute([headrace, "warm", *source, "--ssd", tier])
+    bench.execute([headrace, "warm", *source, "--ssd", tier, "--check"])
+    before = store.counts()
+    with mounted(bench, store, "--ssd", tier, "--listing", "sorted") as mount:
+        compare(store, mount)
+    after = store.counts()
+    fetched = sum(after[name] - before.get(name, 0) for name in after if name.startswith("key "))
+    assert fetched == 0, f"{fetched} objects were fetched that a tier holds"
+    folder = bench.work / "folder"
+    for name, data in store.objects.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    of_both = [json.loads(bench.execute([headrace, "read", *where, "--checksum", "--json", "--ram", "128M"]))
+               for where in (source, [folder, "--listing", "sorted"])]
+    assert of_both[0]["epochs"][0]["xxh3"] == of_both[1]["epochs"][0]["xxh3"], "the reader's bytes differ"
+
+
+def refusal(bench, *words, **environment):
+    """The line that a command ends with."""
+    process = subprocess.run([str(word) for word in (bench.program("headrace"), *words)], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, check=False, env={**os.environ, **environment})
+    assert process.returncode != 0, f"{words} succeeded: {process.stdout}"
+    assert SECRET not in process.stdout
+    lines = [line for line in process.stdout.splitlines() if line.startswith("headrace: ")]
+    assert len(lines) == 1, process.stdout
+    print(f"  {lines[0]}")
+    return lines[0]
+
+
+def says_what_is_wrong(bench, store):
+    mount_point = bench.work / "refused"
+    mount_point.mkdir()
+    endpoint = ["--endpoint", store.url]
+    good = ["mount", "s3://bucket/train", mount_point, *endpoint]
+    assert "key" in refusal(bench, *good, AWS_ACCESS_KEY_ID="AKIDWRONG").lower()
+    assert "secret" in refusal(bench, *good, AWS_SECRET_ACCESS_KEY="wrong").lower()
+    assert "nosuch" in refusal(bench, "mount", "s3://nosuch/train", mount_point, *endpoint)
+    assert "no objects" in refusal(bench, "mount", "s3://bucket/tra", mount_point, *endpoint)
+    assert "s3://" in refusal(bench, "mount", "s3://", mount_point, *endpoint)
+    assert "bucket" in refusal(bench, "mount", bench.work, mount_point, *endpoint)
+    store.set(deny_list=True)
+    assert "ListBucket" in refusal(bench, *good)
+    store.set(deny_list=False)
+    assert "ftp://" in refusal(bench, "read", "s3://bucket/train", "--endpoint", "ftp://127.0.0.1")
+
+
+def check(build, work):
+    if not SERVER.exists():
+        raise CannotRun(f"{SERVER.name} is missing")
+    bench = Bench(work, build)
+    os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
+                      AWS_SHARED_CREDENTIALS_FILE="/nonexistent", AWS_CONFIG_FILE="/nonexistent",
+                      AWS_EC2_METADATA_DISABLED="true")
+    with Store() as store:
+        store.fill()
+        started = time.monotonic()
+        for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
+                     serves_on_after_a_crash, survives_a_bad_store, fills_tiers, says_what_is_wrong):
+            print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
+            try:
+                each(bench, store)
+            except Failed:
+                with contextlib.suppress(OSError):
+                    print((bench.work / "mount.log").read_text(errors="replace")[-2000:])
+                raise
+
+
+if __name__ == "__main__":
+    sys.exit(run(check))
