@@ -22,6 +22,7 @@
 
 #include "headrace/cache/shared/peer_address.h"
 #include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_figures.h"
 #include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/shared/shared_value.h"
@@ -276,6 +277,37 @@ TEST_CASE("shared tier: what one node has read another gets from the peers, not 
   CHECK(stats_of(*second, TierKind::kShared).hits == cluster.contents.size());
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
   CHECK(stats_of(*second, TierKind::kShared).samples == cluster.contents.size());
+
+  const auto peers = second->stats().peers;
+  REQUIRE(peers.size() == 2);
+  CHECK(peers[0].name < peers[1].name);
+  CHECK(peers[0].hits + peers[1].hits == cluster.contents.size());
+  for (const auto& peer : peers) {
+    CHECK(peer.state == "ok");
+    CHECK(peer.hits == peer.samples);
+    CHECK(peer.hit_bytes == peer.bytes);
+    CHECK(peer.misses == 0);
+    CHECK(peer.seconds_p50 > 0);
+    CHECK(peer.seconds_p99 >= peer.seconds_p50);
+  }
+  for (const auto& peer : first->stats().peers) CHECK(peer.misses == peer.writes);
+}
+
+TEST_CASE("peer figures: half and all but a hundredth of the answers") {
+  using headrace::cache::PeerFigures;
+  using std::chrono::microseconds;
+  PeerFigures figures;
+  for (int i = 0; i < 98; ++i) figures.note_get(PeerRequest::Outcome::kDone, 10, microseconds(700));
+  for (int i = 0; i < 2; ++i) figures.note_get(PeerRequest::Outcome::kMiss, 10, microseconds(20'000));
+  figures.note_get(PeerRequest::Outcome::kFailed, 10, microseconds(200'000));  // nobody answered
+  headrace::cache::PeerStats stats;
+  figures.add_to(stats);
+  CHECK(stats.seconds_p50 == doctest::Approx(1024e-6));
+  CHECK(stats.seconds_p99 == doctest::Approx(32768e-6));
+  CHECK(stats.hits == 98);
+  CHECK(stats.hit_bytes == 980);
+  CHECK(stats.misses == 2);
+  CHECK(stats.errors == 1);
 }
 
 TEST_CASE("shared tier: whatever a peer does, every read gets the right bytes") {
