@@ -393,6 +393,22 @@ TEST_CASE("shared tier: a silent peer costs a few waits, is down, and comes back
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
 }
 
+TEST_CASE("shared tier: most of the memory may wait for a peer to take it") {
+  FakePeer peer;
+  peer.behave(Way::kStoresLate);
+  const Cluster cluster;
+  auto store = Store::open({.source = cluster.dir.path(),
+                            .ram_bytes = 1 << 20,
+                            .shared = {.peers = {peer.name()}, .bytes_per_peer = std::uint64_t{1} << 30}});
+  REQUIRE(store.has_value());
+  cluster.check_all(**store);
+  const auto ended = [&] { return (*store)->stats().peers[0].writes + (*store)->stats().peers[0].errors; };
+  for (int i = 0; i < 500 && ended() < cluster.contents.size(); ++i) {  // each is given up in the end
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(ended() == cluster.contents.size());
+}
+
 TEST_CASE("shared tier: what another node is reading is waited for, and leaves the source once") {
   FakePeer peer;
   peer.behave(Way::kStoresLate);
