@@ -116,10 +116,6 @@ MetricFamily make_family(const Definition& definition, double value, Labels labe
   return family;
 }
 
-Labels labels_of(const std::string& mount_point, const json& tier) {
-  return {{"mount", mount_point}, {"tier", text_of(tier, "kind")}, {"path", text_of(tier, "path")}};
-}
-
 void add_peers(const json& peers, const std::string& mount_point, std::vector<MetricFamily>& families) {
   const auto labels = [&](const json& peer) { return Labels{{"mount", mount_point}, {"peer", text_of(peer, "name")}}; };
   if (peers.empty()) return;
@@ -135,6 +131,10 @@ void add_peers(const json& peers, const std::string& mount_point, std::vector<Me
     const double value = text_of(peer, kPeerUp.member).starts_with("down") ? 0 : 1;
     families.back().metric.push_back(make_metric(kPeerUp.type, value, labels(peer)));
   }
+}
+
+Labels labels_of(const std::string& mount_point, const json& tier) {
+  return {{"mount", mount_point}, {"tier", text_of(tier, "kind")}, {"path", text_of(tier, "path")}};
 }
 
 class Collector : public prometheus::Collectable {
