@@ -65,6 +65,7 @@ struct StoreOptions {
 
 struct StoreStats {
   std::vector<TierStats> tiers;      // RAM, disk tiers, the shared one if there is one, source
+  std::vector<PeerStats> peers;      // of the shared tier
   std::uint64_t reads = 0;           // read() and read_async() calls
   std::uint64_t shared_fetches = 0;  // reads of what was on its way already
   std::uint64_t failures = 0;        // reads that ended in an error

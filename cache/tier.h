@@ -28,6 +28,24 @@ struct SharedTierOptions {
   std::uint64_t bytes_per_peer = 0;  // what each memcached was given (-m)
 };
 
+// One node of those that share, as this one sees it.
+struct PeerStats {
+  std::string name;             // HOST:PORT
+  std::string state;            // "ok", "full", or why it is down: "down: ..."
+  std::uint64_t samples = 0;    // entries that it is to hold
+  std::uint64_t bytes = 0;      // of these
+  std::uint64_t hits = 0;       // chunks that it gave
+  std::uint64_t hit_bytes = 0;  // of these
+  std::uint64_t misses = 0;     // gets that it had no right value for
+  std::uint64_t waits = 0;      // times that another node was reading the source, and was waited for
+  std::uint64_t writes = 0;     // chunks that it was given
+  std::uint64_t write_bytes = 0;
+  std::uint64_t errors = 0;   // gets and puts that it did not answer, or too late
+  std::uint64_t corrupt = 0;  // misses with a wrong value
+  double seconds_p50 = 0;     // half of the gets took at most so long to be answered, within a factor of two
+  double seconds_p99 = 0;
+};
+
 struct TierStats {
   TierKind kind = TierKind::kSource;
   std::string path;

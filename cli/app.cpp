@@ -40,6 +40,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_set_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
+  add_peers_command(app, selected);
   add_warm_command(app, selected);
   add_read_command(app, selected);
   add_order_command(app, selected);

@@ -42,8 +42,8 @@ inline constexpr std::size_t kAddressesMax = 8;
 // it is written. Errors: kInvalidArgument.
 [[nodiscard]] io::Result<std::string> full_peer_name(std::string_view peer);
 
-// The addresses of a name as above that are not public, at least one and at most kAddressesMax, in the resolver's order.
-// A host may have several, and listen on one. Asks the resolver, and blocks.
+// The addresses of a name as above that are not public, at least one and at most kAddressesMax, in the resolver's
+// order. A host may have several, and listen on one. Asks the resolver, and blocks.
 // Errors: kInvalidArgument (not an address, only public ones), kNotFound (the name is not known).
 [[nodiscard]] io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer);
 [[nodiscard]] bool is_private(const PeerAddress& address);

@@ -25,8 +25,8 @@ using std::chrono::milliseconds;
 // A connection's own limits end what hangs; this only bounds how long nobody looks.
 constexpr milliseconds kLookAtLeast{1000};
 
-// How long a file that another node reads is waited for: 5, 10, 20 ms and then 40 ms each time. A reader that waits gets
-// it from the source after 35 ms, which is what a source with latency needs; reads ahead have 0.6 s.
+// How long a file that another node reads is waited for: 5, 10, 20 ms and then 40 ms each time. A reader that waits
+// gets it from the source after 35 ms, which is what a source with latency needs; reads ahead have 0.6 s.
 constexpr milliseconds kFirstWait{5};
 constexpr milliseconds kWaitMax{40};
 constexpr unsigned kUrgentWaits = 3;
@@ -112,8 +112,8 @@ void SharedTier::place_files() {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     owners_[entries[i]] = owners[i];
     if (owners[i] == kNoPeer) continue;
-    placed_files_ += 1;
-    placed_bytes_ += files[i].bytes;
+    peers_[owners[i]].placed_files += 1;
+    peers_[owners[i]].placed_bytes += files[i].bytes;
   }
 }
 
@@ -143,6 +143,7 @@ bool SharedTier::get(SharedGet& request) {
 }
 
 SharedTier::Submission SharedTier::submission_for(SharedGet& request, PeerIndex peer) {
+  request.asked = Clock::now();
   auto wanted = std::make_unique<PeerRequest>();
   wanted->kind = PeerRequest::Kind::kGet;
   wanted->key = key_of(request.id);
@@ -152,23 +153,17 @@ SharedTier::Submission SharedTier::submission_for(SharedGet& request, PeerIndex 
 }
 
 void SharedTier::on_got(SharedGet& request, PeerIndex peer, Outcome outcome) {
+  Peer& it = peers_[peer];
+  if (outcome != Outcome::kFailed && it.health.note_answer()) io::log_info("peer {}: it answers again", it.name);
+  if (outcome == Outcome::kComing && wait_for_value(request, peer)) return it.figures.note_wait();
   const bool hit = outcome == Outcome::kDone;
-  if (outcome == Outcome::kFailed) {
-    errors_.fetch_add(1, std::memory_order_relaxed);
-  } else if (peers_[peer].health.note_answer()) {
-    io::log_info("peer {}: it answers again", peers_[peer].name);
-  }
-  if (outcome == Outcome::kComing && wait_for_value(request, peer)) return;
-  if (hit) {
-    hits_.fetch_add(1, std::memory_order_relaxed);
-    hit_bytes_.fetch_add(request.payload_bytes, std::memory_order_relaxed);
-    request.buffer.set_size(request.payload_bytes);
-  }
-  if (outcome == Outcome::kWrong) corrupt_.fetch_add(1, std::memory_order_relaxed);  // it is stored anew
+  it.figures.note_get(outcome, request.payload_bytes, Clock::now() - request.asked);
+  if (hit) request.buffer.set_size(request.payload_bytes);
   request.on_done(request, hit);
 }
 
-// Several nodes may want a file in the same moment, and one of them reads the source for all. False: that takes too long.
+// Several nodes may want a file in the same moment, and one of them reads the source for all. False: that takes too
+// long.
 bool SharedTier::wait_for_value(SharedGet& request, PeerIndex peer) {
   const bool urgent = request.is_urgent == nullptr || request.is_urgent(request);
   if (request.waits >= (urgent ? kUrgentWaits : kWaits)) return false;
@@ -187,13 +182,8 @@ void SharedTier::put(Holding& holding, const SharedId& id, std::function<void()>
   stored->payload = {holding.data, bytes};
   pending_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   // That it takes what it is given does not say that it gives it back: only gets tell how a peer is.
-  auto end = [this, &holding, bytes, done = std::move(done)](Outcome outcome) {
-    if (outcome == Outcome::kFailed) errors_.fetch_add(1, std::memory_order_relaxed);
-    if (outcome == Outcome::kDone) {
-      writes_.fetch_add(1, std::memory_order_relaxed);
-      write_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    }
-    full_.store(outcome == Outcome::kFull, std::memory_order_relaxed);
+  auto end = [this, &holding, bytes, peer, done = std::move(done)](Outcome outcome) {
+    peers_[peer].figures.note_put(outcome, bytes);
     pending_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     ram_.unpin_written(holding);
     done();
@@ -341,26 +331,42 @@ void SharedTier::say_down(const Peer& peer) {
   io::log_warning("peer {}: {}; its files are read from the source", peer.name, reason);
 }
 
+std::vector<PeerStats> SharedTier::peer_stats() const {
+  std::vector<PeerStats> all;
+  MutexLock lock(mutex_);
+  for (const Peer& peer : peers_) {
+    PeerStats& stats = all.emplace_back();
+    stats.name = peer.name;
+    stats.state = peer.figures.is_full() ? "full" : "ok";
+    if (is_down(peer)) stats.state = "down: " + reasons_[peer.index];
+    stats.samples = peer.placed_files;
+    stats.bytes = peer.placed_bytes;
+    peer.figures.add_to(stats);
+  }
+  return all;
+}
+
 TierStats SharedTier::stats() const {
   TierStats stats;
   stats.kind = TierKind::kShared;
   stats.budget_bytes = bytes_per_peer_ * peers_.size();
-  stats.hits = hits_.load(std::memory_order_relaxed);
-  stats.hit_bytes = hit_bytes_.load(std::memory_order_relaxed);
-  stats.writes = writes_.load(std::memory_order_relaxed);
-  stats.write_bytes = write_bytes_.load(std::memory_order_relaxed);
-  stats.errors = errors_.load(std::memory_order_relaxed);
-  stats.corrupt = corrupt_.load(std::memory_order_relaxed);
-  stats.samples = placed_files_;
-  stats.used_bytes = placed_bytes_;
   stats.placement = fmt::format("{} peers hold what hashing gives them", peers_.size());
-  MutexLock lock(mutex_);
-  for (const Peer& peer : peers_) {
-    stats.path += (peer.index > 0 ? "," : "") + peer.name;
-    if (!is_down(peer)) continue;
-    stats.state += fmt::format("{}{} is down: {}", stats.state.empty() ? "" : "; ", peer.name, reasons_[peer.index]);
+  bool full = false;
+  for (const PeerStats& peer : peer_stats()) {
+    stats.samples += peer.samples;
+    stats.used_bytes += peer.bytes;
+    stats.hits += peer.hits;
+    stats.hit_bytes += peer.hit_bytes;
+    stats.writes += peer.writes;
+    stats.write_bytes += peer.write_bytes;
+    stats.errors += peer.errors;
+    stats.corrupt += peer.corrupt;
+    stats.path += (stats.path.empty() ? "" : ",") + peer.name;
+    full = full || peer.state == "full";
+    if (!peer.state.starts_with("down")) continue;
+    stats.state += fmt::format("{}{} is {}", stats.state.empty() ? "" : "; ", peer.name, peer.state);
   }
-  if (stats.state.empty()) stats.state = full_.load(std::memory_order_relaxed) ? "full" : "ok";
+  if (stats.state.empty()) stats.state = full ? "full" : "ok";
   return stats;
 }
 

@@ -27,6 +27,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_figures.h"
 #include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/tier.h"
@@ -51,7 +52,9 @@ struct SharedGet {
   bool (*is_urgent)(const SharedGet& self) = nullptr;    // whether a reader waits by now
   void (*on_done)(SharedGet& self, bool hit) = nullptr;  // on the peers' thread; must not block
   void* context = nullptr;
-  unsigned waits = 0;  // of the tier: how often it was told that another node is reading the file
+  // Of the tier: how often it was told that another node is reading the file, and when it asked last.
+  unsigned waits = 0;
+  std::chrono::steady_clock::time_point asked = {};
 };
 
 class SharedTier {
@@ -77,6 +80,7 @@ class SharedTier {
   // Ends what is in flight: gets as misses. What comes later ends at once.
   void join();
   [[nodiscard]] TierStats stats() const;
+  [[nodiscard]] std::vector<PeerStats> peer_stats() const;  // sorted by name
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -92,6 +96,9 @@ class SharedTier {
     std::size_t address_at = 0;                            // peers' thread; the one that answered, or is tried next
     std::array<std::unique_ptr<PeerConnection>, 2> lanes;  // peers' thread
     PeerHealth health;
+    PeerFigures figures;
+    std::uint64_t placed_files = 0;
+    std::uint64_t placed_bytes = 0;
   };
   struct Submission {
     PeerIndex peer = kNoPeer;
@@ -130,19 +137,10 @@ class SharedTier {
   const std::uint64_t bytes_per_peer_;
   std::deque<Peer> peers_;  // sorted by name; never moved
   std::vector<PeerIndex> owners_;
-  std::uint64_t placed_files_ = 0;
-  std::uint64_t placed_bytes_ = 0;
   io::UniqueFd wake_fd_;
   std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again
 
-  std::atomic<std::uint64_t> hits_ = 0;
-  std::atomic<std::uint64_t> hit_bytes_ = 0;
-  std::atomic<std::uint64_t> writes_ = 0;
-  std::atomic<std::uint64_t> write_bytes_ = 0;
   std::atomic<std::uint64_t> pending_bytes_ = 0;
-  std::atomic<std::uint64_t> errors_ = 0;
-  std::atomic<std::uint64_t> corrupt_ = 0;
-  std::atomic<bool> full_ = false;
 
   mutable io::Mutex mutex_;
   std::vector<Submission> submitted_ HEADRACE_GUARDED_BY(mutex_);

@@ -61,6 +61,7 @@ class Fetch final : public MemoryRequest {
   void finish(Buffer buffer, std::byte* data, TierKind from);
   void copy_to_tier();
   void copy_to_peer();
+  [[nodiscard]] std::uint64_t share_behind_bytes() const;
   [[nodiscard]] std::uint64_t write_behind_bytes() const;
   void fail(const Error& error);
   [[nodiscard]] bool look_again();
@@ -209,9 +210,16 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
 // and what a peer cannot take.
 void Fetch::copy_to_peer() {
   if (store_.closing.load() || holding_.lent) return;
-  if (store_.shared->pending_bytes() + holding_.cost_bytes > write_behind_bytes()) return;
+  if (store_.shared->pending_bytes() + holding_.cost_bytes > share_behind_bytes()) return;
   if (!store_.ram.pin_for_write(holding_)) return;
   store_.share(holding_, {holding_.key.entry, holding_.key.chunk, identity_});
+}
+
+// More than for a disk: a copy that is left out costs another node a read of the source. Reads may have to wait for the
+// memory, but never for long, because a peer that takes nothing is given up.
+std::uint64_t Fetch::share_behind_bytes() const {
+  const std::uint64_t budget = store_.ram.budget_bytes();
+  return budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4 * 3) : kWriteBehindBytesMax;
 }
 
 std::uint64_t Fetch::write_behind_bytes() const {

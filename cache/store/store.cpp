@@ -317,7 +317,10 @@ StoreStats StoreImpl::stats() const {
     stats.tiers.push_back(tier->stats());
     stats.tiers.back().placement = parts_.follower->describe();
   }
-  if (parts_.shared) stats.tiers.push_back(parts_.shared->stats());
+  if (parts_.shared) {
+    stats.peers = parts_.shared->peer_stats();
+    stats.tiers.push_back(parts_.shared->stats());
+  }
   stats.tiers.push_back(parts_.source->stats());
   stats.reads = parts_.reads.load(std::memory_order_relaxed);
   stats.shared_fetches = parts_.shared_fetches.load(std::memory_order_relaxed);

@@ -79,6 +79,19 @@ constexpr Definition kTierMetrics[] = {
     {"corrupt", "headrace_tier_corrupt_total", "Records dropped because a checksum failed", kCounter},
 };
 
+constexpr Definition kPeerMetrics[] = {
+    {"bytes", "headrace_peer_placed_bytes", "Bytes that a peer is to hold", kGauge},
+    {"hits", "headrace_peer_hits_total", "Chunks that a peer gave", kCounter},
+    {"hit_bytes", "headrace_peer_hit_bytes_total", "Bytes that a peer gave", kCounter},
+    {"misses", "headrace_peer_misses_total", "Gets that a peer had no right value for", kCounter},
+    {"write_bytes", "headrace_peer_write_bytes_total", "Bytes that a peer was given", kCounter},
+    {"errors", "headrace_peer_errors_total", "Gets and puts that a peer did not answer, or too late", kCounter},
+    {"corrupt", "headrace_peer_corrupt_total", "Wrong values that a peer gave; none was served", kCounter},
+    {"seconds_p99", "headrace_peer_seconds_p99", "Time in which 99 % of gets were answered, within a factor of two",
+     kGauge},
+};
+
+constexpr Definition kPeerUp = {"state", "headrace_peer_up", "0: a peer is down; headrace peers says why", kGauge};
 constexpr Definition kTierOk = {"state", "headrace_tier_ok",
                                 "0: a tier takes no records, though there is room; stat says why", kGauge};
 constexpr Definition kFailureReasons = {"read_failure_reasons", "headrace_read_failure_reasons_total",
@@ -107,6 +120,23 @@ MetricFamily make_family(const Definition& definition, double value, Labels labe
   MetricFamily family = make_family(definition);
   family.metric.push_back(make_metric(definition.type, value, std::move(labels)));
   return family;
+}
+
+void add_peers(const json& peers, const std::string& mount_point, std::vector<MetricFamily>& families) {
+  const auto labels = [&](const json& peer) { return Labels{{"mount", mount_point}, {"peer", text_of(peer, "name")}}; };
+  if (peers.empty()) return;
+  for (const Definition& definition : kPeerMetrics) {
+    families.push_back(make_family(definition));
+    for (const json& peer : peers) {
+      const double value = peer.value(definition.member, 0.0);
+      families.back().metric.push_back(make_metric(definition.type, value, labels(peer)));
+    }
+  }
+  families.push_back(make_family(kPeerUp));
+  for (const json& peer : peers) {
+    const double value = text_of(peer, kPeerUp.member).starts_with("down") ? 0 : 1;
+    families.back().metric.push_back(make_metric(kPeerUp.type, value, labels(peer)));
+  }
 }
 
 Labels labels_of(const std::string& mount_point, const json& tier) {
@@ -166,6 +196,7 @@ class Collector : public prometheus::Collectable {
       const double value = state == "ok" || state == "full" ? 1 : 0;
       families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
     }
+    add_peers(stat["store"]["peers"], mount_point, families);
     families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", kVersion}}));
     return families;
   }

@@ -70,7 +70,25 @@ json to_json(const cache::StoreStats& stats) {
                      {"placement", tier.placement},
                      {"state", tier.state}});
   }
+  json peers = json::array();
+  for (const cache::PeerStats& peer : stats.peers) {
+    peers.push_back({{"name", peer.name},
+                     {"state", peer.state},
+                     {"samples", peer.samples},
+                     {"bytes", peer.bytes},
+                     {"hits", peer.hits},
+                     {"hit_bytes", peer.hit_bytes},
+                     {"misses", peer.misses},
+                     {"waits", peer.waits},
+                     {"writes", peer.writes},
+                     {"write_bytes", peer.write_bytes},
+                     {"errors", peer.errors},
+                     {"corrupt", peer.corrupt},
+                     {"seconds_p50", peer.seconds_p50},
+                     {"seconds_p99", peer.seconds_p99}});
+  }
   json all = {{"tiers", std::move(tiers)},
+              {"peers", std::move(peers)},
               {"reads", stats.reads},
               {"shared_fetches", stats.shared_fetches},
               {"failures", stats.failures},

@@ -42,7 +42,7 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
   command
       .add_option("--peers", cache.peers,
                   "The memcached of each node of this job: what one node has read, the others get from there. The "
-                  "same list on every node")
+                  "same list on every node: names, file:PATH, dns:NAME or slurm")
       ->type_name("HOST[:PORT],...")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -13,6 +13,7 @@
 #include "headrace/cache/object_store.h"
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
+#include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
 #include "headrace/cli/setup/sets.h"
@@ -87,6 +88,10 @@ io::Result<cache::SharedTierOptions> parse_peers(const CacheArguments& arguments
   cache::SharedTierOptions shared{.peers = arguments.peers, .bytes_per_peer = 0};
   if (arguments.share.empty() && shared.peers.empty()) return shared;
   if (shared.peers.empty()) return option_error("--share", "with whom? Name the nodes, for instance --peers n1,n2");
+  io::Result<std::vector<std::string>> names = list_peers(shared.peers);
+  if (!names) return option_error("--peers", names.error().context);
+  if (names->empty()) return option_error("--peers", "the list is empty");
+  shared.peers = std::move(*names);
   if (arguments.share.empty()) {
     return option_error("--peers", "how much memory does each memcached have? Say it, for instance --share 64G");
   }

@@ -22,6 +22,7 @@
 
 #include "headrace/cache/shared/peer_address.h"
 #include "headrace/cache/shared/peer_connection.h"
+#include "headrace/cache/shared/peer_figures.h"
 #include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/shared/shared_value.h"
@@ -276,6 +277,37 @@ TEST_CASE("shared tier: what one node has read another gets from the peers, not 
   CHECK(stats_of(*second, TierKind::kShared).hits == cluster.contents.size());
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
   CHECK(stats_of(*second, TierKind::kShared).samples == cluster.contents.size());
+
+  const auto peers = second->stats().peers;
+  REQUIRE(peers.size() == 2);
+  CHECK(peers[0].name < peers[1].name);
+  CHECK(peers[0].hits + peers[1].hits == cluster.contents.size());
+  for (const auto& peer : peers) {
+    CHECK(peer.state == "ok");
+    CHECK(peer.hits == peer.samples);
+    CHECK(peer.hit_bytes == peer.bytes);
+    CHECK(peer.misses == 0);
+    CHECK(peer.seconds_p50 > 0);
+    CHECK(peer.seconds_p99 >= peer.seconds_p50);
+  }
+  for (const auto& peer : first->stats().peers) CHECK(peer.misses == peer.writes);
+}
+
+TEST_CASE("peer figures: half and all but a hundredth of the answers") {
+  using headrace::cache::PeerFigures;
+  using std::chrono::microseconds;
+  PeerFigures figures;
+  for (int i = 0; i < 98; ++i) figures.note_get(PeerRequest::Outcome::kDone, 10, microseconds(700));
+  for (int i = 0; i < 2; ++i) figures.note_get(PeerRequest::Outcome::kMiss, 10, microseconds(20'000));
+  figures.note_get(PeerRequest::Outcome::kFailed, 10, microseconds(200'000));  // nobody answered
+  headrace::cache::PeerStats stats;
+  figures.add_to(stats);
+  CHECK(stats.seconds_p50 == doctest::Approx(1024e-6));
+  CHECK(stats.seconds_p99 == doctest::Approx(32768e-6));
+  CHECK(stats.hits == 98);
+  CHECK(stats.hit_bytes == 980);
+  CHECK(stats.misses == 2);
+  CHECK(stats.errors == 1);
 }
 
 TEST_CASE("shared tier: whatever a peer does, every read gets the right bytes") {
@@ -359,6 +391,22 @@ TEST_CASE("shared tier: a silent peer costs a few waits, is down, and comes back
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   CHECK(stats_of(*second, TierKind::kShared).state == "ok");
+}
+
+TEST_CASE("shared tier: most of the memory may wait for a peer to take it") {
+  FakePeer peer;
+  peer.behave(Way::kStoresLate);
+  const Cluster cluster;
+  auto store = Store::open({.source = cluster.dir.path(),
+                            .ram_bytes = 1 << 20,
+                            .shared = {.peers = {peer.name()}, .bytes_per_peer = std::uint64_t{1} << 30}});
+  REQUIRE(store.has_value());
+  cluster.check_all(**store);
+  const auto ended = [&] { return (*store)->stats().peers[0].writes + (*store)->stats().peers[0].errors; };
+  for (int i = 0; i < 500 && ended() < cluster.contents.size(); ++i) {  // each is given up in the end
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(ended() == cluster.contents.size());
 }
 
 TEST_CASE("shared tier: what another node is reading is waited for, and leaves the source once") {

@@ -146,9 +146,15 @@ TEST_CASE("JSON of the commands on mounts is as documented") {
       &point, [&tool](const std::string* at) {
         static_cast<void>(tool({"unmount", "--force", *at}));
       });
-  REQUIRE(tool({"mount", (data.path() / "source").string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
+  REQUIRE(tool({"mount", (data.path() / "source").string(), point, "--ram", "64M", "--ssd", tier, "--peers",
+                "127.0.0.1:1", "--share", "64M"})
+              .status == 0);
   static_cast<void>(std::ifstream(point + "/a/1.jpg").get());
   check_output(tool, "stat", {"stat", point});
+  check_output(tool, "peers", {"peers", point});
+  const std::string peers = tool({"peers", point}).output;
+  CHECK(peers.find("127.0.0.1:1 ") != std::string::npos);
+  CHECK(peers.find("down: ") != std::string::npos);
   check_output(tool, "ls", {"ls"});
   check_output(tool, "refresh", {"refresh", point});
   check_output(tool, "order show", {"order", "show", point});

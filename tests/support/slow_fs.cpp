@@ -7,9 +7,10 @@
 //
 // --list-ms is how late the folders below the root are listed. While the FILE of --faults exists, opens and reads go
 // wrong as its content says: "stall" answers 5 s late, "eio" with EIO. --log writes the path of a file for each read of
-// its beginning, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the root
-// tells, as JSON, how many opens and reads it has answered, how many bytes these asked for, and how many opens waited at
-// once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must not change.
+// its beginning, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the
+// root tells, as JSON, how many opens and reads it has answered, how many bytes these asked for, and how many opens
+// waited at once at most. The kernel keeps no file content from one open to the next. The tree is scanned once: it must
+// not change.
 #define FUSE_USE_VERSION 314
 #include <algorithm>
 #include <atomic>

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace peers: the nodes that a mount shares with, what they give, and how well they answer.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/json.h"
+#include "headrace/cli/show/terminal.h"
+
+namespace headrace::cli {
+namespace {
+
+using nlohmann::json;
+
+struct PeersArguments {
+  std::filesystem::path mount_point;
+  bool json = false;
+};
+
+std::string milliseconds(const json& peer, const char* member) {
+  const double seconds = real_of(peer, member);
+  return seconds > 0 ? fmt::format("{:.1f} ms", seconds * 1e3) : "-";
+}
+
+void print_peers(const json& peers) {
+  std::size_t columns = 4;
+  for (const json& peer : peers) columns = std::max(columns, text_of(peer, "name").size());
+  fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "peer", columns, "samples",
+             "holds", "hits", "served", "misses", "given", "errors", "p50", "p99", "state");
+  for (const json& peer : peers) {
+    fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", text_of(peer, "name"), columns,
+               format_count(number_of(peer, "samples")), format_size(number_of(peer, "bytes")),
+               format_count(number_of(peer, "hits")), format_size(number_of(peer, "hit_bytes")),
+               format_count(number_of(peer, "misses")), format_count(number_of(peer, "writes")),
+               format_count(number_of(peer, "errors") + number_of(peer, "corrupt")), milliseconds(peer, "seconds_p50"),
+               milliseconds(peer, "seconds_p99"), text_of(peer, "state"));
+  }
+}
+
+io::Status run_peers(const PeersArguments& arguments) {
+  HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
+  const json& peers = member_of(member_of(stat, "store"), "peers");
+  if (arguments.json) {
+    print_json({{"peers", peers}});
+  } else if (peers.empty()) {
+    print_line(stdout, "this mount shares with nobody; headrace mount --peers names the nodes");
+  } else {
+    print_peers(peers);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_peers_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<PeersArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "peers", "Show the nodes that a mount shares with, and how they answer"},
+      run_peers, arguments);
+  add_mount_point(command, arguments->mount_point);
+  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.footer("Example:\n  headrace peers /mnt/train");
+}
+
+}  // namespace headrace::cli
