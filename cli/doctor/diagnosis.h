@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/store.h"
 
 namespace headrace::cli {
@@ -51,7 +52,7 @@ struct Prospect {
   std::string bound_by;  // "source", "disk tiers", "decoding"
 };
 
-[[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
+[[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const cache::SampleSizes& sizes,
                                             const cache::Order& order);
 // One paragraph: what the training waits for, and why.
 [[nodiscard]] std::string verdict(const Measured& measured);
