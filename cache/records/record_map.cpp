@@ -225,8 +225,8 @@ RecordExtent RecordMap::extent(std::uint64_t record) const {
 }
 
 std::vector<std::string_view> record_formats() {
-  std::vector<std::string_view> names;
-  for (const Format& format : kFormats) names.push_back(format.name);
+  std::vector<std::string_view> names(kFormats.size());
+  std::ranges::transform(kFormats, names.begin(), &Format::name);
   return names;
 }
 

@@ -339,7 +339,9 @@ TEST_CASE("no damage to a pack makes a map that points outside of it, and its er
       {"megatron", std::string(30, 't')}};
   std::mt19937_64 random(1);
   for (int i = 0; i < 3000; ++i) {
-    const auto& [format, bytes] = sound[random() % sound.size()];
+    const std::pair<std::string, std::string>& pack = sound[random() % sound.size()];
+    const std::string& format = pack.first;
+    const std::string& bytes = pack.second;
     CAPTURE(format);
     CAPTURE(i);
     std::string damaged = format == "megatron" ? megatron_index(8, 5, 20) : bytes;
