@@ -5,8 +5,8 @@
     record_reader.py FOLDER memmap|pread|npy|h5py|lmdb RECORD_BYTES COUNT SEED
     record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
-memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their own
-do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
+memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their
+own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
 readahead=False, as its users are told for random reads. The checksum is over all records in their order.
 """
 

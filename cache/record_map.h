@@ -4,17 +4,20 @@
 //   auto map = open_record_map(directory_fd, "train/data.mdb", "auto");
 //   if (!map) log(map.error().message());      // the pack is read as a plain file
 //   RecordExtent extent = map->extent(42);     // 42 < map->count()
+//   if (!check_record_map(directory_fd, *map)) ...;   // the pack is another version by now
 //
 // Indexes are input: a map never has an extent that ends outside of its file, and a count that does not fit is an
-// error.
+// error. A map is true of the versions of the files that it was made from, which it carries, and of no others.
 // Thread-safety: immutable after it was made. Ownership: holds no file open.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -22,6 +25,12 @@ namespace headrace::cache {
 struct RecordExtent {
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
+};
+
+// One of the files that a map was made from.
+struct PackVersion {
+  std::string path;  // relative to the folder that it was opened in
+  io::FileAttributes attributes;
 };
 
 // 268 million: the arrays of a map then take 3.2 GB. A larger count is refused rather than believed.
@@ -38,6 +47,11 @@ class RecordMap {
   explicit RecordMap(std::uint64_t file_bytes) : file_bytes_(file_bytes) {}
   // Errors: kCorrupt (outside of the file), kInvalidArgument (4 GiB or more, too many records).
   [[nodiscard]] io::Status add(std::uint64_t offset, std::uint64_t length);
+  // Records that each end where the next one in the file begins, the last one at the end of the file. `offsets` may be
+  // in any order. 12 bytes per record, and 4 more meanwhile where they are in none.
+  // Errors: kCorrupt (one is shorter than `record_bytes_min`, or outside of the file), kInvalidArgument as of add().
+  [[nodiscard]] static io::Result<RecordMap> adjoining(std::uint64_t file_bytes, std::vector<std::uint64_t> offsets,
+                                                       std::uint64_t record_bytes_min);
   // Gives the record at place i of this map the number numbers[i]. Precondition: a permutation of 0 .. count() - 1.
   void renumber(const std::vector<std::uint32_t>& numbers);
 
@@ -45,6 +59,13 @@ class RecordMap {
   // Precondition: record < count().
   [[nodiscard]] RecordExtent extent(std::uint64_t record) const;
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+  // The pack comes first, then its index where that is a file of its own. Empty for a map that was made by hand.
+  [[nodiscard]] const std::vector<PackVersion>& made_from() const { return made_from_; }
+  void set_made_from(std::vector<PackVersion> files) { made_from_ = std::move(files); }
+  // Whether the map is true of this version of the pack.
+  [[nodiscard]] bool is_of(const io::FileAttributes& pack) const {
+    return !made_from_.empty() && made_from_.front().attributes == pack;
+  }
 
  private:
   std::uint64_t file_bytes_ = 0;
@@ -53,16 +74,24 @@ class RecordMap {
   std::uint64_t strided_count_ = 0;
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> lengths_;
+  std::vector<PackVersion> made_from_;
 };
 
-// The format that a file's name and first bytes tell: "npy", "lmdb" or "recordio"; empty for a file that is no pack.
+// The formats that are known, by their names.
+[[nodiscard]] std::vector<std::string_view> record_formats();
+
+// The format that a file's name and first bytes tell; empty for a file that is no pack.
 // Errors: the file cannot be read.
 [[nodiscard]] io::Result<std::string> record_format_of(int directory_fd, const std::string& path);
 
 // `spec`: "auto", a format as above, or "stride=BYTES,offset=O" (the offset may be left out). `path` is relative to the
 // folder that is open, and is never followed out of it.
 // Errors: kInvalidArgument (the spec), kUnsupported (no pack, or a kind of it that has no map), kCorrupt (the index),
-// and those of reading. Each names the file.
+// kStale (it changed meanwhile), and those of reading. Each names the file.
 [[nodiscard]] io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec);
+
+// Whether the files that the map was made from are still the same at their paths. Errors: kStale (another version of
+// one, and the map has to be made anew), and those of looking at a file.
+[[nodiscard]] io::Status check_record_map(int directory_fd, const RecordMap& map);
 
 }  // namespace headrace::cache

@@ -36,6 +36,9 @@ class SampleSizes {
   [[nodiscard]] std::size_t size() const { return counts_.size(); }
   [[nodiscard]] bool empty() const { return counts_.empty(); }
   [[nodiscard]] std::uint64_t total() const { return total_; }
+  // For who counts in 32 bits: the sizes in units of unit_bytes().
+  [[nodiscard]] const std::vector<std::uint32_t>& counts() const { return counts_; }
+  [[nodiscard]] std::uint64_t unit_bytes() const { return unit_bytes_; }
 
  private:
   std::vector<std::uint32_t> counts_;
@@ -45,5 +48,8 @@ class SampleSizes {
 
 // `what`: one that counts pages.
 [[nodiscard]] SampleSizes sizes_in_pages(const Catalog& catalog, SampleSize what);
+
+// The files' bytes; where one has 4 GiB or more, those of their pages.
+[[nodiscard]] SampleSizes content_sizes(const Catalog& catalog);
 
 }  // namespace headrace::cache

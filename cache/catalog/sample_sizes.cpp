@@ -47,4 +47,10 @@ SampleSizes sizes_in_pages(const Catalog& catalog, SampleSize what) {
   return SampleSizes(sample_sizes(catalog, what), io::kBufferAlignment);
 }
 
+SampleSizes content_sizes(const Catalog& catalog) {
+  std::vector<std::uint32_t> bytes = sample_sizes(catalog, SampleSize::kContent);
+  const bool fits = std::ranges::find(bytes, kSampleSizeMax) == bytes.end();
+  return fits ? SampleSizes(std::move(bytes)) : sizes_in_pages(catalog, SampleSize::kPagesInPageCache);
+}
+
 }  // namespace headrace::cache

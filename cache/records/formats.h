@@ -17,5 +17,20 @@ namespace headrace::cache {
 [[nodiscard]] io::Result<RecordMap> map_lmdb(const PackFile& pack);
 // MXNet's RecordIO: record i is line i of the .idx beside the .rec, with its header and padding.
 [[nodiscard]] io::Result<RecordMap> map_recordio(const PackFile& pack, const PackFile& index);
+// tar as WebDataset reads it: record i is the i-th sample, all members in a row whose paths agree up to the first dot
+// of their names, with their headers and padding.
+[[nodiscard]] io::Result<RecordMap> map_tar(const PackFile& pack);
+// TFRecord: record i is the i-th record, with its length and checksums.
+[[nodiscard]] io::Result<RecordMap> map_tfrecord(const PackFile& pack);
+// Whether a file that begins so is a TFRecord: the checksum of the first length is right. `head`: 12 bytes or more.
+[[nodiscard]] bool begins_tfrecord(std::span<const std::byte> head);
+// A shard of Mosaic's MDS, or a chunk of LitData: record i is sample i.
+[[nodiscard]] io::Result<RecordMap> map_mds(const PackFile& pack);
+// FFCV's .beton: record i is what sample i has beside its metadata.
+[[nodiscard]] io::Result<RecordMap> map_ffcv(const PackFile& pack);
+// Megatron's .bin by the .idx beside it: record i is sequence i.
+[[nodiscard]] io::Result<RecordMap> map_megatron(const PackFile& pack, const PackFile& index);
+// Arrow's stream and file: record i is record batch i, with its header.
+[[nodiscard]] io::Result<RecordMap> map_arrow(const PackFile& pack);
 
 }  // namespace headrace::cache

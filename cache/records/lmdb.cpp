@@ -57,8 +57,12 @@ bool describes_the_set(std::string_view key) {
 
 class Walk {
  public:
-  Walk(const PackFile& pack, std::size_t page_bytes)
-      : pack_(pack), page_bytes_(page_bytes), pages_left_(pack.size() / page_bytes), map_(pack.size()) {}
+  Walk(const PackFile& pack, const Meta& meta)
+      : pack_(pack),
+        page_bytes_(meta.page_bytes),
+        entries_(meta.entries),
+        pages_left_(pack.size() / meta.page_bytes),
+        map_(pack.size()) {}
 
   io::Status visit(std::uint64_t number, int depth) {
     // A tree has no page twice: more visits than pages is a cycle, or branches that meet.
@@ -80,8 +84,8 @@ class Walk {
     return {};
   }
 
-  io::Result<RecordMap> finish(std::uint64_t entries) {
-    if (values_ != entries) return pack_.corrupt("this LMDB has another number of values than it says");
+  io::Result<RecordMap> finish() {
+    if (values_ != entries_) return pack_.corrupt("this LMDB has another number of values than it says");
     if (numbers_.size() == map_.count() && is_permutation()) map_.renumber(numbers_);
     return std::move(map_);
   }
@@ -105,7 +109,8 @@ class Walk {
     if ((flags & (kSubDatabase | kDuplicates)) != 0) {
       return pack_.unsupported("an LMDB with named databases or several values per key has no record map");
     }
-    ++values_;
+    // Before it takes memory: nodes may be named again and again.
+    if (++values_ > entries_) return pack_.corrupt("this LMDB has more values than it says");
     const std::string_view key(reinterpret_cast<const char*>(page.data()) + node + kNodeHeader, key_bytes);
     if (describes_the_set(key)) return {};
     note_number(key);
@@ -138,6 +143,7 @@ class Walk {
 
   const PackFile& pack_;
   const std::size_t page_bytes_;
+  const std::uint64_t entries_;  // that it says it has
   std::uint64_t pages_left_;
   std::uint64_t values_ = 0;
   RecordMap map_;
@@ -151,9 +157,12 @@ io::Result<RecordMap> map_lmdb(const PackFile& pack) {
   HEADRACE_TRY(second, read_meta(pack, first.page_bytes));
   if (second.page_bytes != first.page_bytes) return pack.corrupt("the meta pages of this LMDB contradict each other");
   const Meta& meta = second.transaction > first.transaction ? second : first;
-  Walk walk(pack, meta.page_bytes);
+  if (meta.entries > pack.size() / (kNodeHeader + sizeof(std::uint16_t))) {  // a node and its offset each
+    return pack.corrupt("this LMDB says another number of values than it has room for");
+  }
+  Walk walk(pack, meta);
   if (meta.root != kNoPage) HEADRACE_TRY_DO(walk.visit(meta.root, 1));
-  return walk.finish(meta.entries);
+  return walk.finish();
 }
 
 }  // namespace headrace::cache

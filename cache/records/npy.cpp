@@ -2,6 +2,7 @@
 // The header is a Python dictionary as text: numpy.lib.format describes it. Three keys of it are looked for.
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -64,6 +65,7 @@ std::optional<Shape> shape_of(std::string_view text) {
 io::Result<RecordMap> map_npy(const PackFile& pack) {
   std::array<std::byte, 12> head{};
   HEADRACE_TRY_DO(pack.read(0, head));
+  if (std::memcmp(head.data(), "\x93NUMPY", 6) != 0) return pack.corrupt("it is no .npy");
   const bool first_version = head[6] == std::byte{1};
   const std::size_t header_at = first_version ? 10 : 12;
   const std::uint32_t header_bytes =

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/records/pack_file.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,6 +14,11 @@
 #include "headrace/io/printable.h"
 
 namespace headrace::cache {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;  // of a table: what a device reads in one go
+
+}  // namespace
 
 io::Result<PackFile> PackFile::open(int directory_fd, const std::string& path) {
   PackFile pack;
@@ -22,12 +29,19 @@ io::Result<PackFile> PackFile::open(int directory_fd, const std::string& path) {
   struct stat status {};
   if (::fstat(pack.fd_.get(), &status) != 0) return io::system_error(errno, "stat " + io::printable(path));
   if (!S_ISREG(status.st_mode)) return pack.unsupported("is no regular file");
-  pack.size_ = static_cast<std::uint64_t>(status.st_size);
+  pack.version_ = io::attributes_from(status);
   return pack;
 }
 
+io::Status PackFile::confirm() const {
+  HEADRACE_TRY(now, io::attributes_of(fd_.get()));
+  if (now == version_) return {};
+  return io::make_error(io::ErrorCode::kStale,
+                        io::printable(path_) + ": changed while its index was read; try again when it is complete");
+}
+
 io::Status PackFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  if (offset > size_ || bytes.size() > size_ - offset) return corrupt("its index ends outside of the file");
+  if (offset > size() || bytes.size() > size() - offset) return corrupt("its index ends outside of the file");
   while (!bytes.empty()) {
     const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
@@ -35,6 +49,23 @@ io::Status PackFile::read(std::uint64_t offset, std::span<std::byte> bytes) cons
     if (got == 0) return io::make_error(io::ErrorCode::kShortRead, io::printable(path_) + " became shorter");
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+io::Status PackFile::read_table(std::uint64_t offset, std::uint64_t entries, std::size_t entry_bytes,
+                                const TakeEntry& take) const {
+  if (offset > size() || entries > (size() - offset) / entry_bytes) {
+    return corrupt("a table of its index ends outside of the file");
+  }
+  std::vector<std::byte> piece;
+  const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceBytes / entry_bytes);
+  for (std::uint64_t first = 0; first < entries; first += at_once) {
+    piece.resize(std::min(at_once, entries - first) * entry_bytes);
+    HEADRACE_TRY_DO(read(offset + first * entry_bytes, piece));
+    for (std::size_t at = 0; at < piece.size(); at += entry_bytes) {
+      HEADRACE_TRY_DO(take(std::span(piece).subspan(at, entry_bytes)));
+    }
   }
   return {};
 }

@@ -12,10 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
 
@@ -26,10 +28,19 @@ class PackFile {
   // Regular files only.
   [[nodiscard]] static io::Result<PackFile> open(int directory_fd, const std::string& path);
 
-  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] std::uint64_t size() const { return version_.size_bytes; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  // What the file was when it was opened.
+  [[nodiscard]] const io::FileAttributes& version() const { return version_; }
+  // kStale: the file has changed since it was opened, and what was read of it may be of two versions.
+  [[nodiscard]] io::Status confirm() const;
   // All of `bytes`, or an error: kCorrupt where they do not lie in the file, kShortRead where it became shorter.
   [[nodiscard]] io::Status read(std::uint64_t offset, std::span<std::byte> bytes) const;
+  // Gives `take` each entry of a table, in pieces, so that a large one takes no memory. Ends with the first error.
+  // kCorrupt where the table does not lie in the file.
+  using TakeEntry = std::function<io::Status(std::span<const std::byte>)>;
+  [[nodiscard]] io::Status read_table(std::uint64_t offset, std::uint64_t entries, std::size_t entry_bytes,
+                                      const TakeEntry& take) const;
   // kCorrupt, and what is wrong with this file.
   [[nodiscard]] tl::unexpected<io::Error> corrupt(std::string_view what) const;
   [[nodiscard]] tl::unexpected<io::Error> unsupported(std::string_view what) const;
@@ -37,7 +48,7 @@ class PackFile {
  private:
   io::UniqueFd fd_;
   std::string path_;
-  std::uint64_t size_ = 0;
+  io::FileAttributes version_;
 };
 
 // Precondition: at + sizeof(Number) <= bytes.size().

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,30 +19,108 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::size_t kMagicBytes = 20;  // LMDB's comes after a page header of 16 bytes
+using io::ErrorCode;
 
-std::string extension_of(const std::string& path) {
-  return std::filesystem::path(path).extension().string();
+// What a format is recognised by.
+struct Probe {
+  int directory_fd = -1;
+  const PackFile& pack;
+  std::string extension;
+  std::span<const std::byte> head;  // of the file; kHeadBytes, or all of a shorter file
+
+  [[nodiscard]] bool begins_with(std::string_view magic, std::size_t at = 0) const {
+    return at + magic.size() <= head.size() && std::memcmp(head.data() + at, magic.data(), magic.size()) == 0;
+  }
+  template <typename Number>
+  [[nodiscard]] bool has_number(Number number, std::size_t at) const {
+    return at + sizeof(Number) <= head.size() && little_endian<Number>(head, at) == number;
+  }
+};
+
+constexpr std::size_t kHeadBytes = 512;  // a header of tar, whose magic comes late
+
+std::string index_path(const std::string& path) {
+  return std::filesystem::path(path).replace_extension(".idx").string();
 }
 
-io::Result<std::string> format_of(const PackFile& pack) {
-  std::array<std::byte, kMagicBytes> head{};
-  if (pack.size() < head.size()) return std::string();
-  HEADRACE_TRY_DO(pack.read(0, head));
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (text.starts_with("\x93NUMPY")) return std::string("npy");
-  if (little_endian<std::uint32_t>(head, 16) == 0xBEEFC0DE) return std::string("lmdb");
-  if (extension_of(pack.path()) == ".rec" && little_endian<std::uint32_t>(head, 0) == 0xced7230a) {
-    return std::string("recordio");
+bool has_megatron_index(const Probe& probe) {
+  const io::Result<PackFile> index = PackFile::open(probe.directory_fd, index_path(probe.pack.path()));
+  std::array<char, 9> magic{};
+  return index && index->read(0, std::as_writable_bytes(std::span(magic))) &&
+         std::string_view(magic.data(), magic.size()) == std::string_view("MMIDIDX\0\0", 9);
+}
+
+// A table that begins behind itself and ends with the file: nothing else in a .bin looks like that.
+bool is_litdata(const Probe& probe) {
+  if (probe.extension != ".bin" || probe.head.size() < 8) return false;
+  const std::uint64_t samples = little_endian<std::uint32_t>(probe.head, 0);
+  std::array<std::byte, 4> end{};
+  return samples > 0 && little_endian<std::uint32_t>(probe.head, 4) == 4 * (samples + 2) &&
+         probe.pack.read(4 * (samples + 1), end) && little_endian<std::uint32_t>(end, 0) == probe.pack.size();
+}
+
+struct Format {
+  std::string_view name;
+  bool (*recognises)(const Probe& probe);
+  io::Result<RecordMap> (*map)(const PackFile& pack);
+  io::Result<RecordMap> (*map_by_index)(const PackFile& pack, const PackFile& index);  // the .idx beside it
+};
+
+constexpr std::array kFormats = {
+    Format{"npy", [](const Probe& probe) { return probe.begins_with("\x93NUMPY"); }, map_npy, nullptr},
+    Format{"lmdb", [](const Probe& probe) { return probe.has_number(std::uint32_t{0xBEEFC0DE}, 16); }, map_lmdb,
+           nullptr},
+    Format{
+        "recordio",
+        [](const Probe& probe) { return probe.extension == ".rec" && probe.has_number(std::uint32_t{0xced7230a}, 0); },
+        nullptr, map_recordio},
+    Format{"tar", [](const Probe& probe) { return probe.begins_with("ustar", 257); }, map_tar, nullptr},
+    Format{"arrow",
+           [](const Probe& probe) {
+             return probe.begins_with("ARROW1") ||
+                    (probe.extension == ".arrow" && probe.has_number(std::uint32_t{UINT32_MAX}, 0));
+           },
+           map_arrow, nullptr},
+    Format{"ffcv",
+           [](const Probe& probe) { return probe.extension == ".beton" && probe.has_number(std::uint16_t{2}, 0); },
+           map_ffcv, nullptr},
+    Format{"megatron", [](const Probe& probe) { return probe.extension == ".bin" && has_megatron_index(probe); },
+           nullptr, map_megatron},
+    Format{"mds", [](const Probe& probe) { return probe.extension == ".mds"; }, map_mds, nullptr},
+    Format{"litdata", is_litdata, map_mds, nullptr},
+    Format{"tfrecord", [](const Probe& probe) { return begins_tfrecord(probe.head); }, map_tfrecord, nullptr},
+};
+
+const Format* format_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kFormats, name, &Format::name);
+  return found == kFormats.end() ? nullptr : found;
+}
+
+// nullptr: no pack that is known.
+io::Result<const Format*> format_of(int directory_fd, const PackFile& pack) {
+  std::array<std::byte, kHeadBytes> head{};
+  const std::size_t bytes = std::min<std::uint64_t>(head.size(), pack.size());
+  HEADRACE_TRY_DO(pack.read(0, std::span(head).first(bytes)));
+  const Probe probe{.directory_fd = directory_fd,
+                    .pack = pack,
+                    .extension = std::filesystem::path(pack.path()).extension().string(),
+                    .head = std::span(head).first(bytes)};
+  for (const Format& format : kFormats) {
+    if (format.recognises(probe)) return &format;
   }
-  return std::string();
+  return nullptr;
+}
+
+std::string names_of_formats() {
+  std::string names;
+  for (const Format& format : kFormats) names += (names.empty() ? "" : ", ") + std::string(format.name);
+  return names;
 }
 
 tl::unexpected<io::Error> bad_spec(std::string_view spec) {
-  return io::make_error(
-      io::ErrorCode::kInvalidArgument,
-      fmt::format("--records '{}' is unknown; write auto, npy, lmdb, recordio or stride=BYTES,offset=BYTES",
-                  io::printable(std::string(spec.substr(0, 80)))));
+  return io::make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("--records '{}' is unknown; write auto, {} or stride=BYTES,offset=BYTES",
+                                    io::printable(std::string(spec.substr(0, 80))), names_of_formats()));
 }
 
 // "name=NUMBER", which is cut off `text` with the comma after it.
@@ -75,11 +156,11 @@ io::Result<RecordMap> map_stride(const PackFile& pack, std::string_view spec) {
 io::Result<RecordMap> RecordMap::strided(std::uint64_t file_bytes, std::uint64_t first, std::uint64_t record_bytes,
                                          std::uint64_t count) {
   if (record_bytes == 0 || record_bytes > std::numeric_limits<std::uint32_t>::max() || count > kRecordsMax) {
-    return io::make_error(io::ErrorCode::kInvalidArgument,
+    return io::make_error(ErrorCode::kInvalidArgument,
                           fmt::format("{} records of {} bytes are no pack", count, record_bytes));
   }
   if (first > file_bytes || count > (file_bytes - first) / record_bytes) {
-    return io::make_error(io::ErrorCode::kCorrupt, "records lie outside of the file");
+    return io::make_error(ErrorCode::kCorrupt, "records lie outside of the file");
   }
   RecordMap map(file_bytes);
   map.first_ = first;
@@ -90,14 +171,39 @@ io::Result<RecordMap> RecordMap::strided(std::uint64_t file_bytes, std::uint64_t
 
 io::Status RecordMap::add(std::uint64_t offset, std::uint64_t length) {
   if (offset > file_bytes_ || length > file_bytes_ - offset) {
-    return io::make_error(io::ErrorCode::kCorrupt, "a record lies outside of the file");
+    return io::make_error(ErrorCode::kCorrupt, "a record lies outside of the file");
   }
   if (length > std::numeric_limits<std::uint32_t>::max() || offsets_.size() >= kRecordsMax) {
-    return io::make_error(io::ErrorCode::kInvalidArgument, "a record of 4 GiB, or too many records");
+    return io::make_error(ErrorCode::kInvalidArgument, "a record of 4 GiB, or too many records");
   }
   offsets_.push_back(offset);
   lengths_.push_back(static_cast<std::uint32_t>(length));
   return {};
+}
+
+io::Result<RecordMap> RecordMap::adjoining(std::uint64_t file_bytes, std::vector<std::uint64_t> offsets,
+                                           std::uint64_t record_bytes_min) {
+  if (offsets.size() > kRecordsMax) return io::make_error(ErrorCode::kInvalidArgument, "too many records");
+  std::vector<std::uint32_t> places;  // by offset; empty: they are in order
+  if (!std::ranges::is_sorted(offsets)) {
+    places.resize(offsets.size());
+    std::iota(places.begin(), places.end(), 0U);
+    std::ranges::sort(places, {}, [&](std::uint32_t place) { return offsets[place]; });
+  }
+  RecordMap map(file_bytes);
+  map.lengths_.resize(offsets.size());
+  std::uint64_t begin = file_bytes;
+  std::uint64_t end = file_bytes;
+  for (std::size_t i = offsets.size(); i-- > 0;) {
+    const std::size_t place = places.empty() ? i : places[i];
+    if (offsets[place] != begin) end = std::exchange(begin, offsets[place]);
+    if (begin > end || end - begin < record_bytes_min || end - begin > std::numeric_limits<std::uint32_t>::max()) {
+      return io::make_error(ErrorCode::kCorrupt, "an offset lies outside of the file, or too near to the next one");
+    }
+    map.lengths_[place] = static_cast<std::uint32_t>(end - begin);
+  }
+  map.offsets_ = std::move(offsets);
+  return map;
 }
 
 void RecordMap::renumber(const std::vector<std::uint32_t>& numbers) {
@@ -118,22 +224,53 @@ RecordExtent RecordMap::extent(std::uint64_t record) const {
   return {.offset = offsets_[record], .length = lengths_[record]};
 }
 
+std::vector<std::string_view> record_formats() {
+  std::vector<std::string_view> names(kFormats.size());
+  std::ranges::transform(kFormats, names.begin(), &Format::name);
+  return names;
+}
+
 io::Result<std::string> record_format_of(int directory_fd, const std::string& path) {
   HEADRACE_TRY(pack, PackFile::open(directory_fd, path));
-  return format_of(pack);
+  HEADRACE_TRY(format, format_of(directory_fd, pack));
+  return std::string(format == nullptr ? std::string_view() : format->name);
 }
 
 io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec) {
   HEADRACE_TRY(pack, PackFile::open(directory_fd, path));
-  if (spec.starts_with("stride=")) return map_stride(pack, spec);
-  if (spec != "auto" && spec != "npy" && spec != "lmdb" && spec != "recordio") return bad_spec(spec);
-  HEADRACE_TRY(format, format_of(pack));
-  if (format.empty()) return pack.unsupported("is no pack that is known");
-  if (spec != "auto" && spec != format) return pack.unsupported(fmt::format("is {}, not {}", format, spec));
-  if (format == "npy") return map_npy(pack);
-  if (format == "lmdb") return map_lmdb(pack);
-  HEADRACE_TRY(index, PackFile::open(directory_fd, std::filesystem::path(path).replace_extension(".idx").string()));
-  return map_recordio(pack, index);
+  const bool is_stride = spec.starts_with("stride=");
+  const Format* format = is_stride ? nullptr : format_named(spec);
+  if (!is_stride && format == nullptr) {
+    if (spec != "auto") return bad_spec(spec);
+    HEADRACE_TRY(found, format_of(directory_fd, pack));
+    if (found == nullptr) return pack.unsupported("is no pack that is known");
+    format = found;
+  }
+  std::vector<PackVersion> files = {{pack.path(), pack.version()}};
+  if (format == nullptr || format->map != nullptr) {
+    HEADRACE_TRY(map, format == nullptr ? map_stride(pack, spec) : format->map(pack));
+    HEADRACE_TRY_DO(pack.confirm());
+    map.set_made_from(std::move(files));
+    return map;
+  }
+  HEADRACE_TRY(index, PackFile::open(directory_fd, index_path(path)));
+  HEADRACE_TRY(map, format->map_by_index(pack, index));
+  HEADRACE_TRY_DO(pack.confirm());
+  HEADRACE_TRY_DO(index.confirm());
+  files.push_back({index.path(), index.version()});
+  map.set_made_from(std::move(files));
+  return map;
+}
+
+io::Status check_record_map(int directory_fd, const RecordMap& map) {
+  for (const PackVersion& file : map.made_from()) {
+    HEADRACE_TRY(now, PackFile::open(directory_fd, file.path));
+    if (now.version() == file.attributes) continue;
+    return io::make_error(ErrorCode::kStale, io::printable(file.path) +
+                                                 ": is another version than its records were looked up in; they have "
+                                                 "to be looked up again");
+  }
+  return {};
 }
 
 }  // namespace headrace::cache

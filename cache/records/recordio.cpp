@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <string>
+#include <utility>
 
 #include "headrace/cache/records/formats.h"
 
@@ -18,7 +19,8 @@ constexpr std::uint64_t kIndexBytesMax = std::uint64_t{1} << 32;
 constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;
 constexpr std::size_t kLineMax = 4096;
 
-io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index) {
+// `records_max`: as many as the .rec has room for. An index that names more is refused before it takes memory.
+io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index, std::uint64_t records_max) {
   if (index.size() > kIndexBytesMax) return index.corrupt("the index is too large");
   std::vector<std::uint64_t> offsets;
   std::string text;
@@ -36,7 +38,7 @@ io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index) {
       const char* const number = std::min<const char*>(text.data() + tab + 1, number_end);
       const auto [stop, error] = std::from_chars(number, number_end, offset);
       if (error != std::errc() || stop != number_end) return index.corrupt("a line is not \"key<TAB>offset\"");
-      if (offsets.size() == kRecordsMax) return index.corrupt("the index has too many lines");
+      if (offsets.size() == records_max) return index.corrupt("the index has too many lines for this .rec");
       offsets.push_back(offset);
       line = end + 1;
     }
@@ -49,21 +51,13 @@ io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index) {
 }  // namespace
 
 io::Result<RecordMap> map_recordio(const PackFile& pack, const PackFile& index) {
-  HEADRACE_TRY(offsets, read_offsets(index));
+  HEADRACE_TRY(offsets, read_offsets(index, std::min(kRecordsMax, pack.size() / kHeaderBytes)));
   if (offsets.empty()) return index.corrupt("the index is empty");
   std::array<std::byte, kHeaderBytes> head{};
   HEADRACE_TRY_DO(pack.read(offsets.front(), head));
   if (little_endian<std::uint32_t>(head, 0) != kMagic) return index.corrupt("it is not the index of this .rec");
-
-  std::vector<std::uint64_t> sorted = offsets;
-  std::sort(sorted.begin(), sorted.end());
-  RecordMap map(pack.size());
-  for (const std::uint64_t offset : offsets) {
-    const auto next = std::upper_bound(sorted.begin(), sorted.end(), offset);
-    const std::uint64_t end = next == sorted.end() ? pack.size() : *next;
-    if (end < offset || end - offset < kHeaderBytes) return index.corrupt("an offset lies outside of the .rec");
-    if (const io::Status added = map.add(offset, end - offset); !added) return index.corrupt(added.error().context);
-  }
+  auto map = RecordMap::adjoining(pack.size(), std::move(offsets), kHeaderBytes);
+  if (!map) return index.corrupt(map.error().context);
   return map;
 }
 

@@ -247,8 +247,7 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
   HEADRACE_TRY_DO(measure_storage(*store, source, milliseconds(1000 * arguments.seconds), measured));
   HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
 
-  const std::vector<Prospect> prospects =
-      predict(measured, cache::sample_sizes(store->catalog(), cache::SampleSize::kContent), *order);
+  const std::vector<Prospect> prospects = predict(measured, cache::content_sizes(store->catalog()), *order);
   if (arguments.json) {
     print_json(to_json(measured, prospects));
   } else {

@@ -104,8 +104,8 @@ io::Result<std::string> find_pack(const Source& source, const cache::Catalog& ca
   }
   if (pack.empty()) {
     return io::make_error(io::ErrorCode::kInvalidArgument,
-                          fmt::format("--records {}: the folder has no such pack; known are npy, lmdb and recordio",
-                                      io::printable(records.substr(0, 80))));
+                          fmt::format("--records {}: the folder has no such pack; known are {}",
+                                      io::printable(records.substr(0, 80)), fmt::join(cache::record_formats(), ", ")));
   }
   return pack;
 }

@@ -107,11 +107,12 @@ io::Status run_simulate(const SimulateArguments& arguments) {
   HEADRACE_TRY(caches, parse_caches(arguments.caches, data.catalog.sample_bytes()));
   HEADRACE_TRY(trace, cache::trace_of(*data.order, {.epochs = arguments.epochs}));
 
-  const std::vector<std::uint32_t> sizes = cache::sample_sizes(data.catalog, cache::SampleSize::kContent);
+  const cache::SampleSizes sizes = cache::content_sizes(data.catalog);
   std::vector<Row> rows;
   for (const std::uint64_t bytes : caches) {
     for (const cache::PolicyKind policy : policies) {
-      rows.push_back({bytes, policy, cache::simulate(trace, sizes, {.tiers = {{policy, bytes}}})});
+      const std::uint64_t capacity = bytes / sizes.unit_bytes();
+      rows.push_back({bytes, policy, cache::simulate(trace, sizes.counts(), {.tiers = {{policy, capacity}}})});
     }
   }
   if (arguments.json) {

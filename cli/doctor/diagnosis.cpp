@@ -12,12 +12,13 @@ namespace headrace::cli {
 namespace {
 
 // Samples per second from storage with a cache of `capacity_bytes`; 0: the source is not read any more.
-double storage_rate(const Measured& measured, const cache::Trace& trace, const std::vector<std::uint32_t>& sizes,
+double storage_rate(const Measured& measured, const cache::Trace& trace, const cache::SampleSizes& sizes,
                     std::uint64_t capacity_bytes) {
-  const cache::Rate source{measured.source.bytes_per_second, measured.source.samples_per_second};
-  const cache::SimulationResult result =
-      cache::simulate(trace, sizes, {.tiers = {{cache::PolicyKind::kNeverEvict, capacity_bytes}}});
-  const cache::Rate tier{measured.tiers.bytes_per_second, measured.tiers.samples_per_second};  // 0: fast enough
+  const auto unit = static_cast<double>(sizes.unit_bytes());  // in which the simulation counts
+  const cache::Rate source{measured.source.bytes_per_second / unit, measured.source.samples_per_second};
+  const cache::SimulationResult result = cache::simulate(
+      trace, sizes.counts(), {.tiers = {{cache::PolicyKind::kNeverEvict, capacity_bytes / sizes.unit_bytes()}}});
+  const cache::Rate tier{measured.tiers.bytes_per_second / unit, measured.tiers.samples_per_second};  // 0: fast enough
   const double seconds = cache::epoch_seconds(result, {&tier, 1}, source);
   const double samples =
       static_cast<double>(result.reads) / static_cast<double>(std::max<std::uint64_t>(result.epochs, 1));
@@ -33,13 +34,11 @@ void set_rate(Prospect& prospect, double storage, double decode) {
 
 }  // namespace
 
-std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
-                              const cache::Order& order) {
+std::vector<Prospect> predict(const Measured& measured, const cache::SampleSizes& sizes, const cache::Order& order) {
   std::vector<Prospect> prospects;
   const io::Result<cache::Trace> trace = cache::trace_of(order, {.epochs = 2});
   if (!trace) return prospects;
-  std::uint64_t data_bytes = 0;
-  for (const std::uint32_t size : sizes) data_bytes += size;
+  const std::uint64_t data_bytes = sizes.total();
   double storage = 0;
   const auto add = [&](Prospect prospect, double decode) {
     set_rate(prospect, storage, decode);

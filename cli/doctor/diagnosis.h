@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cli/doctor/measure.h"
 
 namespace headrace::cli {
@@ -52,7 +53,7 @@ struct Prospect {
   std::string bound_by;  // "source", "disk tiers", "decoding"
 };
 
-[[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const std::vector<std::uint32_t>& sizes,
+[[nodiscard]] std::vector<Prospect> predict(const Measured& measured, const cache::SampleSizes& sizes,
                                             const cache::Order& order);
 
 enum class Bound : std::uint8_t {

@@ -54,8 +54,8 @@ enum class Look : std::uint8_t { kBefore, kAfter };
 // Ends the operation with -errno or bytes of content.
 void finish(Operation& operation, std::int64_t outcome);
 
-// To be called for each file that the operation opened, before it reads. What is read of one that stays open are records
-// that somebody asked for: what the kernel would read ahead of them costs the source, and is of no use.
+// To be called for each file that the operation opened, before it reads. What is read of one that stays open are
+// records that somebody asked for: what the kernel would read ahead of them costs the source, and is of no use.
 void prepare_opened(const Operation& operation, int fd);
 
 // Whether the file that the operation opened is handed over with its outcome, which is set; else it is to be closed.

@@ -3,25 +3,22 @@
 #include "headrace/cache/record_map.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 
-#include "headrace/io/unique_fd.h"
-
-#include "support/temp_dir.h"
+#include "cache/packs.h"
 
 namespace headrace::cache {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+using test::check_extent;
+using test::Packs;
+using test::put;
 
-template <typename Number>
-void put(std::string& bytes, std::size_t at, Number number) {
-  for (std::size_t i = 0; i < sizeof(Number); ++i) bytes[at + i] = static_cast<char>(number >> (8 * i));
-}
+constexpr std::size_t kPage = 4096;
 
 std::string npy(const std::string& dictionary, std::size_t content_bytes) {
   std::string bytes("\x93NUMPY\x01\x00\x00\x00", 10);
@@ -70,35 +67,6 @@ std::string record_io(std::uint32_t magic = 0xced7230a) {
   put(bytes, 0, magic);
   put(bytes, 16, magic);
   return bytes;
-}
-
-class Packs {
- public:
-  Packs() : folder_(::open(dir_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
-  io::Result<RecordMap> map(const std::string& name, const std::string& bytes, std::string_view spec = "auto") const {
-    dir_.write(name, bytes);
-    return open_record_map(folder_.get(), name, spec);
-  }
-  void write(const std::string& name, const std::string& bytes) const { dir_.write(name, bytes); }
-  // The error is one line that names the file.
-  void refuse(const std::string& name, const std::string& bytes, std::string_view why,
-              std::string_view spec = "auto") const {
-    const auto map = this->map(name, bytes, spec);
-    REQUIRE_FALSE(map.has_value());
-    const std::string message = map.error().message();
-    INFO(message);
-    CHECK(message.find(why) != std::string::npos);
-    CHECK(message.find('\n') == std::string::npos);
-  }
-
- private:
-  test::TempDir dir_;
-  io::UniqueFd folder_;
-};
-
-void check_extent(const RecordMap& map, std::uint64_t record, std::uint64_t offset, std::uint32_t length) {
-  CHECK(map.extent(record).offset == offset);
-  CHECK(map.extent(record).length == length);
 }
 
 constexpr const char* kRows = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }\n";
@@ -171,6 +139,7 @@ TEST_CASE("a hostile LMDB is refused") {
   refuse(kPage + 16 + 112, std::uint64_t{1000}, "outside of the file");  // the root
   refuse(kPage + 16 + 104, std::uint64_t{1} << 60, "another number");    // the count
   refuse(kPage + 16 + 24, std::uint32_t{8192}, "contradict");            // the page size
+  refuse(kPage + 16 + 104, std::uint64_t{1}, "more values than it says");
   refuse(16 + 24, std::uint32_t{0}, "page size");
   refuse(leaf + 12, std::uint16_t{65535}, "makes no sense");       // entries beyond the page
   refuse(leaf + 16, std::uint16_t{4092}, "outside of its page");   // a node at the end
@@ -208,11 +177,48 @@ TEST_CASE("a RecordIO index that does not fit its file is refused") {
   refuse("0 16\n", "key<TAB>offset");
   refuse("0\t16x\n", "key<TAB>offset");
   refuse("0\t99999999999999999999999\n", "key<TAB>offset");
-  refuse("0\t0\n1\t36\n", "outside of the .rec");
+  refuse("0\t0\n1\t36\n", "too near to the next one");
+  refuse("0\t0\n1\t0\n2\t0\n3\t0\n4\t0\n5\t0\n", "too many lines");
   refuse("0\t0\n1\t1000\n", "outside");
   refuse("0\t4\n", "not the index");
   refuse(std::string(100'000, '7'), "key<TAB>offset");
   packs.refuse("missing.rec", record_io(), "missing.idx");
+}
+
+TEST_CASE("a map is of the version of its pack and of its index, and of no other") {
+  const Packs packs;
+  packs.write("a.idx", "0\t16\n1\t0\n");
+  const auto map = packs.map("a.rec", record_io());
+  REQUIRE(map.has_value());
+  REQUIRE(map->made_from().size() == 2);
+  CHECK(map->made_from()[1].path == "a.idx");
+  CHECK(check_record_map(packs.folder(), *map));
+  const io::FileAttributes version = map->made_from().front().attributes;
+  CHECK(map->is_of(version));
+  CHECK_FALSE(RecordMap(40).is_of({}));  // made by hand
+
+  packs.write("a.idx", "0\t16\n1\t00\n");
+  CHECK(check_record_map(packs.folder(), *map).error().code == io::ErrorCode::kStale);
+  const auto again = packs.map("a.rec", record_io());
+  REQUIRE(again.has_value());
+  CHECK_FALSE(again->is_of(version));  // written anew, with the same bytes
+  CHECK(check_record_map(packs.folder(), *again));
+  std::filesystem::remove(packs.path() / "a.rec");
+  CHECK(check_record_map(packs.folder(), *again).error().code == io::ErrorCode::kNotFound);
+}
+
+TEST_CASE("records that adjoin end where the next one begins, in whatever order they are told") {
+  const auto map = RecordMap::adjoining(100, {60, 10, 60, 30}, 1);
+  REQUIRE(map.has_value());
+  check_extent(*map, 0, 60, 40);
+  check_extent(*map, 1, 10, 20);
+  check_extent(*map, 2, 60, 40);
+  check_extent(*map, 3, 30, 30);
+  CHECK_FALSE(RecordMap::adjoining(100, {0, 101}, 1));
+  CHECK_FALSE(RecordMap::adjoining(100, {0, 100}, 1));
+  CHECK_FALSE(RecordMap::adjoining(100, {0, 10, 14}, 8));
+  CHECK_FALSE(RecordMap::adjoining(std::uint64_t{1} << 33, {0}, 1));  // 4 GiB and more
+  CHECK(RecordMap::adjoining(100, {}, 1)->count() == 0);
 }
 
 }  // namespace headrace::cache

@@ -251,6 +251,20 @@ TEST_CASE("simulate shows that never evicting holds its fraction and the least r
   check_refused(tool({"simulate", data.source(), "--cache", "lots"}), 2, "--cache 'lots'");
 }
 
+TEST_CASE("simulate counts files of 4 GiB and more in full") {
+  const Tool tool;
+  const TempDir folder;
+  for (const auto& [name, gibibytes] : {std::pair{"a.bin", 12}, {"b.bin", 4}, {"c.bin", 4}}) {
+    std::filesystem::resize_file(folder.write(name, ""), std::uintmax_t(gibibytes) << 30);  // holes
+  }
+  const Outcome outcome = tool({"simulate", folder.path().string(), "--cache", "12G", "--policy", "never-evict",
+                                "--order", "sequential", "--json"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json row = nlohmann::json::parse(outcome.output)["rows"][0];
+  CHECK(row["hit_ratio"].get<double>() == doctest::Approx(1.0 / 3));  // the first one, and nothing beside it
+}
+
 TEST_CASE("diagnose measures a source and says what bounds a training") {
   const Tool tool;
   const std::string directory = (tool.home() / "photos").string();
