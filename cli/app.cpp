@@ -50,6 +50,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_verify_command(app, selected);
   add_doctor_command(app, selected);
   add_diagnose_command(app, selected);
+  add_report_command(app, selected);
   add_simulate_command(app, selected);
   add_config_command(app, selected);
   add_completion_command(app, selected);

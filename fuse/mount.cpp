@@ -411,6 +411,19 @@ void Mount::wait_until_forgotten() {
   impl_->wait_until_forgotten();
 }
 
+namespace {
+
+void add_read_figures(const ReadFigures& figures, MountStats& stats) {
+  stats.read_wait_seconds = figures.wait_seconds();
+  for (const ReadFigures::Wait& wait : figures.waits()) stats.read_waits.push_back({wait.seconds_max, wait.count});
+  for (const ReadFigures::Failure& failure : figures.failures()) {
+    stats.read_failure_reasons.push_back({failure.reason, failure.count});
+    stats.read_failures += failure.count;
+  }
+}
+
+}  // namespace
+
 MountStats Mount::stats() const {
   MountStats stats;
   impl_->pusher->add_stats(stats);
@@ -421,7 +434,7 @@ MountStats Mount::stats() const {
     stats.request_total += count;
   }
   stats.read_bytes = impl_->requests->read_bytes();
-  impl_->requests->read_figures().add_stats(stats);
+  add_read_figures(impl_->requests->read_figures(), stats);
   {
     MutexLock lock(impl_->budget_mutex);
     stats.ram_bytes = impl_->ram_bytes;

@@ -16,6 +16,7 @@ void add_manual_command(CLI::App& app, Selected& selected);
 void add_peers_command(CLI::App& app, Selected& selected);
 void add_read_command(CLI::App& app, Selected& selected);
 void add_refresh_command(CLI::App& app, Selected& selected);
+void add_report_command(CLI::App& app, Selected& selected);
 void add_set_command(CLI::App& app, Selected& selected);
 void add_simulate_command(CLI::App& app, Selected& selected);
 void add_stat_command(CLI::App& app, Selected& selected);

@@ -36,8 +36,8 @@ struct Source {
 // How the files end that saved catalogs are, in io::cache_directory().
 inline constexpr std::string_view kCatalogEnding = ".catalog";
 
-// Memory for samples: a size, or a part of the machine's such as 40%. Errors: kInvalidArgument (no size, more than there
-// is), with `option` before it.
+// Memory for samples: a size, or a part of the machine's such as 40%. Errors: kInvalidArgument (no size, or more than
+// there is), with `option` before it.
 [[nodiscard]] io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text);
 
 [[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);

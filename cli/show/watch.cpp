@@ -144,6 +144,7 @@ WatchSample sample_from(const json& stat) {
   sample.requests = number_of(mount, "request_total");
   sample.pushed_bytes = number_of(mount, "pushed_bytes");
   sample.failures = number_of(mount, "read_failures") + number_of(mount, "push_failures");
+  sample.read_wait_us = static_cast<std::uint64_t>(1e6 * real_of(mount, "read_wait_seconds"));
   sample.page_cache.used_bytes = number_of(mount, "held_bytes");
   sample.page_cache.budget_bytes = number_of(mount, "page_cache_budget_bytes");
   for (const json& tier : member_of(member_of(stat, "store"), "tiers")) sample.tiers.push_back(tier_from(tier));

@@ -43,6 +43,7 @@ struct WatchSample {
   std::uint64_t requests = 0;
   std::uint64_t pushed_bytes = 0;
   std::uint64_t failures = 0;
+  std::uint64_t read_wait_us = 0;  // of all readers together
   WatchTier page_cache;
   std::vector<WatchTier> tiers;  // those behind the page cache; the source comes last
 };

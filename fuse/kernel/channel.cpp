@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 
 #include "headrace/fuse/kernel/mount_table.h"
 #include "headrace/io/log.h"
+#include "headrace/io/unique_fd.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HEADRACE_LEAK_SANITIZER
@@ -80,16 +82,51 @@ std::string option_list(const ChannelOptions& options) {
   return list;
 }
 
-io::Error mount_error(const std::string& mountpoint, bool allow_other) {
+// What is written to stderr while this lives: fusermount3, which the library starts, says there why it refuses. It goes
+// on to stderr afterwards, since other threads may write there, too.
+class HeardErrors {
+ public:
+  HeardErrors() : before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)), heard_(::memfd_create("stderr", MFD_CLOEXEC)) {
+    if (before_.valid() && heard_.valid()) ::dup2(heard_.get(), STDERR_FILENO);
+  }
+  ~HeardErrors() {
+    if (!before_.valid() || !heard_.valid()) return;
+    ::dup2(before_.get(), STDERR_FILENO);
+    const std::string all = text();
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, all.data(), all.size());
+  }
+  HeardErrors(const HeardErrors&) = delete;
+  HeardErrors& operator=(const HeardErrors&) = delete;
+
+  // The line of fusermount3; empty: it said nothing.
+  [[nodiscard]] std::string reason() const {
+    const std::string all = text();
+    const std::size_t start = all.find("fusermount");
+    return start == std::string::npos ? "" : all.substr(start, all.find('\n', start) - start);
+  }
+
+ private:
+  [[nodiscard]] std::string text() const {
+    std::array<char, 4096> room = {};  // it says one line
+    const ssize_t count = ::pread(heard_.get(), room.data(), room.size(), 0);
+    return {room.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+  }
+  const io::UniqueFd before_;
+  const io::UniqueFd heard_;
+};
+
+io::Error mount_error(const std::string& mountpoint, bool allow_other, const std::string& reason) {
   io::Error error{ErrorCode::kPermission, 0, "mount " + mountpoint};
   if (::access("/dev/fuse", F_OK) != 0) {
     error = {ErrorCode::kUnsupported, ENODEV, "mount " + mountpoint + ": no /dev/fuse"};
   } else if (::access("/dev/fuse", R_OK | W_OK) != 0) {
     error = {ErrorCode::kPermission, EACCES, "mount " + mountpoint + ": open /dev/fuse"};
+  } else if (allow_other && reason.find("user_allow_other") != std::string::npos) {
+    error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
+  } else if (!reason.empty()) {
+    error.context += ": " + reason;
   } else if (!last_library_message.empty()) {
     error.context += ": " + last_library_message;
-  } else if (allow_other && ::geteuid() != 0) {
-    error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
   }
   return error;
 }
@@ -106,8 +143,10 @@ Result<int> mount_and_take_descriptor(const std::string& mountpoint, const Chann
       fuse_session_new(&arguments, &no_operations, sizeof(no_operations), nullptr), &fuse_session_destroy);
   fuse_opt_free_args(&arguments);
   if (!session) return io::make_error(ErrorCode::kSystem, "libfuse session: " + last_library_message);
+  std::optional<HeardErrors> heard;
+  if (::geteuid() != 0) heard.emplace();  // root mounts without fusermount3
   if (fuse_session_mount(session.get(), mountpoint.c_str()) != 0) {
-    return tl::unexpected(mount_error(mountpoint, options.allow_other));
+    return tl::unexpected(mount_error(mountpoint, options.allow_other, heard ? heard->reason() : ""));
   }
   const int fd = ::fcntl(fuse_session_fd(session.get()), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return io::system_error(errno, "duplicate the descriptor of /dev/fuse");

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 namespace headrace::fuse {
 
@@ -19,19 +18,28 @@ void ReadFigures::count_failure(int error) {
   failures_[is_known ? static_cast<std::size_t>(error) : 0].fetch_add(1, std::memory_order_relaxed);
 }
 
-void ReadFigures::add_stats(MountStats& stats) const {
+std::vector<ReadFigures::Wait> ReadFigures::waits() const {
+  std::vector<Wait> waits;
   for (std::size_t i = 0; i < waits_.size(); ++i) {
     const std::optional<double> bound = i < kSecondsMax.size() ? std::optional(kSecondsMax[i]) : std::nullopt;
-    stats.read_waits.push_back({bound, waits_[i].load(std::memory_order_relaxed)});
+    waits.push_back({bound, waits_[i].load(std::memory_order_relaxed)});
   }
-  stats.read_wait_seconds = 1e-9 * static_cast<double>(wait_ns_.load(std::memory_order_relaxed));
+  return waits;
+}
+
+double ReadFigures::wait_seconds() const {
+  return 1e-9 * static_cast<double>(wait_ns_.load(std::memory_order_relaxed));
+}
+
+std::vector<ReadFigures::Failure> ReadFigures::failures() const {
+  std::vector<Failure> failures;
   for (std::size_t error = 0; error < kErrors; ++error) {
     const std::uint64_t count = failures_[error].load(std::memory_order_relaxed);
     if (count == 0) continue;
     const char* const name = error > 0 ? ::strerrorname_np(static_cast<int>(error)) : nullptr;
-    stats.read_failure_reasons.push_back({name != nullptr ? name : "unknown", count});
-    stats.read_failures += count;
+    failures.push_back({name != nullptr ? name : "unknown", count});
   }
+  return failures;
 }
 
 }  // namespace headrace::fuse

@@ -3,7 +3,7 @@
 //
 //   figures.count_wait(waited);
 //   figures.count_failure(EIO);
-//   figures.add_stats(stats);
+//   for (const ReadFigures::Wait& wait : figures.waits()) print(wait.seconds_max, wait.count);
 //
 // Thread-safety: every function from any thread; the figures are exact each, not all of one moment.
 #pragma once
@@ -13,8 +13,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-
-#include "headrace/fuse/mount_stats.h"
+#include <optional>
+#include <string_view>
+#include <vector>
 
 namespace headrace::fuse {
 
@@ -22,7 +23,18 @@ class ReadFigures {
  public:
   void count_wait(std::chrono::nanoseconds waited);
   void count_failure(int error);  // an errno
-  void add_stats(MountStats& stats) const;
+
+  struct Wait {
+    std::optional<double> seconds_max;  // more than the bound before, and at most this; nullopt: longer than all bounds
+    std::uint64_t count = 0;
+  };
+  [[nodiscard]] std::vector<Wait> waits() const;
+  [[nodiscard]] double wait_seconds() const;  // of all together
+  struct Failure {
+    std::string_view reason;  // "EIO"; "unknown" for what is no errno
+    std::uint64_t count = 0;
+  };
+  [[nodiscard]] std::vector<Failure> failures() const;  // those that there were
 
  private:
   // From a READ that a disk answers at once to one that waits for a server that is gone, three to a decade.

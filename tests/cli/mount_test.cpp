@@ -2,7 +2,6 @@
 // Mounting, looking, warming, unmounting and ending, with the real program.
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -21,12 +20,14 @@
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/protocol.h"
 
+#include "mount_fixture.h"
 #include "process.h"
 
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
 using headrace::cli::parse_reply;
 using headrace::test::contains;
+using headrace::test::Fixture;
 using headrace::test::has_ended;
 using headrace::test::is_mounted;
 using headrace::test::Outcome;
@@ -76,72 +77,6 @@ std::string fetch_page(std::uint16_t port, const std::string& page_path = "/metr
   ::close(fd);
   return page;
 }
-
-// A small data set, a mount point and a tool; unmounts what a failing test leaves behind.
-struct Fixture {
-  Fixture() {
-    if (::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs /dev/fuse");
-    for (const char* name : {"cat", "dog"}) {
-      for (int i = 0; i < 20; ++i) {
-        const std::string content(static_cast<std::size_t>(1000 * i), static_cast<char>('a' + i));
-        static_cast<void>(data.write(std::string("train/") + name + "/" + std::to_string(i) + ".jpg", content));
-      }
-    }
-    fs::create_directory(mount_point);
-  }
-  ~Fixture() {
-    static_cast<void>(tool({"unmount", "--force", mount_point.string()}));
-    static_cast<void>(tool({"unmount", "--force", source.string()}));
-  }
-
-  // Refused in one line, nothing printed, nothing mounted, no daemon left.
-  void check_refused(const std::vector<std::string>& arguments, int status, const std::string& part) const {
-    const Outcome outcome = tool(arguments);
-    CAPTURE(outcome.errors);
-    CHECK(outcome.status == status);
-    CHECK(outcome.output.empty());
-    CHECK(std::count(outcome.errors.begin(), outcome.errors.end(), '\n') == 1);
-    CHECK(contains(outcome.errors, part));
-    CHECK_FALSE(is_mounted(mount_point));
-    CHECK(fs::is_empty(tool.home() / "run"));
-  }
-
-  // The same for a second mount, beside the one that lives.
-  void check_refused_elsewhere(const std::vector<std::string>& more, int status, const std::string& part) const {
-    const fs::path other = data.path() / "other";
-    fs::create_directories(other);
-    std::vector<std::string> arguments = {"mount", source.string(), other.string()};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome outcome = tool(arguments);
-    CAPTURE(outcome.errors);
-    CHECK(outcome.status == status);
-    CHECK(contains(outcome.errors, part));
-    CHECK_FALSE(is_mounted(other));
-  }
-
-  [[nodiscard]] json stat() const {
-    const Outcome outcome = tool({"stat", mount_point.string(), "--json"});
-    REQUIRE(outcome.status == 0);
-    return json::parse(outcome.output);
-  }
-
-  void check_equal_trees(const fs::path& shown) const {
-    std::size_t files = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(source)) {
-      const fs::path other = shown / fs::relative(entry.path(), source);
-      CAPTURE(other);
-      if (!entry.is_regular_file()) continue;
-      CHECK(read_file(other) == read_file(entry.path()));
-      ++files;
-    }
-    CHECK(files == 40);
-  }
-
-  Tool tool;
-  TempDir data;
-  fs::path source = data.path() / "train";
-  fs::path mount_point = data.path() / "mnt";
-};
 
 }  // namespace
 
@@ -434,75 +369,6 @@ TEST_CASE("a mount outlives the process that serves it") {
   REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
   CHECK(fixture.stat()["pid"] != worker);
   fixture.check_equal_trees(fixture.mount_point);
-}
-
-TEST_CASE("the budget of a mount is changed while it is read, and stays changed when its worker dies") {
-  const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
-  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
-  const auto pushed = [&] { return fixture.stat()["mount"]["page_cache_budget_bytes"].get<std::uint64_t>(); };
-  const std::uint64_t before = pushed();
-  const Outcome more = fixture.tool({"set", point, "ram=128M"});
-  CAPTURE(more.errors);
-  CHECK(more.status == 0);
-  CHECK(pushed() == before + (64 << 20));
-  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
-  const pid_t worker = fixture.stat()["pid"];
-  REQUIRE(::kill(worker, SIGKILL) == 0);
-  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
-  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
-  CHECK(fixture.tool({"set", point, "ram=0", "order=sequential"}).status == 0);
-  CHECK(pushed() == 0);
-  CHECK(fixture.stat()["mount"]["order"] == "sequential");
-  fixture.check_equal_trees(fixture.mount_point);
-  CHECK(fixture.tool({"set", point, "ram=64M"}).status == 0);
-  CHECK(wait_until([&] { return fixture.stat()["mount"]["held_samples"] == 40; }));
-
-  for (const char* wrong : {"ram=8", "ram=", "ram", "hdd=/x:1G", "ram=10M", "ram=900T", "order=unknown-order"}) {
-    CAPTURE(wrong);
-    const Outcome refused = fixture.tool({"set", point, wrong});
-    CHECK(refused.status == 2);
-    CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
-  }
-  CHECK(fixture.tool({"set", point, "ram=64M", "ram=65M"}).status == 2);
-  CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
-}
-
-TEST_CASE("a mount works with the capabilities that the systemd unit leaves it") {
-  if (::geteuid() != 0 || std::system("setpriv --version >/dev/null 2>&1") != 0) skip("needs root and setpriv");
-  const Fixture fixture;
-  const std::string unit = read_file(HEADRACE_REFERENCE "/headrace@.service");
-  const std::string name = "\nCapabilityBoundingSet=CAP_";
-  const std::size_t start = unit.find(name);
-  REQUIRE(start != std::string::npos);
-  std::string set = "-all,+" + unit.substr(start + name.size(), unit.find('\n', start + 1) - start - name.size());
-  for (std::size_t at = set.find(" CAP_"); at != std::string::npos; at = set.find(" CAP_")) set.replace(at, 5, ",+");
-  std::transform(set.begin(), set.end(), set.begin(), [](unsigned char letter) { return std::tolower(letter); });
-  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
-  const auto child = fixture.tool.start_shell(
-      "exec setpriv --bounding-set=" + set + " --inh-caps=-all --no-new-privs " HEADRACE_BINARY " mount " +
-      fixture.source.string() + " " + fixture.mount_point.string() + " --foreground --allow-other --ssd " + tier);
-  REQUIRE(wait_until([&] { return contains(child->errors(), " mounted at "); }));
-  fixture.check_equal_trees(fixture.mount_point);
-  CHECK(fixture.stat()["store"]["tiers"][1]["state"] == "ok");
-  CHECK(fixture.tool({"unmount", "--force", fixture.mount_point.string()}).status == 0);
-  CHECK(child->wait().status == 0);
-}
-
-TEST_CASE("refresh finds the mount by its config file, as the systemd unit's reload does") {
-  const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
-  const std::string config =
-      fixture.data
-          .write("train.toml",
-                 fmt::format("source = \"{}\"\nmountpoint = \"{}\"\nram = \"64M\"\n", fixture.source.string(), point))
-          .string();
-  REQUIRE(fixture.tool({"mount", "--config", config}).status == 0);
-  CHECK(contains(fixture.tool({"refresh", "--config", config}).output, "0 files changed"));
-  CHECK(fixture.tool({"refresh"}).status == 2);
-  CHECK(fixture.tool({"refresh", point, "--config", config}).status == 2);
-  CHECK(fixture.tool({"refresh", "--config", fixture.data.write("empty.toml", "ram = \"64M\"\n").string()}).status ==
-        2);
 }
 
 TEST_CASE("a line for the journal begins with its priority, any other with the time") {

@@ -2,6 +2,7 @@
 // Mounting as a user who is not root: through fusermount3, which must find a /dev/fuse that the user may open; and as
 // the root of a user namespace, as in a container that a user runs, who mounts without that help.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 
@@ -104,6 +105,24 @@ TEST_CASE("the root of a user namespace can mount, read and unmount") {
   test::need_root();
   const int status = run_as_nobody([] { return become_root_of_namespace() ? mount_read_and_unmount() : kSkipped; });
   if (status == kSkipped) headrace::test::skip("no user namespace with a /dev/fuse of its own");
+  CHECK(status == 0);
+}
+
+TEST_CASE("why fusermount3 refuses stands in the error, and on stderr") {
+  test::need_fuse();
+  test::need_root();
+  const headrace::test::TempDir dir;
+  const std::filesystem::path point = dir.path() / "point";  // root's, so that nobody may mount there
+  std::filesystem::create_directory(point);
+  REQUIRE(::chmod(dir.path().c_str(), 0755) == 0);
+  REQUIRE(::chmod(point.c_str(), 0755) == 0);
+  const int status = run_as_nobody([&] {
+    const auto channel = open_channel({.mountpoint = point});
+    if (channel) return fail("it was mounted");
+    const std::string reason = channel.error().message();
+    return reason.find("fusermount3: user has no write access to mountpoint") != std::string::npos ? 0 : fail(reason);
+  });
+  if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
   CHECK(status == 0);
 }
 

@@ -44,7 +44,8 @@ def need(found, what):
 
 def check_install(_build, _compiler, work):
     listed = set(re.findall(r"^build\s+(\S+)", (ROOT / ".ci/packages").read_text(), re.MULTILINE))
-    named = {word for line in commands("apt-get") for word in shlex.split(line, comments=True)[2:] if not word.startswith("-")}
+    named = {word for line in commands("apt-get") for word in shlex.split(line, comments=True)[2:]
+             if not word.startswith("-")}
     need(named, "apt-get command")
     if named - listed:
         sys.exit(f"not in .ci/packages: {sorted(named - listed)}")
@@ -143,7 +144,7 @@ def batch_script():
 
 
 def check_batch_script(build, work, places):
-    """The Slurm script as printed, with an empty place to mount at; srun runs its command once for each of two nodes."""
+    """The Slurm script as printed, with nothing to mount at; srun runs its command once for each of two nodes."""
     stand_ins = {"scontrol": "echo node-1\necho node-2\n",
                  "srun": 'for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@"; done\n',
                  "torchrun": f'for path; do :; done\ncat "$path"/*/* | wc -c >>{work}/read\n'

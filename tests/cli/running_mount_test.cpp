@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator does to a mount that runs, and what the systemd unit leaves it.
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "mount_fixture.h"
+#include "process.h"
+
+using headrace::test::contains;
+using headrace::test::Fixture;
+using headrace::test::Outcome;
+using headrace::test::read_file;
+using headrace::test::skip;
+using headrace::test::wait_until;
+
+TEST_CASE("the budget of a mount is changed while it is read, and stays changed when its worker dies") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const auto pushed = [&] { return fixture.stat()["mount"]["page_cache_budget_bytes"].get<std::uint64_t>(); };
+  const std::uint64_t before = pushed();
+  const Outcome more = fixture.tool({"set", point, "ram=128M"});
+  CAPTURE(more.errors);
+  CHECK(more.status == 0);
+  CHECK(pushed() == before + (64 << 20));
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 128 << 20);
+  CHECK(fixture.tool({"set", point, "ram=0", "order=sequential"}).status == 0);
+  CHECK(pushed() == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "sequential");
+  fixture.check_equal_trees(fixture.mount_point);
+  CHECK(fixture.tool({"set", point, "ram=64M"}).status == 0);
+  CHECK(wait_until([&] { return fixture.stat()["mount"]["held_samples"] == 40; }));
+
+  for (const char* wrong : {"ram=8", "ram=", "ram", "hdd=/x:1G", "ram=10M", "ram=900T", "order=unknown-order"}) {
+    CAPTURE(wrong);
+    const Outcome refused = fixture.tool({"set", point, wrong});
+    CHECK(refused.status == 2);
+    CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
+  }
+  CHECK(fixture.tool({"set", point, "ram=64M", "ram=65M"}).status == 2);
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
+}
+
+TEST_CASE("a mount works with the capabilities that the systemd unit leaves it") {
+  if (::geteuid() != 0 || std::system("setpriv --version >/dev/null 2>&1") != 0) skip("needs root and setpriv");
+  const Fixture fixture;
+  const std::string unit = read_file(HEADRACE_REFERENCE "/headrace@.service");
+  const std::string name = "\nCapabilityBoundingSet=CAP_";
+  const std::size_t start = unit.find(name);
+  REQUIRE(start != std::string::npos);
+  std::string set = "-all,+" + unit.substr(start + name.size(), unit.find('\n', start + 1) - start - name.size());
+  for (std::size_t at = set.find(" CAP_"); at != std::string::npos; at = set.find(" CAP_")) set.replace(at, 5, ",+");
+  std::transform(set.begin(), set.end(), set.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  const auto child = fixture.tool.start_shell(
+      "exec setpriv --bounding-set=" + set + " --inh-caps=-all --no-new-privs " HEADRACE_BINARY " mount " +
+      fixture.source.string() + " " + fixture.mount_point.string() + " --foreground --allow-other --ssd " + tier);
+  REQUIRE(wait_until([&] { return contains(child->errors(), " mounted at "); }));
+  fixture.check_equal_trees(fixture.mount_point);
+  CHECK(fixture.stat()["store"]["tiers"][1]["state"] == "ok");
+  CHECK(fixture.tool({"unmount", "--force", fixture.mount_point.string()}).status == 0);
+  CHECK(child->wait().status == 0);
+}
+
+TEST_CASE("refresh finds the mount by its config file, as the systemd unit's reload does") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string config =
+      fixture.data
+          .write("train.toml",
+                 fmt::format("source = \"{}\"\nmountpoint = \"{}\"\nram = \"64M\"\n", fixture.source.string(), point))
+          .string();
+  REQUIRE(fixture.tool({"mount", "--config", config}).status == 0);
+  CHECK(contains(fixture.tool({"refresh", "--config", config}).output, "0 files changed"));
+  CHECK(fixture.tool({"refresh"}).status == 2);
+  CHECK(fixture.tool({"refresh", point, "--config", config}).status == 2);
+  CHECK(fixture.tool({"refresh", "--config", fixture.data.write("empty.toml", "ram = \"64M\"\n").string()}).status ==
+        2);
+}
