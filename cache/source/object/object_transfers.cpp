@@ -23,6 +23,8 @@ using std::chrono::seconds;
 
 constexpr unsigned kFollowsMax = 2;
 constexpr std::size_t kPublishEvery = 64;  // answers
+constexpr std::size_t kLatenciesKnown = 64;
+constexpr milliseconds kStallMin{1'000};
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -160,13 +162,7 @@ void ObjectTransfers::take_submitted() {
     (job->waits ? waited_for_ : ahead_).push_back(id);
     jobs_.emplace(id, std::move(job));
   }
-  for (const ObjectRead* const read : hurried) {
-    const auto found = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
-    if (found == ahead_.end()) continue;
-    jobs_.at(*found)->waits = true;
-    waited_for_.push_back(*found);
-    ahead_.erase(found);
-  }
+  for (const ObjectRead* const read : hurried) wait_for(read);
   for (const auto& [id, refused] : renewed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
@@ -222,19 +218,51 @@ void ObjectTransfers::fire_timers() {
   if (now >= next_stall_look_) end_stalled();
 }
 
-// A quarter of the time late at most, for a look at each request every second or so.
+void ObjectTransfers::wait_for(const ObjectRead* read) {
+  const auto queued = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
+  if (queued != ahead_.end()) {
+    jobs_.at(*queued)->waits = true;
+    waited_for_.push_back(*queued);
+    ahead_.erase(queued);
+    return;
+  }
+  const auto sent = std::find_if(in_flight_.begin(), in_flight_.end(),
+                                 [&](const ObjectAttempt* one) { return jobs_.at(one->job)->read == read; });
+  if (sent == in_flight_.end()) return;
+  Job& job = *jobs_.at((*sent)->job);
+  if (std::exchange(job.waits, true)) return;
+  hedge_later((*sent)->job, job, (*sent)->sent);
+}
+
+void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
+  // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
+  if (job.read == nullptr || !job.waits || job.read->etag == nullptr || !options_.tuning.hedge) return;
+  timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+}
+
+// How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known
+// how long answers take, that is found out sooner. The time doubles with each failure, so that a store that has become
+// slow is not taken for one that stalls.
+Latencies::Duration ObjectTransfers::stall_time(const Job& job) const {
+  const Latencies::Duration most = options_.tuning.stall_timeout;
+  if (latencies_.count() < kLatenciesKnown) return most;
+  const auto least = std::max<Latencies::Duration>(kStallMin, 4 * latencies_.late_after());
+  return std::min<Latencies::Duration>(most, least * (1U << std::min(job.failures, 8U)));
+}
+
 void ObjectTransfers::end_stalled() {
   const Clock::time_point now = Clock::now();
-  next_stall_look_ = now + options_.tuning.stall_timeout / 4;
+  next_stall_look_ = now + std::min<Clock::duration>(kStallMin, options_.tuning.stall_timeout) / 4;
   std::vector<ObjectAttempt*> stalled;
   for (ObjectAttempt* const attempt : in_flight_) {
-    if (now - attempt->last_byte >= options_.tuning.stall_timeout) stalled.push_back(attempt);
+    if (now - attempt->last_byte >= stall_time(*jobs_.at(attempt->job))) stalled.push_back(attempt);
   }
   for (ObjectAttempt* const attempt : stalled) {
     // The end of one may have taken its sibling with it.
     if (!in_flight_.contains(attempt)) continue;
     http_.cancel(attempt->exchange);
-    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", options_.tuning.stall_timeout.count())});
+    const auto silence = std::chrono::duration_cast<milliseconds>(now - attempt->last_byte);
+    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", silence.count())});
   }
 }
 
@@ -261,9 +289,7 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
   in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
   http_.start(attempt->exchange);
   job.live.push_back(std::move(attempt));
-  // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
-  const bool may_hedge = job.read != nullptr && job.waits && job.read->etag != nullptr && options_.tuning.hedge;
-  if (may_hedge && !is_hedge) timers_.emplace(now + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+  if (!is_hedge) hedge_later(id, job, now);
 }
 
 void ObjectTransfers::describe(const Job& job, HttpExchange& exchange, KeyKeeper::KeysPtr& keys) {

@@ -78,6 +78,9 @@ class ObjectTransfers {
   void take_submitted();
   void start_waiting();
   void fire_timers();
+  void wait_for(const ObjectRead* read);
+  void hedge_later(JobId id, const Job& job, Clock::time_point sent);
+  [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
   void end_stalled();
   [[nodiscard]] std::chrono::milliseconds time_to_next() const;
 

@@ -378,3 +378,39 @@ TEST_CASE("what somebody waits for goes before what is read ahead") {
   for (Waited& waited : reads) CHECK(waited.wait().has_value());
   CHECK(order == std::vector<std::string>{"first", "waited", "hurried", "ahead"});
 }
+
+TEST_CASE("a read ahead that has been sent gets a second request when somebody waits for it") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  options.tuning.hedge_floor = milliseconds(50);
+  const auto client = open(options);
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  Waited late("a", 12, head.read.found.etag);
+  late.read.ahead = true;
+  client->read(late.read);
+  while (server.count("stall") == 0) std::this_thread::yield();
+  CHECK(client->stats().hedges == 0);
+  client->hurry(late.read);
+  REQUIRE(late.wait().has_value());
+  CHECK(client->stats().hedges_won == 1);
+}
+
+TEST_CASE("an answer that stalls is given up soon where it is known how long answers take") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  const auto client = open(options);
+  for (int i = 0; i < 64; ++i) CHECK(bytes_of(*client, "a", 12) == "content of a");
+  server.set(R"({"stalls": 2, "stall_seconds": 3600})");
+  Waited stalled("a", 12);  // without an ETag: no second request
+  client->read(stalled.read);
+  REQUIRE(stalled.wait().has_value());
+  CHECK(client->stats().retries == 2);
+}
