@@ -217,6 +217,29 @@ TEST_CASE("another version of an object is stale, and none of its bytes are take
   CHECK(client->stats().errors == 0);
 }
 
+TEST_CASE("another range than was asked for is not taken for it") {
+  ObjectServer server;
+  server.put("a", "0123456789");
+  const auto client = open(server.options());
+  for (const char* fault : {R"({"shift_range": 1})", R"({"shift_range": 0, "ignore_range": true})"}) {
+    server.set(fault);
+    Waited part("a", 3);
+    part.read.object_bytes = 10;
+    part.read.offset = 2;
+    client->read(part.read);
+    REQUIRE_FALSE(part.wait().has_value());
+    CHECK(part.wait().error().code == ErrorCode::kUnsupported);
+  }
+}
+
+TEST_CASE("a version with a line end makes no header of its own") {
+  ObjectServer server;
+  server.put("a", "content");
+  const auto client = open(server.options());
+  CHECK(error_of(*client, "a", 7, "x\r\nRange: bytes=0-1").code == ErrorCode::kStale);
+  CHECK(server.count("status 412") == 0);
+}
+
 TEST_CASE("what cannot work says why and what to do") {
   ObjectServer server;
   server.put("a", "content");
