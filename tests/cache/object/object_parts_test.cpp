@@ -183,6 +183,8 @@ TEST_CASE("each answer has its verdict") {
   for (const int status : {408, 500, 502, 504}) CHECK(of(status) == Verdict::kTryAgain);
   CHECK(judge({.status = 200, .is_broken = true}) == Verdict::kTryAgain);
   CHECK(judge({.is_broken = true, .never_connected = true}) == Verdict::kSlowDown);
+  CHECK(judge({.is_broken = true, .is_untrusted = true}) == Verdict::kFail);
+  CHECK(error_of({.is_broken = true, .is_untrusted = true}, "x").context.find("--ca-file") != std::string::npos);
   for (const int status : {429, 503}) CHECK(of(status) == Verdict::kSlowDown);
   CHECK(of(400, "ExpiredToken") == Verdict::kNewKeys);
   CHECK(of(403, "AccessDenied") == Verdict::kNewKeys);
@@ -231,10 +233,16 @@ TEST_CASE("the window grows while it brings more, halves once for a 503, and com
   CHECK(window.limit() == 128);
   run(seconds(5));
   CHECK(window.limit() == 256);
-  for (int i = 0; i < 20; ++i) window.on_slow_down(now += seconds(1));
+  for (int i = 0; i < 40; ++i) window.on_slow_down(now += seconds(1));
   CHECK(window.limit() == 4);
   run(seconds(20));
   CHECK(window.limit() > 128);
+  RequestWindow unlucky(64, 1024);
+  for (int i = 0; i < 20'000; ++i) {
+    unlucky.on_done(now += milliseconds(1), false);
+    if (i % 100 == 0) unlucky.on_slow_down(now);
+    CHECK(unlucky.limit() >= 64);
+  }
   RequestWindow idle(64, 1024);
   for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), true);
   CHECK(idle.limit() == 64);
