@@ -12,22 +12,33 @@
 
 #include <doctest/doctest.h>
 
+#include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/store.h"
+#include "headrace/io/buffer.h"
 
 #include "object_server.h"
 #include "support/temp_dir.h"
 
 namespace {
 
+using headrace::cache::attributes_of_object;
 using headrace::cache::CatalogChanges;
 using headrace::cache::EntryId;
+using headrace::cache::identity_of;
+using headrace::cache::ObjectClient;
+using headrace::cache::ObjectSource;
+using headrace::cache::ObjectTree;
 using headrace::cache::ReadHint;
+using headrace::cache::SourceRead;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
 using headrace::cache::View;
+using headrace::io::Buffer;
 using headrace::io::ErrorCode;
 using headrace::io::Result;
+using headrace::io::Status;
 using headrace::test::as_text;
 using headrace::test::ObjectServer;
 using headrace::test::pattern_bytes;
@@ -118,6 +129,42 @@ TEST_CASE("an object that was replaced is read as it is now, with one HEAD, and 
   CHECK(bucket.read("b/large") == content(kLarge - 5, 8));
   bucket.server.put("train/a/2.jpg", "");
   CHECK(bucket.read("a/2.jpg").empty());
+}
+
+TEST_CASE("what an object is now is known before its read ends as stale, so that nobody waits for it then") {
+  const Bucket bucket;
+  const auto options = bucket.server.options();
+  auto client = ObjectClient::open(options);
+  REQUIRE(client);
+  const auto tree = std::make_shared<ObjectTree>(std::move(*client));
+  ObjectSource source("s3://bucket", tree);
+  struct Outcome {
+    const ObjectServer& server;
+    ObjectTree& tree;
+    std::atomic<bool> ended = false;
+    std::optional<ErrorCode> code = {};
+    std::optional<std::uint64_t> size_seen = {};
+  } outcome{bucket.server, *tree};
+  SourceRead read;
+  read.path = "train/a/1.jpg";
+  read.range = {0, 1000};
+  read.identity = identity_of(attributes_of_object({.etag = std::string(32, '0'), .size_bytes = 1000}));
+  read.buffer = std::move(*Buffer::allocate(4096));
+  read.context = &outcome;
+  read.on_done = [](SourceRead& self, Status status) {
+    auto& end = *static_cast<Outcome*>(self.context);
+    if (!status) end.code = status.error().code;
+    end.server.remove("train/a/1.jpg");
+    if (const auto seen = end.tree.look_at("train/a/1.jpg")) end.size_seen = seen->size_bytes;
+    end.ended = true;
+    end.ended.notify_one();
+  };
+  source.read(read);
+  outcome.ended.wait(false);
+  CHECK(outcome.code == ErrorCode::kStale);
+  CHECK(outcome.size_seen == 1000);
+  source.settle();
+  CHECK(tree->look_at("train/a/1.jpg").error().code == ErrorCode::kNotFound);
 }
 
 TEST_CASE("an object that is gone is not found") {
