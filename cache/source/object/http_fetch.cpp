@@ -33,7 +33,7 @@ class Collector : public HttpSink {
 
 io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetchOptions& options) {
   using Clock = std::chrono::steady_clock;
-  HttpLoop loop({.ca_file = options.ca_file, .connect_timeout = options.wait, .no_proxy = options.no_proxy});
+  HttpLoop loop({.ca_file = options.ca_file, .connect_timeout = options.connect_wait, .no_proxy = options.no_proxy});
   HEADRACE_TRY_DO(loop.ready());
   Collector collector;
   HttpExchange exchange;

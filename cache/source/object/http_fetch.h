@@ -24,6 +24,7 @@ struct HttpQuestion {
 
 struct HttpFetchOptions {
   std::chrono::milliseconds wait{5'000};
+  std::chrono::milliseconds connect_wait{5'000};
   bool no_proxy = false;
   std::string ca_file = {};
 };

@@ -228,6 +228,7 @@ void HttpLoop::end_complete() {
     HttpEnd end;
     end.is_complete = code == CURLE_OK;
     end.never_connected = is_no_connection(code);
+    end.is_untrusted = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
     if (code != CURLE_OK) end.trouble = ::curl_easy_strerror(code);
     if (code == CURLE_OPERATION_TIMEDOUT) {
       curl_off_t connected = 0;

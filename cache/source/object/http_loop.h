@@ -30,6 +30,7 @@ namespace headrace::cache {
 struct HttpEnd {
   bool is_complete = false;      // an answer came, and all of it
   bool never_connected = false;  // no such host, refused, TLS that does not agree
+  bool is_untrusted = false;     // its certificate is none that is trusted
   std::string trouble;           // for people, if it is not complete
 };
 

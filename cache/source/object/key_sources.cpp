@@ -29,7 +29,7 @@ using io::make_error;
 using io::Result;
 using Found = std::optional<FoundKeys>;
 
-// A metadata service lies on this machine's own wire; where nothing answers within a second, there is none.
+// A metadata service lies on this machine's own wire; where nobody takes a connection within a second, there is none.
 constexpr std::chrono::milliseconds kMachineWait{1'000};
 constexpr std::chrono::milliseconds kServiceWait{10'000};
 // Programs that ask a person (a browser, a token) are given time; they are none that a refresh may wait for.
@@ -317,7 +317,7 @@ class Finder {
     std::string service = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     if (service.empty()) service = "http://169.254.169.254";
     while (service.ends_with('/')) service.pop_back();
-    const HttpFetchOptions options{.wait = kMachineWait, .no_proxy = true};
+    const HttpFetchOptions options{.wait = kServiceWait, .connect_wait = kMachineWait, .no_proxy = true};
     Result<HttpFetched> session = http_fetch({.method = HttpExchange::Method::kPut,
                                               .url = service + "/latest/api/token",
                                               .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}},

@@ -126,6 +126,7 @@ bool ObjectAttempt::is_whole() const {
 ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
   answer_.is_broken = !end.is_complete;
   answer_.never_connected = end.never_connected;
+  answer_.is_untrusted = end.is_untrusted;
   answer_.trouble = end.trouble;
   if (end.is_complete && is_success() && !is_whole()) {
     answer_.is_broken = true;

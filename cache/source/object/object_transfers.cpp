@@ -343,6 +343,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
     return;
   }
   const Verdict verdict = judge(answer);
+  has_answered_ = has_answered_ || answer.status != 0;
   if (verdict == Verdict::kDone) {
     on_success(id, job, attempt);
     return;
@@ -386,7 +387,8 @@ void ObjectTransfers::on_trouble(JobId id, Job& job, const ObjectAnswer& answer,
     case Verdict::kTryAgain:
       return try_later(id, job, answer, true);
     case Verdict::kSlowDown:
-      return try_later(id, job, answer, false);
+      // A store that has never answered may be a name that was mistyped: nobody waits a minute for that.
+      return try_later(id, job, answer, answer.never_connected && !has_answered_);
     case Verdict::kNewKeys:
       if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
       return renew_keys(id, keys);

@@ -120,6 +120,7 @@ class ObjectTransfers {
   std::multimap<Clock::time_point, Timer> timers_;
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
   Clock::time_point next_stall_look_ = {};
+  bool has_answered_ = false;  // the store, at all
 
   std::atomic<std::uint64_t> requests_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
   std::atomic<std::uint64_t> throttles_ = 0, errors_ = 0, stale_ = 0, queued_ = 0;

@@ -54,6 +54,7 @@ std::string_view advice(const ObjectAnswer& answer) {
 }
 
 ErrorCode code_of(const ObjectAnswer& answer) {
+  if (answer.is_untrusted) return ErrorCode::kPermission;
   if (answer.status == 404 || answer.status == 410) return ErrorCode::kNotFound;
   if (answer.status == 412 || answer.status == 416) return ErrorCode::kStale;
   if (answer.status == 401 || answer.status == 403 || is_about_keys(answer)) return ErrorCode::kPermission;
@@ -65,6 +66,7 @@ ErrorCode code_of(const ObjectAnswer& answer) {
 }  // namespace
 
 Verdict judge(const ObjectAnswer& answer) {
+  if (answer.is_untrusted) return Verdict::kFail;
   if (answer.never_connected) return Verdict::kSlowDown;
   if (answer.is_broken) return Verdict::kTryAgain;
   const int status = answer.status;
@@ -83,7 +85,9 @@ Verdict judge(const ObjectAnswer& answer) {
 
 Error error_of(const ObjectAnswer& answer, const std::string& what) {
   std::string why;
-  if (answer.status == 0) {
+  if (answer.is_untrusted) {
+    why = "the store's certificate is not trusted; name the file of its authority with --ca-file or AWS_CA_BUNDLE";
+  } else if (answer.status == 0) {
     why = answer.trouble.empty() ? "no answer" : answer.trouble;
   } else if (answer.is_broken) {
     why = answer.trouble.empty() ? "the answer broke off" : answer.trouble;

@@ -12,7 +12,7 @@
 // | 403 RequestTimeTooSkewed | once: the store's clock |
 // | 301, 400 with another region | once: that region |
 // | 307, 308 with a place | twice: there |
-// | the rest | fails |
+// | a certificate that is not trusted, the rest | fails |
 //
 // Pure functions.
 #pragma once
@@ -44,8 +44,9 @@ struct ObjectAnswer {
   int status = 0;          // of HTTP; 0: none came
   bool is_broken = false;  // no answer, or not all of it
   bool never_connected = false;
-  std::string trouble;  // of the connection, for people
-  std::string code;     // of the store's error: "NoSuchKey"; a HEAD has none
+  bool is_untrusted = false;  // its certificate
+  std::string trouble;        // of the connection, for people
+  std::string code;           // of the store's error: "NoSuchKey"; a HEAD has none
   std::string message;
   std::string region;    // where the bucket lies, if the store says
   std::string location;  // of a redirect
