@@ -33,6 +33,8 @@ struct Source {
 // Errors: kNotFound, kPermission, kInvalidArgument (not a folder, not a bucket's URL), each naming the path.
 [[nodiscard]] io::Result<Source> open_source(const std::filesystem::path& path);
 
+// How a bucket is reached.
+[[nodiscard]] cache::ObjectStoreOptions make_bucket_options(const CacheArguments& arguments);
 [[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
 
 // `ram_default` is used where --ram was not given. The Source must outlive the Store that is made of the options.
