@@ -85,6 +85,9 @@ struct ObjectStoreStats {
 [[nodiscard]] io::Result<ObjectStoreOptions> parse_object_url(std::string_view url);
 // Whether a source is a bucket, by the beginning of its name.
 [[nodiscard]] bool is_object_url(std::string_view source);
+// Asks for one name of the bucket: whether it can be reached with these keys. Returns what the client has counted then.
+// Errors: as parse_object_url(); what reaching the bucket ends with.
+[[nodiscard]] io::Result<ObjectStoreStats> probe_bucket(std::string_view url, const ObjectStoreOptions& options);
 // The same for everyone who reads this bucket: s3://HOST/BUCKET/PREFIX/. Amazon's own is s3://BUCKET/PREFIX/.
 [[nodiscard]] std::string name_of(const ObjectStoreOptions& options);
 

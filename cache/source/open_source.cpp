@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/cache/source/folder_source.h"
+#include "headrace/cache/source/object/bucket_options.h"
 #include "headrace/cache/source/object/object_client.h"
 #include "headrace/cache/source/object/object_source.h"
 #include "headrace/cache/source/object/object_tree.h"
@@ -30,11 +31,7 @@ Result<OpenedSource> open_folder(const SourceOptions& options) {
 }
 
 Result<OpenedSource> open_bucket(const SourceOptions& options) {
-  HEADRACE_TRY(named, parse_object_url(options.path.native()));
-  ObjectStoreOptions bucket = options.bucket;
-  bucket.bucket = named.bucket;
-  bucket.prefix = named.prefix;
-  if (bucket.endpoint.empty()) bucket.endpoint = named.endpoint;
+  HEADRACE_TRY(bucket, bucket_options(options.path.native(), options.bucket));
   HEADRACE_TRY(client, ObjectClient::open(bucket));
   auto tree = std::make_shared<ObjectTree>(std::move(client));
   return OpenedSource{tree, [tree, name = options.path.string()](io::TimerThread&) -> Result<std::unique_ptr<Source>> {

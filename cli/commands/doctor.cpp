@@ -10,6 +10,7 @@
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/doctor/memory.h"
+#include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/wrap.h"
@@ -24,14 +25,24 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
   std::move(more.begin(), more.end(), std::back_inserter(findings));
 }
 
-// A running mount knows its source and its tiers. Every other target is a folder.
-std::vector<Finding> examine_target(const std::filesystem::path& target) {
+// A mount has a client already, which knows more than one request would tell.
+std::vector<Finding> examine_source_of(const json& stat) {
+  const std::string source = text_of(stat, "source");
+  const json& store = member_of(stat, "store");
+  if (!store.contains("bucket")) return examine_folder("source", source);
+  return describe_bucket(source, bucket_stats_from_json(store["bucket"]));
+}
+
+// A running mount knows its source and its tiers. Every other target is a folder or a bucket.
+std::vector<Finding> examine_target(const DoctorArguments& arguments) {
+  const std::filesystem::path& target = arguments.target;
+  if (cache::is_object_url(target.native())) return examine_bucket(target, make_bucket_options(arguments.cache));
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   if (!stat) return examine_folder("source", target);
   const json& mount = (*stat)["mount"];
   std::vector<Finding> findings = {
       examine_budget(number_of(mount, "ram_bytes"), number_of(mount, "budget_bytes"), text_of(mount, "shortage"))};
-  append(findings, examine_folder("source", text_of(*stat, "source")));
+  append(findings, examine_source_of(*stat));
   for (const json& tier : (*stat)["store"]["tiers"]) {
     if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));
   }
@@ -69,7 +80,7 @@ json to_json(const std::vector<Finding>& findings) {
 
 io::Status run_doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_machine();
-  if (!arguments.target.empty()) append(findings, examine_target(arguments.target));
+  if (!arguments.target.empty()) append(findings, examine_target(arguments));
   for (const std::filesystem::path& tier : arguments.tiers) append(findings, examine_folder("tier", tier));
   if (arguments.json) {
     print_json(to_json(findings));

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "headrace/cli/options/command.h"
+#include "headrace/cli/setup/cache_arguments.h"
 
 namespace headrace::cli {
 
 struct DoctorArguments {
-  std::filesystem::path target;  // source folder or mount point; empty: the machine alone
+  std::filesystem::path target;  // source or mount point; empty: the machine alone
+  CacheArguments cache;          // how a bucket is reached
   std::vector<std::filesystem::path> tiers;
   bool json = false;
 };

@@ -9,7 +9,9 @@ void add_doctor_command(CLI::App& app, Selected& selected) {
   CLI::App& command =
       add_command(app, selected, {kHelpCommands, "doctor", "Show what this machine offers and what limits it"},
                   run_doctor, arguments);
-  command.add_option("TARGET", arguments->target, "A source folder or a mount: its file systems are looked at, too");
+  command.add_option("TARGET", arguments->target,
+                     "A source or a mount: its file systems or its bucket are looked at, too");
+  add_bucket_options(command, arguments->cache);
   command.add_option("--tier", arguments->tiers, "A folder that is to become a tier")
       ->type_name("PATH")
       ->allow_extra_args(false);

@@ -51,6 +51,22 @@ json to_json(const cache::ObjectStoreStats& stats) {
           {"clock_behind_seconds", stats.clock_behind.count()}};
 }
 
+cache::ObjectStoreStats bucket_stats_from_json(const json& stats) {
+  cache::ObjectStoreStats bucket;
+  bucket.requests = number_of(stats, "requests");
+  bucket.throttles = number_of(stats, "throttles");
+  bucket.in_flight_limit = static_cast<unsigned>(number_of(stats, "in_flight_limit"));
+  bucket.latency_p50 = std::chrono::microseconds(number_of(stats, "latency_us_p50"));
+  bucket.latency_p99 = std::chrono::microseconds(number_of(stats, "latency_us_p99"));
+  bucket.credentials = text_of(stats, "credentials");
+  bucket.region = text_of(stats, "region");
+  const auto behind = stats.find("clock_behind_seconds");  // may be negative
+  if (behind != stats.end() && behind->is_number_integer()) {
+    bucket.clock_behind = std::chrono::seconds(behind->get<std::int64_t>());
+  }
+  return bucket;
+}
+
 json to_json(const cache::StoreStats& stats) {
   json tiers = json::array();
   for (const cache::TierStats& tier : stats.tiers) {

@@ -15,5 +15,7 @@ namespace headrace::cli {
 [[nodiscard]] bool is_disk_tier(const nlohmann::json& tier);
 [[nodiscard]] nlohmann::json to_json(const cache::StoreStats& stats);
 [[nodiscard]] nlohmann::json to_json(const fuse::MountStats& stats);
+// What doctor shows of "bucket" in a store's figures.
+[[nodiscard]] cache::ObjectStoreStats bucket_stats_from_json(const nlohmann::json& stats);
 
 }  // namespace headrace::cli

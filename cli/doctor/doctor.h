@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headrace/cache/object_store.h"
 #include "headrace/decode/crop_indexes.h"
 
 namespace headrace::cli {
@@ -37,5 +38,10 @@ struct Finding {
 [[nodiscard]] Finding examine_crops(decode::IndexSupport support, std::string_view version);
 // Looks at the file system, the device and the free space of a folder. `role` is "source" or "tier".
 [[nodiscard]] std::vector<Finding> examine_folder(std::string_view role, const std::filesystem::path& folder);
+
+// Asks the bucket for one name.
+[[nodiscard]] std::vector<Finding> examine_bucket(const std::string& url, const cache::ObjectStoreOptions& options);
+// By what a client of it has counted.
+[[nodiscard]] std::vector<Finding> describe_bucket(const std::string& url, const cache::ObjectStoreStats& stats);
 
 }  // namespace headrace::cli

@@ -148,11 +148,7 @@ io::Status set_bucket_options(const CacheArguments& arguments, cache::StoreOptio
                                   "--requester-pays are for a bucket, s3://BUCKET/PREFIX",
                                   options.source.string()));
   }
-  options.bucket.endpoint = arguments.endpoint;
-  options.bucket.region = arguments.region;
-  options.bucket.profile = arguments.profile;
-  options.bucket.no_sign_request = arguments.no_sign_request;
-  options.bucket.requester_pays = arguments.requester_pays;
+  options.bucket = make_bucket_options(arguments);
   return {};
 }
 
@@ -179,6 +175,16 @@ io::Result<Source> open_source(const fs::path& path) {
                       fmt::format("source {} is not a folder; name the folder that holds the samples", path.string()));
   }
   return io::system_error(errno, "source " + path.string());
+}
+
+cache::ObjectStoreOptions make_bucket_options(const CacheArguments& arguments) {
+  cache::ObjectStoreOptions options;
+  options.endpoint = arguments.endpoint;
+  options.region = arguments.region;
+  options.profile = arguments.profile;
+  options.no_sign_request = arguments.no_sign_request;
+  options.requester_pays = arguments.requester_pays;
+  return options;
 }
 
 io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments) {

@@ -40,6 +40,8 @@ inline constexpr std::string_view kCatalogEnding = ".catalog";
 // there is), with `option` before it.
 [[nodiscard]] io::Result<std::uint64_t> parse_ram(std::string_view option, std::string_view text);
 
+// How a bucket is reached.
+[[nodiscard]] cache::ObjectStoreOptions make_bucket_options(const CacheArguments& arguments);
 [[nodiscard]] io::Result<cache::CatalogOptions> make_catalog_options(const CacheArguments& arguments);
 
 // `ram_default` is used where --ram was not given. The Source must outlive the Store that is made of the options.

@@ -178,7 +178,8 @@ TEST_CASE("mount -t headrace takes every option of headrace mount") {
     words >> option;
     if (option == "help" || option == "foreground") continue;  // mount(8) waits for readiness, not for the end
     CAPTURE(option);
-    const bool is_flag = option == "allow-other" || option == "overlay" || option == "accept-unreadable";
+    const bool is_flag = option == "allow-other" || option == "overlay" || option == "accept-unreadable" ||
+                         option == "no-sign-request" || option == "requester-pays";
     CHECK(contains(shell(call + option + (is_flag ? "" : "=1")), "--" + option));
     ++options;
   }

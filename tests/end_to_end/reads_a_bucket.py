@@ -111,6 +111,10 @@ def shows_what_was_put(bench, store):
         assert bucket["requests"] >= len(store.objects) and bucket["errors"] == 0, bucket
         assert bucket["credentials"] == "environment", bucket["credentials"]
         assert SECRET not in json.dumps(stat)
+        headrace = bench.program("headrace")
+        for target in ([mount.path], ["s3://bucket/train", "--endpoint", store.url]):
+            found = bench.execute([headrace, "doctor", *target])
+            assert "keys from: environment, region us-east-1" in found and SECRET not in found, found
 
 
 def shows_what_is_put_meanwhile(bench, store):
@@ -219,6 +223,8 @@ def says_what_is_wrong(bench, store):
     store.set(deny_list=True)
     assert "ListBucket" in refusal(bench, *good)
     store.set(deny_list=False)
+    found = bench.execute([bench.program("headrace"), "doctor", "s3://nosuch", *endpoint])
+    assert "missing source s3://nosuch" in found, found
     assert "ftp://" in refusal(bench, "read", "s3://bucket/train", "--endpoint", "ftp://127.0.0.1")
 
 
