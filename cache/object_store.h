@@ -32,13 +32,13 @@ struct AccessKeys {
 // Limits of the client; tests make them short.
 struct ObjectTuning {
   unsigned in_flight_first = 64;   // requests; doubled while more of them bring more
-  unsigned in_flight_max = 1'024;  // 14 300 GET/s at 60 ms are 860; each costs a connection and 64 KiB
+  unsigned in_flight_max = 1'024;  // 14 300 GET/s at 60 ms are 860; each costs a connection and 128 KiB
   unsigned attempts_max = 6;
   std::chrono::milliseconds give_up_after{60'000};  // since the first attempt
   std::chrono::milliseconds backoff_first{50};      // drawn from 0 to this, doubled with each attempt
   std::chrono::milliseconds backoff_max{10'000};
   std::chrono::milliseconds connect_timeout{5'000};
-  std::chrono::milliseconds stall_timeout{5'000};  // an answer that moves no byte for so long is given up
+  std::chrono::milliseconds stall_timeout{5'000};  // an answer that moves no byte for so long is given up, or sooner
   std::chrono::milliseconds hedge_floor{100};      // no second request sooner than this
   bool hedge = true;
 };

@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include <sys/mman.h>
 
@@ -34,7 +33,7 @@ Secret::Secret(std::string_view text) {
   if (!text.empty()) memory_ = std::make_shared<const Memory>(text);
 }
 
-Secret Secret::take(std::string&& text) {
+Secret Secret::take(std::string& text) {
   Secret secret(text);
   wipe(text);
   return secret;

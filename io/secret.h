@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text that must not be seen: the secret half of an access key, a session token.
 //
-//   const Secret key = Secret::take(std::move(text));   // `text` is overwritten
+//   const Secret key = Secret::take(text);   // `text` is overwritten
 //   sign(key.bytes());
 //
 // The memory is left out of core files (MADV_DONTDUMP), and it is overwritten before it is given back. There is no
@@ -23,7 +23,7 @@ class Secret {
   // Copies the text; whoever has it elsewhere overwrites it there.
   explicit Secret(std::string_view text);
   // Copies the text and overwrites it where it was.
-  [[nodiscard]] static Secret take(std::string&& text);
+  [[nodiscard]] static Secret take(std::string& text);
 
   [[nodiscard]] bool empty() const { return memory_ == nullptr; }
   // Lasts as long as this secret.

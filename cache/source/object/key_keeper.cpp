@@ -86,8 +86,9 @@ void KeyKeeper::join() {
 void KeyKeeper::run() {
   MutexLock lock(mutex_);
   while (!closed_) {
-    const bool is_asked = std::any_of(waiting_.begin(), waiting_.end(),
-                                      [&](const Waiting& waiting) { return waiting.refused == current_; });
+    const bool is_asked = std::any_of(waiting_.begin(), waiting_.end(), [current = current_](const Waiting& waiting) {
+      return waiting.refused == current;
+    });
     const bool may_ask = Clock::now() - last_look_ >= kLookMin;
     if ((is_asked && may_ask) || Clock::now() >= next_look_) {
       lock.unlock();

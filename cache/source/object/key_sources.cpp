@@ -53,8 +53,8 @@ Result<FoundKeys> keys_in_json(std::string& text, const std::string& source) {
   found.source = source;
   const bool good = read_flat_json(text, [&](std::string_view name, std::string& value) {
     if (name == "AccessKeyId") found.keys.id = value;
-    if (name == "SecretAccessKey") found.keys.secret = io::Secret::take(std::move(value));
-    if (name == "SessionToken" || name == "Token") found.keys.session_token = io::Secret::take(std::move(value));
+    if (name == "SecretAccessKey") found.keys.secret = io::Secret::take(value);
+    if (name == "SessionToken" || name == "Token") found.keys.session_token = io::Secret::take(value);
     if (name == "Expiration") found.expires = expiry_of(value);
   });
   io::wipe(text);

@@ -80,7 +80,8 @@ class ObjectClient {
   void read(ObjectRead& read);
   // Asks the bucket itself something.
   void query(ObjectQuery& query);
-  // A read ahead that is still queued goes to where the reads are that somebody waits for.
+  // Somebody waits for a read ahead now: if it is queued, it goes to where such reads are; if it is late, it gets a
+  // second request. Of no effect when on_done has run.
   void hurry(ObjectRead& read);
   // Ends what is queued and in flight, and what comes later, with kCancelled. Does not wait.
   void stop();

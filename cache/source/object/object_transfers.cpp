@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "headrace/cache/source/object/object_settings.h"
-#include "headrace/cache/source/object/uri.h"
 #include "headrace/io/log.h"
 #include "headrace/io/printable.h"
 
@@ -19,10 +17,11 @@ using io::Error;
 using io::ErrorCode;
 using io::MutexLock;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr unsigned kFollowsMax = 2;
 constexpr std::size_t kPublishEvery = 64;  // answers
+constexpr std::size_t kLatenciesKnown = 64;
+constexpr milliseconds kStallMin{500};
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -41,14 +40,11 @@ ObjectTransfers::ObjectTransfers(const ObjectStoreOptions& options, Endpoint end
       http_({.ca_file = options.ca_file,
              .connect_timeout = options.tuning.connect_timeout,
              .connections_max = options.tuning.in_flight_max}),
-      endpoint_(std::move(endpoint)),
+      requests_(options, std::move(endpoint), keeper),
       window_(options.tuning.in_flight_first, options.tuning.in_flight_max),
       latencies_(options.tuning.hedge_floor),
       random_(std::random_device()()),
-      limit_(options.tuning.in_flight_first),
-      region_(options.region) {
-  if (options.keys && !options.no_sign_request) signer_ = std::make_unique<Signer>(*options.keys, options.region, "s3");
-}
+      limit_(options.tuning.in_flight_first) {}
 
 io::Status ObjectTransfers::start() {
   HEADRACE_TRY_DO(http_.ready());
@@ -103,7 +99,7 @@ void ObjectTransfers::join() {
 
 ObjectStoreStats ObjectTransfers::stats() const {
   ObjectStoreStats stats;
-  stats.requests = requests_.load();
+  stats.requests = sent_.load();
   stats.lists = lists_.load();
   stats.bytes = bytes_.load();
   stats.retries = retries_.load();
@@ -118,9 +114,8 @@ ObjectStoreStats ObjectTransfers::stats() const {
   stats.latency_p50 = std::chrono::microseconds(p50_us_.load());
   stats.latency_p95 = std::chrono::microseconds(p95_us_.load());
   stats.latency_p99 = std::chrono::microseconds(p99_us_.load());
-  stats.clock_behind = seconds(clock_behind_s_.load());
-  MutexLock lock(mutex_);
-  stats.region = region_;
+  stats.clock_behind = requests_.clock_behind();
+  stats.region = requests_.region();
   return stats;
 }
 
@@ -160,13 +155,7 @@ void ObjectTransfers::take_submitted() {
     (job->waits ? waited_for_ : ahead_).push_back(id);
     jobs_.emplace(id, std::move(job));
   }
-  for (const ObjectRead* const read : hurried) {
-    const auto found = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
-    if (found == ahead_.end()) continue;
-    jobs_.at(*found)->waits = true;
-    waited_for_.push_back(*found);
-    ahead_.erase(found);
-  }
+  for (const ObjectRead* const read : hurried) wait_for(read);
   for (const auto& [id, refused] : renewed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
@@ -222,19 +211,51 @@ void ObjectTransfers::fire_timers() {
   if (now >= next_stall_look_) end_stalled();
 }
 
-// A quarter of the time late at most, for a look at each request every second or so.
+void ObjectTransfers::wait_for(const ObjectRead* read) {
+  const auto queued = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
+  if (queued != ahead_.end()) {
+    jobs_.at(*queued)->waits = true;
+    waited_for_.push_back(*queued);
+    ahead_.erase(queued);
+    return;
+  }
+  const auto sent = std::find_if(in_flight_.begin(), in_flight_.end(),
+                                 [&](const ObjectAttempt* one) { return jobs_.at(one->job)->read == read; });
+  if (sent == in_flight_.end()) return;
+  Job& job = *jobs_.at((*sent)->job);
+  if (std::exchange(job.waits, true)) return;
+  hedge_later((*sent)->job, job, (*sent)->sent);
+}
+
+void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
+  // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
+  if (job.read == nullptr || !job.waits || job.read->etag == nullptr || !options_.tuning.hedge) return;
+  timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+}
+
+// How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known
+// how long answers take, that is found out sooner. The time doubles with each failure, so that a store that has become
+// slow is not taken for one that stalls.
+Latencies::Duration ObjectTransfers::stall_time(const Job& job) const {
+  const Latencies::Duration most = options_.tuning.stall_timeout;
+  if (latencies_.count() < kLatenciesKnown) return most;
+  const auto least = std::max<Latencies::Duration>(kStallMin, 4 * latencies_.late_after());
+  return std::min<Latencies::Duration>(most, least * (1U << std::min(job.failures, 8U)));
+}
+
 void ObjectTransfers::end_stalled() {
   const Clock::time_point now = Clock::now();
-  next_stall_look_ = now + options_.tuning.stall_timeout / 4;
+  next_stall_look_ = now + std::min<Clock::duration>(kStallMin, options_.tuning.stall_timeout) / 4;
   std::vector<ObjectAttempt*> stalled;
   for (ObjectAttempt* const attempt : in_flight_) {
-    if (now - attempt->last_byte >= options_.tuning.stall_timeout) stalled.push_back(attempt);
+    if (now - attempt->last_byte >= stall_time(*jobs_.at(attempt->job))) stalled.push_back(attempt);
   }
   for (ObjectAttempt* const attempt : stalled) {
     // The end of one may have taken its sibling with it.
     if (!in_flight_.contains(attempt)) continue;
     http_.cancel(attempt->exchange);
-    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", options_.tuning.stall_timeout.count())});
+    const auto silence = std::chrono::duration_cast<milliseconds>(now - attempt->last_byte);
+    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", silence.count())});
   }
 }
 
@@ -252,73 +273,16 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
   attempt->sent = now;
   attempt->last_byte = now;
   attempt->exchange.sink = attempt.get();
-  describe(job, attempt->exchange, attempt->keys);
+  attempt->keys = requests_.describe(job.read, job.query, job.place, attempt->exchange);
   if (!is_hedge) ++job.attempts;
-  count(requests_);
+  count(sent_);
   if (job.query != nullptr) count(lists_);
   latencies_.note_sent();
   in_flight_.insert(attempt.get());
   in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
   http_.start(attempt->exchange);
   job.live.push_back(std::move(attempt));
-  // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
-  const bool may_hedge = job.read != nullptr && job.waits && job.read->etag != nullptr && options_.tuning.hedge;
-  if (may_hedge && !is_hedge) timers_.emplace(now + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
-}
-
-void ObjectTransfers::describe(const Job& job, HttpExchange& exchange, KeyKeeper::KeysPtr& keys) {
-  std::string path = endpoint_.bucket_path;
-  std::string query;
-  exchange.headers.emplace_back("User-Agent: headrace");
-  if (job.read != nullptr) {
-    const ObjectRead& read = *job.read;
-    path += encode_path(options_.prefix);
-    path += encode_path(read.key);
-    if (read.length == 0) exchange.method = HttpExchange::Method::kHead;
-    if (read.etag != nullptr) exchange.headers.push_back(fmt::format("If-Match: \"{}\"", read.etag));
-    if (read.length != 0 && !is_of_whole_object(read)) {
-      exchange.headers.push_back(fmt::format("Range: bytes={}-{}", read.offset, read.offset + read.length - 1));
-    }
-  } else {
-    query = job.query->query;
-  }
-  std::string_view host = endpoint_.host;
-  if (job.place.empty()) {
-    exchange.url = endpoint_.url(path, query);
-  } else {
-    exchange.url = job.place + path + (query.empty() ? "" : "?") + query;
-    host = std::string_view(job.place).substr(job.place.find("//") + 2);
-  }
-  sign(host, path, query, exchange, keys);
-}
-
-void ObjectTransfers::sign(std::string_view host, std::string_view path, std::string_view query, HttpExchange& exchange,
-                           KeyKeeper::KeysPtr& keys) {
-  if (options_.requester_pays) exchange.headers.emplace_back("x-amz-request-payer: requester");
-  if (options_.no_sign_request) return;
-  if (keeper_ != nullptr) {
-    keys = keeper_->current();
-    if (signer_ == nullptr || keys != signer_keys_) {
-      MutexLock lock(mutex_);
-      signer_ = std::make_unique<Signer>(keys->keys, region_, "s3");
-      signer_keys_ = keys;
-    }
-  }
-  const auto now = std::chrono::floor<seconds>(std::chrono::system_clock::now()) +
-                   seconds(clock_behind_s_.load(std::memory_order_relaxed));
-  const std::string date = amz_date(now);
-  RequestToSign request;
-  request.method = exchange.method == HttpExchange::Method::kHead ? "HEAD" : "GET";
-  request.path = path;
-  request.query = query;
-  request.headers = {{"host", host}, {"x-amz-content-sha256", kEmptyBodyHash}, {"x-amz-date", date}};
-  if (options_.requester_pays) request.headers.emplace_back("x-amz-request-payer", "requester");
-  const std::string_view token = signer_->keys().session_token.bytes();
-  if (!token.empty()) request.headers.emplace_back("x-amz-security-token", token);
-  exchange.headers.push_back("Authorization: " + signer_->authorization(request, now));
-  exchange.headers.push_back(fmt::format("x-amz-content-sha256: {}", kEmptyBodyHash));
-  exchange.headers.push_back("x-amz-date: " + date);
-  if (!token.empty()) exchange.headers.push_back(fmt::format("x-amz-security-token: {}", token));
+  if (!is_hedge) hedge_later(id, job, now);
 }
 
 void ObjectTransfers::remove(ObjectAttempt& attempt) {
@@ -393,13 +357,14 @@ void ObjectTransfers::on_trouble(JobId id, Job& job, const ObjectAnswer& answer,
       if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
       return renew_keys(id, keys);
     case Verdict::kStoresClock:
-      if (std::exchange(job.has_set_clock, true) || !set_clock(answer)) break;
+      if (std::exchange(job.has_set_clock, true) || !requests_.set_clock(answer)) break;
       return try_at_once(id, job);
     case Verdict::kOtherRegion:
-      if (std::exchange(job.has_changed_region, true) || !change_region(answer.region)) break;
+      if (std::exchange(job.has_changed_region, true) || !requests_.change_region(answer.region)) break;
       return try_at_once(id, job);
     case Verdict::kFollow:
-      if (!follow(job, answer.location)) break;
+      job.place = requests_.place_of(answer.location);
+      if (job.place.empty() || ++job.follows > kFollowsMax) break;
       return try_at_once(id, job);
     case Verdict::kDone:
     case Verdict::kFail:
@@ -433,42 +398,6 @@ void ObjectTransfers::renew_keys(JobId id, const KeyKeeper::KeysPtr& refused) {
     renewed_.emplace_back(id, refused);
     http_.wake();
   });
-}
-
-bool ObjectTransfers::set_clock(const ObjectAnswer& answer) {
-  if (!answer.date) return false;
-  const auto behind = *answer.date - std::chrono::floor<seconds>(std::chrono::system_clock::now());
-  const std::int64_t before = clock_behind_s_.exchange(behind.count());
-  // Others found out at the same time.
-  if (before - behind.count() > 5 || behind.count() - before > 5) {
-    io::log_warning("{}: this machine's clock is {} s {} the store's; requests carry the store's time. Set the clock",
-                    name_, std::abs(behind.count()), behind.count() > 0 ? "behind" : "ahead of");
-  }
-  return true;
-}
-
-bool ObjectTransfers::change_region(const std::string& region) {
-  if (!may_be_region(region)) return false;
-  ObjectStoreOptions there = options_;
-  there.region = region;
-  io::Result<Endpoint> endpoint = make_endpoint(there);
-  if (!endpoint) return false;
-  MutexLock lock(mutex_);
-  if (region_ == region) return true;  // another request found out first
-  io::log_info("{}: the bucket lies in {}", name_, region);
-  region_ = region;
-  endpoint_ = std::move(*endpoint);
-  signer_ = options_.keys ? std::make_unique<Signer>(*options_.keys, region, "s3") : nullptr;
-  return true;
-}
-
-// Scheme and host are taken; path and query stay those that were asked for.
-bool ObjectTransfers::follow(Job& job, const std::string& location) const {
-  const std::string host = host_of(location);
-  const bool is_safe = location.starts_with("https://") || endpoint_.scheme == "http";
-  if (host.empty() || !is_safe || ++job.follows > kFollowsMax) return false;
-  job.place = location.substr(0, location.find("//") + 2) + host;
-  return true;
 }
 
 void ObjectTransfers::finish(JobId id, io::Status status) {

@@ -25,9 +25,9 @@
 #include "headrace/cache/source/object/latencies.h"
 #include "headrace/cache/source/object/object_attempt.h"
 #include "headrace/cache/source/object/object_client.h"
+#include "headrace/cache/source/object/object_requests.h"
 #include "headrace/cache/source/object/object_verdict.h"
 #include "headrace/cache/source/object/request_window.h"
-#include "headrace/cache/source/object/signature.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
@@ -78,13 +78,13 @@ class ObjectTransfers {
   void take_submitted();
   void start_waiting();
   void fire_timers();
+  void wait_for(const ObjectRead* read);
+  void hedge_later(JobId id, const Job& job, Clock::time_point sent);
+  [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
   void end_stalled();
   [[nodiscard]] std::chrono::milliseconds time_to_next() const;
 
   void begin(JobId id, Job& job, bool is_hedge);
-  void describe(const Job& job, HttpExchange& exchange, KeyKeeper::KeysPtr& keys);
-  void sign(std::string_view host, std::string_view path, std::string_view query, HttpExchange& exchange,
-            KeyKeeper::KeysPtr& keys);
   [[nodiscard]] std::string what(const Job& job) const;
 
   void on_end(ObjectAttempt& attempt, const HttpEnd& end);
@@ -93,9 +93,6 @@ class ObjectTransfers {
   void try_later(JobId id, Job& job, const ObjectAnswer& answer, bool is_objects_own);
   void try_at_once(JobId id, const Job& job);
   void renew_keys(JobId id, const KeyKeeper::KeysPtr& refused);
-  [[nodiscard]] bool set_clock(const ObjectAnswer& answer);
-  [[nodiscard]] bool change_region(const std::string& region);
-  [[nodiscard]] bool follow(Job& job, const std::string& location) const;
   void finish(JobId id, io::Status status);
   void remove(ObjectAttempt& attempt);
   void publish_latencies();
@@ -106,9 +103,7 @@ class ObjectTransfers {
 
   // The client's thread.
   HttpLoop http_;
-  Endpoint endpoint_;
-  std::unique_ptr<Signer> signer_;
-  KeyKeeper::KeysPtr signer_keys_;
+  ObjectRequests requests_;
   RequestWindow window_;
   Latencies latencies_;
   std::minstd_rand random_;
@@ -122,17 +117,16 @@ class ObjectTransfers {
   Clock::time_point next_stall_look_ = {};
   bool has_answered_ = false;  // the store, at all
 
-  std::atomic<std::uint64_t> requests_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
+  std::atomic<std::uint64_t> sent_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
   std::atomic<std::uint64_t> throttles_ = 0, errors_ = 0, stale_ = 0, queued_ = 0;
   std::atomic<unsigned> in_flight_count_ = 0, limit_ = 0;
-  std::atomic<std::int64_t> p50_us_ = 0, p95_us_ = 0, p99_us_ = 0, clock_behind_s_ = 0;
+  std::atomic<std::int64_t> p50_us_ = 0, p95_us_ = 0, p99_us_ = 0;
 
   mutable io::Mutex mutex_;
   std::vector<std::unique_ptr<Job>> submitted_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<ObjectRead*> hurried_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed_ HEADRACE_GUARDED_BY(mutex_);  // and the refused keys
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
-  std::string region_ HEADRACE_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

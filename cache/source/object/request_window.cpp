@@ -15,6 +15,10 @@ constexpr milliseconds kHalveAgainAfter{500};
 constexpr milliseconds kTryAgainAfter{10'000};
 constexpr unsigned kLimitMin = 4;  // enough to notice that the store is back
 constexpr double kWorthIt = 1.1;
+// One answer of a hundred happens to be a 503 at any rate. One of twenty among the last 256 comes from overload, and
+// where all are, 14 of them tell.
+constexpr double kBusyShare = 0.05;
+constexpr double kMemory = 1.0 / 256;
 
 }  // namespace
 
@@ -25,6 +29,7 @@ void RequestWindow::begin_period(Clock::time_point now) {
 }
 
 void RequestWindow::on_done(Clock::time_point now, bool is_enough) {
+  busy_share_ *= 1 - kMemory;
   if (began_ == Clock::time_point()) begin_period(now);
   ++done_;
   was_enough_ = was_enough_ || is_enough;
@@ -67,6 +72,8 @@ void RequestWindow::end_period(Clock::time_point now) {
 }
 
 void RequestWindow::on_slow_down(Clock::time_point now) {
+  busy_share_ += (1 - busy_share_) * kMemory;
+  if (busy_share_ < kBusyShare) return;
   if (halved_ != Clock::time_point() && now - halved_ < kHalveAgainAfter) return;
   halved_ = now;
   if (phase_ != Phase::kRecovering) recovered_at_ = limit_;

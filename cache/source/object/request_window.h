@@ -6,9 +6,12 @@
 //
 // The rate of a store is requests in flight over latency, until its limit or the network's is met. So the limit doubles
 // while that raises the rate by a tenth, and goes back by one doubling when it does not. It is tried again after a
-// while, because a network has better and worse times. After a 503 the limit halves, once for all requests that were
-// under way together, and comes back by a sixteenth at a time: a client that comes back at once is refused at once, and
-// one that never comes back stays slow for good (tensorflow/io#1953).
+// while, because a network has better and worse times.
+//
+// Where the store answers with 503, the limit halves, once for all requests that were under way together, and comes
+// back by a sixteenth at a time: a client that comes back at once is refused at once, and one that never comes back
+// stays slow for good (tensorflow/io#1953). A 503 now and then is no sign of a store that has too much to do, and is
+// only tried again.
 //
 // Thread-safety: none. Pure logic; the caller says what time it is.
 #pragma once
@@ -46,6 +49,7 @@ class RequestWindow {
   Clock::time_point held_ = {};
   unsigned done_ = 0;
   bool was_enough_ = false;
+  double busy_share_ = 0;  // of the last answers, those that asked to slow down
 };
 
 }  // namespace headrace::cache

@@ -74,7 +74,7 @@ io::Secret Signer::make_day_key(std::string_view day) const {
     std::swap(key, next);
     OPENSSL_cleanse(next.data(), next.size());
   }
-  const io::Secret secret(as_text(key));
+  io::Secret secret(as_text(key));
   OPENSSL_cleanse(key.data(), key.size());
   return secret;
 }

@@ -126,20 +126,29 @@ struct PageReader {
     constexpr std::string_view kRoot = "ListBucketResult";
     if (!path.starts_with(kRoot)) return;
     path.remove_prefix(kRoot.size());
-    if (path.empty()) is_listing = true;
-    if (path == "/Contents/Key") item.key = std::move(text);
-    if (path == "/Contents/ETag") item.etag = without_quotes(text);
-    if (path == "/Contents/Size") {
+    if (path.empty()) {
+      is_listing = true;
+    } else if (path == "/Contents/Key") {
+      item.key = std::move(text);
+    } else if (path == "/Contents/ETag") {
+      item.etag = without_quotes(text);
+    } else if (path == "/Contents/Size") {
       const std::optional<std::uint64_t> size = as_number(text);
       is_wrong = is_wrong || !size;
       item.size_bytes = size.value_or(0);
+    } else if (path == "/Contents/LastModified") {
+      item.mtime_ns = std::max<std::int64_t>(0, parse_iso_time(text));
+    } else if (path == "/Contents") {
+      page.objects.push_back(std::exchange(item, {}));
+    } else if (path == "/CommonPrefixes/Prefix") {
+      page.folders.push_back(std::move(text));
+    } else if (path == "/NextContinuationToken") {
+      page.next = std::move(text);
+    } else if (path == "/IsTruncated") {
+      is_truncated = text == "true";
+    } else if (path == "/EncodingType") {
+      is_encoded = text == "url";
     }
-    if (path == "/Contents/LastModified") item.mtime_ns = std::max<std::int64_t>(0, parse_iso_time(text));
-    if (path == "/Contents") page.objects.push_back(std::exchange(item, {}));
-    if (path == "/CommonPrefixes/Prefix") page.folders.push_back(std::move(text));
-    if (path == "/NextContinuationToken") page.next = std::move(text);
-    if (path == "/IsTruncated") is_truncated = text == "true";
-    if (path == "/EncodingType") is_encoded = text == "url";
   }
 
   [[nodiscard]] bool decode(std::string& name) {
@@ -180,9 +189,13 @@ StoreError parse_error(std::string_view body) {
   XmlReader xml([&](std::string_view path, std::string& text) {
     // The token service puts its errors into an ErrorResponse.
     if (path.starts_with("ErrorResponse/")) path.remove_prefix(std::string_view("ErrorResponse/").size());
-    if (path == "Error/Code") error.code = std::move(text);
-    if (path == "Error/Message") error.message = std::move(text);
-    if (path == "Error/Region") error.region = std::move(text);
+    if (path == "Error/Code") {
+      error.code = std::move(text);
+    } else if (path == "Error/Message") {
+      error.message = std::move(text);
+    } else if (path == "Error/Region") {
+      error.region = std::move(text);
+    }
   });
   return xml.read(body) ? error : StoreError{};
 }
@@ -194,8 +207,8 @@ Result<TokenAnswer> parse_token_answer(std::string_view body) {
     if (at == std::string_view::npos) return;
     const std::string_view name = path.substr(at + std::string_view("/Credentials/").size());
     if (name == "AccessKeyId") answer.keys.id = text;
-    if (name == "SecretAccessKey") answer.keys.secret = io::Secret::take(std::move(text));
-    if (name == "SessionToken") answer.keys.session_token = io::Secret::take(std::move(text));
+    if (name == "SecretAccessKey") answer.keys.secret = io::Secret::take(text);
+    if (name == "SessionToken") answer.keys.session_token = io::Secret::take(text);
     if (name == "Expiration") answer.expiration = text;
   });
   if (!xml.read(body) || answer.keys.id.empty() || answer.keys.secret.empty()) {

@@ -217,6 +217,29 @@ TEST_CASE("another version of an object is stale, and none of its bytes are take
   CHECK(client->stats().errors == 0);
 }
 
+TEST_CASE("another range than was asked for is not taken for it") {
+  ObjectServer server;
+  server.put("a", "0123456789");
+  const auto client = open(server.options());
+  for (const char* fault : {R"({"shift_range": 1})", R"({"shift_range": 0, "ignore_range": true})"}) {
+    server.set(fault);
+    Waited part("a", 3);
+    part.read.object_bytes = 10;
+    part.read.offset = 2;
+    client->read(part.read);
+    REQUIRE_FALSE(part.wait().has_value());
+    CHECK(part.wait().error().code == ErrorCode::kUnsupported);
+  }
+}
+
+TEST_CASE("a version with a line end makes no header of its own") {
+  ObjectServer server;
+  server.put("a", "content");
+  const auto client = open(server.options());
+  CHECK(error_of(*client, "a", 7, "x\r\nRange: bytes=0-1").code == ErrorCode::kStale);
+  CHECK(server.count("status 412") == 0);
+}
+
 TEST_CASE("what cannot work says why and what to do") {
   ObjectServer server;
   server.put("a", "content");
@@ -377,4 +400,40 @@ TEST_CASE("what somebody waits for goes before what is read ahead") {
   client->hurry(reads[2].read);
   for (Waited& waited : reads) CHECK(waited.wait().has_value());
   CHECK(order == std::vector<std::string>{"first", "waited", "hurried", "ahead"});
+}
+
+TEST_CASE("a read ahead that has been sent gets a second request when somebody waits for it") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  options.tuning.hedge_floor = milliseconds(50);
+  const auto client = open(options);
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  Waited late("a", 12, head.read.found.etag);
+  late.read.ahead = true;
+  client->read(late.read);
+  while (server.count("stall") == 0) std::this_thread::yield();
+  CHECK(client->stats().hedges == 0);
+  client->hurry(late.read);
+  REQUIRE(late.wait().has_value());
+  CHECK(client->stats().hedges_won == 1);
+}
+
+TEST_CASE("an answer that stalls is given up soon where it is known how long answers take") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  const auto client = open(options);
+  for (int i = 0; i < 64; ++i) CHECK(bytes_of(*client, "a", 12) == "content of a");
+  server.set(R"({"stalls": 2, "stall_seconds": 3600})");
+  Waited stalled("a", 12);  // without an ETag: no second request
+  client->read(stalled.read);
+  REQUIRE(stalled.wait().has_value());
+  CHECK(client->stats().retries == 2);
 }

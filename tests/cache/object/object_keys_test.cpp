@@ -108,7 +108,7 @@ TEST_CASE("a secret is left out of core files") {
   CHECK(Secret().empty());
   std::string text = kSecret;
   const char* const where = text.data();
-  CHECK(Secret::take(std::move(text)).bytes() == kSecret);
+  CHECK(Secret::take(text).bytes() == kSecret);
   CHECK(where[0] == '\0');
   std::ifstream maps("/proc/self/smaps");
   const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(secret.bytes().data()));

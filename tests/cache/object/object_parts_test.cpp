@@ -233,10 +233,16 @@ TEST_CASE("the window grows while it brings more, halves once for a 503, and com
   CHECK(window.limit() == 128);
   run(seconds(5));
   CHECK(window.limit() == 256);
-  for (int i = 0; i < 20; ++i) window.on_slow_down(now += seconds(1));
+  for (int i = 0; i < 40; ++i) window.on_slow_down(now += seconds(1));
   CHECK(window.limit() == 4);
   run(seconds(20));
   CHECK(window.limit() > 128);
+  RequestWindow unlucky(64, 1024);
+  for (int i = 0; i < 20'000; ++i) {
+    unlucky.on_done(now += milliseconds(1), false);
+    if (i % 100 == 0) unlucky.on_slow_down(now);
+    CHECK(unlucky.limit() >= 64);
+  }
   RequestWindow idle(64, 1024);
   for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), true);
   CHECK(idle.limit() == 64);

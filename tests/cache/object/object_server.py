@@ -34,6 +34,8 @@ class Faults:
         self.list_delay = 0.0
         self.wrong_etag = False    # the answer names another one, and its bytes are of another version
         self.ignore_if_match = False
+        self.shift_range = 0       # bytes by which an answer lies beside the range that was asked for
+        self.ignore_range = False
         self.region = "us-east-1"  # the bucket's
         self.redirect = ""         # a place: GETs are sent there with 307
         self.redirects = 0         # how often; each counts down
@@ -319,8 +321,8 @@ class Connection:
             data, etag = bytes(len(data)), "0123"
         answer = {"ETag": f'"{etag}"', "Last-Modified": DATE}
         status, part = 200, data
-        if "range" in headers:
-            first, last = (int(n) for n in headers["range"].removeprefix("bytes=").split("-"))
+        if "range" in headers and not faults.ignore_range:
+            first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))
             if first >= len(data):
                 raise Refused(416, "InvalidRange", "The requested range is not satisfiable")
             last = min(last, len(data) - 1)
