@@ -13,9 +13,9 @@
 //
 // LIST has one path relative to FOLDER per line, CROPS a line "left top width height flip" for each. Everything is done
 // `--passes N` (3) times; `full`, `rrc` and `rrc-first` on `--threads T` (1), each with a decoder of its own. Prints
-// one JSON line; "xxh3" adds up XXH3 of each file, with `full`, `crop-first` and `crop --against skip` of each image's pixels;
-// "pixels" is how many were made. `both` and `crop` decode each file with the one side and then with the other, on one
-// thread, and print a line for headrace and one for the other, as `crop-first` does. The seconds of these crops are
+// one JSON line; "xxh3" adds up XXH3 of each file, with `full`, `crop-first` and `crop --against skip` of each image's
+// pixels; "pixels" is how many were made. `both`, `crop` and `crop-first` decode each file with the one side and then
+// with the other, on one thread, and print a line for headrace and one for the other. The seconds of these crops are
 // those on a processor.
 #include <chrono>
 #include <cstddef>

@@ -70,7 +70,8 @@ class Store:
             self.port = free.getsockname()[1]
         self.write_listings()
         config = self.work / "nginx.conf"
-        config.write_text(CONFIG.format(work=self.work, echo=ECHO_MODULE, port=self.port, bucket=BUCKET, latency=LATENCY_SECONDS))
+        config.write_text(CONFIG.format(work=self.work, echo=ECHO_MODULE, port=self.port, bucket=BUCKET,
+                                        latency=LATENCY_SECONDS))
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(["/usr/sbin/nginx", "-p", self.work, "-c", config], stderr=errors)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -103,7 +104,8 @@ class Store:
             self.write_listing(f"{name}/", "".join(self.entry(f"{name}/{path.name}", path) for path in files))
 
     def write_listing(self, prefix, entries):
-        text = ('<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        text = ('<?xml version="1.0" encoding="UTF-8"?>'
+                '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
                 f"<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys>"
                 f"<IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
         (self.work / "listings" / f"root{prefix.rstrip('/')}.xml").write_text(text)
