@@ -96,6 +96,7 @@ void HttpLoop::start(HttpExchange& exchange) {
   HEADRACE_ASSERT(exchange.easy == nullptr && exchange.sink != nullptr);
   CURL* const easy = take_easy();
   exchange.easy = easy;
+  exchange.has_headers = false;
   for (const std::string& header : exchange.headers) {
     // ETags and keys come from outside. One with a line end would make a header of its own; without it the request is
     // refused, or answered with a version that is compared.
@@ -166,10 +167,14 @@ void HttpLoop::on_curl_timer(long wait_ms) {
 }
 
 std::size_t HttpLoop::take_header(char* line, std::size_t size, std::size_t count, void* exchange) {
-  HttpSink& sink = *static_cast<HttpExchange*>(exchange)->sink;
+  HttpExchange& self = *static_cast<HttpExchange*>(exchange);
+  HttpSink& sink = *self.sink;
   std::string_view text(line, size * count);
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  if (text.starts_with("HTTP/")) {
+  if (text.empty()) {
+    self.has_headers = true;  // the line behind the last one
+  } else if (text.starts_with("HTTP/")) {
+    self.has_headers = false;
     const std::size_t blank = std::min(text.find(' '), text.size());
     int status = 0;
     std::from_chars(text.data() + std::min(blank + 1, text.size()), text.data() + text.size(), status);
@@ -238,6 +243,11 @@ void HttpLoop::end_complete() {
       ::curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &connected);
       end.never_connected = connected == 0;
       end.trouble = "no connection in time";
+    }
+    // To libcurl an answer may end at any line of its headers.
+    if (end.is_complete && !exchange->has_headers) {
+      end.is_complete = false;
+      end.trouble = "the connection was lost within the headers";
     }
     give_back(*exchange);
     exchange->sink->on_end(end);

@@ -36,6 +36,8 @@ class Faults:
         self.ignore_if_match = False
         self.shift_range = 0       # bytes by which an answer lies beside the range that was asked for
         self.ignore_range = False
+        self.lost_in_headers = 0   # so many GETs: the connection is lost behind the line with the status
+        self.no_length = False     # HEADs do not say how large the object is
         self.region = "us-east-1"  # the bucket's
         self.redirect = ""         # a place: GETs are sent there with 307
         self.redirects = 0         # how often; each counts down
@@ -191,10 +193,11 @@ class Connection:
         finally:
             self.writer.close()
 
-    async def send(self, status, headers, body, *, head=False, cut=None):
+    async def send(self, status, headers, body, *, head=False, cut=None, no_length=False):
         now = datetime.datetime.utcnow() + datetime.timedelta(seconds=STORE.faults.clock)
         lines = [f"HTTP/1.1 {status} X", "Date: " + now.strftime("%a, %d %b %Y %H:%M:%S GMT")]
-        headers = {"Content-Length": str(len(body)), **headers}
+        if not no_length:
+            headers = {"Content-Length": str(len(body)), **headers}
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
         if not head:
@@ -329,8 +332,13 @@ class Connection:
             status, part = 206, data[first:last + 1]
             answer["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
         if method == "HEAD":
-            await self.send(status, answer, part, head=True)
+            await self.send(status, answer, part, head=True, no_length=faults.no_length)
             return True
+        if faults.lost_in_headers > 0:
+            faults.lost_in_headers -= 1
+            self.writer.write(f"HTTP/1.1 {status} X\r\n".encode())
+            await self.writer.drain()
+            return False
         if faults.stalls > 0:
             faults.stalls -= 1
             return await self.misbehave("stall", status, answer, part)
