@@ -10,6 +10,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace headrace::cache {
@@ -32,6 +33,11 @@ template <typename Value>
 void set(CURL* easy, CURLoption option, Value value) {
   const CURLcode done = ::curl_easy_setopt(easy, option, value);
   HEADRACE_ASSERT(done == CURLE_OK || done == CURLE_UNKNOWN_OPTION || done == CURLE_NOT_BUILT_IN);
+}
+
+// As libcurl's own, but a program that is started gets none of them.
+curl_socket_t open_socket(void* /*context*/, curlsocktype /*purpose*/, curl_sockaddr* address) {
+  return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
 bool is_no_connection(CURLcode code) {
@@ -82,6 +88,10 @@ CURL* HttpLoop::take_easy() {
   set(easy, CURLOPT_PATH_AS_IS, 1L);  // keys may hold "//" and "..", and the path is signed as it is
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_BUFFERSIZE, kReceiveBytes);
+  set(easy, CURLOPT_OPENSOCKETFUNCTION, &open_socket);
+  // A name that nobody resolves is left to its thread. Else whoever gives it up, or ends, waits for the resolver, and
+  // all requests with it.
+  set(easy, CURLOPT_QUICK_EXIT, 1L);
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
   set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   set(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);  // a store has many addresses, each good for a part of its rate
