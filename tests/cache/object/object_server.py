@@ -51,6 +51,8 @@ class Faults:
         self.service_keys = {}     # what the metadata, container and token services give out
         self.service_status = 200
         self.raw_list = ""         # the body of each listing
+        self.endless = False       # each folder has a folder
+        self.empty_pages = 0       # so many pages have no key, and are not the last ones
 
 
 class Store:
@@ -106,7 +108,7 @@ def check_signature(method, path, query, headers, body=b""):
     key_id, day, region, service, _ = fields["Credential"].split("/")
     names = fields["SignedHeaders"]
     if key_id in faults.expired:
-        raise Refused(400, "ExpiredToken", "The provided token has expired.")
+        raise Refused(400, "ExpiredToken", "The provided token has expired.", {"x-amz-bucket-region": faults.region})
     if key_id not in faults.keys:
         raise Refused(403, "InvalidAccessKeyId", "no such key")
     if faults.keys[key_id]["token"] != headers.get("x-amz-security-token", ""):
@@ -147,6 +149,13 @@ def list_page(query):
     parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     prefix, delimiter = parameters.get("prefix", ""), parameters.get("delimiter", "")
     after = parameters.get("continuation-token") or parameters.get("start-after", "")
+    if faults.endless:
+        return (f"<ListBucketResult><CommonPrefixes><Prefix>{prefix}a/</Prefix></CommonPrefixes>"
+                "</ListBucketResult>").encode()
+    if faults.empty_pages > 0:
+        faults.empty_pages -= 1
+        return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{after}!"
+                "</NextContinuationToken></ListBucketResult>").encode()
     items, folders, last, truncated = [], [], "", False
     keys = STORE.keys()
     at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
