@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include <curl/curl.h>
 #include <strings.h>
@@ -25,7 +26,7 @@ bool is_header(std::string_view name, std::string_view wanted) {
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return std::nullopt;
+  if (error != std::errc() || number > std::uint64_t{INT64_MAX}) return std::nullopt;  // no file is so large
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
 }
@@ -37,7 +38,7 @@ std::string without_quotes(std::string_view etag) {
 
 std::optional<std::chrono::sys_seconds> http_date(std::string_view text) {
   const time_t time = ::curl_getdate(std::string(text).c_str(), nullptr);
-  if (time < 0) return std::nullopt;
+  if (time < 0 || time > std::numeric_limits<std::int64_t>::max() / 1'000'000'000) return std::nullopt;
   return std::chrono::sys_seconds(std::chrono::seconds(time));
 }
 
