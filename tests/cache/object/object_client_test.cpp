@@ -260,6 +260,17 @@ TEST_CASE("an object whose size is not said is not taken for an empty one") {
   CHECK(says(head.wait().error(), "how large"));
 }
 
+TEST_CASE("a time beyond what 64 bits of nanoseconds hold is none") {
+  ObjectServer server;
+  server.put("a", "");
+  const auto client = open(server.options());
+  server.set(R"({"last_modified": "Fri, 31 Dec 9999 23:59:59 GMT"})");
+  Waited head("a", 0);
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  CHECK(head.read.found.mtime_ns == 0);
+}
+
 TEST_CASE("a version with a line end makes no header of its own") {
   ObjectServer server;
   server.put("a", "content");

@@ -37,6 +37,7 @@ class Faults:
         self.shift_range = 0       # bytes by which an answer lies beside the range that was asked for
         self.ignore_range = False
         self.lost_in_headers = 0   # so many GETs: the connection is lost behind the line with the status
+        self.last_modified = DATE
         self.no_length = False     # HEADs do not say how large the object is
         self.region = "us-east-1"  # the bucket's
         self.redirect = ""         # a place: GETs are sent there with 307
@@ -331,7 +332,7 @@ class Connection:
             raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
         if faults.wrong_etag:
             data, etag = bytes(len(data)), "0123"
-        answer = {"ETag": f'"{etag}"', "Last-Modified": DATE}
+        answer = {"ETag": f'"{etag}"', "Last-Modified": faults.last_modified}
         status, part = 200, data
         if "range" in headers and not faults.ignore_range:
             first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))
