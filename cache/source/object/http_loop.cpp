@@ -10,6 +10,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace headrace::cache {
@@ -32,6 +33,11 @@ template <typename Value>
 void set(CURL* easy, CURLoption option, Value value) {
   const CURLcode done = ::curl_easy_setopt(easy, option, value);
   HEADRACE_ASSERT(done == CURLE_OK || done == CURLE_UNKNOWN_OPTION || done == CURLE_NOT_BUILT_IN);
+}
+
+// As libcurl's own, but a program that is started gets none of them.
+curl_socket_t open_socket(void* /*context*/, curlsocktype /*purpose*/, curl_sockaddr* address) {
+  return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
 bool is_no_connection(CURLcode code) {
@@ -82,6 +88,10 @@ CURL* HttpLoop::take_easy() {
   set(easy, CURLOPT_PATH_AS_IS, 1L);  // keys may hold "//" and "..", and the path is signed as it is
   set(easy, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy, CURLOPT_BUFFERSIZE, kReceiveBytes);
+  set(easy, CURLOPT_OPENSOCKETFUNCTION, &open_socket);
+  // A name that nobody resolves is left to its thread. Else whoever gives it up, or ends, waits for the resolver, and
+  // all requests with it.
+  set(easy, CURLOPT_QUICK_EXIT, 1L);
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_timeout.count()));
   set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   set(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);  // a store has many addresses, each good for a part of its rate
@@ -96,6 +106,7 @@ void HttpLoop::start(HttpExchange& exchange) {
   HEADRACE_ASSERT(exchange.easy == nullptr && exchange.sink != nullptr);
   CURL* const easy = take_easy();
   exchange.easy = easy;
+  exchange.has_headers = false;
   for (const std::string& header : exchange.headers) {
     // ETags and keys come from outside. One with a line end would make a header of its own; without it the request is
     // refused, or answered with a version that is compared.
@@ -166,10 +177,14 @@ void HttpLoop::on_curl_timer(long wait_ms) {
 }
 
 std::size_t HttpLoop::take_header(char* line, std::size_t size, std::size_t count, void* exchange) {
-  HttpSink& sink = *static_cast<HttpExchange*>(exchange)->sink;
+  HttpExchange& self = *static_cast<HttpExchange*>(exchange);
+  HttpSink& sink = *self.sink;
   std::string_view text(line, size * count);
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  if (text.starts_with("HTTP/")) {
+  if (text.empty()) {
+    self.has_headers = true;  // the line behind the last one
+  } else if (text.starts_with("HTTP/")) {
+    self.has_headers = false;
     const std::size_t blank = std::min(text.find(' '), text.size());
     int status = 0;
     std::from_chars(text.data() + std::min(blank + 1, text.size()), text.data() + text.size(), status);
@@ -238,6 +253,11 @@ void HttpLoop::end_complete() {
       ::curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME_T, &connected);
       end.never_connected = connected == 0;
       end.trouble = "no connection in time";
+    }
+    // To libcurl an answer may end at any line of its headers.
+    if (end.is_complete && !exchange->has_headers) {
+      end.is_complete = false;
+      end.trouble = "the connection was lost within the headers";
     }
     give_back(*exchange);
     exchange->sink->on_end(end);

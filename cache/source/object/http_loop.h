@@ -61,6 +61,7 @@ struct HttpExchange {
   // Private to HttpLoop.
   CURL* easy = nullptr;
   curl_slist* lines = nullptr;
+  bool has_headers = false;  // all of the answer's
 };
 
 struct HttpLoopOptions {

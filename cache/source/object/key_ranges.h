@@ -26,6 +26,7 @@ struct KeyRange {
   std::string first = {};  // of the first page
   std::string last = {};   // of the pages so far
   unsigned pages = 0;
+  unsigned empty_pages = 0;  // in a row
 };
 
 // Cuts what is left behind range.last. The range keeps the first part, and goes on with its token. No part: there is

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include <curl/curl.h>
 #include <strings.h>
@@ -25,7 +26,7 @@ bool is_header(std::string_view name, std::string_view wanted) {
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return std::nullopt;
+  if (error != std::errc() || number > std::uint64_t{INT64_MAX}) return std::nullopt;  // no file is so large
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
 }
@@ -37,7 +38,7 @@ std::string without_quotes(std::string_view etag) {
 
 std::optional<std::chrono::sys_seconds> http_date(std::string_view text) {
   const time_t time = ::curl_getdate(std::string(text).c_str(), nullptr);
-  if (time < 0) return std::nullopt;
+  if (time < 0 || time > std::numeric_limits<std::int64_t>::max() / 1'000'000'000) return std::nullopt;
   return std::chrono::sys_seconds(std::chrono::seconds(time));
 }
 
@@ -94,7 +95,7 @@ ObjectAttempt::Mismatch ObjectAttempt::look_at_headers() const {
   if (total && read_->object_bytes != ObjectRead::kAnySize && *total != read_->object_bytes) {
     return Mismatch::kOtherSize;
   }
-  if (read_->length == 0) return Mismatch::kNone;
+  if (read_->length == 0) return total ? Mismatch::kNone : Mismatch::kNoSize;
   if (is_part) {
     const bool is_right = range_begin_ == read_->offset && range_end_ == read_->offset + read_->length - 1;
     return is_right ? Mismatch::kNone : Mismatch::kOtherRange;
@@ -112,6 +113,7 @@ bool ObjectAttempt::on_body(std::span<const std::byte> bytes) {
     text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return true;
   }
+  has_headers_ = true;
   if (received_ == 0 && look_at_headers() != Mismatch::kNone) return false;
   if (bytes.size() > read_->length - received_) return false;
   std::memcpy(read_->into + received_, bytes.data(), bytes.size());
@@ -124,6 +126,7 @@ bool ObjectAttempt::is_whole() const {
 }
 
 ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
+  has_headers_ = has_headers_ || end.is_complete;
   answer_.is_broken = !end.is_complete;
   answer_.never_connected = end.never_connected;
   answer_.is_untrusted = end.is_untrusted;
@@ -148,7 +151,7 @@ ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
 }
 
 std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const {
-  if (!is_success()) return std::nullopt;
+  if (!is_success() || !has_headers_) return std::nullopt;
   switch (look_at_headers()) {
     case Mismatch::kNone:
       return std::nullopt;
@@ -156,6 +159,8 @@ std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const 
       return io::Error{io::ErrorCode::kStale, 0, what + ": the object was replaced"};
     case Mismatch::kOtherSize:
       return io::Error{io::ErrorCode::kStale, 0, what + ": the object has another size than it had"};
+    case Mismatch::kNoSize:
+      return io::Error{io::ErrorCode::kUnsupported, 0, what + ": the store does not say how large the object is"};
     case Mismatch::kOtherRange:
       return io::Error{io::ErrorCode::kUnsupported, 0,
                        what + ": the store answers with another range than was asked for"};

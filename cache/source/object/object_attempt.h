@@ -35,7 +35,7 @@ class ObjectAttempt : public HttpSink {
 
   // What the answer was, after its end; not broken if all that was wanted has come.
   [[nodiscard]] ObjectAnswer conclude(const HttpEnd& end);
-  // Why an answer that says 200 is not what was wanted; nullopt: it is.
+  // Why an answer that says 200 is not what was wanted; nullopt: it is, or it was lost before it said so.
   [[nodiscard]] std::optional<io::Error> mismatch(const std::string& what) const;
 
   [[nodiscard]] const ObjectRead::Found& found() const { return found_; }
@@ -53,7 +53,7 @@ class ObjectAttempt : public HttpSink {
   [[nodiscard]] bool is_success() const { return answer_.status == 200 || answer_.status == 206; }
   [[nodiscard]] bool is_whole() const;
 
-  enum class Mismatch : std::uint8_t { kNone, kOtherEtag, kOtherSize, kOtherRange };
+  enum class Mismatch : std::uint8_t { kNone, kOtherEtag, kOtherSize, kNoSize, kOtherRange };
   [[nodiscard]] Mismatch look_at_headers() const;
 
   const ObjectRead* const read_;  // null: a query
@@ -64,6 +64,7 @@ class ObjectAttempt : public HttpSink {
   std::optional<std::uint64_t> range_begin_;
   std::optional<std::uint64_t> range_end_;  // the last byte
   std::optional<std::uint64_t> range_total_;
+  bool has_headers_ = false;  // all of them
   std::uint64_t received_ = 0;
   std::string text_;
 };

@@ -30,6 +30,9 @@ using io::Result;
 constexpr unsigned kPagesBeforeSplit = 8;
 constexpr std::size_t kSkippedNamesMax = 10;
 constexpr std::size_t kNameBytesMax = 255;  // NAME_MAX
+constexpr std::size_t kKeyBytesMax = 1024;  // S3's own bound; what is in folders without an end has no other
+// A store that passes over what was deleted may answer with no key at all, and say that there are more.
+constexpr unsigned kEmptyPagesMax = 1000;
 
 struct Page;
 
@@ -140,9 +143,12 @@ class Walk {
     }
     if (beyond) {
       forget_empty(range, *beyond);
+    } else if (!parsed->next.empty() && parsed->objects.empty() && parsed->folders.empty()) {
+      if (parsed->next == range.token || ++range.empty_pages > kEmptyPagesMax) return goes_not_on();
+      range.token = std::move(parsed->next);
+      todo_.push_front(std::move(range));
     } else if (!parsed->next.empty()) {
-      if (last == range.last)
-        return make_error(ErrorCode::kCorrupt, client_.name() + ": a listing that does not go on");
+      if (last == range.last) return goes_not_on();
       go_on(range, std::move(parsed->next), last, *parsed);
     }
     return {};
@@ -162,11 +168,16 @@ class Walk {
                       client_.name() + ": the listing holds what was not asked for: " + io::printable(key));
   }
 
+  [[nodiscard]] tl::unexpected<io::Error> goes_not_on() const {
+    return make_error(ErrorCode::kCorrupt, client_.name() + ": a listing that does not go on");
+  }
+
   void go_on(KeyRange& range, std::string next, const std::string& last, const ListPage& page) {
     if (range.pages == 0) range.first = page.objects.empty() ? page.folders.front() : page.objects.front().key;
     range.last = last;
     range.token = std::move(next);
     ++range.pages;
+    range.empty_pages = 0;
     const bool has_room = todo_.size() + in_flight_ < options_.in_flight_max;
     if (range.pages >= kPagesBeforeSplit && has_room && may_split_) {
       for (KeyRange& part : split(range, names_of(page))) todo_.push_back(std::move(part));
@@ -190,6 +201,7 @@ class Walk {
   }
 
   void add(const ListPage::Item& item, const std::string& folder) {
+    if (item.key.size() > kKeyBytesMax) return skip(item.key);
     std::string_view key = std::string_view(item.key).substr(prefix_.size());
     const bool is_folder = item.key.size() == folder.size();
     if (is_folder) {
@@ -207,10 +219,6 @@ class Walk {
     object.size_bytes = item.size_bytes;
     object.mtime_ns = item.mtime_ns;
     object.is_folder = is_folder;
-    if (key.size() > UINT16_MAX) {
-      skip(item.key);
-      return;
-    }
     listing_.keys.append(key);
     listing_.etags.append(item.etag, 0, object.etag_bytes);
     listing_.objects.push_back(object);
@@ -219,7 +227,7 @@ class Walk {
   void add_folder(const std::string& folder, const std::string& above) {
     std::string_view name = std::string_view(folder).substr(above.size());
     name.remove_suffix(1);
-    if (!may_be_name(name)) {
+    if (!may_be_name(name) || folder.size() > kKeyBytesMax) {
       skip(folder);
       return;
     }

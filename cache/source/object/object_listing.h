@@ -38,7 +38,8 @@ struct ObjectListing {
   std::vector<ListedObject> objects;  // sorted by the bytes of their keys, no key twice
   std::string keys;                   // relative to the prefix; of a folder without the '/' at its end
   std::string etags;
-  // Names that no file system can show: with NUL, with '.', '..' or nothing between two '/', longer than 255 bytes.
+  // Names that no file system can show: with NUL, with '.', '..' or nothing between two '/', longer than 255 bytes,
+  // or in keys longer than 1 024 bytes.
   std::uint64_t skipped = 0;
   // Objects of which there is a folder of the same name: the folder wins.
   std::uint64_t shadowed = 0;

@@ -353,15 +353,19 @@ void ObjectTransfers::on_trouble(JobId id, Job& job, const ObjectAnswer& answer,
     case Verdict::kSlowDown:
       // A store that has never answered may be a name that was mistyped: nobody waits a minute for that.
       return try_later(id, job, answer, answer.never_connected && !has_answered_);
-    case Verdict::kNewKeys:
-      if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
-      return renew_keys(id, keys);
     case Verdict::kStoresClock:
       if (std::exchange(job.has_set_clock, true) || !requests_.set_clock(answer)) break;
       return try_at_once(id, job);
     case Verdict::kOtherRegion:
-      if (std::exchange(job.has_changed_region, true) || !requests_.change_region(answer.region)) break;
-      return try_at_once(id, job);
+      if (!std::exchange(job.has_changed_region, true)) {
+        if (!requests_.change_region(answer.region)) break;
+        return try_at_once(id, job);
+      }
+      // It was the right one. A HEAD's answer does not say what else is wrong: the token may have expired.
+      [[fallthrough]];
+    case Verdict::kNewKeys:
+      if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
+      return renew_keys(id, keys);
     case Verdict::kFollow:
       job.place = requests_.place_of(answer.location);
       if (job.place.empty() || ++job.follows > kFollowsMax) break;

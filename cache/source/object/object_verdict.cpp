@@ -19,10 +19,12 @@ bool is_one_of(std::string_view code, std::initializer_list<std::string_view> co
   return std::find(codes.begin(), codes.end(), code) != codes.end();
 }
 
+bool is_about_token(const ObjectAnswer& answer) {
+  return is_one_of(answer.code, {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"});
+}
+
 bool is_about_keys(const ObjectAnswer& answer) {
-  if (is_one_of(answer.code, {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"}))
-    return true;
-  return answer.status == 401 || answer.status == 403;
+  return is_about_token(answer) || answer.status == 401 || answer.status == 403;
 }
 
 // What to do, for the codes that people meet.
@@ -78,6 +80,7 @@ Verdict judge(const ObjectAnswer& answer) {
     return Verdict::kTryAgain;
   }
   if (answer.code == "RequestTimeTooSkewed") return answer.date ? Verdict::kStoresClock : Verdict::kFail;
+  if (is_about_token(answer)) return Verdict::kNewKeys;  // Amazon names the bucket's region with many an error
   if ((status == 301 || status == 400) && !answer.region.empty()) return Verdict::kOtherRegion;
   if ((status == 307 || status == 308) && !answer.location.empty()) return Verdict::kFollow;
   return is_about_keys(answer) ? Verdict::kNewKeys : Verdict::kFail;

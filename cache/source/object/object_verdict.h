@@ -10,7 +10,7 @@
 // | 429, 503, SlowDown, no connection at all | slow down, until give_up_after: the store is busy or away |
 // | 400 ExpiredToken, InvalidToken; 401; 403 but for what follows | once: new keys |
 // | 403 RequestTimeTooSkewed | once: the store's clock |
-// | 301, 400 with another region | once: that region |
+// | 301, 400 with a region | once: that region; then new keys |
 // | 307, 308 with a place | twice: there |
 // | a certificate that is not trusted, the rest | fails |
 //

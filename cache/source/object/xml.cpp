@@ -134,7 +134,7 @@ struct PageReader {
       item.etag = without_quotes(text);
     } else if (path == "/Contents/Size") {
       const std::optional<std::uint64_t> size = as_number(text);
-      is_wrong = is_wrong || !size;
+      is_wrong = is_wrong || !size || *size > std::uint64_t{INT64_MAX};  // no file is so large
       item.size_bytes = size.value_or(0);
     } else if (path == "/Contents/LastModified") {
       item.mtime_ns = std::max<std::int64_t>(0, parse_iso_time(text));

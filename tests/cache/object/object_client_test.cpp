@@ -232,6 +232,45 @@ TEST_CASE("another range than was asked for is not taken for it") {
   }
 }
 
+TEST_CASE("an answer that is lost within its headers is asked for again") {
+  ObjectServer server;
+  const std::string content(as_text(pattern_bytes(10'000, 6)));
+  server.put("a", content);
+  const auto client = open(server.options());
+  server.set(R"({"lost_in_headers": 2})");
+  Waited waited("a", 1000);
+  waited.read.object_bytes = content.size();
+  waited.read.offset = 5000;
+  client->read(waited.read);
+  REQUIRE_MESSAGE(waited.wait().has_value(), waited.wait().error().message());
+  CHECK(as_text(waited.data) == content.substr(5000, 1000));
+  CHECK(client->stats().retries == 2);
+}
+
+TEST_CASE("an object whose size is not said is not taken for an empty one") {
+  ObjectServer server;
+  server.put("a", "content");
+  const auto client = open(server.options());
+  server.set(R"({"no_length": true})");
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE_FALSE(head.wait().has_value());
+  CHECK(head.wait().error().code == ErrorCode::kUnsupported);
+  CHECK(says(head.wait().error(), "how large"));
+}
+
+TEST_CASE("a time beyond what 64 bits of nanoseconds hold is none") {
+  ObjectServer server;
+  server.put("a", "");
+  const auto client = open(server.options());
+  server.set(R"({"last_modified": "Fri, 31 Dec 9999 23:59:59 GMT"})");
+  Waited head("a", 0);
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  CHECK(head.read.found.mtime_ns == 0);
+}
+
 TEST_CASE("a version with a line end makes no header of its own") {
   ObjectServer server;
   server.put("a", "content");

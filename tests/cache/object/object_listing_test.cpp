@@ -151,6 +151,28 @@ TEST_CASE("names that no file system can show are left out and counted") {
   CHECK(listing.skipped_names.size() == 7);
 }
 
+TEST_CASE("folders in folders without an end are left out") {
+  ObjectServer server;
+  server.set(R"({"endless": true})");
+  const ObjectListing listing = list(server.options());
+  CHECK(listing.skipped == 1);
+  CHECK(server.count("LIST") == 513);  // 1 024 bytes, two a folder
+}
+
+TEST_CASE("a page without a key is not the last one") {
+  ObjectServer server;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 100; ++i) keys.push_back(fmt::format("{}", i));
+  server.put_all(keys);
+  server.set(R"({"page": 10, "empty_pages": 5})");
+  CHECK(keys_of(list(server.options())) == sorted(keys));
+  server.set(R"({"empty_pages": 1000000})");
+  const auto client = open(server.options());
+  const auto endless = list_objects(*client, {});
+  REQUIRE_FALSE(endless.has_value());
+  CHECK(endless.error().code == ErrorCode::kCorrupt);
+}
+
 TEST_CASE("a listing under faults is whole") {
   ObjectServer server;
   std::vector<std::string> keys;

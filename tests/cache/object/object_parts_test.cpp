@@ -118,6 +118,8 @@ TEST_CASE("what is no listing is refused") {
         std::string("<ListBucketResult><Contents><Key>a</Key>"),
         std::string("<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
         std::string("<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>"),
+        std::string("<ListBucketResult><Contents><Key>a</Key><Size>18446744073709551615</Size></Contents>"
+                    "</ListBucketResult>"),
         std::string("<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%</Key></Contents>"
                     "</ListBucketResult>")}) {
     CHECK_MESSAGE(!parse_list_page(body).has_value(), body.substr(0, 100));

@@ -36,6 +36,9 @@ class Faults:
         self.ignore_if_match = False
         self.shift_range = 0       # bytes by which an answer lies beside the range that was asked for
         self.ignore_range = False
+        self.lost_in_headers = 0   # so many GETs: the connection is lost behind the line with the status
+        self.last_modified = DATE
+        self.no_length = False     # HEADs do not say how large the object is
         self.region = "us-east-1"  # the bucket's
         self.redirect = ""         # a place: GETs are sent there with 307
         self.redirects = 0         # how often; each counts down
@@ -49,6 +52,8 @@ class Faults:
         self.service_keys = {}     # what the metadata, container and token services give out
         self.service_status = 200
         self.raw_list = ""         # the body of each listing
+        self.endless = False       # each folder has a folder
+        self.empty_pages = 0       # so many pages have no key, and are not the last ones
 
 
 class Store:
@@ -104,7 +109,7 @@ def check_signature(method, path, query, headers, body=b""):
     key_id, day, region, service, _ = fields["Credential"].split("/")
     names = fields["SignedHeaders"]
     if key_id in faults.expired:
-        raise Refused(400, "ExpiredToken", "The provided token has expired.")
+        raise Refused(400, "ExpiredToken", "The provided token has expired.", {"x-amz-bucket-region": faults.region})
     if key_id not in faults.keys:
         raise Refused(403, "InvalidAccessKeyId", "no such key")
     if faults.keys[key_id]["token"] != headers.get("x-amz-security-token", ""):
@@ -145,6 +150,13 @@ def list_page(query):
     parameters = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     prefix, delimiter = parameters.get("prefix", ""), parameters.get("delimiter", "")
     after = parameters.get("continuation-token") or parameters.get("start-after", "")
+    if faults.endless:
+        return (f"<ListBucketResult><CommonPrefixes><Prefix>{prefix}a/</Prefix></CommonPrefixes>"
+                "</ListBucketResult>").encode()
+    if faults.empty_pages > 0:
+        faults.empty_pages -= 1
+        return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{after}!"
+                "</NextContinuationToken></ListBucketResult>").encode()
     items, folders, last, truncated = [], [], "", False
     keys = STORE.keys()
     at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
@@ -191,10 +203,11 @@ class Connection:
         finally:
             self.writer.close()
 
-    async def send(self, status, headers, body, *, head=False, cut=None):
+    async def send(self, status, headers, body, *, head=False, cut=None, no_length=False):
         now = datetime.datetime.utcnow() + datetime.timedelta(seconds=STORE.faults.clock)
         lines = [f"HTTP/1.1 {status} X", "Date: " + now.strftime("%a, %d %b %Y %H:%M:%S GMT")]
-        headers = {"Content-Length": str(len(body)), **headers}
+        if not no_length:
+            headers = {"Content-Length": str(len(body)), **headers}
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
         if not head:
@@ -319,7 +332,7 @@ class Connection:
             raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
         if faults.wrong_etag:
             data, etag = bytes(len(data)), "0123"
-        answer = {"ETag": f'"{etag}"', "Last-Modified": DATE}
+        answer = {"ETag": f'"{etag}"', "Last-Modified": faults.last_modified}
         status, part = 200, data
         if "range" in headers and not faults.ignore_range:
             first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))
@@ -329,8 +342,13 @@ class Connection:
             status, part = 206, data[first:last + 1]
             answer["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
         if method == "HEAD":
-            await self.send(status, answer, part, head=True)
+            await self.send(status, answer, part, head=True, no_length=faults.no_length)
             return True
+        if faults.lost_in_headers > 0:
+            faults.lost_in_headers -= 1
+            self.writer.write(f"HTTP/1.1 {status} X\r\n".encode())
+            await self.writer.drain()
+            return False
         if faults.stalls > 0:
             faults.stalls -= 1
             return await self.misbehave("stall", status, answer, part)
