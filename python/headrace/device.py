@@ -29,21 +29,24 @@ class Pins:
     """Memory of slots that is page-locked. Any thread."""
 
     def __init__(self, torch: Any, stream: Any):
-        self._runtime, self._stream = torch.cuda.cudart(), stream
+        self._torch, self._runtime, self._stream = torch, torch.cuda.cudart(), stream
         self._lock = threading.Lock()
         self._pinned: Set[int] = set()
+        self._unpinned: Set[int] = set()  # what could not be page-locked
         self._closed = False
         self.refused = 0  # slots that could not be page-locked
 
     def add(self, address: int, size: int) -> None:
         """Locks the memory unless it is locked. Where that fails, copies are slower, which is said once."""
         with self._lock:
-            if self._closed or address in self._pinned:
+            if self._closed or address in self._pinned or address in self._unpinned:
                 return
             code = int(self._runtime.cudaHostRegister(address, size, 0))
-            self._pinned.add(address)
             if code == 0:
+                self._pinned.add(address)
                 return
+            self._unpinned.add(address)
+            self._take_error_away()
             self.refused += 1
             if self.refused == 1:
                 warnings.warn(f"headrace: a batch's memory cannot be page-locked (CUDA error {code}); copies to the "
@@ -57,8 +60,15 @@ class Pins:
                 return
             self._stream.synchronize()
             for address in self._pinned:
-                self._runtime.cudaHostUnregister(address)
+                if int(self._runtime.cudaHostUnregister(address)) != 0:
+                    self._take_error_away()
             self._pinned.clear()
+
+    # CUDA keeps the error of a call that failed for this thread, and torch raises it from the next kernel that it
+    # starts, whatever that is for. So one is started here.
+    def _take_error_away(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._torch.ones(1, device=self._stream.device)
 
 
 class Staged:

@@ -2,7 +2,9 @@
 """Batches that are brought to a device: what they hold, whose they are, and where the loader stands. Here the device is
 the CPU, which takes every step but the streams; tests/gpu has those."""
 import gc
+import types
 import unittest
+import warnings
 from unittest import mock
 
 import support
@@ -11,11 +13,52 @@ support.need("torch", "numpy")
 import torch
 
 import headrace as hr
+from headrace.device import Pins
 from headrace.loader import _Running
 
 CROP = hr.RandomResizedCrop((12, 10))
 CHAIN = [CROP, hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)]
 TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # a step of values up to 2.7
+
+
+class FakeCuda:
+    """Keeps the error of a call until a kernel is started, as CUDA and torch do. It page-locks no odd address."""
+
+    def __init__(self):
+        self.cuda, self.error, self.locked = types.SimpleNamespace(cudart=lambda: self), 0, []
+
+    def cudaHostRegister(self, address, size, flags):
+        if address % 2:
+            self.error = 712
+            return self.error
+        self.locked.append(address)
+        return 0
+
+    def cudaHostUnregister(self, address):
+        if address not in self.locked:
+            self.error = 713
+            return self.error
+        self.locked.remove(address)
+        return 0
+
+    def ones(self, count, device):
+        error, self.error = self.error, 0
+        if error:
+            raise RuntimeError(f"CUDA error {error}")
+
+
+class PinsTest(unittest.TestCase):
+    def test_memory_that_cannot_be_page_locked_leaves_no_error_for_the_next_kernel(self):
+        torch = FakeCuda()
+        pins = Pins(torch, types.SimpleNamespace(device="cuda:0", synchronize=lambda: None))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for address in (2, 3, 4, 3, 5):
+                pins.add(address, 64)
+                self.assertEqual(torch.error, 0)
+        self.assertEqual((torch.locked, pins.refused, len(said)), ([2, 4], 2, 1))
+        pins.clear()
+        self.assertEqual((torch.locked, torch.error), ([], 0))
 
 
 class DeviceTest(unittest.TestCase):
