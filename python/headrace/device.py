@@ -74,16 +74,17 @@ class Pins:
 class Staged:
     """A batch on its way to the device, or there."""
 
-    def __init__(self, images: Any, labels: Any, raw: Any, done: Any, stream: Any):
+    def __init__(self, images: Any, labels: Any, read: Any, done: Any, stream: Any):
         self.images, self.labels = images, labels
-        self._raw, self._done, self._allocated_under = raw, done, stream
+        # What T reads on the way there was allocated under S: freed before S waits, it could be S's next tensor.
+        self._read, self._done, self._allocated_under = read, done, stream
 
     def hand_over(self, stream: Any) -> None:
         """From now on the consumer's stream may read it, and the allocator may have what it lets go."""
         if self._done is not None:
             stream.wait_event(self._done)
             self._allocated_under.wait_event(self._done)  # the same stream, unless the consumer changed it
-        self._raw = self._done = None
+        self._read = self._done = None
 
     def __del__(self) -> None:
         if self._done is not None:  # it goes unread, while T may write to it
@@ -150,9 +151,10 @@ class DeviceDelivery:
                 for place in bad:
                     images[place].zero_()
                 labels.copy_(raw[-8 * count:].view(torch.int64))  # or whoever keeps labels keeps the pixels
+                read = (raw, images, labels)
                 images, labels = on_device(images, labels)
                 done = self.stream.record_event() if self._on_gpu else None
-        return Staged(images, labels, raw, done, under)
+        return Staged(images, labels, read, done, under)
 
     # The slot's bytes from the first pixel to the last label.
     def _memory(self, slot: Slot, pins: Optional[Pins]) -> Any:

@@ -5,6 +5,7 @@ import gc
 import types
 import unittest
 import warnings
+import weakref
 from unittest import mock
 
 import support
@@ -165,6 +166,19 @@ class DeviceTest(unittest.TestCase):
         for ours, theirs in zip(loader.batches(), self.loader(batch_transform=steps).batches(), strict=True):
             theirs.images = theirs.images * 2
             self.check_same(ours, theirs, 1e-4)
+
+    def test_what_post_is_given_stays_until_its_batch_is_handed_over(self):
+        given = []
+
+        def post(images, labels):
+            given.append((weakref.ref(images), weakref.ref(labels)))
+            return images + 1, labels + 1
+
+        running = self.loader(device="cpu", post=post).batches()
+        with mock.patch.object(_Running, "next", lambda self, wait=True, next=_Running.next: next(self)):
+            next(running)
+        self.assertEqual(len(running._ahead), 1)
+        self.assertEqual([[one() is not None for one in batch] for batch in given], [[False, False], [True, True]])
 
     def test_a_bad_sample_is_zero_behind_normalize(self):
         folder = support.synth("broken", files=16, classes=1)
