@@ -11,7 +11,7 @@ Tensors are allocated under S, so that the allocator orders their next use by S.
 what S was given until then; before S reads them, or loses them unread, it waits for `done`. So nothing here waits on
 the CPU, needs record_stream(), or copies once more; each batch is a tensor of its own that the consumer may keep.
 
-Thread-safety: the thread that iterates, but for Pins.
+Thread-safety: the thread that iterates, but for Pins and give_back().
 """
 import contextlib
 import ctypes
@@ -125,9 +125,12 @@ class DeviceDelivery:
         return self._torch.tensor(values, dtype=self._torch.int64)
 
     def give_back(self) -> None:
-        """Lets go of slots whose copy is done."""
-        while self._copying and self._copying[0][0].query():
-            self._copying.popleft()
+        """Lets go of slots whose copy is done. Any thread: closing does it, too."""
+        for one in list(self._copying):
+            if not one[0].query():
+                return
+            with contextlib.suppress(ValueError, IndexError):  # another thread was faster
+                self._copying.remove(one)
 
     def stage(self, slot: Slot, shape: Tuple[int, int, int], bad: Sequence[int], pins: Optional[Pins],
               on_device: Post) -> Staged:

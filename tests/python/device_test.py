@@ -2,6 +2,7 @@
 """Batches that are brought to a device: what they hold, whose they are, and where the loader stands. Here the device is
 the CPU, which takes every step but the streams; tests/gpu has those."""
 import gc
+import threading
 import types
 import unittest
 import warnings
@@ -14,7 +15,7 @@ support.need("torch", "numpy")
 import torch
 
 import headrace as hr
-from headrace.device import Pins
+from headrace.device import DeviceDelivery, Pins
 from headrace.loader import _Running
 
 CROP = hr.RandomResizedCrop((12, 10))
@@ -60,6 +61,22 @@ class PinsTest(unittest.TestCase):
         self.assertEqual((torch.locked, pins.refused, len(said)), ([2, 4], 2, 1))
         pins.clear()
         self.assertEqual((torch.locked, torch.error), ([], 0))
+
+
+class GiveBackTest(unittest.TestCase):
+    def test_two_threads_let_go_of_nothing_that_is_still_copied(self):
+        delivery = DeviceDelivery("cpu", "float32", False, (0, 0, 0), (0, 0, 0), None)
+        other = threading.Thread(target=delivery.give_back)
+
+        def done():
+            if other.ident is None:  # while the first thread asks, another one does
+                other.start()
+                other.join()
+            return True
+        copied, copying = types.SimpleNamespace(query=done), types.SimpleNamespace(query=lambda: False)
+        delivery._copying.extend([(copied, "slot 1"), (copying, "slot 2")])
+        delivery.give_back()
+        self.assertEqual([slot for _, slot in delivery._copying], ["slot 2"])
 
 
 class DeviceTest(unittest.TestCase):
