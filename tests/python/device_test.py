@@ -177,6 +177,24 @@ class DeviceTest(unittest.TestCase):
                         break
             self.assertEqual((positions, interrupts), ([min(8 * (k + 1), 203) for k in range(26)], 1), place)
 
+    def test_the_batch_before_a_wrong_one_is_handed_over_first(self):
+        folder = support.synth("wrong", files=64, classes=1)
+        sorted(folder.rglob("*.jpg"))[35].write_bytes(b"no picture")
+        data = hr.ImageFolder(folder, ram="64M")
+
+        def delivered(**options):
+            running, positions = hr.DataLoader(data, 8, transform=CHAIN, output="torch", **options).batches(), []
+            with self.assertRaises((hr.BadSampleError, ArithmeticError)) as raised:
+                while True:
+                    positions.append(next(running).position)
+            return positions, str(raised.exception)
+
+        def divide(images, labels, calls=iter([1] * 2 + [0] + [1] * 9)):
+            return images / (1 // next(calls)), labels
+        with mock.patch.object(_Running, "next", lambda self, wait=True, next=_Running.next: next(self)):
+            self.assertEqual(delivered(device="cpu"), delivered())
+            self.assertEqual(delivered(device="cpu", post=divide)[0], [8, 16])
+
     def test_batch_transforms_and_post_run_behind_each_other(self):
         steps = [hr.RandomErasing(0.5), hr.MixUp(num_classes=7, alpha=0.4)]
         loader = self.loader(device="cpu", batch_transform=steps, post=lambda images, labels: (images * 2, labels))
