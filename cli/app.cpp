@@ -2,10 +2,12 @@
 #include "headrace/cli/app.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -74,6 +76,18 @@ int report(const io::Status& status) {
   return usage ? kExitUsage : kExitFailed;
 }
 
+// What is printed is what was asked for, so a full disk must not pass for success. Who closes a pipe has read enough.
+io::Status run(const Selected& selected) {
+  try {
+    HEADRACE_TRY_DO(selected());
+  } catch (const std::system_error& failure) {  // fmt::print() throws where it cannot write
+    if (failure.code().value() == EPIPE) return {};
+    return io::make_error(io::ErrorCode::kSystem, failure.what());
+  }
+  if (std::fflush(stdout) == 0 || errno == EPIPE) return {};
+  return io::system_error(errno, "write to standard output");
+}
+
 // In CLI11's order, the last one first. "help" and "version" are words that people try.
 std::vector<std::string> words_of(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
@@ -97,7 +111,7 @@ int run_app(int argc, char** argv) {
   } catch (const CLI::ParseError& result) {
     return report_parse_result(app, result);
   }
-  return report(selected());
+  return report(run(selected));
 }
 
 }  // namespace headrace::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/shared/peer_address.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -45,6 +46,8 @@ io::Result<HostAndPort> split(std::string_view peer) {
     rest = colon == std::string_view::npos ? std::string_view() : peer.substr(colon);
   }
   if (parts.host.empty()) return malformed(peer, "write HOST:PORT");
+  const auto is_letter = [](unsigned char letter) { return letter > ' ' && letter != 0x7f; };
+  if (!std::ranges::all_of(parts.host, is_letter)) return malformed(peer, "a name has no spaces or control characters");
   if (rest.empty()) return parts;
   if (rest.front() != ':' || !is_port(rest.substr(1))) return malformed(peer, "a port is a number from 1 to 65535");
   parts.port = rest.substr(1);

@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <sys/uio.h>
 
+#include "headrace/io/printable.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -260,7 +261,7 @@ bool PeerConnection::consume() {
 }
 
 bool PeerConnection::on_line(std::string_view line) {
-  if (unanswered_.empty()) return fail(fmt::format("it said '{}' unasked", line.substr(0, 40)));
+  if (unanswered_.empty()) return fail(fmt::format("it said '{}' unasked", io::printable(line.substr(0, 40))));
   const Kind kind = unanswered_.front()->kind;
   const std::string_view word = line.substr(0, line.find(' '));
   if (kind == Kind::kGet && word == "VA") return on_value(line);
@@ -272,7 +273,7 @@ bool PeerConnection::on_line(std::string_view line) {
                                     line.find("too large") != std::string_view::npos)) {
     answer(Outcome::kFull);
   } else {
-    return fail(fmt::format("it said '{}'", line.substr(0, 80)));
+    return fail(fmt::format("it said '{}'", io::printable(line.substr(0, 80))));
   }
   return true;
 }

@@ -17,6 +17,7 @@
 #include "headrace/cli/version.h"
 #include "headrace/cli/warm/warm_plan.h"
 #include "headrace/io/log.h"
+#include "headrace/io/memory_limit.h"
 
 namespace headrace::cli {
 namespace {
@@ -150,7 +151,15 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 // What is on its way keeps its share: the store's buffers are in use all the time.
 io::Result<json> MountService::set(const json& arguments) {
   constexpr std::uint64_t kPushedLeast = std::uint64_t{3} << 20;  // as a mount of 20 MiB has
-  const std::uint64_t ram = number_of(arguments, "ram_bytes");
+  const json& given = member_of(arguments, "ram_bytes");
+  if (!given.is_number_unsigned()) return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, a number");
+  const auto ram = given.get<std::uint64_t>();
+  // Who asks may have more memory than this process: it looked where it runs, such as outside of a container.
+  if (const std::uint64_t limit = io::memory_limit_bytes(); ram > limit) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("ram={}: where this mount runs there are {} of memory; take less", format_size(ram),
+                                  format_size(limit)));
+  }
   const std::uint64_t staging = mount_.stats().staging_bytes;
   if (ram > 0 && ram < staging + kPushedLeast) {
     return make_error(

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include <fmt/core.h>
@@ -96,10 +97,18 @@ io::Result<Names> expand_host(std::string_view host) {
 }
 
 io::Result<Names> from_file(const std::string& path) {
+  constexpr std::streamsize kBytesMax = std::streamsize{1} << 20;  // 1024 a host: a name has 253 letters at most
   std::ifstream file(path);
-  if (!file) return make_error(ErrorCode::kNotFound, fmt::format("{}: cannot be read", path));
+  std::string content(kBytesMax + 1, '\0');
+  file.read(content.data(), kBytesMax + 1);
+  if (!file.is_open() || file.bad()) return make_error(ErrorCode::kNotFound, fmt::format("{}: cannot be read", path));
+  if (file.gcount() > kBytesMax) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: is longer than a list of hosts", path));
+  }
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  std::istringstream lines(std::move(content));
   Names names;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(lines, line);) {
     const std::string_view name = trimmed(std::string_view(line).substr(0, line.find('#')));
     if (!name.empty()) names.emplace_back(name);
     if (names.size() > kListedPeersMax) break;

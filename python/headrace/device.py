@@ -11,7 +11,7 @@ Tensors are allocated under S, so that the allocator orders their next use by S.
 what S was given until then; before S reads them, or loses them unread, it waits for `done`. So nothing here waits on
 the CPU, needs record_stream(), or copies once more; each batch is a tensor of its own that the consumer may keep.
 
-Thread-safety: the thread that iterates, but for Pins.
+Thread-safety: the thread that iterates, but for Pins and give_back().
 """
 import contextlib
 import ctypes
@@ -29,21 +29,24 @@ class Pins:
     """Memory of slots that is page-locked. Any thread."""
 
     def __init__(self, torch: Any, stream: Any):
-        self._runtime, self._stream = torch.cuda.cudart(), stream
+        self._torch, self._runtime, self._stream = torch, torch.cuda.cudart(), stream
         self._lock = threading.Lock()
         self._pinned: Set[int] = set()
+        self._unpinned: Set[int] = set()  # what could not be page-locked
         self._closed = False
         self.refused = 0  # slots that could not be page-locked
 
     def add(self, address: int, size: int) -> None:
         """Locks the memory unless it is locked. Where that fails, copies are slower, which is said once."""
         with self._lock:
-            if self._closed or address in self._pinned:
+            if self._closed or address in self._pinned or address in self._unpinned:
                 return
             code = int(self._runtime.cudaHostRegister(address, size, 0))
-            self._pinned.add(address)
             if code == 0:
+                self._pinned.add(address)
                 return
+            self._unpinned.add(address)
+            self._take_error_away()
             self.refused += 1
             if self.refused == 1:
                 warnings.warn(f"headrace: a batch's memory cannot be page-locked (CUDA error {code}); copies to the "
@@ -57,23 +60,31 @@ class Pins:
                 return
             self._stream.synchronize()
             for address in self._pinned:
-                self._runtime.cudaHostUnregister(address)
+                if int(self._runtime.cudaHostUnregister(address)) != 0:
+                    self._take_error_away()
             self._pinned.clear()
+
+    # CUDA keeps the error of a call that failed for this thread, and torch raises it from the next kernel that it
+    # starts, whatever that is for. So one is started here.
+    def _take_error_away(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._torch.ones(1, device=self._stream.device)
 
 
 class Staged:
     """A batch on its way to the device, or there."""
 
-    def __init__(self, images: Any, labels: Any, raw: Any, done: Any, stream: Any):
+    def __init__(self, images: Any, labels: Any, read: Any, done: Any, stream: Any):
         self.images, self.labels = images, labels
-        self._raw, self._done, self._allocated_under = raw, done, stream
+        # What T reads on the way there was allocated under S: freed before S waits, it could be S's next tensor.
+        self._read, self._done, self._allocated_under = read, done, stream
 
     def hand_over(self, stream: Any) -> None:
         """From now on the consumer's stream may read it, and the allocator may have what it lets go."""
         if self._done is not None:
             stream.wait_event(self._done)
             self._allocated_under.wait_event(self._done)  # the same stream, unless the consumer changed it
-        self._raw = self._done = None
+        self._read = self._done = None
 
     def __del__(self) -> None:
         if self._done is not None:  # it goes unread, while T may write to it
@@ -114,9 +125,12 @@ class DeviceDelivery:
         return self._torch.tensor(values, dtype=self._torch.int64)
 
     def give_back(self) -> None:
-        """Lets go of slots whose copy is done."""
-        while self._copying and self._copying[0][0].query():
-            self._copying.popleft()
+        """Lets go of slots whose copy is done. Any thread: closing does it, too."""
+        for one in list(self._copying):
+            if not one[0].query():
+                return
+            with contextlib.suppress(ValueError, IndexError):  # another thread was faster
+                self._copying.remove(one)
 
     def stage(self, slot: Slot, shape: Tuple[int, int, int], bad: Sequence[int], pins: Optional[Pins],
               on_device: Post) -> Staged:
@@ -140,9 +154,10 @@ class DeviceDelivery:
                 for place in bad:
                     images[place].zero_()
                 labels.copy_(raw[-8 * count:].view(torch.int64))  # or whoever keeps labels keeps the pixels
+                read = (raw, images, labels)
                 images, labels = on_device(images, labels)
                 done = self.stream.record_event() if self._on_gpu else None
-        return Staged(images, labels, raw, done, under)
+        return Staged(images, labels, read, done, under)
 
     # The slot's bytes from the first pixel to the last label.
     def _memory(self, slot: Slot, pins: Optional[Pins]) -> Any:

@@ -522,18 +522,29 @@ class _DeviceEpoch(_Epoch):
         super().__init__(loader)
         self._device = device
         self._ahead: Deque[_Ahead] = deque()  # the next to hand over first; at most two
+        self._failure: Optional[Exception] = None  # of the batch behind these
 
     def _take(self, running: _Running) -> Optional[Batch]:
         self._device.give_back()
         if not self._ahead:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
             self._stage(running, wait=True)
         if not self._ahead:
             return None
         self._device.hand_over(self._ahead[0].staged)
-        if len(self._ahead) == 1:
-            self._stage(running, wait=False)
+        if len(self._ahead) == 1 and self._failure is None:
+            self._stage_behind(running)
         self._note_delivered(running, self._ahead[0].batch)
         return self._ahead.popleft().batch
+
+    # What is wrong with that batch is said when it is asked for: this one is good.
+    def _stage_behind(self, running: _Running) -> None:
+        try:
+            self._stage(running, wait=False)
+        except Exception as error:
+            self._failure = error
 
     # After an exception a batch is still pending, or it is there and only left to be taken.
     def _stage(self, running: _Running, wait: bool) -> None:

@@ -127,7 +127,7 @@ bool FakePeer::answer(int fd, const std::string& line, std::string& in) {
   }
   ++gets_;
   if (way_.load() == Way::kIsSilent) return true;
-  if (way_.load() == Way::kTalksNonsense) return send_all(fd, "HTTP/1.1 400 Bad Request\r\n\r\n");
+  if (way_.load() == Way::kTalksNonsense) return send_all(fd, "\x1b[2J HTTP/1.1 400 Bad Request\r\n\r\n");
   return give(fd, key);
 }
 

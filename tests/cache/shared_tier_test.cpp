@@ -27,6 +27,7 @@
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/shared/shared_value.h"
 #include "headrace/cache/store.h"
+#include "headrace/io/printable.h"
 
 #include "fake_peer.h"
 #include "support/temp_dir.h"
@@ -328,6 +329,7 @@ TEST_CASE("shared tier: whatever a peer does, every read gets the right bytes") 
     if (way == Way::kBreaksOff || way == Way::kTalksNonsense) {
       CHECK(shared.errors > 0);
       CHECK(shared.state.find("is down") != std::string::npos);
+      CHECK(shared.state == headrace::io::printable(shared.state));  // it is shown in a terminal
     }
   }
 }
@@ -551,7 +553,8 @@ TEST_CASE("shared tier: peers that cannot be meant are refused") {
   CHECK(refusal_of({.peers = {"127.0.0.1:1", "127.0.0.1:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   CHECK(refusal_of({.peers = {"8.8.8.8:11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   CHECK(refusal_of({.peers = {"[2001:4860:4860::8888]:1"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
-  for (const char* bad : {":11311", "n1:", "n1:http", "n1:0", "n1:65536", "fd00::1", "[fd00::1", "[]:1", "[::1]x"}) {
+  for (const char* bad : {":11311", "n1:", "n1:http", "n1:0", "n1:65536", "fd00::1", "[fd00::1", "[]:1", "[::1]x",
+                          "n1\x1b[2J", "n 1", "n1\n:5"}) {
     CAPTURE(bad);
     CHECK(refusal_of({.peers = {bad}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   }

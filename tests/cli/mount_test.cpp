@@ -293,7 +293,7 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--order", "cat/1.jpg=sequential"}, 1, "no folder cat/1.jpg");
   f.check_refused({"mount", source, point, "--peers", "10.0.0.1"}, 2, "--share");
   f.check_refused({"mount", source, point, "--share", "1G"}, 2, "--peers");
-  f.check_refused({"mount", source, point, "--peers", "8.8.8.8", "--share", "1G"}, 2, "public address");
+  f.check_refused({"mount", source, point, "--peers", "8.8.8.8", "--share", "1G"}, 2, "address is public");
   f.check_refused({"mount", source, point, "--order", "cat=dance"}, 2, "dance");
   f.check_refused({"mount", source, point, "--order", "cat=sequential", "--order", "sequential"}, 2,
                   "names its folder");

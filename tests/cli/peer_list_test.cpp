@@ -40,6 +40,8 @@ TEST_CASE("peers come from the words, a file, a name or Slurm") {
   dir.write("peers", "# the nodes\nn1\n\n  n2:5 # with its port\r\n");
   CHECK(*list_peers({"file:" + (dir.path() / "peers").string()}) == Names{"n1", "n2:5"});
   CHECK(list_peers({"file:" + (dir.path() / "none").string()}).error().code == ErrorCode::kNotFound);
+  CHECK(list_peers({"file:" + dir.path().string()}).error().code == ErrorCode::kNotFound);
+  CHECK(list_peers({"file:/dev/zero"}).error().code == ErrorCode::kInvalidArgument);  // it has no end
 
   CHECK(*list_peers({"dns:127.0.0.1"}) == Names{"127.0.0.1"});
   CHECK(*list_peers({"dns:127.0.0.1:5"}) == Names{"127.0.0.1:5"});

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -11,9 +12,16 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "headrace/cli/daemon/control.h"
+#include "headrace/cli/daemon/protocol.h"
+
 #include "mount_fixture.h"
 #include "process.h"
 
+using headrace::cli::ControlClient;
+using headrace::cli::format_request;
+using headrace::cli::parse_reply;
+using headrace::io::ErrorCode;
 using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
@@ -51,6 +59,23 @@ TEST_CASE("the budget of a mount is changed while it is read, and stays changed 
   }
   CHECK(fixture.tool({"set", point, "ram=64M", "ram=65M"}).status == 2);
   CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
+}
+
+TEST_CASE("a budget that is none, or more than there is, is refused by the daemon itself") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  auto client = ControlClient::connect(std::filesystem::directory_iterator(fixture.tool.home() / "run")->path());
+  REQUIRE(client);
+  for (const char* wrong : {"{}", "[]", R"({"ram_bytes": -1})", R"({"ram_bytes": "8G"})", R"({"ram_bytes": 1e300})",
+                            R"({"ram_bytes": 18446744073709551615})", R"({"ram_bytes": 9000000000000000000})"}) {
+    CAPTURE(wrong);
+    const auto reply = client->ask(format_request("set", nlohmann::json::parse(wrong)));
+    REQUIRE(reply);
+    const auto refused = parse_reply(*reply);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+    CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
+  }
 }
 
 TEST_CASE("a mount works with the capabilities that the systemd unit leaves it") {

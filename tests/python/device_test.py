@@ -2,7 +2,11 @@
 """Batches that are brought to a device: what they hold, whose they are, and where the loader stands. Here the device is
 the CPU, which takes every step but the streams; tests/gpu has those."""
 import gc
+import threading
+import types
 import unittest
+import warnings
+import weakref
 from unittest import mock
 
 import support
@@ -11,11 +15,68 @@ support.need("torch", "numpy")
 import torch
 
 import headrace as hr
+from headrace.device import DeviceDelivery, Pins
 from headrace.loader import _Running
 
 CROP = hr.RandomResizedCrop((12, 10))
 CHAIN = [CROP, hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)]
 TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # a step of values up to 2.7
+
+
+class FakeCuda:
+    """Keeps the error of a call until a kernel is started, as CUDA and torch do. It page-locks no odd address."""
+
+    def __init__(self):
+        self.cuda, self.error, self.locked = types.SimpleNamespace(cudart=lambda: self), 0, []
+
+    def cudaHostRegister(self, address, size, flags):
+        if address % 2:
+            self.error = 712
+            return self.error
+        self.locked.append(address)
+        return 0
+
+    def cudaHostUnregister(self, address):
+        if address not in self.locked:
+            self.error = 713
+            return self.error
+        self.locked.remove(address)
+        return 0
+
+    def ones(self, count, device):
+        error, self.error = self.error, 0
+        if error:
+            raise RuntimeError(f"CUDA error {error}")
+
+
+class PinsTest(unittest.TestCase):
+    def test_memory_that_cannot_be_page_locked_leaves_no_error_for_the_next_kernel(self):
+        torch = FakeCuda()
+        pins = Pins(torch, types.SimpleNamespace(device="cuda:0", synchronize=lambda: None))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for address in (2, 3, 4, 3, 5):
+                pins.add(address, 64)
+                self.assertEqual(torch.error, 0)
+        self.assertEqual((torch.locked, pins.refused, len(said)), ([2, 4], 2, 1))
+        pins.clear()
+        self.assertEqual((torch.locked, torch.error), ([], 0))
+
+
+class GiveBackTest(unittest.TestCase):
+    def test_two_threads_let_go_of_nothing_that_is_still_copied(self):
+        delivery = DeviceDelivery("cpu", "float32", False, (0, 0, 0), (0, 0, 0), None)
+        other = threading.Thread(target=delivery.give_back)
+
+        def done():
+            if other.ident is None:  # while the first thread asks, another one does
+                other.start()
+                other.join()
+            return True
+        copied, copying = types.SimpleNamespace(query=done), types.SimpleNamespace(query=lambda: False)
+        delivery._copying.extend([(copied, "slot 1"), (copying, "slot 2")])
+        delivery.give_back()
+        self.assertEqual([slot for _, slot in delivery._copying], ["slot 2"])
 
 
 class DeviceTest(unittest.TestCase):
@@ -116,12 +177,43 @@ class DeviceTest(unittest.TestCase):
                         break
             self.assertEqual((positions, interrupts), ([min(8 * (k + 1), 203) for k in range(26)], 1), place)
 
+    def test_the_batch_before_a_wrong_one_is_handed_over_first(self):
+        folder = support.synth("wrong", files=64, classes=1)
+        sorted(folder.rglob("*.jpg"))[35].write_bytes(b"no picture")
+        data = hr.ImageFolder(folder, ram="64M")
+
+        def delivered(**options):
+            running, positions = hr.DataLoader(data, 8, transform=CHAIN, output="torch", **options).batches(), []
+            with self.assertRaises((hr.BadSampleError, ArithmeticError)) as raised:
+                while True:
+                    positions.append(next(running).position)
+            return positions, str(raised.exception)
+
+        def divide(images, labels, calls=iter([1] * 2 + [0] + [1] * 9)):
+            return images / (1 // next(calls)), labels
+        with mock.patch.object(_Running, "next", lambda self, wait=True, next=_Running.next: next(self)):
+            self.assertEqual(delivered(device="cpu"), delivered())
+            self.assertEqual(delivered(device="cpu", post=divide)[0], [8, 16])
+
     def test_batch_transforms_and_post_run_behind_each_other(self):
         steps = [hr.RandomErasing(0.5), hr.MixUp(num_classes=7, alpha=0.4)]
         loader = self.loader(device="cpu", batch_transform=steps, post=lambda images, labels: (images * 2, labels))
         for ours, theirs in zip(loader.batches(), self.loader(batch_transform=steps).batches(), strict=True):
             theirs.images = theirs.images * 2
             self.check_same(ours, theirs, 1e-4)
+
+    def test_what_post_is_given_stays_until_its_batch_is_handed_over(self):
+        given = []
+
+        def post(images, labels):
+            given.append((weakref.ref(images), weakref.ref(labels)))
+            return images + 1, labels + 1
+
+        running = self.loader(device="cpu", post=post).batches()
+        with mock.patch.object(_Running, "next", lambda self, wait=True, next=_Running.next: next(self)):
+            next(running)
+        self.assertEqual(len(running._ahead), 1)
+        self.assertEqual([[one() is not None for one in batch] for batch in given], [[False, False], [True, True]])
 
     def test_a_bad_sample_is_zero_behind_normalize(self):
         folder = support.synth("broken", files=16, classes=1)
