@@ -83,8 +83,8 @@ TEST_CASE("a push that waits for a page which a hanging READ has locked does not
   });
   store.wait_for_a_read();
   (*mount)->set_ram_bytes(1 << 20);  // the file that is being read is pushed too
-  // Where the push of that very file comes first, it waits at once and nothing is counted: then this is what it must not
-  // hold up.
+  // Where the push of that very file comes first, it waits at once and nothing is counted: then this is what must not
+  // hold up the end.
   const auto until = steady_clock::now() + std::chrono::seconds(2);
   while ((*mount)->stats().pushed_samples == 0 && (*mount)->stats().held_samples == 0 && steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

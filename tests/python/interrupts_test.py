@@ -179,10 +179,10 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
         self.assertGreater(interrupts, 8)
         del loader, data
         for _ in range(1000):  # a listing that was given up ends by itself
-            if threads() == before:
+            if threads() <= before:  # fewer: one of a test before this one has ended, too
                 break
             time.sleep(0.01)
-        self.assertEqual(threads(), before)
+        self.assertLessEqual(threads(), before)
 
     def test_ctrl_c_behind_a_call_that_opened_leaves_nothing_open(self):
         def threads():

@@ -22,6 +22,7 @@ constexpr unsigned kFollowsMax = 2;
 constexpr std::size_t kPublishEvery = 64;  // answers
 constexpr std::size_t kLatenciesKnown = 64;
 constexpr milliseconds kStallMin{500};
+constexpr unsigned kSlowerMax = 2;  // doublings of the longest stall: a first byte after 20 s is one still
 
 void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
   counter.fetch_add(by, std::memory_order_relaxed);
@@ -234,11 +235,11 @@ void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point se
 }
 
 // How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known
-// how long answers take, that is found out sooner. The time doubles with each failure, so that a store that has become
-// slow is not taken for one that stalls.
+// how long such answers take, that is found out sooner. The time doubles with each failure, so that a store that has
+// become slow is not taken for one that stalls.
 Latencies::Duration ObjectTransfers::stall_time(const Job& job) const {
-  const Latencies::Duration most = options_.tuning.stall_timeout;
-  if (latencies_.count() < kLatenciesKnown) return most;
+  const Latencies::Duration most = options_.tuning.stall_timeout * (1U << std::min(job.failures, kSlowerMax));
+  if (job.read == nullptr || latencies_.count() < kLatenciesKnown) return most;
   const auto least = std::max<Latencies::Duration>(kStallMin, 4 * latencies_.late_after());
   return std::min<Latencies::Duration>(most, least * (1U << std::min(job.failures, 8U)));
 }

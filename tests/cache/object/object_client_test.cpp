@@ -463,6 +463,15 @@ TEST_CASE("a read ahead that has been sent gets a second request when somebody w
   CHECK(client->stats().hedges_won == 1);
 }
 
+TEST_CASE("a store that is slower than the longest stall is read when it is asked again") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  const auto client = open(server.options());  // 400 ms at first
+  server.set(R"({"delay": 0.6})");
+  CHECK(bytes_of(*client, "a", 12) == "content of a");
+  CHECK(client->stats().retries == 1);
+}
+
 TEST_CASE("an answer that stalls is given up soon where it is known how long answers take") {
   ObjectServer server;
   server.put("a", "content of a");
