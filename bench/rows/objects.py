@@ -173,8 +173,8 @@ class S3Epoch(ObjectRow):
         self.bench.warm(self.source, self.samples)
         try:
             began = time.monotonic()
-            text, usage = self.bench.run_program(["h2load", "--h1", "-t", 1, "-c", CONNECTIONS, "-n", len(paths), "-i",
-                                                  urls])
+            text, usage = self.bench.run_program(["h2load", "--h1", "-t", 1, "-c", min(CONNECTIONS, len(paths)), "-n",
+                                                  len(paths), "-i", urls])
             seconds = time.monotonic() - began
         finally:
             urls.unlink()
