@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel: the package, libheadrace.so with the libraries that it needs, and the headrace command.
 
-    /usr/bin/python3 -m pip wheel . --no-build-isolation --no-deps -w dist     # touches no network
+    /usr/bin/python3 -m pip wheel . --no-build-isolation --no-deps -w dist     # touches no network; needs patchelf
 
 Nothing is compiled against Python, so one wheel serves every CPython from 3.9 on. HEADRACE_BUILD names a CMake build
 folder to take the library from; without it the release preset is built.
 """
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -32,7 +33,9 @@ class BuildWithLibrary(build_py):
             subprocess.run(["cmake", "--build", build, "--target", "headrace_capi", "headrace"], cwd=ROOT, check=True)
         subprocess.run(["cmake", "--install", build, "--component", "python", "--strip", "--prefix",
                         Path(self.build_lib).resolve()], check=True)
-        keep_one_of_each(Path(self.build_lib) / "headrace/_lib")
+        libraries = Path(self.build_lib) / "headrace/_lib"
+        keep_one_of_each(libraries)
+        give_own_names(libraries, Path(self.build_lib) / "headrace/_bin/headrace")
 
 
 def keep_one_of_each(folder):
@@ -41,6 +44,22 @@ def keep_one_of_each(folder):
         library = link.resolve()
         link.unlink()
         library.rename(link)
+
+
+def give_own_names(folder, program):
+    """A process has one library of each name. With the system's names, an older libexpat or libcrypto of ours would be
+    what Python's own pyexpat and ssl get, or the other way round."""
+    if shutil.which("patchelf") is None:
+        raise SystemExit("patchelf is missing, which a wheel needs: apt-get install patchelf")
+    names = {path.name: path.name.replace(".so", "-headrace.so", 1) for path in folder.iterdir()
+             if not path.name.startswith("libheadrace.so")}
+    replaced = [word for old, new in sorted(names.items()) for word in ("--replace-needed", old, new)]
+    for path in [*folder.iterdir(), program]:
+        subprocess.run(["patchelf", *replaced, path], check=True)
+        if path.name in names:  # each finds those that it needs beside itself
+            own = folder / names[path.name]
+            path.rename(own)
+            subprocess.run(["patchelf", "--set-soname", own.name, "--set-rpath", "$ORIGIN", own], check=True)
 
 
 class AnyPython(bdist_wheel):

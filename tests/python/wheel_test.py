@@ -2,6 +2,7 @@
 """The wheel is built without a network, and the same file works under every CPython from 3.9 on that is here."""
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,11 @@ assert hr.__file__.startswith(sys.argv[1]), hr.__file__
 data = hr.ImageFolder(sys.argv[2], ram="64M")
 loader = hr.DataLoader(data, 8, shuffle=True, transform=[hr.RandomResizedCrop(8)], dtype="uint8", output="buffer")
 print(sum(len(labels.tolist()) for _, labels in loader))
+import pyexpat, ssl, zlib  # what needs the system's libraries finds them
+ours = [line.split()[-1] for line in open("/proc/self/maps") if sys.argv[1] in line]
+assert any("libcrypto-headrace" in path for path in ours), ours
+system = [line.split()[-1] for line in open("/proc/self/maps") if "libcrypto.so" in line or "libexpat.so" in line]
+assert not [path for path in system if sys.argv[1] in path], system
 """
 
 
@@ -58,7 +64,11 @@ class WheelTest(unittest.TestCase):
         for name in ("headrace/__init__.py", "headrace/py.typed", "headrace/_lib/libheadrace.so.1",
                      "headrace/_bin/headrace", "headrace/_include/headrace/headrace.h"):
             self.assertIn(name, self.names)
-        self.assertFalse([name for name in self.names if "libc.so" in name or "libstdc++" in name])
+        self.assertFalse([name for name in self.names if re.search(r"lib(c|resolv|stdc\+\+)[.-]", name)])
+
+    def test_its_libraries_have_names_of_their_own(self):
+        libraries = [os.path.basename(name) for name in self.names if name.startswith("headrace/_lib/")]
+        self.assertEqual([name for name in libraries if "-headrace.so" not in name], ["libheadrace.so.1"])
 
     def test_it_holds_each_library_once(self):
         with zipfile.ZipFile(self.wheel) as content:
