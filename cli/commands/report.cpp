@@ -30,8 +30,8 @@ struct ReportArguments {
   std::uint64_t seconds = 60;
 };
 
-constexpr std::uint64_t kSecondsMax = 7 * 24 * 3600;  // a run of a week
-constexpr std::uint64_t kLooks = 200;                 // a plot shows no more
+constexpr std::uint64_t kSecondsMax = std::uint64_t{7} * 24 * 3600;  // a run of a week
+constexpr std::uint64_t kLooks = 200;                                // a plot shows no more
 
 // At least 50 ms, so that a short look has a course too.
 milliseconds pause_of(std::uint64_t seconds) {

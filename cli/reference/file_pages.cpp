@@ -41,9 +41,9 @@ std::string settings(const CommandReference& mount, bool in_fstab) {
   std::string text;
   for (const OptionReference& option : mount.options) {
     if (!is_setting(option, in_fstab)) continue;
-    const std::string name = setting_name(option);
-    const std::string value = in_fstab ? option.argument : " = " + std::string(value_in_toml(option));
-    const std::string head = in_fstab && !value.empty() ? name + "=" + value : name + value;
+    const std::string value = in_fstab ? option.argument : std::string(value_in_toml(option));
+    const std::string_view between = !in_fstab ? " = " : value.empty() ? "" : "=";
+    const std::string head = setting_name(option).append(between).append(value);
     text += roff_entry(head, option, {.environment = false});
   }
   return text;
