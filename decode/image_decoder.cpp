@@ -70,6 +70,14 @@ Status ImageDecoder::decode_region(const Box& box, std::uint32_t reduce, Image& 
   return {};
 }
 
+Status ImageDecoder::decode_region(const Box& box, std::uint32_t reduce, RowSink& rows) {
+  if (format_ == ImageFormat::kJpeg && orientation_ == Orientation::kUpright) return jpeg_.decode(box, reduce, rows);
+  HEADRACE_TRY_DO(decode_region(box, reduce, region_));
+  rows.begin(box.size(), box.width, 0);
+  for (std::uint32_t y = 0; y < box.height; ++y) rows.take(region_.row(y));
+  return {};
+}
+
 Status ImageDecoder::decode_stored(const Box& box, std::uint32_t reduce, Image& out) {
   if (format_ == ImageFormat::kJpeg) return jpeg_.decode(box, reduce, out);
   const Size size = upright_size(size_, orientation_);  // the way back is the same

@@ -21,6 +21,7 @@
 #include "headrace/decode/image_format.h"
 #include "headrace/decode/jpeg_decoder.h"
 #include "headrace/decode/orientation.h"
+#include "headrace/decode/row_sink.h"
 #include "headrace/io/result.h"
 
 namespace headrace::decode {
@@ -38,6 +39,8 @@ class ImageDecoder {
   // reduced(size, reduce), with the size that open() returned. `out` may be a part of longer lines. Throws
   // std::bad_alloc.
   [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, Image& out);
+  // The same, row by row.
+  [[nodiscard]] Status decode_region(const Box& box, std::uint32_t reduce, RowSink& rows);
   // What this file can be reduced by while it is decoded: 1, 2, 4 and 8 for a JPEG, 1 for others.
   [[nodiscard]] std::uint32_t reduce_max() const { return format_ == ImageFormat::kJpeg ? 8 : 1; }
 
@@ -76,6 +79,7 @@ class ImageDecoder {
   Size size_;     // as open() returned it
   Image stored_;  // before it is turned upright
   Image whole_;   // before it is cut
+  Image region_;  // before it is handed on row by row, unless it comes so
 };
 
 }  // namespace headrace::decode

@@ -192,16 +192,16 @@ struct JpegDecoder::Impl {
 
   void start(std::span<const std::byte> bytes);
   Status check_header() const;
-  Status decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk);
+  Status decode_box(const Box& box, std::uint32_t reduce, RowSink& rows, bool may_walk);
   void begin_output(const Box& box, std::uint32_t reduce);
   void begin_walk();
   CropWay make_index();
   Result<SplicedJpeg> splice(const Box& box);
-  Status decode_again(const Box& box, std::uint32_t reduce, Image& out);
-  void lay_out(bool begun, const Box& box, Image& out);
-  void read_rows(const Box& box, Image& out);
+  Status decode_again(const Box& box, std::uint32_t reduce, RowSink& rows);
+  void lay_out(bool begun, const Box& box, RowSink& rows);
+  void read_rows(const Box& box, RowSink& rows);
   void read_rest();
-  Status finish(Status status, const Box& box, Image& out);
+  Status finish(Status status, const Box& box, RowSink& rows);
 
   const DecodeOptions options;
   const bool walks;  // where the file allows it
@@ -215,8 +215,9 @@ struct JpegDecoder::Impl {
   bool visits = false;                     // an index is used: not for whole images
   CropWay crop_way = CropWay::kUnchecked;  // of the last decode()
   std::uint32_t first_column = 0;          // where in a decoded line the box begins
+  std::uint32_t first_in_sink = 0;         // and in a line of the sink
   std::uint32_t rows_done = 0;
-  std::vector<std::uint8_t> spare_line;  // for what does not go to the image as it is
+  std::vector<std::uint8_t> spare_line;  // for what does not go to the sink as it is
   std::string damage;
 };
 
@@ -241,13 +242,13 @@ void JpegDecoder::Impl::start(std::span<const std::byte> bytes) {
   jpeg_read_header(&info, TRUE);
 }
 
-Status JpegDecoder::Impl::decode_box(const Box& box, std::uint32_t reduce, Image& out, bool may_walk) {
+Status JpegDecoder::Impl::decode_box(const Box& box, std::uint32_t reduce, RowSink& rows, bool may_walk) {
   first_column = 0;
   rows_done = 0;
   Status status = guarded([&] { begin_output(box, reduce); });
-  lay_out(status.has_value(), box, out);
+  lay_out(status.has_value(), box, rows);
   if (status && may_walk) begin_walk();
-  if (status) status = guarded([&] { read_rows(box, out); });
+  if (status) status = guarded([&] { read_rows(box, rows); });
   if (status && options.damage == Damage::kReject) status = guarded([&] { read_rest(); });
   return status;
 }
@@ -302,11 +303,11 @@ Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
 }
 
 // As if there had been no walk: libjpeg says what is wrong with the file, and repairs it.
-Status JpegDecoder::Impl::decode_again(const Box& box, std::uint32_t reduce, Image& out) {
+Status JpegDecoder::Impl::decode_again(const Box& box, std::uint32_t reduce, RowSink& rows) {
   crop_way = CropWay::kDamaged;
   if (visits) visit.end_damaged();
   HEADRACE_TRY_DO(guarded([&] { start(file); }));
-  return decode_box(box, reduce, out, false);
+  return decode_box(box, reduce, rows, false);
 }
 
 Status JpegDecoder::Impl::check_header() const {
@@ -335,24 +336,24 @@ void JpegDecoder::Impl::begin_output(const Box& box, std::uint32_t reduce) {
   first_column = box.x - x;
 }
 
-// libjpeg writes lines of whole blocks. They stay where it writes them, with the image as a part of them: cutting them
+// libjpeg writes lines of whole blocks. They stay where it writes them, with the row as a part of them: cutting them
 // to the box would copy every pixel (7 % of the time of a RandomResizedCrop; bench/compare decode-rrc, 2026-11-21).
-void JpegDecoder::Impl::lay_out(bool begun, const Box& box, Image& out) {
+void JpegDecoder::Impl::lay_out(bool begun, const Box& box, RowSink& rows) {
   spare_line.resize(std::size_t{info.output_width} * 4);
-  if (begun && info.out_color_space == JCS_RGB) {
-    out.reset_within_lines(box.size(), info.output_width, first_column);
-    return;
-  }
-  out.reset(box.size());
+  const bool in_lines = begun && info.out_color_space == JCS_RGB;
+  first_in_sink = in_lines ? first_column : 0;
+  rows.begin(box.size(), in_lines ? info.output_width : box.width, first_in_sink);
 }
 
-void JpegDecoder::Impl::read_rows(const Box& box, Image& out) {
+void JpegDecoder::Impl::read_rows(const Box& box, RowSink& rows) {
   if (box.y > 0) jpeg_skip_scanlines(&info, box.y);
   const bool cmyk = info.out_color_space == JCS_CMYK;
   while (rows_done < box.height) {
-    JSAMPROW line = cmyk ? spare_line.data() : out.line(rows_done);
+    std::uint8_t* const place = rows.line();
+    JSAMPROW line = cmyk ? spare_line.data() : place;
     jpeg_read_scanlines(&info, &line, 1);
-    if (cmyk) cmyk_to_rgb(line + std::size_t{first_column} * 4, out.row(rows_done), box.width);
+    if (cmyk) cmyk_to_rgb(line + std::size_t{first_column} * 4, place, box.width);
+    rows.take(place + std::size_t{first_in_sink} * Image::kChannels);
     ++rows_done;
   }
 }
@@ -368,12 +369,16 @@ void JpegDecoder::Impl::read_rest() {
 }
 
 // Notes repaired damage; with kSalvage, keeps the rows decoded before a fatal error and blackens the others.
-Status JpegDecoder::Impl::finish(Status status, const Box& box, Image& out) {
+Status JpegDecoder::Impl::finish(Status status, const Box& box, RowSink& rows) {
   damage = errors.warning_text.data();
   jpeg_abort_decompress(&info);
   if (status || options.damage != Damage::kSalvage || status.error().code != ErrorCode::kCorrupt) return status;
   damage = status.error().context;
-  for (; rows_done < box.height; ++rows_done) std::memset(out.row(rows_done), 0, out.row_bytes());
+  for (; rows_done < box.height; ++rows_done) {
+    std::uint8_t* const row = rows.line() + std::size_t{first_in_sink} * Image::kChannels;
+    std::memset(row, 0, std::size_t{box.width} * Image::kChannels);
+    rows.take(row);
+  }
   return {};
 }
 
@@ -394,16 +399,21 @@ Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) 
 }
 
 Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
+  ImageSink rows(out);
+  return decode(box, reduce, rows);
+}
+
+Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, RowSink& rows) {
   Impl& impl = *impl_;
   const Size size = reduced({impl.info.image_width, impl.info.image_height}, reduce);
   HEADRACE_ASSERT(contains(size, box));
   impl.visits = impl.indexes != nullptr && impl.options.walk_scans && box != whole(size);
   impl.crop_way = CropWay::kUnchecked;
   impl.walk.forget();
-  Status status = impl.decode_box(box, reduce, out, impl.walks);
-  if (impl.walk.refused()) status = impl.decode_again(box, reduce, out);
+  Status status = impl.decode_box(box, reduce, rows, impl.walks);
+  if (impl.walk.refused()) status = impl.decode_again(box, reduce, rows);
   if (status && impl.visits && impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
-  status = impl.finish(std::move(status), box, out);
+  status = impl.finish(std::move(status), box, rows);
   if (status && impl.visits) impl.indexes->count(impl.crop_way);
   return status;
 }

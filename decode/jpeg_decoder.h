@@ -26,6 +26,7 @@
 #include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/decode_options.h"
 #include "headrace/decode/image.h"
+#include "headrace/decode/row_sink.h"
 #include "headrace/io/result.h"
 
 namespace headrace::decode {
@@ -61,6 +62,8 @@ class JpegDecoder {
   // image.
   // Errors: kCorrupt, kUnsupported, kInvalidArgument (too many scans), kCancelled (end_when). Throws std::bad_alloc.
   [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, Image& out);
+  // The same, row by row.
+  [[nodiscard]] Status decode(const Box& box, std::uint32_t reduce, RowSink& rows);
 
   // From now on a decode() that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked
   // at once a line, and between the scans. `stopped` outlives the decoder.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -83,29 +84,76 @@ void Resizer::expand_columns(bool mirror) {
   }
 }
 
-void Resizer::resize(const Image& in, const ResizeSpec& spec, Image& out) {
-  const RealBox& part = spec.part;
-  // Where a cubic filter is cut off at the edge of the image, the largest weight may exceed 1.
-  const int row_one = spec.filter == Filter::kBicubic ? kWideRowWeightOne : kRowWeightOne;
-  columns_.compute({in.size().width, part.x, part.width, spec.target.width, spec.filter, spec.antialias},
-                   kColumnWeightOne);
-  rows_.compute({in.size().height, part.y, part.height, spec.target.height, spec.filter, spec.antialias}, row_one);
-  expand_columns(spec.mirror);
-  out.reset(spec.target);
+void Resizer::resize_rows_to(Image& out, const ResizeSpec& spec) {
+  out_ = &out;
+  spec_ = spec;
+}
 
-  // Columns first: all rows that the second pass looks at, in order (a row's last store spills into the next one).
+void Resizer::begin(Size size, std::uint32_t line_width, std::uint32_t first_column) {
+  line_bytes_ = std::size_t{line_width} * Image::kChannels;
+  first_byte_ = std::size_t{first_column} * Image::kChannels;
+  // Zeros behind the lines: what the kernel loads there does not count, but a checker of memory cannot know that.
+  strip_.assign(kStripLines * line_bytes_ + Image::kSlackBytes, 0);
+  strip_lines_ = 0;
+  begin(size);
+}
+
+void Resizer::begin(Size size) {
+  // Rows beyond those that an output row looks at: so many come between two moves of the window.
+  constexpr std::uint32_t kSpareRows = 32;
+  const RealBox& part = spec_.part;
+  // Where a cubic filter is cut off at the edge of the image, the largest weight may exceed 1.
+  row_one_ = spec_.filter == Filter::kBicubic ? kWideRowWeightOne : kRowWeightOne;
+  columns_.compute({size.width, part.x, part.width, spec_.target.width, spec_.filter, spec_.antialias},
+                   kColumnWeightOne);
+  rows_.compute({size.height, part.y, part.height, spec_.target.height, spec_.filter, spec_.antialias}, row_one_);
+  expand_columns(spec_.mirror);
+  out_->reset(spec_.target);
+  first_held_ = rows_.first.front();
+  window_rows_ = rows_.taps + kSpareRows;
+  narrowed_.resize(window_rows_ * out_->row_bytes() + Image::kSlackBytes);
+  rows_in_ = size.height;
+  came_ = 0;
+  done_ = 0;
+}
+
+// The rows that the next output row looks at move to the front of the window.
+void Resizer::make_room() {
+  const std::size_t row_bytes = out_->row_bytes();
+  const std::uint32_t first = rows_.first[done_];
+  if (first < came_) {
+    std::memmove(narrowed_.data(), narrowed_.data() + (first - first_held_) * row_bytes, (came_ - first) * row_bytes);
+  }
+  first_held_ = first;
+}
+
+void Resizer::take(const std::uint8_t* row) {
+  if (row != line() + first_byte_) return add_row(row);
+  ++strip_lines_;
+  if (strip_lines_ < kStripLines && came_ + strip_lines_ < rows_in_) return;
+  for (std::size_t i = 0; i < strip_lines_; ++i) add_row(strip_.data() + i * line_bytes_ + first_byte_);
+  strip_lines_ = 0;
+}
+
+// The rows of the window follow each other in order: a row's last store spills into the next one.
+void Resizer::add_row(const std::uint8_t* row) {
+  const bool wanted = done_ < spec_.target.height && came_ >= rows_.first[done_];
+  if (!wanted) return void(++came_);
+  const std::size_t row_bytes = out_->row_bytes();
+  if (came_ - first_held_ >= window_rows_) make_room();
   const ColumnPass pass = {.offsets = offsets_, .pairs = pairs_.data(), .groups = (columns_.taps + 3) / 4};
-  const std::size_t row_bytes = out.row_bytes();
-  const std::uint32_t first_row = rows_.first.front();
-  const std::uint32_t row_count = rows_.first.back() + rows_.taps - first_row;
-  narrowed_.resize(row_count * row_bytes + Image::kSlackBytes);
-  for (std::uint32_t y = 0; y < row_count; ++y) {
-    resize_columns(pass, in.row(first_row + y), narrowed_.data() + y * row_bytes);
+  resize_columns(pass, row, narrowed_.data() + (came_ - first_held_) * row_bytes);
+  ++came_;
+  for (; done_ < spec_.target.height && rows_.first[done_] + rows_.taps <= came_; ++done_) {
+    const RowPass rows = {{&rows_.weights[std::size_t{done_} * rows_.taps], rows_.taps}, row_bytes, row_one_};
+    resize_rows(rows, narrowed_.data() + (rows_.first[done_] - first_held_) * row_bytes, row_bytes, out_->row(done_));
   }
-  for (std::uint32_t y = 0; y < spec.target.height; ++y) {
-    const RowPass rows = {{&rows_.weights[std::size_t{y} * rows_.taps], rows_.taps}, row_bytes, row_one};
-    resize_rows(rows, narrowed_.data() + (rows_.first[y] - first_row) * row_bytes, row_bytes, out.row(y));
-  }
+}
+
+void Resizer::resize(const Image& in, const ResizeSpec& spec, Image& out) {
+  resize_rows_to(out, spec);
+  begin(in.size());
+  for (std::uint32_t y = 0; y < in.size().height; ++y) add_row(in.row(y));
 }
 
 }  // namespace headrace::decode

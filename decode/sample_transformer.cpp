@@ -70,7 +70,13 @@ Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
   image_size_ = image;
   HEADRACE_ASSERT(contains(output, {plan_.target_x, plan_.target_y, plan_.target.width, plan_.target.height}));
   region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1, transform_.filter);
-  return decoder.decode_region(region_.box, region_.reduce, decoded_);
+  const ResizeSpec spec = {.part = region_.part,
+                           .target = plan_.target,
+                           .filter = transform_.filter,
+                           .antialias = transform_.antialias,
+                           .mirror = plan_.mirror};
+  resizer_.resize_rows_to(resized_, spec);
+  return decoder.decode_region(region_.box, region_.reduce, resizer_);
 }
 
 void SampleTransformer::place_on_canvas() {
@@ -85,12 +91,6 @@ void SampleTransformer::place_on_canvas() {
 }
 
 void SampleTransformer::write(std::byte* out) {
-  const ResizeSpec spec = {.part = region_.part,
-                           .target = plan_.target,
-                           .filter = transform_.filter,
-                           .antialias = transform_.antialias,
-                           .mirror = plan_.mirror};
-  resizer_.resize(decoded_, spec, resized_);
   place_on_canvas();
   if (transform_.jitter) apply_jitter(*transform_.jitter, random_, canvas_);
   writer_.write(canvas_, out);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns one encoded sample into one tensor. It decodes only the pixels that the transform needs.
+// Turns one encoded sample into one tensor. It decodes only the pixels that the transform needs, and resizes them row by
+// row as they come.
 //
 //   SampleTransformer transformer(transform, writer);
 //   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .position = 5, .sample = 17});
@@ -42,7 +43,7 @@ class SampleTransformer {
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
   // Of the last decode() that went well.
   [[nodiscard]] ShownPart shown() const { return {image_size_, plan_}; }
-  // Resizes, jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
+  // Jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
   void write(std::byte* out);
 
  private:
@@ -56,7 +57,6 @@ class SampleTransformer {
   CropPlan plan_;
   DecodeRegion region_;
   Resizer resizer_;
-  Image decoded_;
   Image resized_;
   Image canvas_;  // resized_ with what the image does not cover
 };

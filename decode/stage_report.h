@@ -35,7 +35,7 @@ struct StageReport {
   // Busy or waiting time, added up over the threads of the stage.
   double read_seconds = 0;       // the feeder waited for the reader
   double held_back_seconds = 0;  // the feeder waited for a free slot or place in the queue
-  double decode_seconds = 0;
+  double decode_seconds = 0;     // BatchLoader resizes along the way
   double transform_seconds = 0;
   double idle_seconds = 0;     // decoder threads waited for work
   double deliver_seconds = 0;  // the consumer waited for the next sample or batch
