@@ -6,7 +6,8 @@
 //   decode_compare FOLDER LIST rrc --crops CROPS               RandomResizedCrop(224), flip, normalise, float16 NCHW
 //   decode_compare FOLDER LIST rrc-first --crops CROPS         the same, each pass as the first: it makes the indexes
 //   decode_compare FOLDER LIST crop --crops CROPS --against skip|full   the crops alone, with an index; and what
-//                                                              libjpeg does: skip and crop, or decode all
+//                                                              libjpeg does: skip and crop, or decode all;
+//                                                              --index-folder DIR keeps baseline files of progressive
 //   decode_compare FOLDER LIST crop-first --crops CROPS        the crops alone as the first of each file, which makes
 //                                                              its index; and without any index
 //   decode_compare FOLDER LIST pipeline [--workers W] [--batch B]   the same through Store, Reader and BatchLoader
@@ -385,9 +386,10 @@ double thread_cpu_seconds() {
 enum class CropRow { kAgainstSkip, kAgainstFull, kFirst };
 
 // Which side goes first changes, as in run_both(). With kFirst, each pass begins without any index.
-void run_crops(const std::vector<File>& files, unsigned passes, const std::vector<CropPlan>& plans, CropRow row) {
+void run_crops(const std::vector<File>& files, unsigned passes, const std::vector<CropPlan>& plans, CropRow row,
+               CropIndexFolder* folder) {
   const bool against_full = row == CropRow::kAgainstFull;
-  CropIndexes indexes(kIndexBytes);
+  CropIndexes indexes(kIndexBytes, folder);
   CropDecode indexed(plans, &indexes);
   CropDecode skipping(plans, nullptr);
   PlainLibjpeg plain;
@@ -518,7 +520,11 @@ int main(int argc, char** argv) {
     const CropRow row = work == "crop-first"                    ? CropRow::kFirst
                         : option("--against", "skip") == "full" ? CropRow::kAgainstFull
                                                                 : CropRow::kAgainstSkip;
-    run_crops(files, passes, read_crops(option("--crops", ""), files.size()), row);
+    const std::string folder = option("--index-folder", "");
+    auto opened =
+        folder.empty() ? headrace::io::Result<std::unique_ptr<CropIndexFolder>>() : CropIndexFolder::open(folder);
+    if (!opened) fail(opened.error().message());
+    run_crops(files, passes, read_crops(option("--crops", ""), files.size()), row, opened->get());
   } else if (work == "pipeline") {
     const auto workers = static_cast<unsigned>(std::stoul(option("--workers", "2")));
     RamPipeline(arguments[0], passes, workers, std::stoul(option("--batch", "256"))).run(checksum_of(files));

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "headrace/decode/internal/jpeg_baseline.h"
 #include "headrace/decode/internal/scan_index.h"
 #include "headrace/io/log.h"
 #include "headrace/io/own_folders.h"
@@ -36,8 +37,6 @@ constexpr const char* kFileName = "indexes-1";  // the number is the format's
 constexpr std::size_t kSlots = 16;
 // Ten in a bucket of sixteen, where the file is full of indexes of 1.6 kB.
 constexpr std::uint64_t kBuckets = std::uint64_t{1} << 19;
-// An image of 10^8 pixels, the largest that is decoded by default, has an index of 6 MB.
-constexpr std::uint32_t kPackedMax = std::uint32_t{16} << 20;
 constexpr time_t kFullForSeconds = time_t{7} * 24 * 3600;
 // What a file system keeps for others: its space is looked at each time that so much was added.
 constexpr std::uint64_t kSpareBytes = std::uint64_t{1} << 30;
@@ -130,10 +129,10 @@ io::Result<UniqueFd> open_file(const fs::path& path) {
   return file;
 }
 
-// Full, and for so long that what is in it may be of data sets that are gone.
-// Full: another index may find no room. It need not fill the last byte.
+// Full, and for so long that what is in it may be of data sets that are gone. Full: another index may find no room. It
+// need not fill the last byte.
 bool is_outdated(const struct stat& status, std::uint64_t bytes_max) {
-  const std::uint64_t next = std::min<std::uint64_t>(kPackedMax, bytes_max / 4);
+  const std::uint64_t next = std::min<std::uint64_t>(CropIndexFolder::kPackedMax, bytes_max / 4);
   return static_cast<std::uint64_t>(status.st_size) + next > kTableBytes + bytes_max &&
          ::time(nullptr) - status.st_mtim.tv_sec >= kFullForSeconds;
 }
@@ -196,7 +195,7 @@ bool CropIndexFolder::read_packed(const Slot& slot, std::vector<std::byte>& pack
   packed.resize(slot.length);
   if (packed.empty()) return true;
   return read_all(file_.get(), packed.data(), packed.size(), slot.place) &&
-         ScanIndex::is_sound(packed, slot.content.low);
+         (ScanIndex::is_sound(packed, slot.content.low) || !unpack_baseline(packed, slot.content.low).empty());
 }
 
 bool CropIndexFolder::find(const ContentId& content, std::vector<std::byte>& packed) const {
@@ -211,6 +210,11 @@ bool CropIndexFolder::keep(const ContentId& content, std::span<const std::byte> 
   if (full_ || packed.size() > kPackedMax || ::getpid() != owner_) return false;
   const FileLock file_lock(file_.get());
   return file_lock.held() && add(content, packed);
+}
+
+bool CropIndexFolder::takes_baselines() {
+  io::MutexLock lock(mutex_);
+  return !full_ && bytes() < bytes_max_ / 2 && ::getpid() == owner_;
 }
 
 bool CropIndexFolder::add(const ContentId& content, std::span<const std::byte> packed) {

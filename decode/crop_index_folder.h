@@ -50,6 +50,9 @@ class CropIndexFolder {
   // there may be of data sets that are gone.
   static constexpr std::uint64_t kBytesMax = std::uint64_t{8} << 30;
 
+  // An image of 10^8 pixels, the largest that is decoded by default, has an index of 6 MB.
+  static constexpr std::uint32_t kPackedMax = std::uint32_t{16} << 20;
+
   // Makes the folder (mode 0700) and the file where they are missing. Errors: kPermission (the file belongs to somebody
   // else), kSystem, kNoSpace, kUnsupported (files may not become so large: RLIMIT_FSIZE). `bytes_max` is for tests.
   [[nodiscard]] static io::Result<std::unique_ptr<CropIndexFolder>> open(const std::filesystem::path& folder,
@@ -62,6 +65,10 @@ class CropIndexFolder {
   // Replaces a shorter one, but not the news that the file is damaged. False: no room, or another process is adding, or
   // this one is a child of who opened it.
   bool keep(const ContentId& content, std::span<const std::byte> packed);
+
+  // Whether there is room for pictures as well (internal/jpeg_baseline.h): they are a hundred times as large as
+  // indexes, and get half of the file at most.
+  [[nodiscard]] bool takes_baselines();
 
   // Of packed indexes, those that were replaced included.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -25,6 +25,11 @@ bool CropIndexes::keep(const Content& content, std::vector<std::byte> packed) {
   return (folder_ != nullptr && folder_->keep(content, packed)) || keep_in_memory(content, std::move(packed));
 }
 
+void CropIndexes::keep_baseline(const Content& content, std::span<const std::byte> packed) {
+  if (packed.size() > CropIndexFolder::kPackedMax) packed = {};
+  static_cast<void>(folder_->keep(content, packed));
+}
+
 bool CropIndexes::find_in_memory(const Content& content, std::vector<std::byte>& packed) const {
   const Shard& shard = shard_of(content);
   io::MutexLock lock(shard.mutex);

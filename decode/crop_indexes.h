@@ -8,8 +8,9 @@
 //
 // An index is found by the checksum (XXH3, 128 bits) of the file's bytes, whatever the file is called: bytes that
 // changed have no index. With a CropIndexFolder they lie there, and outlive the process; memory holds what it does not
-// take. Nothing is evicted from memory, as every epoch crops every file; once the budget is used up, further files go
-// without.
+// take. A folder also keeps the progressive JPEGs' pictures as baseline files: of a progressive one no part can be
+// decoded alone. Nothing is evicted from memory, as every epoch crops every file; once the budget is used up, further
+// files go without.
 //
 // Thread-safety: any thread. Ownership: outlives the decoders that use it.
 #pragma once
@@ -33,7 +34,8 @@ enum class CropWay : std::uint8_t {
   kIndexed,    // from an index that covered all of it
   kMade,       // and its index made, or continued
   kNoRoom,     // the budget did not allow to keep the index
-  kUnsuited,   // all of the file: progressive, arithmetic coding, several scans, nothing that ends it
+  kUnsuited,   // all of the file: progressive, arithmetic coding or several scans, and no folder that keeps the same
+               // picture as a baseline file; or nothing that ends it
   kDamaged,    // all of the file, because libjpeg has to judge its damage
   kStrict,     // all of the file, because Damage::kReject asks for it
   kUnchecked,  // all of the file: this libjpeg is not known, or failed the check at the start (the log says so)
@@ -76,6 +78,11 @@ class CropIndexes {
   [[nodiscard]] bool find(const Content& content, std::vector<std::byte>& packed) const;
   // Replaces a shorter one. False: no room.
   bool keep(const Content& content, std::vector<std::byte> packed);
+  // Of a JPEG whose parts cannot be decoded alone, the same picture as a baseline file (internal/jpeg_baseline.h) is
+  // kept in place of an index: in a folder only.
+  [[nodiscard]] bool takes_baselines() const { return folder_ != nullptr && folder_->takes_baselines(); }
+  // `packed` is empty where there can be none; one that is too large for the folder counts as that.
+  void keep_baseline(const Content& content, std::span<const std::byte> packed);
   void count(CropWay way) { crops_[static_cast<std::size_t>(way)].fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] CropReport report() const;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "headrace/decode/internal/index_visit.h"
+#include "headrace/decode/internal/jpeg_baseline.h"
 #include "headrace/decode/internal/jpeg_splice.h"
 #include "headrace/decode/internal/scan_walk.h"
 
@@ -194,6 +195,8 @@ struct JpegDecoder::Impl {
   Status check_header() const;
   Status decode_box(const Box& box, std::uint32_t reduce, RowSink& rows, bool may_walk);
   void begin_output(const Box& box, std::uint32_t reduce);
+  Status use_baseline();
+  Status make_baseline(const CropIndexes::Content& content);
   void begin_walk();
   CropWay make_index();
   Result<SplicedJpeg> splice(const Box& box);
@@ -210,6 +213,7 @@ struct JpegDecoder::Impl {
   ErrorManager errors = {};
   Watch watch = {};
   std::span<const std::byte> file;  // that info reads
+  std::vector<std::byte> baseline;  // the same picture, packed
   ScanWalk walk;
   IndexVisit visit;
   bool visits = false;                     // an index is used: not for whole images
@@ -253,6 +257,35 @@ Status JpegDecoder::Impl::decode_box(const Box& box, std::uint32_t reduce, RowSi
   return status;
 }
 
+// The same picture as a baseline file takes the place of a file whose parts cannot be decoded alone, if there is one.
+Status JpegDecoder::Impl::use_baseline() {
+  if (!walks || options.damage == Damage::kReject || !needs_baseline(info)) return {};
+  const CropIndexes::Content content = CropIndexes::content_of(file);
+  if (!indexes->find(content, baseline)) {
+    if (!indexes->takes_baselines()) return {};
+    HEADRACE_TRY_DO(make_baseline(content));
+  }
+  const std::span<const std::byte> jpeg = unpack_baseline(baseline, content.low);
+  if (jpeg.empty()) return {};
+  const std::span<const std::byte> original = file;
+  const Size size = {info.image_width, info.image_height};
+  const bool same = guarded([&] { start(jpeg); }) && size == Size{info.image_width, info.image_height};
+  return same ? Status() : guarded([&] { start(original); });
+}
+
+// Leaves `baseline` empty, and the file as open() left it, where that cannot be done.
+Status JpegDecoder::Impl::make_baseline(const CropIndexes::Content& content) {
+  BaselineWriter writer;
+  Status made = guarded([&] { writer.write(info); });
+  const bool of_the_file =
+      made || made.error().code == ErrorCode::kCorrupt || made.error().code == ErrorCode::kUnsupported;
+  if (!of_the_file) return made;
+  baseline.clear();
+  if (made && writer.is_exact()) baseline = pack_baseline(writer.jpeg(), content.low);
+  indexes->keep_baseline(content, baseline);
+  return baseline.empty() ? guarded([&] { start(file); }) : Status();
+}
+
 // Only where libjpeg need not come to the end of the file, which a walk does not.
 void JpegDecoder::Impl::begin_walk() {
   crop_way = CropWay::kStrict;
@@ -268,6 +301,7 @@ void JpegDecoder::Impl::begin_walk() {
 // No lines are read, so libjpeg only lays out the scan; several scans it would read to their end.
 CropWay JpegDecoder::Impl::make_index() {
   if (!walks) return CropWay::kUnchecked;
+  if (!use_baseline()) return CropWay::kDamaged;
   if (!walk.fits(info)) return CropWay::kUnsuited;
   if (!guarded([&] { jpeg_start_decompress(&info); })) return CropWay::kDamaged;
   begin_walk();
@@ -279,6 +313,7 @@ CropWay JpegDecoder::Impl::make_index() {
 
 Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
   HEADRACE_ASSERT(box.width > 0 && box.height > 0);
+  if (visits) HEADRACE_TRY_DO(use_baseline());
   if (!walks || !walk.fits(info)) return make_error(ErrorCode::kUnsupported, "no JPEG that a part can be cut out of");
   HEADRACE_TRY_DO(guarded([&] { jpeg_start_decompress(&info); }));
   begin_walk();
@@ -410,7 +445,8 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, RowSink& rows) 
   impl.visits = impl.indexes != nullptr && impl.options.walk_scans && box != whole(size);
   impl.crop_way = CropWay::kUnchecked;
   impl.walk.forget();
-  Status status = impl.decode_box(box, reduce, rows, impl.walks);
+  Status status = impl.visits ? impl.use_baseline() : Status();
+  if (status) status = impl.decode_box(box, reduce, rows, impl.walks);
   if (impl.walk.refused()) status = impl.decode_again(box, reduce, rows);
   if (status && impl.visits && impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
   status = impl.finish(std::move(status), box, rows);

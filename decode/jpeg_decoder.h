@@ -9,7 +9,8 @@
 // are ignored. 12 and 16 bits per channel and lossless files are refused (kUnsupported).
 //
 // Huffman codes of files with one scan are decoded by headrace's own walker, which can begin in the middle of the file
-// where CropIndexes say so. Whatever it does not take for sound is decoded by libjpeg alone.
+// where CropIndexes say so. Whatever it does not take for sound is decoded by libjpeg alone. Of a progressive file the
+// same picture is decoded as a baseline file, where a folder of indexes keeps one.
 //
 // Thread-safety: none; one decoder per thread, reused. Ownership: the bytes are the caller's, alive until decode()
 // ends.
@@ -79,8 +80,8 @@ class JpegDecoder {
   // Cuts a small valid JPEG out of what open() was given, instead of decode(), for a decoder elsewhere: on a GPU, for
   // instance. Its pixels within `box` are those of the whole image. Indexes help, and are made, as for a crop. Colour
   // space and tables come along; EXIF, ICC profiles and comments do not.
-  // Errors: kUnsupported (progressive, arithmetic coding, several scans), kCorrupt (the file is not sound as far as it
-  // was read).
+  // Errors: kUnsupported (progressive, arithmetic coding, several scans, unless use_indexes() keeps these as baseline
+  // files), kCorrupt (the file is not sound as far as it was read).
   [[nodiscard]] Result<SplicedJpeg> splice(const Box& box);
 
   // What was repaired or salvaged in the last decode(); empty for a sound file.

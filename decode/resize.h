@@ -84,8 +84,8 @@ class Resizer final : public RowSink {
   void take(const std::uint8_t* row) override;
 
  private:
-  // Decoding and resizing by turns for each line would drive the one's tables out of the nearest cache with the other's:
-  // a RandomResizedCrop took 1.25 times as long (2026-11-23). 16: the height of an MCU.
+  // Decoding and resizing by turns for each line would drive the weights out of the nearest cache each time: a
+  // RandomResizedCrop took 1.26 times as long (2026-11-23). 16: the height of an MCU.
   static constexpr std::size_t kStripLines = 16;
 
   void begin(Size size);

@@ -6,11 +6,22 @@ the files, as read_files --sum has it; with `full` over the pixels, so that both
 """
 
 import json
+import shutil
 
 from harness import PYTHON, REPOSITORY, Row, figures_of
 from sources import CannotRun
 
 WORKERS = 2
+MAKE_PROGRESSIVE = """
+import sys
+from pathlib import Path
+from PIL import Image
+source, target = map(Path, sys.argv[1:])
+for file in source.rglob("*.jpg"):
+    made = target / file.relative_to(source)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    Image.open(file).save(made, quality="keep", progressive=True)
+"""
 
 
 class DecodeRow(Row):
@@ -75,6 +86,33 @@ class DecodeCropFirst(DecodeCrop):
     work = ("crop-first",)
 
 
+class DecodeCropProgressive(DecodeCrop):
+    name = "decode-crop-progressive"
+    bar = 1.7
+    headrace_side = "crops of RandomResizedCrop of progressive files, from the baseline files kept of them, CPU time"
+    other_side = "libjpeg-turbo's skipping and cropping of the progressive files, the same crops, CPU time"
+
+    def prepare(self):
+        super().prepare()
+        self.folder = self.progressive(self.folder)
+        self.samples = self.bench.file_list(self.folder)
+        kept = self.bench.work / "baselines"
+        shutil.rmtree(kept, ignore_errors=True)
+        self.work = (*DecodeCrop.work, "--index-folder", kept)
+        self.crops = self.bench.work / f"{self.folder.name}.crops"
+        self.bench.execute(self.command("draw", "--crops", self.crops))
+
+    def progressive(self, folder):
+        """The same pictures, whose coefficients are the same, in progressive files."""
+        made = folder.with_name(folder.name + "-progressive")
+        if not made.exists():
+            partial = made.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            self.bench.execute([PYTHON, "-c", MAKE_PROGRESSIVE, folder, partial])
+            partial.rename(made)
+        return made
+
+
 class DecodeRrc(DecodeRow):
     name = "decode-rrc"
     bar = 3.3
@@ -129,4 +167,5 @@ class Pipeline(DecodeRrc):
         return figures
 
 
-ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeCropFirst, DecodeRrc, DecodeRrcFirst, Pipeline)
+ROWS = (DecodeFull, DecodeCrop, DecodeCropFull, DecodeCropFirst, DecodeCropProgressive, DecodeRrc, DecodeRrcFirst,
+        Pipeline)

@@ -96,9 +96,10 @@ TEST_CASE("a file that proves damaged while its index is made has none, and is n
 
 TEST_CASE("indexes made ahead lie in the folder, in the order of the source, and what has none is named") {
   const test::TempDir folder;
-  test::Files files = {make_jpeg({.seed = 1}), make_jpeg({.progressive = true}), Bytes(100, std::byte{7}),
-                       make_jpeg({.seed = 2}), make_jpeg({.seed = 1})};
-  files[3].resize(80);  // ends within its header
+  test::Files files = {make_jpeg({.seed = 1}), make_jpeg({.seed = 3}), Bytes(100, std::byte{7}),
+                       make_jpeg({.seed = 2}), make_jpeg({.seed = 1}), make_jpeg({.progressive = true})};
+  files[1].resize(files[1].size() - 2);  // without a marker that ends it
+  files[3].resize(80);                   // ends within its header
   auto maker = IndexMaker::start(std::make_unique<test::MemorySource>(files), {.folder = folder.path(), .threads = 2});
   REQUIRE(maker);
   std::vector<IndexedSample> samples;
@@ -114,6 +115,7 @@ TEST_CASE("indexes made ahead lie in the folder, in the order of the source, and
   CHECK((*opened)->find(content_id(files[0]), packed));
   CHECK_FALSE(packed.empty());
   CHECK_FALSE((*opened)->find(content_id(files[1]), packed));
+  CHECK(samples[5].way == CropWay::kMade);
 }
 
 TEST_CASE("a folder that cannot be used for indexes ends the making at its start") {

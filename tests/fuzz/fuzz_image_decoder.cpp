@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/image_decoder.h"
 #include "headrace/decode/sample_transformer.h"
+
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -27,10 +30,18 @@ void transform(const DecodeOptions& options, std::span<const std::byte> bytes) {
   if (transformer.decode(decoder, bytes, {.seed = bytes.size()})) transformer.write(tensor.data());
 }
 
+// Where progressive files are kept as baseline ones. Once it is full, further files go without.
+CropIndexFolder* index_folder() {
+  static const headrace::test::TempDir dir;
+  static const auto folder = CropIndexFolder::open(dir.path(), std::uint64_t{1} << 30);
+  if (!folder) __builtin_trap();
+  return folder->get();
+}
+
 // libjpeg decides alone, or crops are decoded with an index: the same verdict and the same pixels. Twice, because the
 // first crop makes the index.
 void compare_crops(DecodeOptions options, std::span<const std::byte> bytes) {
-  static CropIndexes indexes(std::size_t{16} << 20);  // once it is full, further files go without
+  static CropIndexes indexes(std::size_t{16} << 20, index_folder());
   ImageDecoder walked(options);
   walked.use_indexes(indexes);
   options.walk_scans = false;
@@ -53,7 +64,9 @@ void compare_crops(DecodeOptions options, std::span<const std::byte> bytes) {
 
 // A part that is cut out of a JPEG is a sound file, with the pixels that libjpeg finds there in the whole one.
 void compare_parts(DecodeOptions options, std::span<const std::byte> bytes) {
+  static CropIndexes indexes(0, index_folder());
   JpegDecoder walked(options);
+  walked.use_indexes(indexes);
   options.walk_scans = false;
   JpegDecoder plain(options);
   const auto header = walked.open(bytes);
