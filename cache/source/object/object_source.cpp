@@ -38,6 +38,7 @@ void ObjectSource::read(SourceRead& read) {
                      .length = read.range.length,
                      .into = read.buffer.data(),
                      .ahead = read.ahead,
+                     .known_as = &read,
                      .on_done =
                          [](ObjectRead& object, Status status) {
                            auto* const self = static_cast<Request*>(object.context);

@@ -31,6 +31,7 @@ class ObjectSource final : public Source {
   ~ObjectSource() override { ObjectSource::join(); }
 
   void read(SourceRead& read) override;
+  void hurry(const SourceRead* read) override { tree_->client().hurry(read); }
   // Nothing is had without asking the store.
   [[nodiscard]] bool read_now(SourceRead& /*read*/) override { return false; }
   [[nodiscard]] bool has_now(const char* /*path*/, const Identity& /*identity*/) override { return false; }

@@ -80,11 +80,11 @@ void ObjectTransfers::submit(ObjectRead* read, ObjectQuery* query) {
   }
 }
 
-void ObjectTransfers::hurry(ObjectRead& read) {
+void ObjectTransfers::hurry(const void* known_as) {
   MutexLock lock(mutex_);
   if (closed_) return;
-  hurried_.push_back(&read);
-  http_.wake();
+  hurried_.push_back(known_as);
+  if (hurried_.size() == 1) http_.wake();
 }
 
 void ObjectTransfers::stop() {
@@ -143,7 +143,7 @@ void ObjectTransfers::run() {
 
 void ObjectTransfers::take_submitted() {
   std::vector<std::unique_ptr<Job>> jobs;
-  std::vector<ObjectRead*> hurried;
+  std::vector<const void*> hurried;
   std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed;
   {
     MutexLock lock(mutex_);
@@ -154,9 +154,10 @@ void ObjectTransfers::take_submitted() {
   for (std::unique_ptr<Job>& job : jobs) {
     const JobId id = next_id_++;
     (job->waits ? waited_for_ : ahead_).push_back(id);
+    if (!job->waits && job->read->known_as != nullptr) known_.insert_or_assign(job->read->known_as, id);
     jobs_.emplace(id, std::move(job));
   }
-  for (const ObjectRead* const read : hurried) wait_for(read);
+  for (const void* const known_as : hurried) wait_for(known_as);
   for (const auto& [id, refused] : renewed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
@@ -212,20 +213,20 @@ void ObjectTransfers::fire_timers() {
   if (now >= next_stall_look_) end_stalled();
 }
 
-void ObjectTransfers::wait_for(const ObjectRead* read) {
-  const auto queued = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
+void ObjectTransfers::wait_for(const void* known_as) {
+  const auto known = known_.find(known_as);
+  if (known == known_.end()) return;
+  const JobId id = known->second;
+  known_.erase(known);
+  Job& job = *jobs_.at(id);
+  job.waits = true;
+  const auto queued = std::find(ahead_.begin(), ahead_.end(), id);
   if (queued != ahead_.end()) {
-    jobs_.at(*queued)->waits = true;
-    waited_for_.push_back(*queued);
+    waited_for_.push_back(id);
     ahead_.erase(queued);
-    return;
+  } else if (!job.live.empty()) {
+    hedge_later(id, job, job.live.front()->sent);
   }
-  const auto sent = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                 [&](const ObjectAttempt* one) { return jobs_.at(one->job)->read == read; });
-  if (sent == in_flight_.end()) return;
-  Job& job = *jobs_.at((*sent)->job);
-  if (std::exchange(job.waits, true)) return;
-  hedge_later((*sent)->job, job, (*sent)->sent);
 }
 
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
@@ -410,6 +411,7 @@ void ObjectTransfers::finish(JobId id, io::Status status) {
   while (!job.live.empty()) remove(*job.live.back());
   const std::unique_ptr<Job> done = std::move(jobs_.at(id));
   jobs_.erase(id);
+  if (done->read != nullptr && !done->waits) known_.erase(done->read->known_as);
   if (!status && status.error().code == ErrorCode::kStale) count(stale_);
   if (!status && status.error().code != ErrorCode::kStale && status.error().code != ErrorCode::kNotFound &&
       status.error().code != ErrorCode::kCancelled) {

@@ -42,7 +42,7 @@ class ObjectTransfers {
 
   [[nodiscard]] io::Status start();
   void submit(ObjectRead* read, ObjectQuery* query);  // one of the two
-  void hurry(ObjectRead& read);
+  void hurry(const void* known_as);
   void stop();
   void join();
   [[nodiscard]] ObjectStoreStats stats() const;
@@ -78,7 +78,7 @@ class ObjectTransfers {
   void take_submitted();
   void start_waiting();
   void fire_timers();
-  void wait_for(const ObjectRead* read);
+  void wait_for(const void* known_as);
   void hedge_later(JobId id, const Job& job, Clock::time_point sent);
   [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
   void end_stalled();
@@ -111,6 +111,7 @@ class ObjectTransfers {
   std::unordered_map<JobId, std::unique_ptr<Job>> jobs_;
   std::deque<JobId> waited_for_;
   std::deque<JobId> ahead_;
+  std::unordered_map<const void*, JobId> known_;  // reads ahead that nobody waits for yet, by what they are known as
   std::unordered_set<ObjectAttempt*> in_flight_;
   std::multimap<Clock::time_point, Timer> timers_;
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
@@ -124,7 +125,7 @@ class ObjectTransfers {
 
   mutable io::Mutex mutex_;
   std::vector<std::unique_ptr<Job>> submitted_ HEADRACE_GUARDED_BY(mutex_);
-  std::vector<ObjectRead*> hurried_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<const void*> hurried_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed_ HEADRACE_GUARDED_BY(mutex_);  // and the refused keys
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

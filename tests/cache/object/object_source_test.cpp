@@ -3,11 +3,13 @@
 #include "headrace/cache/source/object/object_source.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -243,6 +245,22 @@ TEST_CASE("a Store that ends ends the reads of its bucket") {
   }
   bucket.store.reset();
   CHECK(cancelled == 3);
+}
+
+TEST_CASE("who joins a read ahead that is late gets a second request for it") {
+  Bucket bucket;
+  StoreOptions options = bucket.options();
+  options.bucket.tuning.stall_timeout = std::chrono::hours(1);
+  bucket.open(options);
+  bucket.server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  std::atomic<bool> came_ahead = false;
+  bucket.store->read_async(
+      bucket.entry("a/1.jpg"), [&](const Result<View>& view) { came_ahead = view.has_value(); }, ReadHint::kAhead);
+  while (bucket.server.count("stall") == 0) std::this_thread::yield();
+  CHECK(bucket.store->stats().bucket->hedges == 0);
+  CHECK(text_of(bucket.store->read(bucket.entry("a/1.jpg"))) == content(1000, 1));
+  CHECK(came_ahead);
+  CHECK(bucket.store->stats().bucket->hedges_won == 1);
 }
 
 TEST_CASE("a bucket that cannot be listed does not open, and the error says why") {
