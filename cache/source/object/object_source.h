@@ -41,7 +41,7 @@ class ObjectSource final : public Source {
   void settle() override;
   void join() override;
   [[nodiscard]] std::shared_ptr<SourceTree> tree() const override { return tree_; }
-  [[nodiscard]] TierStats stats() const override;
+  [[nodiscard]] TierStats stats() const override { return counts_.stats(); }
   [[nodiscard]] io::EngineInfo engine() const override;
   [[nodiscard]] std::optional<ObjectStoreStats> bucket_stats() const override { return tree_->client().stats(); }
 

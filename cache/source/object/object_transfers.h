@@ -27,6 +27,7 @@
 #include "headrace/cache/source/object/object_client.h"
 #include "headrace/cache/source/object/object_requests.h"
 #include "headrace/cache/source/object/object_verdict.h"
+#include "headrace/cache/source/object/request_counts.h"
 #include "headrace/cache/source/object/request_window.h"
 #include "headrace/io/mutex.h"
 
@@ -118,8 +119,8 @@ class ObjectTransfers {
   Clock::time_point next_stall_look_ = {};
   bool has_answered_ = false;  // the store, at all
 
-  std::atomic<std::uint64_t> sent_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
-  std::atomic<std::uint64_t> throttles_ = 0, errors_ = 0, stale_ = 0, queued_ = 0;
+  RequestCounts counts_;
+  std::atomic<std::uint64_t> queued_ = 0;
   std::atomic<unsigned> in_flight_count_ = 0, limit_ = 0;
   std::atomic<std::int64_t> p50_us_ = 0, p95_us_ = 0, p99_us_ = 0;
 
