@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/io/result.h"
 #include "headrace/io/secret.h"
@@ -63,6 +64,11 @@ struct ObjectStoreStats {
   std::uint64_t requests = 0;  // sent, whatever came of them; a store takes money for each
   std::uint64_t lists = 0;     // of these, listings
   std::uint64_t bytes = 0;     // of content received
+  // Of the requests, by how they ended, throttles being another way. What is left is under way, or was ended because a
+  // second request was faster.
+  std::uint64_t good = 0;
+  std::uint64_t refused = 0;  // clear answers that no other attempt changes: no such object, another one, no right
+  std::uint64_t broken = 0;   // lost, stalled, too short, or an error of the store's own
   std::uint64_t retries = 0;
   std::uint64_t hedges = 0;      // second requests for reads that took long
   std::uint64_t hedges_won = 0;  // of these, those that were faster
@@ -75,8 +81,18 @@ struct ObjectStoreStats {
   std::chrono::microseconds latency_p50{0};  // of the last reads, from sent to complete
   std::chrono::microseconds latency_p95{0};
   std::chrono::microseconds latency_p99{0};
+  struct LatencyCount {
+    std::optional<double> seconds_max;  // more than the bound before, at most this; nullopt: longer than all bounds
+    std::uint64_t count = 0;
+  };
+  std::vector<LatencyCount> latencies;  // of all reads
+  double latency_seconds = 0;           // summed up
   std::string credentials;  // where the keys were found: "environment", "profile train", "none"; never the keys
   std::string region;
+  std::string endpoint;  // these four: how the bucket is reached, for who asks it, too
+  std::string profile;
+  bool no_sign_request = false;
+  bool requester_pays = false;
   std::chrono::seconds clock_behind{0};  // by how much this machine's clock is behind the store's; 0: it is right
 };
 

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "headrace/cache/catalog.h"
@@ -49,9 +50,13 @@ struct RevalidateOptions {
 [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd,
                                                   const RevalidateOptions& options);
 
+// The saved catalog, if it lists what `options` ask for, however old it is. One that is of no use is logged.
+[[nodiscard]] std::optional<Catalog> load_catalog(const CatalogOptions& options, const std::filesystem::path& file);
+// For the next start. One that lacks what could not be read is not saved. A failure is logged.
+void keep_catalog(const Catalog& catalog, const std::filesystem::path& file);
+
 // The saved catalog, if it lists what `options` ask for and no folder has changed. Else a scan, which replaces `file`.
-// `file` empty: always a scan. A catalog that lacks what could not be read is not saved. A file that cannot be read or
-// written is logged. Errors: as Catalog::scan_fd().
+// `file` empty: always a scan. Errors: as Catalog::scan_fd().
 [[nodiscard]] Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options,
                                            const std::filesystem::path& file);
 

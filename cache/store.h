@@ -48,6 +48,9 @@ struct StoreOptions {
   bool source_path_covered = false;
   CatalogOptions catalog = {};
   std::filesystem::path catalog_file;  // where the catalog is saved and looked for; empty: not saved
+  // The saved catalog of a large bucket is used as it is, without a listing: the caller compares it afterwards (a
+  // Refresher does). What find_changes() lists is saved for the next start.
+  bool catalog_may_be_old = false;
   int catalog_fd = -1;  // a saved catalog that is used instead, whatever the source holds by now (not owned)
   // Bytes of content that may lie in RAM. 0: views have no limit, but content goes with its last view. Only of what
   // read_range_async() works through, 32 MiB stay.

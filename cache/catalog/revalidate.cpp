@@ -75,7 +75,9 @@ class FolderCheck {
   std::atomic<bool> differs_ = false;
 };
 
-std::optional<Catalog> load_current(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
+}  // namespace
+
+std::optional<Catalog> load_catalog(const CatalogOptions& options, const std::filesystem::path& file) {
   Result<Catalog> saved = Catalog::load(file);
   if (!saved) {
     const io::ErrorCode code = saved.error().code;
@@ -87,21 +89,24 @@ std::optional<Catalog> load_current(int source_fd, const CatalogOptions& options
     return std::nullopt;
   }
   if (!saved->fits(options)) return std::nullopt;
-  const Result<bool> current = folders_current(*saved, source_fd, {.threads = options.scan_threads});
-  if (!current || !*current) return std::nullopt;
   return std::move(*saved);
 }
 
-}  // namespace
+void keep_catalog(const Catalog& catalog, const std::filesystem::path& file) {
+  if (catalog.unreadable() > 0) return;  // the next start may be able to read what is missing here
+  if (const Status saved = catalog.save(file); !saved) {
+    io::log_warning("{}; the next start scans again", saved.error().message());
+  }
+}
 
 Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
   if (file.empty()) return Catalog::scan_fd(source_fd, options);
-  if (std::optional<Catalog> saved = load_current(source_fd, options, file)) return std::move(*saved);
-  HEADRACE_TRY(scanned, Catalog::scan_fd(source_fd, options));
-  if (scanned.unreadable() > 0) return scanned;  // the next start may be able to read what is missing here
-  if (const Status saved = scanned.save(file); !saved) {
-    io::log_warning("{}; the next start scans again", saved.error().message());
+  if (std::optional<Catalog> saved = load_catalog(options, file)) {
+    const Result<bool> current = folders_current(*saved, source_fd, {.threads = options.scan_threads});
+    if (current && *current) return std::move(*saved);
   }
+  HEADRACE_TRY(scanned, Catalog::scan_fd(source_fd, options));
+  keep_catalog(scanned, file);
   return scanned;
 }
 

@@ -53,4 +53,13 @@ SampleSizes content_sizes(const Catalog& catalog) {
   return fits ? SampleSizes(std::move(bytes)) : sizes_in_pages(catalog, SampleSize::kPagesInPageCache);
 }
 
+std::uint64_t sample_chunks(const Catalog& catalog) {
+  std::uint64_t chunks = 0;
+  for (SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
+    const EntryId entry = catalog.sample_entry(sample);
+    if (catalog.is_file(entry)) chunks += chunk_count(catalog.size_bytes(entry));
+  }
+  return chunks;
+}
+
 }  // namespace headrace::cache

@@ -21,6 +21,7 @@
 namespace headrace::cache {
 
 class RamTier;
+struct SourceRead;
 
 // Somebody who asked for (a part of) a chunk that is being fetched.
 struct Waiter {
@@ -44,6 +45,7 @@ struct Holding {
   // False: its fetch waits in line for a part of the budget. Who holds memory must not wait for such a fetch.
   std::atomic<bool> has_memory = false;
   std::atomic<bool> wanted_now = false;  // by somebody who waits for the fetch, be it a read ahead or not
+  std::atomic<const SourceRead*> source_read = nullptr;  // by which the fetch reads the source, or did
   // The memory belongs to the read that fetches it, and to its budget: nobody else finds the holding.
   bool lent = false;  // constant
 

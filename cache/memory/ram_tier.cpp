@@ -68,7 +68,7 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
   }
   shard.touch(*found, fresh->keep);
   found->ranged |= fresh->ranged;
-  if (fresh->wanted_now) found->wanted_now = true;
+  const bool is_first_to_wait = fresh->wanted_now && !found->wanted_now.exchange(true);
   if (found->ready) {
     found->pins += 1;
     shard.counters().hits += 1;
@@ -77,7 +77,10 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
   }
   waiter.next = found->waiters;
   found->waiters = &waiter;
-  return {.outcome = Claim::Outcome::kWaiting, .holding = found, .in_line = in_line};
+  return {.outcome = Claim::Outcome::kWaiting,
+          .holding = found,
+          .in_line = in_line,
+          .ahead = is_first_to_wait ? found->source_read.load() : nullptr};
 }
 
 bool RamTier::reserve(std::uint64_t bytes, bool may_evict_kept) {

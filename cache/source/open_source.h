@@ -28,6 +28,7 @@ struct SourceOptions {
   int directory_fd = -1;
   bool path_covered = false;
   std::filesystem::path catalog_file;
+  bool catalog_may_be_old = false;
   io::EngineOptions engine = {};
   std::optional<bool> rotational;
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;

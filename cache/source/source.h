@@ -62,6 +62,9 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   virtual void read(SourceRead& read) = 0;
+  // Somebody waits now for a read that was `ahead`. The read may have ended: only its address is compared. Nothing
+  // comes of it where the read is handed over in the same moment, or where the source treats all reads alike.
+  virtual void hurry(const SourceRead* /*read*/) {}
   // Fills the buffer on the calling thread where that takes no longer than handing the read over. True: done, on_done
   // does not run.
   [[nodiscard]] virtual bool read_now(SourceRead& read) = 0;

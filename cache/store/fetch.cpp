@@ -172,6 +172,7 @@ void Fetch::read_source() {
   source_read_.path = path_.c_str();
   source_read_.range = range_;
   source_read_.here = std::this_thread::get_id() == waits_here_;  // false once memory or a tier had to be waited for
+  holding_.source_read = &source_read_;  // first: who joins from now on hurries it, who joined before is seen here
   source_read_.ahead = ahead() && !source_read_.here;
   source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
@@ -377,6 +378,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
       static_cast<void>(waiter.release());  // the fetch answers it
       give_back(store, request);
       if (claim.in_line && !is_ahead(request.hint)) store.memory.hurry();
+      if (claim.ahead != nullptr) store.source->hurry(claim.ahead);
       store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
       note_use_in_memory(store, request);
       return;

@@ -81,6 +81,7 @@ SourceOptions source_options(const StoreOptions& options) {
           .directory_fd = options.source_fd,
           .path_covered = options.source_path_covered,
           .catalog_file = options.catalog_file,
+          .catalog_may_be_old = options.catalog_may_be_old,
           .engine = options.engine,
           .rotational = options.source_rotational,
           .make_engine = options.make_source_engine};

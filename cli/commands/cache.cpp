@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/saved_catalog.h"
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/options/options.h"
@@ -112,7 +113,8 @@ bool is_chosen(const Saved& saved, const CacheRmArguments& arguments, const std:
   if (arguments.all) return true;
   std::error_code failure;
   const bool is_gone =
-      !saved.problem.empty() || fs::status(saved.catalog.source, failure).type() == fs::file_type::not_found;
+      !saved.problem.empty() || (!cache::is_object_url(saved.catalog.source) &&  // nobody is asked for a bucket
+                                 fs::status(saved.catalog.source, failure).type() == fs::file_type::not_found);
   if (arguments.missing && is_gone) return true;
   return std::find(sources.begin(), sources.end(), saved.catalog.source) != sources.end();
 }
@@ -123,7 +125,9 @@ io::Status run_cache_rm(const CacheRmArguments& arguments) {
                       "cache rm needs a SOURCE, --missing or --all; headrace cache ls lists them");
   }
   std::vector<fs::path> sources;
-  for (const fs::path& source : arguments.sources) sources.push_back(canonical_path(source));
+  for (const fs::path& source : arguments.sources) {
+    sources.push_back(cache::is_object_url(source.native()) ? source : canonical_path(source));
+  }
   HEADRACE_TRY(all, saved_catalogs());
   for (const fs::path& source : sources) {
     const bool known = std::any_of(all.begin(), all.end(), [&](const Saved& s) { return s.catalog.source == source; });

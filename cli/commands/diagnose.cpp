@@ -162,6 +162,9 @@ void print(const Measured& measured, const std::vector<Prospect>& prospects) {
     if (prospect.cores_factor > 1) change += fmt::format(", {} times the cores", prospect.cores_factor);
     fmt::print("{:<36}{:>12.0f}   {}\n", change, prospect.samples_per_second, prospect.bound_by);
   }
+  if (measured.requests_per_epoch > 0) {
+    fmt::print("\n{}\n", wrap(describe_epoch_price(measured.requests_per_epoch), {.columns = 78}));
+  }
 }
 
 json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
@@ -185,6 +188,10 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
                  {"bound", name_of(found.bound)},
                  {"verdict", found.text},
                  {"prospects", std::move(table)}};
+  if (measured.requests_per_epoch > 0) {
+    result["requests_per_epoch"] = measured.requests_per_epoch;
+    result["dollars_per_epoch"] = request_dollars(measured.requests_per_epoch, 0);
+  }
   if (measured.has_loader) {
     result["loader_samples_per_second"] = measured.loader.samples_per_second;
     result["loader_hit_ratio"] = measured.loader.hit_ratio;
@@ -198,11 +205,21 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
   return result;
 }
 
-// The folder to measure: the source of a mount, else the target. A mount that covers its source is measured through.
-std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount) {
+// The source to measure: that of a mount, which knows how its bucket is reached, else the target. A mount that covers
+// its source is measured through.
+std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount, CacheArguments& cache) {
   const io::Result<json> stat = call_daemon(target, "stat", json::object());
   is_mount = stat.has_value();
-  return is_mount ? std::filesystem::path(text_of(*stat, "source")) : target;
+  if (!is_mount) return target;
+  const json& bucket = member_of(member_of(*stat, "store"), "bucket");
+  if (!bucket.empty()) {
+    if (cache.endpoint.empty()) cache.endpoint = text_of(bucket, "endpoint");
+    if (cache.region.empty()) cache.region = text_of(bucket, "region");
+    if (cache.profile.empty()) cache.profile = text_of(bucket, "profile");
+    cache.no_sign_request = cache.no_sign_request || flag_of(bucket, "no_sign_request");
+    cache.requester_pays = cache.requester_pays || flag_of(bucket, "requester_pays");
+  }
+  return text_of(*stat, "source");
 }
 
 // Gives each measurement the same part of `time`.
@@ -224,7 +241,8 @@ io::Status measure_storage(cache::Store& store, const Source& source, millisecon
 
 io::Status run_diagnose(const DiagnoseArguments& arguments) {
   bool is_mount = false;
-  const std::filesystem::path source_path = source_of(arguments.target, is_mount);
+  CacheArguments reached = arguments.cache;
+  const std::filesystem::path source_path = source_of(arguments.target, is_mount, reached);
   if (!arguments.command.empty() && !is_mount) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("a command can be watched only through a mount: headrace mount {0} MOUNTPOINT, then "
@@ -241,13 +259,14 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
     measured.loader = loader;
   }
   HEADRACE_TRY(source, open_source(source_path));
-  HEADRACE_TRY(options, make_store_options(source, arguments.cache, "256M"));
+  HEADRACE_TRY(options, make_store_options(source, reached, "256M"));
   HEADRACE_TRY(store, cache::Store::open(options));
   HEADRACE_TRY_DO(check_not_empty(source_path, store->catalog()));
   HEADRACE_TRY_DO(measure_storage(*store, source, milliseconds(1000 * arguments.seconds), measured));
   HEADRACE_TRY(order, open_order("torch-distributed:seed=0", store->catalog()));
 
   const std::vector<Prospect> prospects = predict(measured, cache::content_sizes(store->catalog()), *order);
+  if (source.is_bucket()) measured.requests_per_epoch = cache::sample_chunks(store->catalog());
   if (arguments.json) {
     print_json(to_json(measured, prospects));
   } else {

@@ -155,6 +155,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
   plan.store = std::move(store);
   plan.store.source_path_covered = plan.over_source;
+  plan.store.catalog_may_be_old = true;  // a Refresher compares it
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   HEADRACE_TRY_DO(check_outside(plan));

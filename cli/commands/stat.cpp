@@ -144,6 +144,27 @@ void print_placement(const json& store) {
              format_count(number_of(reads, "source_reads")), format_count(number_of(reads, "minimum_source_reads")));
 }
 
+// How the bucket answers, and what that costs.
+void print_bucket(const json& stat) {
+  const json& bucket = member_of(stat["store"], "bucket");
+  if (bucket.empty()) return;
+  print_field(
+      "bucket",
+      fmt::format("{} of {} requests in flight, {} reads wait for their turn; half end within {} ms, 99 % within "
+                  "{} ms",
+                  number_of(bucket, "in_flight"), number_of(bucket, "in_flight_limit"), number_of(bucket, "queued"),
+                  number_of(bucket, "latency_us_p50") / 1000, number_of(bucket, "latency_us_p99") / 1000));
+  print_field("",
+              fmt::format("{} requests so far, {} of them listings; {} tried again, {} sent twice because they took "
+                          "long, {} asked to slow down, {} failed; keys from: {}",
+                          format_count(number_of(bucket, "requests")), format_count(number_of(bucket, "lists")),
+                          format_count(number_of(bucket, "retries")), format_count(number_of(bucket, "hedges")),
+                          format_count(number_of(bucket, "throttles")), format_count(number_of(bucket, "errors")),
+                          text_of(bucket, "credentials")));
+  print_field("", fmt::format("${:.2f} for requests so far; {}", real_of(bucket, "dollars"),
+                              describe_epoch_price(number_of(stat["data_set"], "chunks"))));
+}
+
 void print_note(const std::string& note) {
   print_line(stdout, "note: " + note, 6, Tone::kWarning);
 }
@@ -254,6 +275,7 @@ io::Status run_stat(const StatArguments& arguments) {
   }
   print_head(stat);
   print_mount(stat["mount"]);
+  print_bucket(stat);
   print_tiers(stat["store"]["tiers"]);
   print_placement(stat["store"]);
   print_notes(stat);

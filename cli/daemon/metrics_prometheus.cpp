@@ -91,6 +91,27 @@ constexpr Definition kPeerMetrics[] = {
      kGauge},
 };
 
+constexpr Definition kBucketMetrics[] = {
+    {"lists", "headrace_bucket_lists_total", "Requests that listed the bucket", kCounter},
+    {"bytes", "headrace_bucket_bytes_total", "Bytes of content that the bucket gave", kCounter},
+    {"retries", "headrace_bucket_retries_total", "Requests that were sent again", kCounter},
+    {"hedges", "headrace_bucket_hedges_total", "Second requests for reads that took long", kCounter},
+    {"hedges_won", "headrace_bucket_hedges_won_total", "Second requests that were faster", kCounter},
+    {"errors", "headrace_bucket_errors_total", "Reads of the bucket that failed for good", kCounter},
+    {"dollars", "headrace_bucket_dollars_total", "Price of all requests, an estimate with that of Amazon S3 Standard",
+     kCounter},
+    {"in_flight", "headrace_bucket_in_flight", "Requests under way", kGauge},
+    {"in_flight_limit", "headrace_bucket_in_flight_limit", "As many may be under way now", kGauge},
+    {"queued", "headrace_bucket_queued", "Reads of the bucket that wait for their turn", kGauge},
+};
+
+constexpr Definition kBucketRequests = {"", "headrace_bucket_requests_total", "Requests by how they ended", kCounter};
+// Members of the figures, and the words for them.
+constexpr std::pair<const char*, const char*> kOutcomes[] = {
+    {"good", "good"}, {"refused", "refused"}, {"throttles", "throttled"}, {"broken", "broken"}};
+constexpr Definition kBucketLatency = {"latencies", "headrace_bucket_read_seconds",
+                                       "From a request for content to all of it", MetricType::Histogram};
+
 constexpr Definition kPeerUp = {"state", "headrace_peer_up", "0: a peer is down; headrace peers says why", kGauge};
 constexpr Definition kTierOk = {"state", "headrace_tier_ok",
                                 "0: a tier takes no records, though there is room; stat says why", kGauge};
@@ -151,21 +172,36 @@ MetricFamily failure_family(const json& mount, const std::string& mount_point) {
   return family;
 }
 
-// Prometheus counts in each bucket those of the smaller ones, too.
-MetricFamily wait_family(const json& mount, const std::string& mount_point) {
+// Prometheus counts in each bucket those of the smaller ones, too. `sum`: the member with all times together.
+MetricFamily times_family(const Definition& definition, const json& figures, const char* sum,
+                          const std::string& mount_point) {
   ClientMetric metric;
   metric.label = {{"mount", mount_point}};
   std::uint64_t count = 0;
-  for (const json& wait : member_of(mount, kReadWaits.member)) {
-    count += number_of(wait, "count");
-    const double bound = wait.value("seconds_max", std::numeric_limits<double>::infinity());
+  for (const json& each : member_of(figures, definition.member)) {
+    count += number_of(each, "count");
+    const double bound = each.value("seconds_max", std::numeric_limits<double>::infinity());
     metric.histogram.bucket.push_back({count, bound});
   }
   metric.histogram.sample_count = count;
-  metric.histogram.sample_sum = real_of(mount, "read_wait_seconds");
-  MetricFamily family = make_family(kReadWaits);
+  metric.histogram.sample_sum = real_of(figures, sum);
+  MetricFamily family = make_family(definition);
   family.metric.push_back(std::move(metric));
   return family;
+}
+
+// Nothing where the source is no bucket.
+void add_bucket(const json& bucket, const std::string& mount_point, std::vector<MetricFamily>& families) {
+  if (bucket.empty()) return;
+  for (const Definition& definition : kBucketMetrics) {
+    families.push_back(make_family(definition, bucket.value(definition.member, 0.0), {{"mount", mount_point}}));
+  }
+  families.push_back(make_family(kBucketRequests));
+  for (const auto& [member, outcome] : kOutcomes) {
+    families.back().metric.push_back(
+        make_metric(kCounter, bucket.value(member, 0.0), {{"mount", mount_point}, {"outcome", outcome}}));
+  }
+  families.push_back(times_family(kBucketLatency, bucket, "latency_seconds", mount_point));
 }
 
 class Collector : public prometheus::Collectable {
@@ -182,7 +218,7 @@ class Collector : public prometheus::Collectable {
       families.back().metric.push_back(make_metric(definition.type, value, {{"mount", mount_point}}));
     }
     families.push_back(failure_family(stat["mount"], mount_point));
-    families.push_back(wait_family(stat["mount"], mount_point));
+    families.push_back(times_family(kReadWaits, stat["mount"], "read_wait_seconds", mount_point));
     for (const Definition& definition : kTierMetrics) {
       families.push_back(make_family(definition));
       for (const json& tier : stat["store"]["tiers"]) {
@@ -197,6 +233,7 @@ class Collector : public prometheus::Collectable {
       families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
     }
     add_peers(stat["store"]["peers"], mount_point, families);
+    add_bucket(member_of(stat["store"], "bucket"), mount_point, families);
     families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", kVersion}}));
     return families;
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "headrace/cache/sample_sizes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
@@ -59,6 +60,7 @@ MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refre
       kept_(kept),
       mount_point_(std::move(place.mount_point)),
       source_(std::move(place.source)),
+      sample_chunks_(cache::sample_chunks(store.catalog())),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -109,6 +111,7 @@ json MountService::stat() const {
            {{"entries", catalog.entry_count()},
             {"samples", catalog.sample_count()},
             {"bytes", catalog.sample_bytes()},
+            {"chunks", sample_chunks_},
             {"classes", catalog.class_count()},
             {"skipped", catalog.skipped()},
             {"unreadable", catalog.unreadable()}}},

@@ -62,6 +62,7 @@ class MountService {
   KeptSettings& kept_;
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
+  const std::uint64_t sample_chunks_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended

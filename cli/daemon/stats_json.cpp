@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 
 namespace headrace::cli {
@@ -31,8 +32,23 @@ bool is_disk_tier(const json& tier) {
 }
 
 json to_json(const cache::ObjectStoreStats& stats) {
+  json latencies = json::array();
+  for (const cache::ObjectStoreStats::LatencyCount& latency : stats.latencies) {
+    latencies.push_back({{"count", latency.count}});
+    if (latency.seconds_max) latencies.back()["seconds_max"] = *latency.seconds_max;
+  }
   return {{"requests", stats.requests},
           {"lists", stats.lists},
+          {"good", stats.good},
+          {"refused", stats.refused},
+          {"broken", stats.broken},
+          {"dollars", request_dollars(stats.requests - stats.lists, stats.lists)},
+          {"latencies", std::move(latencies)},
+          {"latency_seconds", stats.latency_seconds},
+          {"endpoint", stats.endpoint},
+          {"profile", stats.profile},
+          {"no_sign_request", stats.no_sign_request},
+          {"requester_pays", stats.requester_pays},
           {"bytes", stats.bytes},
           {"retries", stats.retries},
           {"hedges", stats.hedges},

@@ -41,6 +41,7 @@ struct Measured {
   DecodeRate decode;
   bool has_loader = false;
   LoaderSeen loader;
+  std::uint64_t requests_per_epoch = 0;  // of a bucket, where no tier holds anything; 0: the source is none
 };
 
 // The rate that is to be expected when a part of the data set is held, and when there are more cores to decode. Held on

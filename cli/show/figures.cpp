@@ -35,6 +35,17 @@ std::string format_duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+double request_dollars(std::uint64_t gets, std::uint64_t lists) {
+  return kDollarsPerGet * static_cast<double>(gets) + kDollarsPerList * static_cast<double>(lists);
+}
+
+std::string describe_epoch_price(std::uint64_t requests) {
+  return fmt::format(
+      "an epoch from the bucket alone takes {} requests: about ${:.2f}, at Amazon's ${} per 1 000 (S3 Standard, an "
+      "estimate); traffic out of its region costs more",
+      format_count(requests), request_dollars(requests, 0), 1000 * kDollarsPerGet);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

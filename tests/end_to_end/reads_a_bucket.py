@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -22,52 +22,23 @@ sys.dont_write_bytecode = True
 
 from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench, Failed, Mount  # noqa: E402
-from sources import CannotRun  # noqa: E402
 
-SERVER = Path(__file__).resolve().parents[1] / "cache" / "object" / "object_server.py"
-KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from fault_store import ENVIRONMENT, SECRET, FaultStore  # noqa: E402
+
 SMALL_OBJECTS = 150
 ODD_NAMES = ["a b.jpg", "plus+percent%.jpg", "ümläut 日本.jpg", "~tilde=&?#.jpg", "deep/er/and/deeper/x"]
 
 
-class Store:
-    """The test's store, with the objects of a data set below train/."""
-
-    def __init__(self):
-        self.process = subprocess.Popen([sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
-        self.url = f"http://127.0.0.1:{self.process.stdout.readline().split()[1]}"
-        self.objects = {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait(timeout=10)
-        self.process.stdout.close()
-
-    def _post(self, path, body=b""):
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=body, method="POST")) as answer:
-            return answer.read()
-
-    def put(self, name, data):
-        self._post("/_put?key=" + urllib.parse.quote("train/" + name), data)
-        self.objects[name] = data
-
-    def fill(self):
-        for number in range(SMALL_OBJECTS):
-            self.put(f"class{number % 3}/{number}.jpg", os.urandom(1000 + 997 * number))
-        for name in ODD_NAMES:
-            self.put("odd/" + name, name.encode() * 1000)
-        self.put("odd/empty", b"")
-        self.put("odd/large.tar", os.urandom(20 << 20))
-
-    def set(self, **faults):
-        self._post("/_set", json.dumps(faults).encode())
-
-    def counts(self):
-        return json.loads(self._post("/_counts"))
+def fill(store):
+    """The objects of a data set below train/."""
+    for number in range(SMALL_OBJECTS):
+        store.put(f"class{number % 3}/{number}.jpg", os.urandom(1000 + 997 * number))
+    for name in ODD_NAMES:
+        store.put("odd/" + name, name.encode() * 1000)
+    store.put("odd/empty", b"")
+    store.put("odd/large.tar", os.urandom(20 << 20))
 
 
 def digest(data):
@@ -165,6 +136,30 @@ def serves_on_after_a_crash(bench, store):
         raise AssertionError("nobody took over")
 
 
+def says_what_it_does(bench, store):
+    """Requests by outcome, their latency and price; a mount knows how its bucket is reached."""
+    headrace, port = bench.program("headrace"), free_port()
+    with mounted(bench, store, "--metrics", port) as mount:
+        compare(store, mount)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            page = answer.read().decode()
+        figures = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page.splitlines()
+                   if line.startswith("headrace_bucket_")}
+        label = f'{{mount="{mount.path}"'
+        assert figures[f'headrace_bucket_requests_total{label},outcome="good"}}'] >= len(store.objects), page
+        assert figures[f"headrace_bucket_read_seconds_count{label}}}"] >= len(store.objects), page
+        assert figures[f"headrace_bucket_bytes_total{label}}}"] >= sum(map(len, store.objects.values())), page
+        assert 0 < figures[f"headrace_bucket_dollars_total{label}}}"] < 1, page
+        bucket = mount.stat()["store"]["bucket"]
+        outcomes = sum(bucket[name] for name in ("good", "refused", "throttles", "broken"))
+        assert outcomes <= bucket["requests"] <= outcomes + bucket["in_flight"] + bucket["hedges"], bucket
+        told = bench.execute([headrace, "stat", mount.path])
+        samples = mount.stat()["data_set"]["samples"]
+        assert "an estimate" in told and f"takes {samples} requests" in told, told
+        found = json.loads(bench.execute([headrace, "diagnose", mount.path, "--seconds", 1, "--json"]))
+        assert found["requests_per_epoch"] == samples, found
+
+
 def survives_a_bad_store(bench, store):
     store.set(busy=0.05, reset=0.03, short=0.03)
     with mounted(bench, store) as mount:
@@ -195,6 +190,12 @@ def fills_tiers(bench, store):
     of_both = [json.loads(bench.execute([headrace, "read", *where, "--checksum", "--json", "--ram", "128M"]))
                for where in (source, [folder, "--listing", "sorted"])]
     assert of_both[0]["epochs"][0]["xxh3"] == of_both[1]["epochs"][0]["xxh3"], "the reader's bytes differ"
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def refusal(bench, *words, **environment):
@@ -230,17 +231,13 @@ def says_what_is_wrong(bench, store):
 
 
 def check(build, work):
-    if not SERVER.exists():
-        raise CannotRun(f"{SERVER.name} is missing")
     bench = Bench(work, build)
-    os.environ.update(AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
-                      AWS_SHARED_CREDENTIALS_FILE="/nonexistent", AWS_CONFIG_FILE="/nonexistent",
-                      AWS_EC2_METADATA_DISABLED="true")
-    with Store() as store:
-        store.fill()
+    os.environ.update(ENVIRONMENT)
+    with FaultStore() as store:
+        fill(store)
         started = time.monotonic()
         for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
-                     serves_on_after_a_crash, survives_a_bad_store, fills_tiers, says_what_is_wrong):
+                     serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:
                 each(bench, store)

@@ -56,8 +56,8 @@ void ObjectClient::query(ObjectQuery& query) {
   impl_->transfers.submit(nullptr, &query);
 }
 
-void ObjectClient::hurry(ObjectRead& read) {
-  impl_->transfers.hurry(read);
+void ObjectClient::hurry(const void* known_as) {
+  impl_->transfers.hurry(known_as);
 }
 
 void ObjectClient::stop() {

@@ -39,8 +39,9 @@ struct ObjectRead {
   std::uint64_t object_bytes = kAnySize;  // the size of the whole object that is wanted
   std::uint64_t offset = 0;               // the range lies within the object
   std::uint64_t length = 0;
-  std::byte* into = nullptr;  // `length` bytes, written until on_done runs
-  bool ahead = false;         // nobody waits for it yet
+  std::byte* into = nullptr;       // `length` bytes, written until on_done runs
+  bool ahead = false;              // nobody waits for it yet
+  const void* known_as = nullptr;  // by what hurry() finds it; of no other read that is under way
   // Runs on the client's thread and must not block; once stop() was called, also on the thread that calls read().
   // kNotFound: no such object. kStale: it is another one, or shorter. kPermission, kTimedOut, kSystem: as they say.
   // kCancelled: stop().
@@ -80,9 +81,9 @@ class ObjectClient {
   void read(ObjectRead& read);
   // Asks the bucket itself something.
   void query(ObjectQuery& query);
-  // Somebody waits for a read ahead now: if it is queued, it goes to where such reads are; if it is late, it gets a
-  // second request. Of no effect when on_done has run.
-  void hurry(ObjectRead& read);
+  // Somebody waits now for a read ahead: if it is queued, it goes to where such reads are; if it is late, it gets a
+  // second request. The read is only looked for: of no effect when on_done has run.
+  void hurry(const void* known_as);
   // Ends what is queued and in flight, and what comes later, with kCancelled. Does not wait.
   void stop();
   // stop(), and waits until every on_done has run and the threads have ended.

@@ -4,8 +4,6 @@
 #include <future>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "headrace/cache/source/object/object_identity.h"
 
 namespace headrace::cache {
@@ -38,6 +36,7 @@ void ObjectSource::read(SourceRead& read) {
                      .length = read.range.length,
                      .into = read.buffer.data(),
                      .ahead = read.ahead,
+                     .known_as = &read,
                      .on_done =
                          [](ObjectRead& object, Status status) {
                            auto* const self = static_cast<Request*>(object.context);
@@ -95,17 +94,6 @@ void ObjectSource::settle() {
 void ObjectSource::join() {
   tree_->client().join();
   thread_.stop();
-}
-
-TierStats ObjectSource::stats() const {
-  TierStats stats = counts_.stats();
-  const ObjectStoreStats client = tree_->client().stats();
-  stats.placement = fmt::format(
-      "{} of {} requests in flight; half end within {} ms, 99 % within {} ms; {} requests so far, {} tried again, {} "
-      "hedged, {} throttled",
-      client.in_flight, client.in_flight_limit, client.latency_p50.count() / 1000, client.latency_p99.count() / 1000,
-      client.requests, client.retries, client.hedges, client.throttles);
-  return stats;
 }
 
 io::EngineInfo ObjectSource::engine() const {

@@ -31,6 +31,7 @@ class ObjectSource final : public Source {
   ~ObjectSource() override { ObjectSource::join(); }
 
   void read(SourceRead& read) override;
+  void hurry(const SourceRead* read) override { tree_->client().hurry(read); }
   // Nothing is had without asking the store.
   [[nodiscard]] bool read_now(SourceRead& /*read*/) override { return false; }
   [[nodiscard]] bool has_now(const char* /*path*/, const Identity& /*identity*/) override { return false; }
@@ -40,7 +41,7 @@ class ObjectSource final : public Source {
   void settle() override;
   void join() override;
   [[nodiscard]] std::shared_ptr<SourceTree> tree() const override { return tree_; }
-  [[nodiscard]] TierStats stats() const override;
+  [[nodiscard]] TierStats stats() const override { return counts_.stats(); }
   [[nodiscard]] io::EngineInfo engine() const override;
   [[nodiscard]] std::optional<ObjectStoreStats> bucket_stats() const override { return tree_->client().stats(); }
 

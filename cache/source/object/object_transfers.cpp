@@ -24,8 +24,11 @@ constexpr std::size_t kLatenciesKnown = 64;
 constexpr milliseconds kStallMin{500};
 constexpr unsigned kSlowerMax = 2;  // doublings of the longest stall: a first byte after 20 s is one still
 
-void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
-  counter.fetch_add(by, std::memory_order_relaxed);
+RequestCounts::Answer outcome_of(Verdict verdict, const ObjectAnswer& answer) {
+  using Answer = RequestCounts::Answer;
+  if (verdict == Verdict::kDone) return Answer::kGood;
+  if (verdict == Verdict::kSlowDown && !answer.never_connected) return Answer::kBusy;
+  return verdict == Verdict::kTryAgain || verdict == Verdict::kSlowDown ? Answer::kBroken : Answer::kRefused;
 }
 
 std::int64_t as_us(Latencies::Duration duration) {
@@ -80,11 +83,11 @@ void ObjectTransfers::submit(ObjectRead* read, ObjectQuery* query) {
   }
 }
 
-void ObjectTransfers::hurry(ObjectRead& read) {
+void ObjectTransfers::hurry(const void* known_as) {
   MutexLock lock(mutex_);
   if (closed_) return;
-  hurried_.push_back(&read);
-  http_.wake();
+  hurried_.push_back(known_as);
+  if (hurried_.size() == 1) http_.wake();
 }
 
 void ObjectTransfers::stop() {
@@ -100,15 +103,7 @@ void ObjectTransfers::join() {
 
 ObjectStoreStats ObjectTransfers::stats() const {
   ObjectStoreStats stats;
-  stats.requests = sent_.load();
-  stats.lists = lists_.load();
-  stats.bytes = bytes_.load();
-  stats.retries = retries_.load();
-  stats.hedges = hedges_.load();
-  stats.hedges_won = hedges_won_.load();
-  stats.throttles = throttles_.load();
-  stats.errors = errors_.load();
-  stats.stale = stale_.load();
+  counts_.fill(stats);
   stats.in_flight = in_flight_count_.load();
   stats.in_flight_limit = limit_.load();
   stats.queued = queued_.load();
@@ -117,6 +112,10 @@ ObjectStoreStats ObjectTransfers::stats() const {
   stats.latency_p99 = std::chrono::microseconds(p99_us_.load());
   stats.clock_behind = requests_.clock_behind();
   stats.region = requests_.region();
+  stats.endpoint = options_.endpoint;
+  stats.profile = options_.profile;
+  stats.no_sign_request = options_.no_sign_request;
+  stats.requester_pays = options_.requester_pays;
   return stats;
 }
 
@@ -143,7 +142,7 @@ void ObjectTransfers::run() {
 
 void ObjectTransfers::take_submitted() {
   std::vector<std::unique_ptr<Job>> jobs;
-  std::vector<ObjectRead*> hurried;
+  std::vector<const void*> hurried;
   std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed;
   {
     MutexLock lock(mutex_);
@@ -154,9 +153,10 @@ void ObjectTransfers::take_submitted() {
   for (std::unique_ptr<Job>& job : jobs) {
     const JobId id = next_id_++;
     (job->waits ? waited_for_ : ahead_).push_back(id);
+    if (!job->waits && job->read->known_as != nullptr) known_.insert_or_assign(job->read->known_as, id);
     jobs_.emplace(id, std::move(job));
   }
-  for (const ObjectRead* const read : hurried) wait_for(read);
+  for (const void* const known_as : hurried) wait_for(known_as);
   for (const auto& [id, refused] : renewed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
@@ -205,27 +205,27 @@ void ObjectTransfers::fire_timers() {
     if (timer.due == Due::kRetry) {
       try_at_once(timer.job, job);
     } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge()) {
-      count(hedges_);
+      counts_.hedged();
       begin(timer.job, job, true);
     }
   }
   if (now >= next_stall_look_) end_stalled();
 }
 
-void ObjectTransfers::wait_for(const ObjectRead* read) {
-  const auto queued = std::find_if(ahead_.begin(), ahead_.end(), [&](JobId id) { return jobs_.at(id)->read == read; });
+void ObjectTransfers::wait_for(const void* known_as) {
+  const auto known = known_.find(known_as);
+  if (known == known_.end()) return;
+  const JobId id = known->second;
+  known_.erase(known);
+  Job& job = *jobs_.at(id);
+  job.waits = true;
+  const auto queued = std::find(ahead_.begin(), ahead_.end(), id);
   if (queued != ahead_.end()) {
-    jobs_.at(*queued)->waits = true;
-    waited_for_.push_back(*queued);
+    waited_for_.push_back(id);
     ahead_.erase(queued);
-    return;
+  } else if (!job.live.empty()) {
+    hedge_later(id, job, job.live.front()->sent);
   }
-  const auto sent = std::find_if(in_flight_.begin(), in_flight_.end(),
-                                 [&](const ObjectAttempt* one) { return jobs_.at(one->job)->read == read; });
-  if (sent == in_flight_.end()) return;
-  Job& job = *jobs_.at((*sent)->job);
-  if (std::exchange(job.waits, true)) return;
-  hedge_later((*sent)->job, job, (*sent)->sent);
 }
 
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
@@ -276,8 +276,7 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
   attempt->exchange.sink = attempt.get();
   attempt->keys = requests_.describe(job.read, job.query, job.place, attempt->exchange);
   if (!is_hedge) ++job.attempts;
-  count(sent_);
-  if (job.query != nullptr) count(lists_);
+  counts_.sent(job.query != nullptr);
   latencies_.note_sent();
   in_flight_.insert(attempt.get());
   in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
@@ -300,21 +299,22 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   const JobId id = attempt.job;
   Job& job = *jobs_.at(id);
   remove(attempt);
-  count(bytes_, attempt.received());
+  counts_.received(attempt.received());
   ObjectAnswer answer = attempt.conclude(end);
   if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
   if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
+    counts_.answered(RequestCounts::Answer::kRefused);
     finish(id, tl::unexpected<Error>(*wrong));
     return;
   }
   const Verdict verdict = judge(answer);
+  counts_.answered(outcome_of(verdict, answer));
   has_answered_ = has_answered_ || answer.status != 0;
   if (verdict == Verdict::kDone) {
     on_success(id, job, attempt);
     return;
   }
   if (verdict == Verdict::kSlowDown && !answer.never_connected) {
-    count(throttles_);
     window_.on_slow_down(Clock::now());
     io::log_warning("{}: the store asks to slow down; at most {} requests are in flight now", name_, window_.limit());
   }
@@ -331,13 +331,14 @@ void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   window_.on_done(now, waited_for_.empty() && ahead_.empty());
   if (job.query == nullptr) {
     latencies_.note(now - attempt.sent);
+    counts_.took(now - attempt.sent);
     if (latencies_.count() % kPublishEvery == 1) publish_latencies();
     job.read->found = attempt.found();
   } else {
     job.query->body = std::move(attempt.text());
-    count(bytes_, job.query->body.size());
+    counts_.received(job.query->body.size());
   }
-  if (attempt.is_hedge) count(hedges_won_);
+  if (attempt.is_hedge) counts_.hedge_won();
   finish(id, {});
 }
 
@@ -393,7 +394,7 @@ void ObjectTransfers::try_later(JobId id, Job& job, const ObjectAnswer& answer, 
 }
 
 void ObjectTransfers::try_at_once(JobId id, const Job& job) {
-  count(retries_);
+  counts_.retried();
   (job.waits ? waited_for_ : ahead_).push_front(id);  // it has waited for its turn once
 }
 
@@ -410,10 +411,11 @@ void ObjectTransfers::finish(JobId id, io::Status status) {
   while (!job.live.empty()) remove(*job.live.back());
   const std::unique_ptr<Job> done = std::move(jobs_.at(id));
   jobs_.erase(id);
-  if (!status && status.error().code == ErrorCode::kStale) count(stale_);
+  if (done->read != nullptr && !done->waits) known_.erase(done->read->known_as);
+  if (!status && status.error().code == ErrorCode::kStale) counts_.found_stale();
   if (!status && status.error().code != ErrorCode::kStale && status.error().code != ErrorCode::kNotFound &&
       status.error().code != ErrorCode::kCancelled) {
-    count(errors_);
+    counts_.failed();
   }
   if (done->read != nullptr) {
     done->read->on_done(*done->read, std::move(status));

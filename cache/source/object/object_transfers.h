@@ -27,6 +27,7 @@
 #include "headrace/cache/source/object/object_client.h"
 #include "headrace/cache/source/object/object_requests.h"
 #include "headrace/cache/source/object/object_verdict.h"
+#include "headrace/cache/source/object/request_counts.h"
 #include "headrace/cache/source/object/request_window.h"
 #include "headrace/io/mutex.h"
 
@@ -42,7 +43,7 @@ class ObjectTransfers {
 
   [[nodiscard]] io::Status start();
   void submit(ObjectRead* read, ObjectQuery* query);  // one of the two
-  void hurry(ObjectRead& read);
+  void hurry(const void* known_as);
   void stop();
   void join();
   [[nodiscard]] ObjectStoreStats stats() const;
@@ -78,7 +79,7 @@ class ObjectTransfers {
   void take_submitted();
   void start_waiting();
   void fire_timers();
-  void wait_for(const ObjectRead* read);
+  void wait_for(const void* known_as);
   void hedge_later(JobId id, const Job& job, Clock::time_point sent);
   [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
   void end_stalled();
@@ -111,20 +112,21 @@ class ObjectTransfers {
   std::unordered_map<JobId, std::unique_ptr<Job>> jobs_;
   std::deque<JobId> waited_for_;
   std::deque<JobId> ahead_;
+  std::unordered_map<const void*, JobId> known_;  // reads ahead that nobody waits for yet, by what they are known as
   std::unordered_set<ObjectAttempt*> in_flight_;
   std::multimap<Clock::time_point, Timer> timers_;
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
   Clock::time_point next_stall_look_ = {};
   bool has_answered_ = false;  // the store, at all
 
-  std::atomic<std::uint64_t> sent_ = 0, lists_ = 0, bytes_ = 0, retries_ = 0, hedges_ = 0, hedges_won_ = 0;
-  std::atomic<std::uint64_t> throttles_ = 0, errors_ = 0, stale_ = 0, queued_ = 0;
+  RequestCounts counts_;
+  std::atomic<std::uint64_t> queued_ = 0;
   std::atomic<unsigned> in_flight_count_ = 0, limit_ = 0;
   std::atomic<std::int64_t> p50_us_ = 0, p95_us_ = 0, p99_us_ = 0;
 
   mutable io::Mutex mutex_;
   std::vector<std::unique_ptr<Job>> submitted_ HEADRACE_GUARDED_BY(mutex_);
-  std::vector<ObjectRead*> hurried_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<const void*> hurried_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::pair<JobId, KeyKeeper::KeysPtr>> renewed_ HEADRACE_GUARDED_BY(mutex_);  // and the refused keys
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -15,6 +15,7 @@
 
 #include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/cache/catalog/comparison.h"
+#include "headrace/cache/saved_catalog.h"
 #include "headrace/cache/source/object/object_identity.h"
 #include "headrace/io/log.h"
 
@@ -31,6 +32,19 @@ using std::chrono::steady_clock;
 
 // Whoever waits for the first listing wants to see that it gets on, and needs no line for each thousand objects.
 constexpr std::chrono::seconds kProgressInterval{2};
+
+// Two rounds of what is asked for at a time, which take a fraction of a second. What is listed in that is listed at
+// each start, so that new objects show at once.
+constexpr std::size_t kRequestsWorthAWait = 64;
+constexpr std::size_t kKeysPerRequest = 1000;
+
+std::size_t requests_to_list(const Catalog& catalog) {
+  std::size_t requests = 0;
+  for (EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
+    if (catalog.is_directory(entry)) requests += 1 + catalog.children(entry).count / kKeysPerRequest;
+  }
+  return requests;
+}
 
 // Folders by their paths, which are views of the listing's keys.
 class TreeMaker {
@@ -176,14 +190,39 @@ ScannedTree tree_of(const ObjectListing& listing) {
   return TreeMaker(listing).make();
 }
 
-Result<Catalog> ObjectTree::open_catalog(const CatalogOptions& options, const std::filesystem::path& /*file*/) const {
+Result<Catalog> ObjectTree::open_catalog(const CatalogOptions& options, const std::filesystem::path& file) const {
+  const Kept kept{options, file};
+  {
+    MutexLock lock(mutex_);
+    kept_ = kept;
+  }
+  if (std::optional<Catalog> saved = load(kept)) return std::move(*saved);
   HEADRACE_TRY(tree, list(*client_, nullptr));
-  return build_catalog(std::move(tree), options, "");
+  HEADRACE_TRY(listed, build_catalog(std::move(tree), options, client_->name()));
+  if (!file.empty()) keep_catalog(listed, file);
+  return listed;
+}
+
+std::optional<Catalog> ObjectTree::load(const Kept& kept) const {
+  if (!may_be_old_ || kept.file.empty()) return std::nullopt;
+  const Result<SavedCatalog> about = describe_catalog(kept.file);
+  if (about && about->source != client_->name()) return std::nullopt;  // by its name in another store
+  std::optional<Catalog> saved = load_catalog(kept.options, kept.file);
+  if (saved && requests_to_list(*saved) <= kRequestsWorthAWait) return std::nullopt;
+  return saved;
 }
 
 Result<CatalogChanges> ObjectTree::find_changes(const Catalog& catalog, const RevalidateOptions& options) const {
   HEADRACE_TRY(tree, list(*client_, options.stop));
-  return compare(catalog, tree);
+  CatalogChanges changes = compare(catalog, tree);
+  const Kept kept = [&] {
+    MutexLock lock(mutex_);
+    return kept_;
+  }();
+  if (changes.none() || kept.file.empty()) return changes;
+  const Result<Catalog> now = build_catalog(std::move(tree), kept.options, client_->name());
+  if (now) keep_catalog(*now, kept.file);
+  return changes;
 }
 
 Result<ScannedAttributes> ObjectTree::look_at(const std::string& path) const {

@@ -2,7 +2,7 @@
 // The objects below a prefix as the tree of a data set: folders come from the '/' in their keys.
 //
 //   HEADRACE_TRY(client, ObjectClient::open(options));
-//   ObjectTree tree(std::move(client));
+//   ObjectTree tree(std::move(client), false);
 //   HEADRACE_TRY(catalog, tree.open_catalog(options, ""));   // lists the bucket; no object is asked for by itself
 //
 // Thread-safety: every function from any thread but the client's.
@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -22,14 +23,17 @@ namespace headrace::cache {
 
 class ObjectTree final : public SourceTree {
  public:
-  explicit ObjectTree(std::unique_ptr<ObjectClient> client) : client_(std::move(client)) {}
+  // `may_be_old`: a saved catalog need not be listed again, if that takes long (StoreOptions::catalog_may_be_old).
+  ObjectTree(std::unique_ptr<ObjectClient> client, bool may_be_old)
+      : client_(std::move(client)), may_be_old_(may_be_old) {}
 
   [[nodiscard]] ObjectClient& client() { return *client_; }
 
-  // A listing each time: a bucket has nothing that tells at once whether it has changed. `file` is not used.
-  // Errors: those of list_objects().
+  // A listing, which is saved: a bucket has nothing that tells at once whether it has changed. Or what was saved, if it
+  // may be old. Errors: those of list_objects().
   [[nodiscard]] Result<Catalog> open_catalog(const CatalogOptions& options,
                                              const std::filesystem::path& file) const override;
+  // Where there are any, the listing is saved for the next start, in the file that open_catalog() was given.
   [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog,
                                                     const RevalidateOptions& options) const override;
   [[nodiscard]] Result<io::ScannedAttributes> look_at(const std::string& path) const override;
@@ -50,8 +54,17 @@ class ObjectTree final : public SourceTree {
   };
 
  private:
+  // Where and as what catalogs are saved.
+  struct Kept {
+    CatalogOptions options = {};
+    std::filesystem::path file = {};
+  };
+  [[nodiscard]] std::optional<Catalog> load(const Kept& kept) const;
+
   const std::unique_ptr<ObjectClient> client_;
+  const bool may_be_old_;
   mutable io::Mutex mutex_;
+  mutable Kept kept_ HEADRACE_GUARDED_BY(mutex_);  // of the last open_catalog()
   // One for each read that ends just now.
   std::unordered_map<std::string, Result<io::ScannedAttributes>> seen_ HEADRACE_GUARDED_BY(mutex_);
 };

@@ -421,6 +421,7 @@ TEST_CASE("what somebody waits for goes before what is read ahead") {
   const auto read = [&](const char* key, bool ahead) {
     Waited& waited = reads.emplace_back(key, std::string_view(key).size());
     waited.read.ahead = ahead;
+    waited.read.known_as = &waited;
     waited.read.on_done = [](ObjectRead& self, Status status) {
       const std::lock_guard lock(mutex);
       order.emplace_back(self.key);
@@ -436,7 +437,7 @@ TEST_CASE("what somebody waits for goes before what is read ahead") {
   read("ahead", true);
   read("hurried", true);
   read("waited", false);
-  client->hurry(reads[2].read);
+  client->hurry(&reads[2]);
   for (Waited& waited : reads) CHECK(waited.wait().has_value());
   CHECK(order == std::vector<std::string>{"first", "waited", "hurried", "ahead"});
 }
@@ -455,10 +456,11 @@ TEST_CASE("a read ahead that has been sent gets a second request when somebody w
   server.set(R"({"stalls": 1, "stall_seconds": 3600})");
   Waited late("a", 12, head.read.found.etag);
   late.read.ahead = true;
+  late.read.known_as = &late;
   client->read(late.read);
   while (server.count("stall") == 0) std::this_thread::yield();
   CHECK(client->stats().hedges == 0);
-  client->hurry(late.read);
+  client->hurry(&late);
   REQUIRE(late.wait().has_value());
   CHECK(client->stats().hedges_won == 1);
 }

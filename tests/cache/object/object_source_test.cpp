@@ -3,12 +3,15 @@
 #include "headrace/cache/source/object/object_source.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -96,7 +99,10 @@ struct Bucket {
 
 TEST_CASE("a Store reads a bucket: each object with one GET, large ones in chunks, and no HEAD") {
   Bucket bucket;
-  bucket.open();
+  StoreOptions options = bucket.options();
+  options.bucket.tuning.hedge = false;  // no second request, however busy this machine is
+  options.bucket.tuning.stall_timeout = std::chrono::hours(1);
+  bucket.open(options);
   CHECK(bucket.store->catalog().sample_count() == 4);
   CHECK(bucket.read("a/1.jpg") == content(1000, 1));
   CHECK(bucket.read("a/2.jpg") == content(70'000, 2));
@@ -136,7 +142,7 @@ TEST_CASE("what an object is now is known before its read ends as stale, so that
   const auto options = bucket.server.options();
   auto client = ObjectClient::open(options);
   REQUIRE(client);
-  const auto tree = std::make_shared<ObjectTree>(std::move(*client));
+  const auto tree = std::make_shared<ObjectTree>(std::move(*client), false);
   ObjectSource source("s3://bucket", tree);
   struct Outcome {
     const ObjectServer& server;
@@ -243,6 +249,70 @@ TEST_CASE("a Store that ends ends the reads of its bucket") {
   }
   bucket.store.reset();
   CHECK(cancelled == 3);
+}
+
+TEST_CASE("who joins a read ahead that is late gets a second request for it") {
+  Bucket bucket;
+  StoreOptions options = bucket.options();
+  options.bucket.tuning.stall_timeout = std::chrono::hours(1);
+  bucket.open(options);
+  bucket.server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  std::atomic<bool> came_ahead = false;
+  bucket.store->read_async(
+      bucket.entry("a/1.jpg"), [&](const Result<View>& view) { came_ahead = view.has_value(); }, ReadHint::kAhead);
+  while (bucket.server.count("stall") == 0) std::this_thread::yield();
+  CHECK(bucket.store->stats().bucket->hedges == 0);
+  CHECK(text_of(bucket.store->read(bucket.entry("a/1.jpg"))) == content(1000, 1));
+  CHECK(came_ahead);
+  CHECK(bucket.store->stats().bucket->hedges_won == 1);
+}
+
+TEST_CASE("a large bucket is shown as it was saved, without a listing, until one has found what changed") {
+  const TempDir folder;
+  Bucket bucket;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 70; ++i) keys.push_back("train/many/" + std::to_string(i) + "/one");
+  bucket.server.put_all(keys);
+  StoreOptions options = bucket.options();
+  options.catalog_file = folder.path() / "saved";
+  options.catalog_may_be_old = true;
+  bucket.open(options);
+  CHECK_FALSE(bucket.store->catalog().was_saved());
+  const std::uint64_t lists = bucket.server.count("LIST");
+  bucket.open(options);
+  CHECK(bucket.store->catalog().was_saved());
+  CHECK(bucket.server.count("LIST") == lists);
+  CHECK(bucket.read("many/69/one") == "train/many/69/one");
+  bucket.server.put("train/many/69/two", "new");
+  CHECK(bucket.store->find_changes({})->appeared == 1);
+  bucket.open(options);
+  CHECK(bucket.store->catalog().was_saved());
+  CHECK(bucket.read("many/69/two") == "new");
+
+  options.catalog_may_be_old = false;
+  bucket.open(options);
+  CHECK_FALSE(bucket.store->catalog().was_saved());
+}
+
+TEST_CASE("a bucket of few folders, and one of another store, are listed again") {
+  const TempDir folder;
+  Bucket bucket;
+  StoreOptions options = bucket.options();
+  options.catalog_file = folder.path() / "saved";
+  options.catalog_may_be_old = true;
+  bucket.open(options);
+  bucket.server.put("train/new", "new");
+  bucket.open(options);
+  CHECK(bucket.read("new") == "new");
+
+  std::vector<std::string> keys;
+  for (int i = 0; i < 70; ++i) keys.push_back("train/many/" + std::to_string(i) + "/one");
+  bucket.server.put_all(keys);
+  bucket.open(options);
+  const Bucket other;
+  options.bucket = other.server.options();
+  bucket.open(options);
+  CHECK_FALSE(bucket.store->catalog().find("many"));
 }
 
 TEST_CASE("a bucket that cannot be listed does not open, and the error says why") {
