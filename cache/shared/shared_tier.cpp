@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,10 +42,15 @@ Result<std::unique_ptr<SharedTier>> SharedTier::open(const SharedTierOptions& op
   }
   std::unique_ptr<SharedTier> tier(new SharedTier(options, std::move(data_set), catalog, ram));
   if (!tier->wake_fd_.valid()) return io::system_error(errno, "eventfd");
+  HEADRACE_TRY_DO(tier->load_certificates(options.certificates));
   HEADRACE_TRY_DO(tier->find_peers(options.peers));
   tier->place_files();
   tier->thread_ = std::thread([&self = *tier] {
     ::pthread_setname_np(::pthread_self(), "hr-peers");
+    sigset_t pipe;  // TLS writes to sockets that a peer may have closed
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     self.run();
   });
   return tier;
@@ -59,6 +65,13 @@ SharedTier::SharedTier(const SharedTierOptions& options, std::string data_set, c
 
 SharedTier::~SharedTier() {
   join();
+}
+
+Status SharedTier::load_certificates(const std::filesystem::path& folder) {
+  if (folder.empty()) return {};
+  HEADRACE_TRY(tls, PeerTls::load(folder));
+  tls_ = std::move(tls);
+  return {};
 }
 
 Status SharedTier::find_peers(const std::vector<std::string>& names) {
@@ -83,7 +96,7 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
     Peer& peer = peers_.emplace_back();
     peer.name = name;
     peer.index = static_cast<PeerIndex>(peers_.size() - 1);
-    Result<std::vector<PeerAddress>> addresses = resolve_peer(name);
+    Result<std::vector<PeerAddress>> addresses = resolve_peer(name, tls_ ? Reach::kAnywhere : Reach::kPrivate);
     if (addresses) {
       peer.addresses = std::move(*addresses);
       continue;
@@ -241,7 +254,7 @@ void SharedTier::start(Submission submission) {
   Peer& peer = peers_[submission.peer];
   if (is_down(peer) && !submission.finds_out) return submission.request->done(Outcome::kFailed);
   auto& lane = peer.lanes[static_cast<std::size_t>(submission.lane)];
-  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at]);
+  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at], tls_.get());
   lane->submit(std::move(submission.request));
   advance(peer, submission.lane);
 }
