@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "headrace/io/log.h"
 
@@ -84,10 +83,7 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}' is named twice", *twice));
   }
-  if (sorted.size() > kPeersMax) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("{} peers are named; at most {} can share", sorted.size(), kPeersMax));
-  }
+  HEADRACE_TRY_DO(check_peer_count(sorted.size()));
   {
     MutexLock lock(mutex_);
     reasons_.resize(sorted.size());
@@ -111,22 +107,11 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
 void SharedTier::place_files() {
   std::vector<std::string> names;
   for (const Peer& peer : peers_) names.push_back(peer.name);
-  const std::uint64_t seed = XXH3_64bits(data_set_.data(), data_set_.size());
-  std::vector<PlacedFile> files;
-  std::vector<EntryId> entries;
-  for (EntryId entry = 0; entry < catalog_.entry_count(); ++entry) {
-    if (!catalog_.is_file(entry) || catalog_.size_bytes(entry) == 0) continue;
-    const std::string path = catalog_.path(entry);
-    files.push_back({XXH3_64bits_withSeed(path.data(), path.size(), seed), catalog_.size_bytes(entry)});
-    entries.push_back(entry);
-  }
-  const std::vector<PeerIndex> owners = place_on_peers(files, names, bytes_per_peer_);
-  owners_.assign(catalog_.entry_count(), kNoPeer);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    owners_[entries[i]] = owners[i];
-    if (owners[i] == kNoPeer) continue;
-    peers_[owners[i]].placed_files += 1;
-    peers_[owners[i]].placed_bytes += files[i].bytes;
+  owners_ = place_entries(catalog_, data_set_, names, bytes_per_peer_);
+  for (EntryId entry = 0; entry < owners_.size(); ++entry) {
+    if (owners_[entry] == kNoPeer) continue;
+    peers_[owners_[entry]].placed_files += 1;
+    peers_[owners_[entry]].placed_bytes += catalog_.size_bytes(entry);
   }
 }
 

@@ -152,6 +152,41 @@ TEST_CASE("placement on peers: one that comes takes its part, one that leaves mo
   }
 }
 
+TEST_CASE("placement on peers: who joins or leaves moves little more than his part, of any number of peers") {
+  const auto files = many_files(20'000);
+  std::uint64_t all = 0;
+  for (const PlacedFile& file : files) all += file.bytes;
+  for (const std::size_t count : {1U, 2U, 3U, 7U, 40U, 200U}) {
+    // Room for nothing more than the data set, also after one has left; and far more than that.
+    for (const double room : {1.05, 100.0}) {
+      CAPTURE(count);
+      CAPTURE(room);
+      std::vector<std::string> before;
+      for (std::size_t i = 0; i < count; ++i) before.push_back("n" + std::to_string(i) + ":1");
+      std::vector<std::string> after = before;
+      after.emplace_back("newcomer:1");
+      const auto budget = static_cast<std::uint64_t>(static_cast<double>(all / count) * room / 0.9) + 200'000;
+      const auto owners = place_on_peers(files, before, budget);
+      const auto joined = place_on_peers(files, after, budget);
+      std::size_t moves = 0;
+      for (std::size_t i = 0; i < files.size(); ++i) {
+        moves += owners[i] != joined[i] && owners[i] != kNoPeer && joined[i] != kNoPeer ? 1 : 0;
+      }
+      CHECK(static_cast<double>(moves) / 20'000 <= 1.0 / static_cast<double>(count + 1) + 0.02);
+    }
+  }
+}
+
+TEST_CASE("placement on peers: 1024 peers of a room that just suffices hold all but a thousandth") {
+  const auto files = many_files(100'000);
+  std::uint64_t all = 0;
+  for (const PlacedFile& file : files) all += file.bytes;
+  std::vector<std::string> peers;
+  for (std::size_t i = 0; i < 1024; ++i) peers.push_back("n" + std::to_string(i) + ":1");
+  const auto owners = place_on_peers(files, peers, static_cast<std::uint64_t>(static_cast<double>(all) / 1024 * 1.25));
+  CHECK(std::count(owners.begin(), owners.end(), kNoPeer) <= 100);
+}
+
 TEST_CASE("placement on peers: what does not fit stays with the source, and no peer gets too much") {
   const auto files = many_files(5'000);
   std::uint64_t all = 0;
@@ -557,7 +592,7 @@ TEST_CASE("shared tier: peers that cannot be meant are refused") {
     CHECK(refusal_of({.peers = {bad}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
   }
   CHECK(refusal_of({.peers = {"127.0.0.1", "127.0.0.1:11311"}, .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
-  CHECK(refusal_of({.peers = std::vector<std::string>(65, "x"), .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
+  CHECK(refusal_of({.peers = std::vector<std::string>(1025, "x"), .bytes_per_peer = 1}) == ErrorCode::kInvalidArgument);
 }
 
 TEST_CASE("peer address: private networks are told from public ones") {
