@@ -26,6 +26,8 @@ struct TierOptions {
 struct SharedTierOptions {
   std::vector<std::string> peers;    // each HOST or HOST:PORT; empty: nothing is shared
   std::uint64_t bytes_per_peer = 0;  // what each memcached was given (-m)
+  // A folder as make_peer_certificates() fills it; empty: peers talk in the clear, on private addresses only.
+  std::filesystem::path certificates = {};
 };
 
 // One node of those that share, as this one sees it.

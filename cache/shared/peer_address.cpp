@@ -83,7 +83,7 @@ io::Result<std::string> full_peer_name(std::string_view peer) {
   return is_v6 ? fmt::format("[{}]:{}", parts.host, parts.port) : fmt::format("{}:{}", parts.host, parts.port);
 }
 
-io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer) {
+io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer, Reach reach) {
   HEADRACE_TRY(parts, split(peer));
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -99,10 +99,10 @@ io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer) {
     if (it->ai_addrlen > sizeof address.socket) continue;
     std::memcpy(&address.socket, it->ai_addr, it->ai_addrlen);
     address.length = it->ai_addrlen;
-    if (is_private(address)) addresses.push_back(address);
+    if (reach == Reach::kAnywhere || is_private(address)) addresses.push_back(address);
   }
   if (!addresses.empty()) return addresses;
-  return malformed(peer, "its address is public, and peers talk in the clear; use a private network");
+  return malformed(peer, "its address is public, and peers talk in the clear; use a private network, or --peer-tls");
 }
 
 }  // namespace headrace::cache

@@ -5,13 +5,14 @@
 //   HEADRACE_TRY(addresses, resolve_peer(name));
 //   connect(fd, &addresses[0].socket.generic, addresses[0].length);
 //
-// The shared tier talks in the clear, and whoever can write into it can poison what is trained on. So only addresses
+// Whoever can write into the shared tier can poison what is trained on. So where it talks in the clear, only addresses
 // that the Internet does not route are accepted: loopback, private networks (RFC 1918, RFC 4193), link-local ones, and
 // the shared address space of providers (RFC 6598).
 //
 // Thread-safety: any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,10 +43,12 @@ inline constexpr std::size_t kAddressesMax = 8;
 // it is written. Errors: kInvalidArgument.
 [[nodiscard]] io::Result<std::string> full_peer_name(std::string_view peer);
 
-// The addresses of a name as above that are not public, at least one and at most kAddressesMax, in the resolver's
+enum class Reach : std::uint8_t { kPrivate, kAnywhere };
+
+// The addresses of a name as above within `reach`, at least one and at most kAddressesMax, in the resolver's
 // order. A host may have several, and listen on one. Asks the resolver, and blocks.
 // Errors: kInvalidArgument (not an address, only public ones), kNotFound (the name is not known).
-[[nodiscard]] io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer);
+[[nodiscard]] io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer, Reach reach = Reach::kPrivate);
 [[nodiscard]] bool is_private(const PeerAddress& address);
 
 }  // namespace headrace::cache

@@ -2,7 +2,6 @@
 #include "headrace/cache/shared/peer_connection.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <sys/uio.h>
 
 #include "headrace/io/printable.h"
@@ -54,14 +52,6 @@ void advance_by(std::span<iovec> parts, std::size_t count) {
   }
 }
 
-std::string reason_of(int error) {
-  return io::Error{io::code_from_errno(error), error, "connection"}.message();
-}
-
-bool would_wait(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOTCONN;
-}
-
 // Without empty ones.
 std::vector<std::string_view> split_words(std::string_view line) {
   std::vector<std::string_view> words;
@@ -85,19 +75,8 @@ iovec part_of(const void* data, std::size_t bytes) {
 
 }  // namespace
 
-PeerConnection::PeerConnection(const PeerAddress& address)
-    : fd_(::socket(address.socket.generic.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
-      last_byte_(Clock::now()) {
-  if (!fd_.valid()) {
-    fail(reason_of(errno));
-    return;
-  }
-  const int one = 1;
-  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // a get is small and wanted at once
-  if (::connect(fd_.get(), &address.socket.generic, address.length) != 0 && errno != EINPROGRESS) {
-    fail(reason_of(errno));
-  }
-}
+PeerConnection::PeerConnection(const PeerAddress& address, const PeerTls* tls)
+    : stream_(address, tls), last_byte_(Clock::now()) {}
 
 PeerConnection::~PeerConnection() {
   for (auto* queue : {&unanswered_, &unsent_}) {
@@ -133,11 +112,11 @@ PeerConnection::Clock::time_point PeerConnection::late_at() const {
 }
 
 bool PeerConnection::advance() {
-  return error_.empty() && send() && receive();
+  return error().empty() && send() && receive();
 }
 
 bool PeerConnection::fail(std::string reason) {
-  if (error_.empty()) error_ = std::move(reason);
+  stream_.fail(std::move(reason));
   return false;
 }
 
@@ -151,15 +130,13 @@ bool PeerConnection::send() {
                                   part_of(request.payload.data(), is_put ? request.payload.size() : 0),
                                   part_of(kLineEnd.data(), is_put ? kLineEnd.size() : 0)};
     advance_by(parts, sent_);
-    msghdr message = {};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t count = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
-    if (count < 0) return would_wait(errno) || fail(reason_of(errno));
+    const std::optional<std::size_t> count = stream_.send(parts);
+    if (!count) return false;
+    if (*count == 0) return true;
     // That a get goes out says nothing: the system takes thousands of them for a peer that hangs.
     if (is_put) last_byte_ = Clock::now();
-    advance_by(parts, static_cast<std::size_t>(count));
-    sent_ += static_cast<std::size_t>(count);
+    advance_by(parts, *count);
+    sent_ += *count;
     const bool all = std::all_of(parts.begin(), parts.end(), [](const iovec& part) { return part.iov_len == 0; });
     if (!all) continue;
     unanswered_.push_back(std::move(unsent_.front()));
@@ -171,9 +148,9 @@ bool PeerConnection::send() {
 }
 
 bool PeerConnection::receive() {
-  for (unsigned i = 0; i < kReceivesMax; ++i) {
+  for (unsigned i = 0; i < kReceivesMax || stream_.holds_more(); ++i) {
     const bool more = reading_ == Reading::kValue ? receive_value() : fill();
-    if (!error_.empty() || !consume()) return false;
+    if (!error().empty() || !consume()) return false;
     if (!more) break;
   }
   return true;
@@ -187,14 +164,12 @@ bool PeerConnection::receive_value() {
                                 iovec{request.payload.data(), request.payload.size()}, iovec{in_.data(), in_.size()}};
   advance_by(parts, value_at_);
   const std::size_t missing = parts[0].iov_len + parts[1].iov_len;
-  const ssize_t count = ::readv(fd_.get(), parts.data(), parts.size());
-  if (count == 0) return fail("it closed the connection");
-  if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
+  const std::size_t count = stream_.receive(parts).value_or(0);
+  if (count == 0) return false;
   note_received();
-  const auto bytes = static_cast<std::size_t>(count);
-  value_at_ += std::min(bytes, missing);
+  value_at_ += std::min(count, missing);
   in_begin_ = 0;
-  in_end_ = bytes - std::min(bytes, missing);
+  in_end_ = count - std::min(count, missing);
   return true;
 }
 
@@ -205,11 +180,11 @@ bool PeerConnection::fill() {
     in_end_ -= std::exchange(in_begin_, 0);
   }
   if (in_end_ == in_.size()) return fail("its answer is no line of memcached's");
-  const ssize_t count = ::recv(fd_.get(), in_.data() + in_end_, in_.size() - in_end_, 0);
-  if (count == 0) return fail("it closed the connection");
-  if (count < 0) return would_wait(errno) ? false : fail(reason_of(errno));
+  iovec rest = {in_.data() + in_end_, in_.size() - in_end_};
+  const std::size_t count = stream_.receive({&rest, 1}).value_or(0);
+  if (count == 0) return false;
   note_received();
-  in_end_ += static_cast<std::size_t>(count);
+  in_end_ += count;
   return true;
 }
 

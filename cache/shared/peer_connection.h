@@ -24,8 +24,8 @@
 #include <string_view>
 
 #include "headrace/cache/shared/peer_address.h"
+#include "headrace/cache/shared/peer_stream.h"
 #include "headrace/cache/shared/shared_value.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 
@@ -53,19 +53,19 @@ class PeerConnection {
  public:
   using Clock = PeerRequest::Clock;
 
-  // Begins to connect. error() tells at once where that is refused.
-  explicit PeerConnection(const PeerAddress& address);
+  // Begins to connect. error() tells at once where that is refused. `tls` outlives this; null: in the clear.
+  explicit PeerConnection(const PeerAddress& address, const PeerTls* tls = nullptr);
   // What has no answer yet ends as kFailed.
   ~PeerConnection();
   PeerConnection(const PeerConnection&) = delete;
   PeerConnection& operator=(const PeerConnection&) = delete;
 
-  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] int fd() const { return stream_.fd(); }
   void submit(std::unique_ptr<PeerRequest> request);
   // Sends and receives what goes without waiting. False: it is broken, and error() says why.
   [[nodiscard]] bool advance();
-  [[nodiscard]] const std::string& error() const { return error_; }
-  [[nodiscard]] bool wants_to_send() const { return !unsent_.empty(); }
+  [[nodiscard]] const std::string& error() const { return stream_.error(); }
+  [[nodiscard]] bool wants_to_send() const { return !unsent_.empty() && !stream_.sends_after_reading(); }
   [[nodiscard]] bool idle() const { return unsent_.empty() && unanswered_.empty(); }
   [[nodiscard]] bool was_answered() const { return was_answered_; }  // by a single byte
   // When the peer lets its first request wait too long: it is silent, or slower than a source is. Never while idle.
@@ -87,8 +87,7 @@ class PeerConnection {
   void answer(PeerRequest::Outcome outcome);
   bool fail(std::string reason);
 
-  io::UniqueFd fd_;
-  std::string error_;
+  PeerStream stream_;
   Clock::time_point last_byte_;  // that has come, or of a value that is being stored has gone
   bool was_answered_ = false;
   std::uint64_t queued_bytes_ = 0;  // of the payloads of all requests

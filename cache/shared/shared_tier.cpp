@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "headrace/io/log.h"
 
@@ -41,10 +41,15 @@ Result<std::unique_ptr<SharedTier>> SharedTier::open(const SharedTierOptions& op
   }
   std::unique_ptr<SharedTier> tier(new SharedTier(options, std::move(data_set), catalog, ram));
   if (!tier->wake_fd_.valid()) return io::system_error(errno, "eventfd");
+  HEADRACE_TRY_DO(tier->load_certificates(options.certificates));
   HEADRACE_TRY_DO(tier->find_peers(options.peers));
   tier->place_files();
   tier->thread_ = std::thread([&self = *tier] {
     ::pthread_setname_np(::pthread_self(), "hr-peers");
+    sigset_t pipe;  // TLS writes to sockets that a peer may have closed
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     self.run();
   });
   return tier;
@@ -61,6 +66,13 @@ SharedTier::~SharedTier() {
   join();
 }
 
+Status SharedTier::load_certificates(const std::filesystem::path& folder) {
+  if (folder.empty()) return {};
+  HEADRACE_TRY(tls, PeerTls::load(folder));
+  tls_ = std::move(tls);
+  return {};
+}
+
 Status SharedTier::find_peers(const std::vector<std::string>& names) {
   std::vector<std::string> sorted;
   for (const std::string& name : names) {
@@ -71,10 +83,7 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end()) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("peer '{}' is named twice", *twice));
   }
-  if (sorted.size() > kPeersMax) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("{} peers are named; at most {} can share", sorted.size(), kPeersMax));
-  }
+  HEADRACE_TRY_DO(check_peer_count(sorted.size()));
   {
     MutexLock lock(mutex_);
     reasons_.resize(sorted.size());
@@ -83,7 +92,7 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
     Peer& peer = peers_.emplace_back();
     peer.name = name;
     peer.index = static_cast<PeerIndex>(peers_.size() - 1);
-    Result<std::vector<PeerAddress>> addresses = resolve_peer(name);
+    Result<std::vector<PeerAddress>> addresses = resolve_peer(name, tls_ ? Reach::kAnywhere : Reach::kPrivate);
     if (addresses) {
       peer.addresses = std::move(*addresses);
       continue;
@@ -98,22 +107,11 @@ Status SharedTier::find_peers(const std::vector<std::string>& names) {
 void SharedTier::place_files() {
   std::vector<std::string> names;
   for (const Peer& peer : peers_) names.push_back(peer.name);
-  const std::uint64_t seed = XXH3_64bits(data_set_.data(), data_set_.size());
-  std::vector<PlacedFile> files;
-  std::vector<EntryId> entries;
-  for (EntryId entry = 0; entry < catalog_.entry_count(); ++entry) {
-    if (!catalog_.is_file(entry) || catalog_.size_bytes(entry) == 0) continue;
-    const std::string path = catalog_.path(entry);
-    files.push_back({XXH3_64bits_withSeed(path.data(), path.size(), seed), catalog_.size_bytes(entry)});
-    entries.push_back(entry);
-  }
-  const std::vector<PeerIndex> owners = place_on_peers(files, names, bytes_per_peer_);
-  owners_.assign(catalog_.entry_count(), kNoPeer);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    owners_[entries[i]] = owners[i];
-    if (owners[i] == kNoPeer) continue;
-    peers_[owners[i]].placed_files += 1;
-    peers_[owners[i]].placed_bytes += files[i].bytes;
+  owners_ = place_entries(catalog_, data_set_, names, bytes_per_peer_);
+  for (EntryId entry = 0; entry < owners_.size(); ++entry) {
+    if (owners_[entry] == kNoPeer) continue;
+    peers_[owners_[entry]].placed_files += 1;
+    peers_[owners_[entry]].placed_bytes += catalog_.size_bytes(entry);
   }
 }
 
@@ -241,7 +239,7 @@ void SharedTier::start(Submission submission) {
   Peer& peer = peers_[submission.peer];
   if (is_down(peer) && !submission.finds_out) return submission.request->done(Outcome::kFailed);
   auto& lane = peer.lanes[static_cast<std::size_t>(submission.lane)];
-  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at]);
+  if (!lane) lane = std::make_unique<PeerConnection>(peer.addresses[peer.address_at], tls_.get());
   lane->submit(std::move(submission.request));
   advance(peer, submission.lane);
 }

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,6 +31,7 @@
 #include "headrace/cache/shared/peer_figures.h"
 #include "headrace/cache/shared/peer_health.h"
 #include "headrace/cache/shared/peer_placement.h"
+#include "headrace/cache/shared/peer_tls.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
@@ -59,7 +61,7 @@ struct SharedGet {
 
 class SharedTier {
  public:
-  // Errors: kInvalidArgument (too many peers, one twice, no size, a public address). A peer whose name is not known is
+  // Errors: kInvalidArgument (too many peers, one twice, no size, a public address without TLS, a wrong certificate). A peer whose name is not known is
   // down for good, and said to be.
   [[nodiscard]] static Result<std::unique_ptr<SharedTier>> open(const SharedTierOptions& options, std::string data_set,
                                                                 const Catalog& catalog, RamTier& ram);
@@ -109,6 +111,7 @@ class SharedTier {
 
   SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram);
   [[nodiscard]] Status find_peers(const std::vector<std::string>& names);
+  [[nodiscard]] Status load_certificates(const std::filesystem::path& folder);
   void place_files();
   [[nodiscard]] static bool is_down(const Peer& peer) { return peer.addresses.empty() || peer.health.is_down(); }
   [[nodiscard]] SharedKey key_of(const SharedId& id) const;
@@ -135,7 +138,8 @@ class SharedTier {
   const Catalog& catalog_;
   RamTier& ram_;
   const std::uint64_t bytes_per_peer_;
-  std::deque<Peer> peers_;  // sorted by name; never moved
+  std::unique_ptr<PeerTls> tls_;  // null: in the clear
+  std::deque<Peer> peers_;        // sorted by name; never moved
   std::vector<PeerIndex> owners_;
   io::UniqueFd wake_fd_;
   std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again

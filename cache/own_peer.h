@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the peers of a shared tier is this machine.
+//
+//   HEADRACE_TRY(own, find_own_peers({"n1", "n2"}, tls));
+//   if (own.size() == 1 && !own.front().is_served) start_memcached(own.front().address, own.front().port);
+//
+// Thread-safety: any thread. Asks the resolver, and blocks.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "headrace/io/result.h"
+
+namespace headrace::cache {
+
+struct OwnPeer {
+  std::string name;     // in full: HOST:PORT
+  std::string address;  // of this machine, in figures; an IPv6 one in brackets
+  std::string port;
+  bool is_served = false;  // somebody listens there
+};
+
+enum class PeerTalk { kClear, kTls };
+
+// Those whose name leads to an address of this machine, and in the clear to no public one. Names that are not known are
+// left out. Errors: kInvalidArgument (not a name, only public addresses in the clear).
+[[nodiscard]] io::Result<std::vector<OwnPeer>> find_own_peers(std::span<const std::string> peers, PeerTalk talk);
+
+}  // namespace headrace::cache
