@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it takes to learn the order of loaders that tell nothing: by replayed opens, and real loaders through a mount.
 
-    bench/learning.py [--parts replay mount] [--all-seeds] [--build DIR] [--work DIR] [--quick]
+    bench/learning.py [--parts replay mount table] [--loaders PART...] [--all-seeds] [--build DIR] [--work DIR]
+                      [--quick]
 
 Prints a JSON object per loader: `how` (replay or mount), `loader`, `opens` of the epoch by which the order was found,
 `cpu_s` of the search until then, `wall_s` from the first open until the order was known,
 `epochs_predicted` of `epochs_later`, and `share_pushed`: of the opens from then on, how many found their sample there.
 Through a mount the RAM budget is half of the data set, and times are to a tenth of a second.
+
+The table has a row for each of the scripts that people have (learning_table.py): `source_opens` of all epochs,
+`of_bare` (each read opens its file at the source) and `of_minimum` (what a cache of that size would fetch that knew
+all reads before), `shares` of each epoch's reads that found their file in memory, `false_locks`, and the `opens` by
+which the order was found. --loaders takes parts of their names.
 """
 
 import argparse
@@ -20,6 +26,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import learning_table  # noqa: E402 (after the path is set)
 from harness import PYTHON, REPOSITORY, Bench, Mount, need_torchvision, ram_for  # noqa: E402 (after the path is set)
 from scale import nothing_known  # noqa: E402
 from sources import CannotRun, Failed, end_on_sigterm  # noqa: E402
@@ -90,12 +97,18 @@ def wait_until_known(mounted, loading):
     return None, None
 
 
-PARTS = ("replay", "mount")
+def table(bench, names):
+    need_torchvision()
+    return learning_table.rows(bench, names)
+
+
+PARTS = ("replay", "mount", "table")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--loaders", nargs="+", default=(), help="rows of the table")
     parser.add_argument("--all-seeds", action="store_true", help="also loaders whose seed is one of 2^32: minutes each")
     parser.add_argument("--work", default="/var/tmp/headrace-bench", help="keeps the data for the next call")
     parser.add_argument("--build", help="a build folder to measure (default: builds the release preset)")
@@ -107,10 +120,12 @@ def main():
     arguments = parse_arguments()
     end_on_sigterm()
     bench = Bench(arguments.work, arguments.build, arguments.quick)
+    measured = {"replay": lambda: replay(bench, arguments.all_seeds), "mount": lambda: mount(bench),
+                "table": lambda: table(bench, arguments.loaders)}
     status = 0
     for part in arguments.parts:
         try:
-            for row in replay(bench, arguments.all_seeds) if part == "replay" else mount(bench):
+            for row in measured[part]():
                 print(json.dumps(row), flush=True)
         except (CannotRun, Failed) as reason:
             print(f"{part}: {reason}", file=sys.stderr)

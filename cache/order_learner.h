@@ -43,7 +43,7 @@ struct SampleRange {
 
 struct OrderLearnerOptions {
   std::uint64_t sample_count = 0;
-  // Ranges to watch besides the whole; the largest kMaxParts are used. Typically one per top-level folder.
+  // Ranges to watch besides the whole, typically one per top-level folder. More than kMaxParts are taken for classes.
   std::vector<SampleRange> parts = {};
   std::filesystem::path record_folder = {};  // orders are kept here from run to run; empty: nothing is kept
   bool search_all_seeds = true;              // false: known and small seeds only
@@ -77,7 +77,7 @@ class OrderLearner {
     std::uint64_t position = 0;      // lowest position that was opened; opens_of_epoch() tells what was since
     std::uint64_t known_epochs = 1;  // from `epoch` on; later ones are a guess that failed or are not known yet
     double confidence_bits = 0;      // log2 of how much better than chance the opens fit
-    std::string found_by;            // "prediction", "record", "small seed", "constant seed", "seed search"
+    std::string found_by;            // "prediction", "record", "small seed", "seed search", "replay", ...
   };
   // Grows whenever lock() changes. Cheap: meant to be polled per open.
   [[nodiscard]] std::uint64_t generation() const;
@@ -88,9 +88,12 @@ class OrderLearner {
   // What the epoch under way has read of the part, each sample once: under a lock in its order, else as opened.
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
 
-  // For as long as no order is known: a sample of the part being read that was not opened in this epoch, in listing
-  // order, each one once per epoch. nullopt: all were handed out, or nothing was opened yet.
+  // For as long as no order is known: a sample of the part being read that was not opened in this epoch, each one once
+  // per epoch: in listing order or, after an epoch, what that one read, its last one first. nullopt: all were handed
+  // out, or nothing was opened yet.
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
+  // Once after each epoch whose order was not known: samples of the part that it did not read.
+  [[nodiscard]] std::vector<SampleIndex> take_left_out();
 
   struct State {
     std::uint64_t opens = 0;

@@ -2,6 +2,7 @@
 #include "headrace/cache/learn/candidates.h"
 
 #include <charconv>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -37,6 +38,12 @@ void add_shuffle_alternatives(std::string_view family, std::uint64_t seed, std::
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Order>> make_candidate(const std::string& spec, const Indices& base, std::uint64_t n) {
+  auto order = make_order(spec, {.sample_count = base ? base->size() : n, .find_sample = nullptr});
+  if (!order || !base) return order;
+  return std::make_unique<MappedOrder>(spec, base, std::move(*order));
+}
 
 const std::vector<std::uint64_t>& usual_seeds() {
   static const std::vector<std::uint64_t> seeds = {
@@ -75,6 +82,10 @@ std::vector<CandidateGroup> successors_of(std::string_view spec, std::uint64_t e
     // Where the tail permutation is not drawn: torch before 1.12, epochs that are broken off.
     groups.push_back({fmt::format("torch-random:generator=explicit,seed={},torch=1.11", *random), epoch + 1, 2});
     groups.push_back({fmt::format("torch-random:generator=explicit,seed={},persistent=1", *random), epoch + 1, 2});
+  }
+  if (seed_after(spec, "torch-random:seed=") && spec.find(',') == std::string_view::npos) {
+    // Persistent workers draw no base seed after the first epoch, so that the later ones come sooner.
+    groups.push_back({fmt::format("{},persistent=1", spec), epoch + 1, 2});
   }
   groups.push_back({std::string(spec), epoch, 1, true});
   groups.push_back({"sequential"});

@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "headrace/cache/order/mapped_order.h"
 
 namespace headrace::cache {
 
@@ -19,7 +22,12 @@ struct CandidateGroup {
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;
   bool again = false;  // the order of the epoch before, once more
+  Indices base = {};   // what the spec is over; null: all samples
 };
+
+// The order that a spec is, over the base or all of `n` samples, told in these. Errors: as make_order.
+[[nodiscard]] Result<std::unique_ptr<Order>> make_candidate(const std::string& spec, const Indices& base,
+                                                            std::uint64_t n);
 
 // What a lock's successors may be, most plausible first: the next epoch, the same again, other rules that agree on the
 // epoch seen but not on the next. All are checked at any position, so that going on in the middle is found as well.

@@ -32,17 +32,21 @@ constexpr std::size_t kRecentOpens = 32;
 constexpr std::uint64_t kLeastOpens = 16;
 constexpr std::uint64_t kMixedOpens = 512;  // the windows of a few ranks
 
-// A part smaller than this share of the whole (one class of many) is no data set of its own.
+// A part smaller than this share of the whole (one class of many) is no data set of its own. Nor are more than
+// kMaxParts, which are classes.
 constexpr std::uint64_t kLeastShare = 50;
 
 [[nodiscard]] std::vector<Track> make_tracks(const OrderLearnerOptions& options) {
   std::vector<SampleRange> parts = options.parts;
+  std::erase_if(parts, [&](const SampleRange& part) {
+    return part.count == 0 || part.count * kLeastShare < options.sample_count;
+  });
+  if (parts.size() > OrderLearner::kMaxParts) parts.clear();
   std::ranges::sort(parts, std::ranges::greater{}, &SampleRange::count);
   std::vector<Track> tracks;
   tracks.emplace_back(SampleRange{.first = 0, .count = options.sample_count});
   for (const SampleRange& part : parts) {
-    if (tracks.size() > OrderLearner::kMaxParts || part.count * kLeastShare < options.sample_count) break;
-    if (part.count > 0 && part.count < options.sample_count) tracks.emplace_back(part);
+    if (part.count < options.sample_count) tracks.emplace_back(part);
   }
   return tracks;
 }
@@ -75,6 +79,19 @@ constexpr std::uint64_t kLeastShare = 50;
   if (auto match = try_at_start(request.predicted, task)) return named(std::move(match), "prediction");
   if (request.opens.size() >= 512) return std::nullopt;
   return named(try_anywhere(request.predicted, task), "prediction");
+}
+
+// Orders over what the epoch before read: the same again, or where it left samples out, what scripts use over these.
+[[nodiscard]] std::optional<Match> try_over_set(const Track::Request& request, const SearchTask& task,
+                                                bool may_try_more) {
+  if (!request.read_before) return std::nullopt;
+  if (auto match = try_replay(request.read_before, task)) return named(std::move(match), "replay");
+  if (!may_try_more || request.read_before->size() == request.n) return std::nullopt;
+  auto sorted = std::make_shared<std::vector<SampleIndex>>(*request.read_before);
+  std::ranges::sort(*sorted);
+  std::vector<CandidateGroup> groups = small_candidates();
+  for (CandidateGroup& group : groups) group.base = sorted;
+  return named(try_at_start(groups, task), "set that is read");
 }
 
 // What follows from the orders known before: microseconds to milliseconds.
@@ -136,6 +153,7 @@ class OrderLearner::Impl {
   [[nodiscard]] std::optional<Lock> lock() const;
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
+  [[nodiscard]] std::vector<SampleIndex> take_left_out();
   [[nodiscard]] State state() const;
   void wait_idle();
 
@@ -275,17 +293,20 @@ void OrderLearner::Impl::search(const Job& job) {
   Records& records = records_[job.track];
   if (!job.finished.empty()) records.keep_epoch(job.finished);
   const SearchTask task{.n = request.n, .opens = &request.opens, .cancelled = &cancelled_};
+  SearchTask usual_task = task;
+  usual_task.least_bits = kUsualBits;
   std::optional<PreparedMatch> prepared;
   const Records::Candidates recorded = records.candidates();
   const bool may_try_more = allowance_.has_any(Clock::now());
   if (!may_try_more) tell_curtailed();
   std::optional<Match> match = try_known(request, task, recorded);
+  if (!match) match = try_over_set(request, usual_task, may_try_more);
   if (!match && may_try_more) match = try_usual(request.opens.size(), task, recorded);
   const bool found = match.has_value();
   if (match) {
     io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch,
                  request.opens.size(), match->fit.bits, match->found_by);
-    records.keep_spec(match->spec);
+    if (!match->base) records.keep_spec(match->spec);
     prepared = prepare_match(std::move(*match), request.n);
   }
   const double spent_seconds = static_cast<double>(thread_cpu_ns() - began) / 1e9;
@@ -323,7 +344,9 @@ void OrderLearner::Impl::seed_loop() {
 std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   const Track::Request& request = job.request;
   SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &cancelled_},
-                    {.threads = search_threads(options_.search_threads), .seeds = options_.search_seeds});
+                    {.threads = search_threads(options_.search_threads),
+                     .seeds = options_.search_seeds,
+                     .early_outputs = options_.link_outputs});
   io::log_info("order: searching all seeds for the order of {} samples ({})", request.n, SeedScan::instruction_set());
   const Clock::time_point began = Clock::now();
   show_search(&search, began);
@@ -361,6 +384,19 @@ void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec)
   tracks_[job.track].on_link(*link, job.request.epoch_number);
 }
 
+// Over what is read of the part; the spec says so in words that make_order() does not take.
+[[nodiscard]] Result<std::unique_ptr<Order>> order_over_set(const Track& track) {
+  const Track::Lock& lock = *track.lock();
+  auto samples = std::make_shared<std::vector<SampleIndex>>(*lock.base);
+  for (SampleIndex& sample : *samples) sample += track.range().first;
+  auto inner = make_order(lock.spec, {.sample_count = samples->size(), .find_sample = nullptr});
+  if (!inner) return inner;
+  const bool is_replay = lock.spec == "sequential";
+  std::string spec = is_replay ? fmt::format("replay:samples={}", samples->size())
+                               : fmt::format("torch-subset:read={},of={}", samples->size(), lock.spec);
+  return std::make_unique<MappedOrder>(std::move(spec), std::move(samples), std::move(*inner));
+}
+
 // What make_order takes for the whole data set.
 std::string OrderLearner::Impl::whole_spec(const Track& track) const {
   const SampleRange range = track.range();
@@ -372,7 +408,9 @@ std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
   io::MutexLock guard(mutex_);
   const Track& track = tracks_[active_];
   if (!track.lock()) return std::nullopt;
-  auto order = make_order(whole_spec(track), {.sample_count = options_.sample_count, .find_sample = nullptr});
+  auto order = track.lock()->base
+                   ? order_over_set(track)
+                   : make_order(whole_spec(track), {.sample_count = options_.sample_count, .find_sample = nullptr});
   if (!order) return std::nullopt;
   const Track::Lock& found = *track.lock();
   return Lock{.order = std::move(*order),
@@ -396,6 +434,14 @@ std::optional<SampleIndex> OrderLearner::Impl::next_unseen() {
   const auto local = tracks_[active_].next_unseen();
   if (!local) return std::nullopt;
   return tracks_[active_].range().first + *local;
+}
+
+std::vector<SampleIndex> OrderLearner::Impl::take_left_out() {
+  io::MutexLock lock(mutex_);
+  Track& track = tracks_[active_];
+  std::vector<SampleIndex> left_out = track.take_left_out();
+  for (SampleIndex& sample : left_out) sample += track.range().first;
+  return left_out;
 }
 
 OrderLearner::State OrderLearner::Impl::state() const {
@@ -448,6 +494,9 @@ std::vector<SampleIndex> OrderLearner::opens_of_epoch() const {
 }
 std::optional<SampleIndex> OrderLearner::next_unseen() {
   return impl_->next_unseen();
+}
+std::vector<SampleIndex> OrderLearner::take_left_out() {
+  return impl_->take_left_out();
 }
 OrderLearner::State OrderLearner::state() const {
   return impl_->state();

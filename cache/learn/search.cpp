@@ -18,6 +18,8 @@ namespace {
 // How much of a candidate is compared with the opens: beyond this no loader's window reaches soon after the start.
 constexpr std::uint64_t kFitElements = 1 << 17;
 
+constexpr double kReplayedBits = 12;  // with what a prediction needs
+
 [[nodiscard]] bool is_random_permutation(const Order& order) {
   return !order.spec().starts_with("sequential") && !order.spec().starts_with("recorded:");
 }
@@ -27,7 +29,7 @@ constexpr std::uint64_t kFitElements = 1 << 17;
   if (!samples) return std::nullopt;
   Fit fit = fit_of(*task.opens, *samples, task.n);
   if (fit.bits < task.least_bits) return std::nullopt;
-  if (!is_random_permutation(order) && fit.direction_bits < kDirectionBits) return std::nullopt;
+  if (!is_random_permutation(order) && fit.direction_bits < task.least_direction_bits) return std::nullopt;
   // Clips and classes that are read from their first file to their last are neighbours in the listing, too.
   const bool is_listing = order.spec().starts_with("sequential");
   if (is_listing && !task.is_predicted && !is_one_stretch(fit, task.n)) return std::nullopt;
@@ -54,12 +56,17 @@ template <typename FitOf>
 [[nodiscard]] std::optional<Match> try_groups(const std::vector<CandidateGroup>& groups, const SearchTask& task,
                                               const FitOf& fit_of_candidate) {
   for (const CandidateGroup& group : groups) {
-    const auto order = make_order(group.spec, {.sample_count = task.n, .find_sample = nullptr});
+    const auto order = make_candidate(group.spec, group.base, task.n);
     if (!order) continue;  // the family does not exist for this many samples
+    SearchTask over = task;
+    if (group.base) over.n = group.base->size();
+    // A replay's places are those of opens, so that neighbours are of different workers, half of them.
+    if (group.base && task.is_predicted) over.least_direction_bits = kReplayedBits;
     for (std::uint64_t i = 0; i < group.epochs; ++i) {
       if (task.cancelled->load(std::memory_order_relaxed)) return std::nullopt;
       const std::uint64_t epoch = group.first_epoch + i;
-      if (auto fit = fit_of_candidate(**order, epoch, task)) return Match{group.spec, epoch, std::move(*fit), {}};
+      if (auto fit = fit_of_candidate(**order, epoch, over))
+        return Match{group.spec, epoch, std::move(*fit), {}, group.base};
     }
   }
   return std::nullopt;
@@ -102,14 +109,60 @@ std::optional<Match> try_anywhere(const std::vector<CandidateGroup>& groups, con
   return try_groups(groups, task, fit_anywhere);
 }
 
+// Blocks of neighbours that are read in the sequence of the listing, clips or classes, are the same in any epoch: what
+// they share proves nothing. So of those that were opened together with the one listed before them, none counts.
+std::optional<Match> try_replay(const Indices& read_before, const SearchTask& task) {
+  OpenSet telling;
+  for (const SampleIndex sample : task.opens->samples()) {
+    if (sample == 0 || !task.opens->contains(sample - 1)) telling.add(sample);
+  }
+  const std::uint64_t n = read_before->size();
+  const Fit fit = fit_of(telling, *read_before, n);
+  constexpr double kReplayDirectionBits = 24;  // one candidate, tried some ten times an epoch
+  if (fit.bits < kPredictionBits || fit.direction_bits < kReplayDirectionBits) return std::nullopt;
+  if (!is_one_stretch(fit, n)) return std::nullopt;
+  return Match{"sequential", 0, fit_of(*task.opens, *read_before, n), {}, read_before};
+}
+
+void SeedSearch::go_through_outputs(const SeedScan& scan, const SeedScanPlan& plan) {
+  constexpr std::uint64_t kSeedsUsedMost = 12;       // 0, 42, 1, 1234...: some 15 s of one core with 80 M outputs each
+  constexpr std::uint64_t kOutputsAtOnce = 1 << 16;  // about a millisecond: how long cancelling takes
+  lower_priority();
+  std::vector<std::uint32_t> outputs(kOutputsAtOnce);
+  std::vector<std::uint32_t> survivors;
+  for (std::uint64_t seed = next_++; seed < kSeedsUsedMost; seed = next_++) {
+    Mt19937 stream(static_cast<std::uint32_t>(usual_seeds()[seed]));
+    for (std::uint64_t at = 0; at < options_.early_outputs; at += kOutputsAtOnce) {
+      if (found_ || task_.cancelled->load(std::memory_order_relaxed)) break;
+      for (std::uint32_t& output : outputs) output = stream.next32();
+      survivors.clear();
+      scan.run(outputs, survivors);
+      check(survivors, plan);
+      tested_ += kOutputsAtOnce;
+    }
+  }
+  cpu_ns_ += thread_cpu_ns();
+}
+
+void SeedSearch::try_early_outputs() {
+  const SeedScanPlan plan{.n = task_.n};
+  if (options_.early_outputs == 0 || !SeedScan::possible(plan)) return;
+  const SeedScan scan(task_.opens->samples(), plan);
+  next_ = 0;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < options_.threads; ++t) threads.emplace_back([&] { go_through_outputs(scan, plan); });
+  for (std::thread& thread : threads) thread.join();
+}
+
 std::optional<Match> SeedSearch::run() {
+  try_early_outputs();
   for (const SeedScanPlan& plan : plans_for(task_.n)) {
+    if (found_ || task_.cancelled->load()) break;
     const SeedScan scan(task_.opens->samples(), plan);
     next_ = 0;
     std::vector<std::thread> threads;
     for (unsigned t = 0; t < options_.threads; ++t) threads.emplace_back([&] { go_through(scan, plan); });
     for (std::thread& thread : threads) thread.join();
-    if (found_ || task_.cancelled->load()) break;
   }
   io::MutexLock lock(mutex_);
   return match_;

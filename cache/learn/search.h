@@ -27,7 +27,8 @@ struct SearchTask {
   const OpenSet* opens = nullptr;
   const std::atomic<bool>* cancelled = nullptr;
   double least_bits = kSeedSearchBits;
-  bool is_predicted = false;  // by the order before: what it needs then is little
+  bool is_predicted = false;                     // by the order before: what it needs then is little
+  double least_direction_bits = kDirectionBits;  // of what is no random permutation
 };
 
 struct Match {
@@ -35,6 +36,7 @@ struct Match {
   std::uint64_t epoch = 0;
   Fit fit = {};
   std::string found_by = {};
+  Indices base = {};  // what the spec is over; null: all samples
 };
 
 // For epochs that were watched from their start: microseconds per candidate of a family with a short form.
@@ -42,9 +44,15 @@ struct Match {
 // For epochs entered anywhere: the whole order of each candidate, 10 ns and more per sample.
 [[nodiscard]] std::optional<Match> try_anywhere(const std::vector<CandidateGroup>& groups, const SearchTask& task);
 
+// The sequence in which the epoch before was read, once more.
+[[nodiscard]] std::optional<Match> try_replay(const Indices& read_before, const SearchTask& task);
+
 struct SeedSearchOptions {
   unsigned threads = 1;
   std::uint64_t seeds = std::uint64_t{1} << 32;
+  // First of all so many outputs of torch's default generator, from each of the seeds that scripts use most: the seed
+  // of an epoch is one of them, the one after all that the model's initialisation drew.
+  std::uint64_t early_outputs = 0;
 };
 
 // All of torch's seeds, on threads of the lowest priority.
@@ -59,6 +67,8 @@ class SeedSearch {
   [[nodiscard]] double cpu_seconds() const;  // after run()
 
  private:
+  void try_early_outputs();
+  void go_through_outputs(const SeedScan& scan, const SeedScanPlan& plan);
   void go_through(const SeedScan& scan, const SeedScanPlan& plan);
   void check(const std::vector<std::uint32_t>& survivors, const SeedScanPlan& plan);
 

@@ -54,12 +54,10 @@ struct SeedScan::Kernels {
         std::memcpy(words[w], state, sizeof(words[w]));
       }
     }
-    [[gnu::always_inline]] static inline void draw_states(std::uint32_t first_seed, std::uint32_t first_output,
+    [[gnu::always_inline]] static inline void draw_states(const std::uint32_t* seeds, std::uint32_t first_output,
                                                           Block& block) {
       Word state[kVectors];
-      for (std::uint32_t v = 0; v < kVectors; ++v) {
-        for (std::uint32_t lane = 0; lane < kLanes; ++lane) state[v][lane] = first_seed + v * kLanes + lane;
-      }
+      for (std::uint32_t v = 0; v < kVectors; ++v) std::memcpy(&state[v], seeds + v * kLanes, sizeof(Word));
       advance(state, 0, first_output);
       keep(state, first_output, block.low);
       advance(state, first_output + kWords - 1, first_output + Mt19937::kShift);
@@ -89,21 +87,28 @@ struct SeedScan::Kernels {
       }
     }
 
-    [[gnu::always_inline]] static inline void run(const SeedScan& scan, std::uint32_t first, std::uint64_t count,
-                                                  std::vector<std::uint32_t>& survivors) {
+    // `given`: the seeds; null: `count` from `first` on.
+    [[gnu::always_inline]] static inline void run(const SeedScan& scan, const std::uint32_t* given, std::uint32_t first,
+                                                  std::uint64_t count, std::vector<std::uint32_t>& survivors) {
       const std::uint8_t* opened = scan.opened_.data();
       constexpr std::uint32_t kGroup = 8;  // one branch for so many look-ups: hits are rare
       Block block;
+      alignas(64) std::uint32_t seeds[kSeeds] = {};
       for (std::uint64_t done = 0; done < count; done += kSeeds) {
         const auto first_seed = static_cast<std::uint32_t>(first + done);
-        draw_states(first_seed, scan.first_output_, block);
+        if (given != nullptr) {
+          std::memcpy(seeds, given + done, std::min<std::uint64_t>(kSeeds, count - done) * sizeof(std::uint32_t));
+        } else {
+          for (std::uint32_t i = 0; i < kSeeds; ++i) seeds[i] = first_seed + i;
+        }
+        draw_states(seeds, scan.first_output_, block);
         first_samples(block, scan.divisors_[0], scan.plan_.first_position);
         for (std::uint32_t at = 0; at < kSeeds; at += kGroup) {
           std::uint8_t any = 0;
           for (std::uint32_t i = at; i < at + kGroup; ++i) any |= opened[block.sample[i] % kTableSize];
           if (any == 0) continue;
           for (std::uint32_t i = at; i < at + kGroup && done + i < count; ++i) {
-            if (survives(scan, block, i)) survivors.push_back(first_seed + i);
+            if (survives(scan, block, i)) survivors.push_back(seeds[i]);
           }
         }
       }
@@ -122,22 +127,24 @@ struct SeedScan::Kernels {
   };
 
 #if defined(__x86_64__)
-  [[gnu::target("avx512f,avx512dq,avx512bw,avx512vl")]] static void avx512(const SeedScan& scan, std::uint32_t first,
-                                                                           std::uint64_t count,
+  [[gnu::target("avx512f,avx512dq,avx512bw,avx512vl")]] static void avx512(const SeedScan& scan,
+                                                                           const std::uint32_t* given,
+                                                                           std::uint32_t first, std::uint64_t count,
                                                                            std::vector<std::uint32_t>& survivors) {
-    Kernel<Word512, Wide512, 8>::run(scan, first, count, survivors);
+    Kernel<Word512, Wide512, 8>::run(scan, given, first, count, survivors);
   }
-  [[gnu::target("avx2")]] static void avx2(const SeedScan& scan, std::uint32_t first, std::uint64_t count,
-                                           std::vector<std::uint32_t>& survivors) {
-    Kernel<Word256, Wide256, 6>::run(scan, first, count, survivors);
+  [[gnu::target("avx2")]] static void avx2(const SeedScan& scan, const std::uint32_t* given, std::uint32_t first,
+                                           std::uint64_t count, std::vector<std::uint32_t>& survivors) {
+    Kernel<Word256, Wide256, 6>::run(scan, given, first, count, survivors);
   }
 #endif
-  static void baseline(const SeedScan& scan, std::uint32_t first, std::uint64_t count,
+  static void baseline(const SeedScan& scan, const std::uint32_t* given, std::uint32_t first, std::uint64_t count,
                        std::vector<std::uint32_t>& survivors) {
-    Kernel<Word128, Wide128, 4>::run(scan, first, count, survivors);
+    Kernel<Word128, Wide128, 4>::run(scan, given, first, count, survivors);
   }
 
-  using Function = void (*)(const SeedScan&, std::uint32_t, std::uint64_t, std::vector<std::uint32_t>&);
+  using Function = void (*)(const SeedScan&, const std::uint32_t*, std::uint32_t, std::uint64_t,
+                            std::vector<std::uint32_t>&);
   struct Choice {
     std::string_view name;
     Function run;
@@ -174,11 +181,16 @@ SeedScan::SeedScan(std::span<const SampleIndex> opened, SeedScanPlan plan)
 
 void SeedScan::run(std::uint32_t first, std::uint64_t count, std::vector<std::uint32_t>& survivors) const {
   static const Kernels::Choice choice = Kernels::best();
-  choice.run(*this, first, count, survivors);
+  choice.run(*this, nullptr, first, count, survivors);
+}
+
+void SeedScan::run(std::span<const std::uint32_t> seeds, std::vector<std::uint32_t>& survivors) const {
+  static const Kernels::Choice choice = Kernels::best();
+  if (!seeds.empty()) choice.run(*this, seeds.data(), 0, seeds.size(), survivors);
 }
 
 void SeedScan::run_baseline(std::uint32_t first, std::uint64_t count, std::vector<std::uint32_t>& survivors) const {
-  Kernels::baseline(*this, first, count, survivors);
+  Kernels::baseline(*this, nullptr, first, count, survivors);
 }
 
 std::string_view SeedScan::instruction_set() {

@@ -37,6 +37,9 @@ class SeedScan {
   // Appends the survivors among the `count` seeds from `first` on, in ascending order.
   void run(std::uint32_t first, std::uint64_t count, std::vector<std::uint32_t>& survivors) const;
 
+  // The same among these seeds, in their sequence.
+  void run(std::span<const std::uint32_t> seeds, std::vector<std::uint32_t>& survivors) const;
+
   // The instruction set that run() uses on this machine: "avx512", "avx2" or "baseline".
   [[nodiscard]] static std::string_view instruction_set();
   // For tests: the same with the plain code for every machine.

@@ -19,6 +19,15 @@ constexpr std::size_t kAttempts[] = {16, 24, 32, 48, 64, 128, 256, 512, 1024, 40
 
 constexpr std::string_view kListing = "sequential";
 
+// What was read before, once more: the places are those of the opens, which tell nothing of batches and workers.
+[[nodiscard]] bool is_replay(const Match& match) {
+  return match.base && match.spec == kListing;
+}
+
+[[nodiscard]] bool is_same_order(const Match& match, const Match& other) {
+  return match.spec == other.spec && match.base == other.base;
+}
+
 // A file opened twice, or by several ranks (repeated augmentation), comes again within so many opens.
 constexpr std::uint64_t kJustNow = 256;
 
@@ -56,7 +65,7 @@ constexpr std::size_t kSettled[] = {64, 256, kReadingOpens};
 }  // namespace
 
 std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
-  const auto order = make_order(match.spec, {.sample_count = n, .find_sample = nullptr});
+  const auto order = make_candidate(match.spec, match.base, n);
   if (!order) return std::nullopt;
   const auto samples = (*order)->epoch(match.epoch);
   if (!samples) return std::nullopt;
@@ -134,7 +143,10 @@ void Track::on_expected(SampleIndex local) {
 
 void Track::on_unexpected(SampleIndex local) {
   suspects_.add(local);
-  if (!lock_ && epoch_has_turned()) begin_epoch(opens_since_first_unexpected());
+  if (!lock_ && epoch_has_turned()) {
+    learn_set();
+    begin_epoch(opens_since_first_unexpected());
+  }
   if (lock_ && lock_has_failed()) drop_lock();
 }
 
@@ -169,6 +181,16 @@ std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
     opens.push_back(recent_[(recent_at_ + recent_.size() - back) % recent_.size()]);
   }
   return opens;
+}
+
+// What is read is what the epoch has read: a data set may have files that this job never opens. Most opens of an epoch
+// after it would be new if it had been broken off early.
+void Track::learn_set() {
+  read_before_ = std::make_shared<const std::vector<SampleIndex>>(sequence_);
+  left_out_.clear();
+  for (std::uint64_t local = 0; local < range_.count; ++local) {
+    if (!seen_[local]) left_out_.push_back(static_cast<SampleIndex>(local));
+  }
 }
 
 void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
@@ -228,14 +250,16 @@ bool Track::wants_search() const {
 
 Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) const {
   Request request{.window = window, .epoch_number = epoch_number_ + (lock_ ? 1 : 0), .n = range_.count, .opens = opens};
-  if (lock_ && suspects_are_new()) request.predicted.push_back({match_.spec, match_.epoch});
+  if (lock_ && suspects_are_new()) request.predicted.push_back({match_.spec, match_.epoch, 1, false, match_.base});
   for (const Match* before : {&match_, &previous_}) {
     if (before->spec.empty()) continue;
     for (CandidateGroup& group : successors_of(before->spec, before->epoch)) {
       if (group.again && opens.size() < opens_to_believe_repetition(range_.count)) continue;
+      group.base = before->base;
       request.predicted.push_back(std::move(group));
     }
   }
+  if (!lock_) request.read_before = read_before_;
   if (link_) {
     request.link = link_;
     request.epochs_since_link = request.epoch_number - link_epoch_;
@@ -302,10 +326,11 @@ void Track::reach_suspects() {
 }
 
 void Track::on_match(const Request& request, PreparedMatch prepared) {
-  if (prepared.match.spec == given_up_) return on_no_match(request);
+  if (prepared.match.spec == given_up_ && !prepared.match.base) return on_no_match(request);
   if (prepared.match.spec == kListing && request.opens.size() < stretch_min_) return on_no_match(request);
   if (lock_ && request.window == suspects_id_) {
-    const bool same = is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
+    const bool same = prepared.match.base == match_.base &&
+                      is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
     if (same && suspects_are_new()) return reach_suspects();
     if (same && request.opens.size() < opens_to_believe_repetition(range_.count)) return;
     const std::vector<SampleIndex> opens = suspects_.samples();
@@ -318,19 +343,28 @@ void Track::on_match(const Request& request, PreparedMatch prepared) {
 
 void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   Match& match = prepared.match;
-  const bool same_order = lock_ && match.spec == match_.spec;
+  const bool same_order = lock_ && is_same_order(match, match_);
   const bool goes_on = same_order && match.epoch > match_.epoch;
-  Lock next{.spec = {}, .epoch = match.epoch, .bits = match.fit.bits, .found_by = match.found_by, .opens = opens};
+  Lock next{.spec = {},
+            .epoch = match.epoch,
+            .bits = match.fit.bits,
+            .found_by = match.found_by,
+            .opens = opens,
+            .base = match.base};
+  // Another rule that agreed so far: the loader is the same, and few opens tell less of it than those before.
+  const bool same_loader = goes_on || (lock_ && match.found_by == "prediction" && match.base == match_.base);
   const bool guess = match.found_by == "seed search" || (same_order && !goes_on);
   next.known_epochs = guess ? 1 : prepared.epochs;
   next.position = first_position(match.fit);
   if (!goes_on) ++locks_;
   if (!same_order && !match_.spec.empty()) previous_ = match_;
   position_of_ = std::move(prepared.position_of);
-  if (!goes_on) reading_ = read_off(positions_opened());  // else it stays as it was described
-  next.spec = goes_on ? lock_->spec : spec_as_read(match.spec, reading_, opens_per_sample());
+  if (!same_loader) reading_ = is_replay(match) ? Reading{} : read_off(positions_opened());  // else it stays as it was
+  next.spec = is_replay(match) ? match.spec
+              : goes_on        ? lock_->spec
+                               : spec_as_read(match.spec, reading_, opens_per_sample());
   if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
-  settled_ = goes_on || opens >= kReadingOpens;
+  settled_ = same_loader || is_replay(match) || opens >= kReadingOpens;
   reach_ = reach_of(match.fit, next.position, range_.count);
   start_at(static_cast<double>(next.position) + static_cast<double>(seen_count_) * reading_.positions_per_open());
   next.position = static_cast<std::uint64_t>(static_cast<double>(next.position) / reading_.positions_per_open());
@@ -369,8 +403,10 @@ void Track::describe_again() {
 }
 
 std::optional<SampleIndex> Track::next_unseen() {
-  while (next_unseen_ < range_.count) {
-    const auto candidate = static_cast<SampleIndex>(next_unseen_++);
+  const std::uint64_t count = read_before_ ? read_before_->size() : range_.count;
+  while (next_unseen_ < count) {
+    const std::uint64_t at = next_unseen_++;
+    const SampleIndex candidate = read_before_ ? (*read_before_)[count - 1 - at] : static_cast<SampleIndex>(at);
     if (!seen_[candidate]) return candidate;
   }
   return std::nullopt;

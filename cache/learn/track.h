@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headrace/cache/learn/link.h"
@@ -48,6 +49,7 @@ class Track {
     std::uint64_t n = 0;
     OpenSet opens;
     std::vector<CandidateGroup> predicted;  // by the order that was locked before
+    Indices read_before;                    // what the epoch before read, as it did; null: it is not known
     std::optional<StreamLink> link;         // to the default generator's stream
     std::uint64_t epochs_since_link = 0;
   };
@@ -73,6 +75,7 @@ class Track {
     double bits = 0;
     std::string found_by;
     std::uint64_t opens = 0;  // that it needed
+    Indices base = {};        // what the spec is over; null: the part
   };
   [[nodiscard]] const std::optional<Lock>& lock() const { return lock_; }
   // Grows when lock() becomes another order, or none; going on to the next epoch of the same order does not count.
@@ -81,8 +84,11 @@ class Track {
   [[nodiscard]] std::uint64_t locks() const { return locks_; }
   [[nodiscard]] std::uint64_t drops() const { return drops_; }
 
+  // After an epoch, what that one read, and no others: the last one first, since that is most likely held still.
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
+  // Once after each epoch that ended without a lock: what it did not read.
+  [[nodiscard]] std::vector<SampleIndex> take_left_out() { return std::exchange(left_out_, {}); }
   // The opens of an epoch that ended without a lock, for the record; empty when there is none to be kept.
   [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
 
@@ -100,6 +106,7 @@ class Track {
   [[nodiscard]] bool epoch_has_turned() const;
   [[nodiscard]] bool lock_has_failed() const;
   void begin_epoch(const std::vector<SampleIndex>& opens);
+  void learn_set();
   void drop_lock();
   void clear_suspects();
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
@@ -120,6 +127,8 @@ class Track {
   OpenSet window_;                     // its first opens
   std::vector<SampleIndex> sequence_;  // all its opens, while nothing is locked
   std::vector<SampleIndex> finished_;  // those of the epoch before
+  Indices read_before_;                // those of the last epoch without a lock; null: there was none
+  std::vector<SampleIndex> left_out_;  // by that epoch, until somebody takes it
   std::uint64_t next_unseen_ = 0;
 
   // The last opens, and those among them that were not expected.

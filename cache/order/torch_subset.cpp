@@ -7,41 +7,13 @@
 #include <memory>
 
 #include "headrace/cache/order/families.h"
+#include "headrace/cache/order/mapped_order.h"
 #include "headrace/cache/order/sharded_order.h"
 #include "headrace/cache/order/torch_parameters.h"
 #include "headrace/cache/order/torch_randperm.h"
 
 namespace headrace::cache {
 namespace {
-
-using Indices = std::shared_ptr<const Samples>;
-
-// An order over the subset, told in the data set's indices.
-class MappedOrder final : public Order {
- public:
-  MappedOrder(std::string spec, Indices indices, std::unique_ptr<Order> inner)
-      : spec_(std::move(spec)), indices_(std::move(indices)), inner_(std::move(inner)) {}
-
-  [[nodiscard]] const std::string& spec() const override { return spec_; }
-  [[nodiscard]] std::uint64_t length(std::uint64_t epoch) const override { return inner_->length(epoch); }
-  [[nodiscard]] Result<Samples> epoch(std::uint64_t epoch) const override { return mapped(inner_->epoch(epoch)); }
-  [[nodiscard]] Result<Samples> prefix(std::uint64_t epoch, std::uint64_t count) const override {
-    return mapped(inner_->prefix(epoch, count));
-  }
-  [[nodiscard]] WorkerLayout workers() const override { return inner_->workers(); }
-
- private:
-  [[nodiscard]] Result<Samples> mapped(Result<Samples> order) const {
-    if (order) {
-      for (SampleIndex& sample : *order) sample = (*indices_)[sample];
-    }
-    return order;
-  }
-
-  const std::string spec_;
-  const Indices indices_;
-  const std::unique_ptr<Order> inner_;
-};
 
 // Numbers separated by `separator`; empty when one is not a number.
 [[nodiscard]] std::vector<std::uint64_t> parse_list(std::string_view text, char separator) {

@@ -42,6 +42,7 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
   if (!is_looking()) return;
   learner_.on_opens(samples);
+  if (const std::vector<SampleIndex> left_out = learner_.take_left_out(); !left_out.empty()) pusher_.let_go(left_out);
   const std::uint64_t generation = learner_.generation();
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();

@@ -195,6 +195,11 @@ void PushPlan::open_unplanned(SampleIndex sample) {
   if (pages_.budget_bytes() < pages_.total_bytes()) pages_.release(sample);  // not needed again in this epoch
 }
 
+void PushPlan::let_go(std::span<const SampleIndex> samples) {
+  if (read_ahead_) return;
+  for (const SampleIndex sample : samples) pages_.release(sample);
+}
+
 void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   if (arriving_.contains(sample)) return;
   if (pages_.is_held(sample)) {

@@ -123,6 +123,8 @@ class PushPlan {
   // It goes on counting with its catalogued size.
   void on_changed(cache::SampleIndex sample);
   void on_overflow() { ++counters_.overflows; }
+  // While no order is known: an epoch went by in which these were not read. Their room is for others.
+  void let_go(std::span<const cache::SampleIndex> samples);
 
   // The order that is followed already: it has another epoch now. What is held of it stays.
   void set_order(const OrderPosition& order);

@@ -424,6 +424,12 @@ bool Pusher::wants_order() const {
   return plan_.wants_order();
 }
 
+void Pusher::let_go(std::span<const SampleIndex> samples) {
+  MutexLock lock(mutex_);
+  plan_.let_go(samples);
+  plan_changed();
+}
+
 void Pusher::on_overflow() {
   MutexLock lock(mutex_);
   plan_.on_overflow();

@@ -59,6 +59,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::optional<std::uint64_t> on_pages_dropped();
   // Whether it matters in which order samples are read.
   [[nodiscard]] bool wants_order() const;
+  // While no order is known: an epoch went by in which these were not read.
+  void let_go(std::span<const cache::SampleIndex> samples);
   void on_overflow();
   // These files have changed: the kernel is told to forget them, and what was fetched before is not pushed any more.
   void on_changed(std::span<const cache::EntryId> entries);

@@ -129,6 +129,19 @@ TEST_CASE("without an order unseen samples are pushed and opened ones make room"
   CHECK(stats_of(plan).hits == 1);
 }
 
+TEST_CASE("what an epoch of an unknown order did not read makes room for what it reads") {
+  Planned planned;
+  SampleIndex unseen = 0;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .next_unseen = [&]() -> std::optional<SampleIndex> {
+                                  return unseen == kSampleCount ? std::nullopt : std::optional(unseen++);
+                                }});
+  const std::vector<SampleIndex> first = push_all(plan);
+  REQUIRE(first.size() >= 4);
+  CHECK(push_all(plan).empty());
+  plan.let_go(std::span(first).first(3));
+  CHECK(push_all(plan).size() == 3);
+}
+
 TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});

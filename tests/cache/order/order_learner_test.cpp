@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -52,6 +53,13 @@ void tell(OrderLearner& learner, const Samples& opens, std::size_t count = SIZE_
 
 OrderLearnerOptions quick(std::uint64_t n) {
   return {.sample_count = n, .search_all_seeds = false};
+}
+
+Samples shuffled_once(std::uint64_t n, std::mt19937& random) {
+  Samples samples(n);
+  std::iota(samples.begin(), samples.end(), SampleIndex{0});
+  std::ranges::shuffle(samples, random);
+  return samples;
 }
 
 // The share of the epoch's samples that the lock has among its next epochs' first ones.
@@ -251,6 +259,21 @@ TEST_CASE("order learner: RandomSampler epochs are linked through the default ge
   }
 }
 
+TEST_CASE("order learner: a seed that a model's initialisation came before is found among the usual seeds' outputs") {
+  constexpr std::uint64_t kN = 2000;
+  const std::string spec = "torch-random:seed=1234,loader=0,offset=700001,stride=6";
+  std::mt19937 random(11);
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 10, .link_outputs = 1 << 20});
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto list = epoch_of(spec, kN, epoch);
+    tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(*lock->order->epoch(lock->epoch) == list);
+    CHECK(lock->known_epochs == (epoch == 0 ? 1 : UINT64_MAX));
+  }
+}
+
 TEST_CASE("order learner: train and val are watched apart") {
   // val/ comes first in the listing: samples 0..999; train/ is 1000..8999.
   const SampleRange val{.first = 0, .count = 1000};
@@ -327,17 +350,21 @@ TEST_CASE("order learner: while no order is known, samples not read yet are hand
   std::mt19937 random(13);
   OrderLearner learner(quick(kN));
   CHECK_FALSE(learner.next_unseen());
+  Samples before(kN);
+  std::iota(before.begin(), before.end(), SampleIndex{0});
   for (int epoch = 0; epoch < 2; ++epoch) {
-    Samples shuffled(kN);
-    std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
-    std::ranges::shuffle(shuffled, random);
+    const Samples shuffled = shuffled_once(kN, random);
     tell(learner, shuffled, 500);
     Samples handed;
     while (const auto sample = learner.next_unseen()) handed.push_back(*sample);
     CHECK(handed.size() >= kN - 500);
-    CHECK(std::ranges::is_sorted(handed));
-    if (epoch == 0) CHECK(std::ranges::find(handed, shuffled[17]) == handed.end());
+    Samples in_sequence;  // as listed, and then the last one of the epoch before first
+    std::ranges::copy_if(before, std::back_inserter(in_sequence),
+                         [&](SampleIndex each) { return std::ranges::find(handed, each) != handed.end(); });
+    CHECK(handed == in_sequence);
+    CHECK(std::ranges::find(handed, shuffled[470]) == handed.end());
     learner.on_opens({shuffled.data() + 500, kN - 500});
+    before.assign(shuffled.rbegin(), shuffled.rend());
   }
   CHECK(learner.state().epochs_seen == 2);
 }
@@ -367,6 +394,134 @@ TEST_CASE("order learner: orders of an earlier run that no formula explains are 
   tell(learner, replay_epoch({epochs[1]}, {.workers = 2}, random), 200);
   REQUIRE(learner.lock());
   CHECK(learner.lock()->epoch == 1);
+}
+
+TEST_CASE("order learner: a list that is the same in each epoch is replayed from the second one on") {
+  for (const std::uint64_t n : {400ULL, 5000ULL}) {
+    CAPTURE(n);
+    std::mt19937 random(31);
+    const Samples list = shuffled_once(n, random);
+    OrderLearner learner(quick(n));
+    tell(learner, replay_epoch({list}, {.batch = 16, .workers = 2}, random));
+    CHECK_FALSE(learner.lock());
+    for (int epoch = 1; epoch < 4; ++epoch) {
+      const Samples opens = replay_epoch({list}, {.batch = 16, .workers = 2}, random);
+      tell(learner, opens, 160);
+      const auto lock = learner.lock();
+      REQUIRE(lock);
+      CHECK(lock->order->spec().starts_with("replay:"));
+      CHECK(lock->known_epochs > 100);
+      const auto planned = lock->order->epoch(lock->epoch + 1);
+      REQUIRE(planned);
+      std::uint64_t far = 0;  // from its place in the list, by more than workers can be apart
+      for (std::uint64_t place = 0; place < n; ++place) {
+        const auto in_list = static_cast<std::uint64_t>(std::ranges::find(list, (*planned)[place]) - list.begin());
+        far += in_list + 64 < place || place + 64 < in_list ? 1 : 0;
+      }
+      CHECK(far == 0);
+      learner.on_opens({opens.data() + 160, n - 160});
+    }
+    CHECK(learner.state().locks == 1);
+    CHECK(learner.state().locks_dropped == 0);
+  }
+}
+
+TEST_CASE("order learner: epochs that differ, of blocks that do not, are not replayed") {
+  std::mt19937 random(32);
+  const int rounds = std::getenv("HEADRACE_STRESS") != nullptr ? 1000 : 20;
+  for (int round = 0; round < rounds; ++round) {
+    const std::uint64_t block = round % 4 == 0 ? 1 : round % 4 == 1 ? 8 : round % 4 == 2 ? 50 : 200;
+    const std::uint64_t n = round % 2 == 0 ? 800 : 4000;
+    CAPTURE(n);
+    CAPTURE(block);
+    OrderLearner learner({.sample_count = n, .search_all_seeds = false, .fruitless_seconds = 0.01});
+    std::string found_by;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      Samples opens;
+      for (const SampleIndex which : shuffled_once(n / block, random)) {
+        for (std::uint64_t i = 0; i < block; ++i) opens.push_back(static_cast<SampleIndex>(which * block + i));
+      }
+      const Samples read = replay_epoch({opens}, {.batch = 16, .workers = 2}, random);
+      for (std::size_t from = 0; from < n; from += 16) {
+        learner.on_opens({read.data() + from, std::min<std::size_t>(16, n - from)});
+        learner.wait_idle();
+        if (const auto lock = learner.lock()) found_by = lock->found_by;
+      }
+    }
+    CHECK(found_by != "replay");
+  }
+}
+
+TEST_CASE("order learner: what an epoch did not read is let go, and the order over the rest is found") {
+  constexpr std::uint64_t kN = 2000;
+  std::mt19937 random(33);
+  Samples chosen = shuffled_once(kN, random);
+  chosen.resize(kN * 6 / 10);
+  std::ranges::sort(chosen);
+  const auto epoch_over_chosen = [&](std::uint64_t epoch) {
+    Samples opens = epoch_of("torch-distributed:seed=0", chosen.size(), epoch);
+    for (SampleIndex& sample : opens) sample = chosen[sample];
+    return opens;
+  };
+  OrderLearner learner(quick(kN));
+  tell(learner, replay_epoch({epoch_over_chosen(0)}, {.workers = 2}, random));
+  CHECK(learner.take_left_out().empty());  // the epoch is not over yet
+  CHECK_FALSE(learner.lock());
+  const Samples second = replay_epoch({epoch_over_chosen(1)}, {.workers = 2}, random);
+  tell(learner, second, 128);
+  Samples left_out = learner.take_left_out();
+  CHECK(left_out.size() == kN - chosen.size());
+  for (const SampleIndex sample : left_out) REQUIRE_FALSE(std::ranges::binary_search(chosen, sample));
+  CHECK(learner.take_left_out().empty());
+  const auto lock = learner.lock();
+  REQUIRE(lock);
+  CHECK(lock->found_by == "set that is read");
+  CHECK(lock->epoch == 1);
+  CHECK(*lock->order->epoch(2) == epoch_over_chosen(2));
+  learner.on_opens({second.data() + 128, second.size() - 128});
+  tell(learner, replay_epoch({epoch_over_chosen(2)}, {.workers = 2}, random), 200);
+  REQUIRE(learner.lock());
+  CHECK(learner.lock()->epoch == 2);
+  CHECK(learner.state().locks_dropped == 0);
+}
+
+TEST_CASE("order learner: samples that are not read are not handed out in the epochs after") {
+  constexpr std::uint64_t kN = 1000;
+  std::mt19937 random(34);
+  OrderLearner learner(quick(kN));
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Samples opens = shuffled_once(kN / 2, random);  // the second half of the data set is never read
+    tell(learner, opens);
+    if (epoch == 0) continue;
+    while (const auto sample = learner.next_unseen()) CHECK(*sample < kN / 2);
+  }
+}
+
+TEST_CASE("order learner: persistent workers of the default generator are followed from their second epoch on") {
+  constexpr std::uint64_t kN = 2000;
+  std::mt19937 random(35);
+  OrderLearner learner(quick(kN));
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+    const Samples expected = epoch_of("torch-random:seed=0,persistent=1", kN, epoch);
+    tell(learner, replay_epoch({expected}, {.workers = 2}, random));
+    const auto lock = learner.lock();
+    REQUIRE(lock);
+    CHECK(*lock->order->epoch(lock->epoch) == expected);
+  }
+  CHECK(learner.state().locks == 2);
+}
+
+TEST_CASE("order learner: class folders that are read one after the other are one data set") {
+  std::vector<SampleRange> classes;
+  for (SampleIndex label = 0; label < 10; ++label) classes.push_back({.first = label * 100, .count = 100});
+  OrderLearner learner({.sample_count = 1000, .parts = classes, .search_all_seeds = false});
+  std::mt19937 random(36);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    tell(learner, replay_epoch({epoch_of("sequential", 1000, 0)}, {.batch = 16, .workers = 2}, random));
+    REQUIRE(learner.lock());
+    CHECK(learner.lock()->order->length(0) == 1000);
+  }
+  CHECK(learner.state().locks == 1);
 }
 
 TEST_CASE("order learner: the spec of an earlier run is tried first") {

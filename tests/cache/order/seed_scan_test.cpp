@@ -52,6 +52,12 @@ TEST_CASE("seed scan: survivors are exactly the seeds whose first elements were 
       scan.run_baseline(first, kCount, found);
       CHECK(found == expected);
       CHECK(std::ranges::count(found, first + 4999) == 1);
+      std::vector<std::uint32_t> backwards;
+      for (std::uint32_t seed = first + kCount; seed != first; --seed) backwards.push_back(seed - 1);
+      found.clear();
+      scan.run(backwards, found);
+      std::ranges::reverse(found);
+      CHECK(found == expected);
     }
   }
 }
