@@ -207,7 +207,9 @@ io::Status run_order_tell(const OrderTellArguments& arguments) {
                   {"total", numbers.size()},
                   {"batch", arguments.batch},
                   {"workers", arguments.workers},
-                  {"prefetch_factor", arguments.prefetch_factor}};
+                  {"prefetch_factor", arguments.prefetch_factor},
+                  {"rank", arguments.rank},
+                  {"ranks", arguments.ranks}};
   std::size_t told = 0;
   do {
     const std::size_t end = std::min(numbers.size(), told + kToldNumbersMax);

@@ -48,6 +48,8 @@ struct OrderTellArguments {
   std::uint64_t batch = 1;
   std::uint64_t workers = 0;
   std::uint64_t prefetch_factor = 2;
+  std::uint64_t rank = 0;
+  std::uint64_t ranks = 1;
 };
 [[nodiscard]] io::Status run_order_tell(const OrderTellArguments& arguments);
 

@@ -43,6 +43,12 @@ void add_order_tell(CLI::App& order, Selected& selected) {
   add_number(command, "--prefetch-factor", arguments->prefetch_factor, "Batches that each worker is ahead")
       ->type_name("K")
       ->capture_default_str();
+  add_number(command, "--rank", arguments->rank, "Which rank of this node reads that")
+      ->type_name("K")
+      ->capture_default_str();
+  add_number(command, "--ranks", arguments->ranks, "Ranks of this node; the epoch is followed once each has told")
+      ->type_name("K")
+      ->capture_default_str();
   command.footer(
       "The epoch is followed at once, and given up where the loader reads otherwise.\n\n"
       "Example:\n  headrace order tell /mnt/train epoch.txt --batch 256 --workers 8");

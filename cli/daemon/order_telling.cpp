@@ -24,6 +24,8 @@ constexpr std::size_t kNameBytesMax = 64;
 constexpr std::uint64_t kBatchMax = 1 << 20;
 constexpr std::uint64_t kWorkersMax = 1 << 10;
 constexpr std::uint64_t kPrefetchFactorMax = 1 << 10;
+constexpr std::uint64_t kRanksMax = 64;  // on one node, which has 16 GPUs at most
+constexpr std::size_t kLoadersMax = 4;   // told by turns: of training and validation, say
 
 tl::unexpected<io::Error> refusal(std::string text) {
   return make_error(ErrorCode::kInvalidArgument, std::move(text));
@@ -32,25 +34,18 @@ tl::unexpected<io::Error> refusal(std::string text) {
 }  // namespace
 
 io::Result<std::optional<OrderTelling::Told>> OrderTelling::take(const json& arguments) {
-  const std::uint64_t offset = number_of(arguments, "offset");
-  if (offset == 0) {
-    if (io::Status begun = begin(arguments); !begun) return io::forward_error(std::move(begun));
-  }
-  if (total_ == 0 || offset != samples_.size() || text_of(arguments, "name") != teller_.name) {
-    return refusal(
-        fmt::format("a part of an order came out of turn, at {} instead of {}; did somebody else tell one? "
-                    "Begin the epoch again",
-                    offset, samples_.size()));
-  }
-  if (io::Status added = add(member_of(arguments, "numbers")); !added) {
-    total_ = 0;
+  HEADRACE_TRY(teller, read_teller(arguments));
+  Loader& loader = loader_of(teller);
+  HEADRACE_TRY(share, number_of(arguments, "offset") == 0 ? begin(loader, arguments) : go_on(loader, arguments));
+  if (io::Status added = add(*share, member_of(arguments, "numbers")); !added) {
+    *share = {};
     return io::forward_error(std::move(added));
   }
-  if (samples_.size() < total_) return std::optional<Told>();
-  return std::optional<Told>(finish());
+  if (!std::ranges::all_of(loader.shares, &Share::is_whole)) return std::optional<Told>();
+  return std::optional<Told>(finish(loader));
 }
 
-io::Result<OrderTelling::Teller> OrderTelling::read_teller(const json& arguments) const {
+io::Result<OrderTelling::Teller> OrderTelling::read_teller(const json& arguments) {
   Teller teller{.name = text_of(arguments, "name"), .layout = {}};
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (teller.name.empty() || teller.name.size() > kNameBytesMax ||
@@ -64,30 +59,61 @@ io::Result<OrderTelling::Teller> OrderTelling::read_teller(const json& arguments
     return refusal(
         fmt::format("batches of {}, {} workers and {} batches ahead are no loader's", batch, workers, prefetch_factor));
   }
+  // Who says nothing of ranks is the only one.
+  const std::uint64_t ranks = std::max<std::uint64_t>(number_of(arguments, "ranks"), 1);
+  if (const std::uint64_t rank = number_of(arguments, "rank"); ranks > kRanksMax || rank >= ranks) {
+    return refusal(
+        fmt::format("rank {} of {} cannot tell: a node has 1 to {} ranks, counted from 0", rank, ranks, kRanksMax));
+  }
   teller.layout = {.batch = static_cast<std::uint32_t>(batch),
                    .workers = static_cast<std::uint32_t>(workers),
-                   .prefetch_factor = static_cast<std::uint32_t>(std::max<std::uint64_t>(prefetch_factor, 1))};
+                   .prefetch_factor = static_cast<std::uint32_t>(std::max<std::uint64_t>(prefetch_factor, 1)),
+                   .ranks = static_cast<std::uint32_t>(ranks)};
   return teller;
 }
 
-io::Status OrderTelling::begin(const json& arguments) {
-  total_ = 0;
-  samples_.clear();
-  HEADRACE_TRY(teller, read_teller(arguments));
+bool OrderTelling::Teller::is(const Teller& other) const {
+  return name == other.name && layout.batch == other.layout.batch && layout.workers == other.layout.workers &&
+         layout.prefetch_factor == other.layout.prefetch_factor && layout.ranks == other.layout.ranks;
+}
+
+// A loader that tells otherwise than before is another one.
+OrderTelling::Loader& OrderTelling::loader_of(const Teller& teller) {
+  const auto known = std::ranges::find(loaders_, teller.name, [](const Loader& loader) { return loader.teller.name; });
+  Loader loader{.teller = teller, .shares = std::vector<Share>(teller.layout.ranks)};
+  if (known != loaders_.end()) {
+    if (known->teller.is(teller)) loader = std::move(*known);
+    loaders_.erase(known);
+  }
+  if (loaders_.size() == kLoadersMax) loaders_.pop_front();
+  return loaders_.emplace_back(std::move(loader));
+}
+
+io::Result<OrderTelling::Share*> OrderTelling::begin(Loader& loader, const json& arguments) const {
+  Share& share = loader.shares[number_of(arguments, "rank")];
+  share = {};
   const std::uint64_t total = number_of(arguments, "total");
-  const std::uint64_t longest = std::max(kEpochLengthAlways, kReadsPerSampleMax * sample_count_);
+  const std::uint64_t longest = std::max(kEpochLengthAlways, kReadsPerSampleMax * sample_count_) / loader.shares.size();
   if (total == 0 || total > longest) {
     return refusal(fmt::format("an epoch of {} reads cannot be told: 1 to {} of a data set of {} samples", total,
                                longest, sample_count_));
   }
-  teller_ = std::move(teller);
-  total_ = total;
-  samples_.reserve(total);
-  return {};
+  share.total = total;
+  share.samples.reserve(total);
+  return &share;
 }
 
-io::Status OrderTelling::add(const json& numbers) {
-  if (!numbers.is_array() || numbers.empty() || numbers.size() > total_ - samples_.size()) {
+io::Result<OrderTelling::Share*> OrderTelling::go_on(Loader& loader, const json& arguments) {
+  Share& share = loader.shares[number_of(arguments, "rank")];
+  if (share.total > 0 && number_of(arguments, "offset") == share.samples.size()) return &share;
+  return refusal(
+      fmt::format("a part of an order came out of turn, at {} instead of {}; did somebody else tell one? "
+                  "Begin the epoch again",
+                  number_of(arguments, "offset"), share.samples.size()));
+}
+
+io::Status OrderTelling::add(Share& share, const json& numbers) const {
+  if (!numbers.is_array() || numbers.empty() || numbers.size() > share.total - share.samples.size()) {
     return refusal("a part of an order needs a list of numbers, no longer than the epoch");
   }
   for (const json& number : numbers) {
@@ -96,22 +122,31 @@ io::Status OrderTelling::add(const json& numbers) {
                                  number.dump(-1, ' ', true, json::error_handler_t::replace).substr(0, 32),
                                  sample_count_));
     }
-    samples_.push_back(number.get<cache::SampleIndex>());
+    share.samples.push_back(number.get<cache::SampleIndex>());
   }
   return {};
 }
 
-// The same teller goes on with its order, so that what is held of it stays.
-OrderTelling::Told OrderTelling::finish() {
-  const cache::WorkerLayout layout = order_ ? order_->workers() : cache::WorkerLayout{};
-  const bool goes_on = order_ && order_name_ == teller_.name && layout.batch == teller_.layout.batch &&
-                       layout.workers == teller_.layout.workers &&
-                       layout.prefetch_factor == teller_.layout.prefetch_factor;
-  if (!goes_on) order_ = std::make_shared<cache::ToldOrder>(teller_.name, teller_.layout);
-  order_name_ = teller_.name;
-  total_ = 0;
-  const std::uint64_t epoch = order_->add_epoch(std::exchange(samples_, {}));
-  return {.order = order_, .epoch = epoch};
+// The same teller goes on with its order, so that what is held of it stays. The ranks read by turns; where one has
+// fewer samples, the others go on.
+OrderTelling::Told OrderTelling::finish(Loader& loader) {
+  if (!order_ || !order_teller_.is(loader.teller)) {
+    cache::WorkerLayout layout = loader.teller.layout;
+    layout.batch *= layout.ranks;
+    order_ = std::make_shared<cache::ToldOrder>(loader.teller.name, layout);
+    order_teller_ = loader.teller;
+  }
+  std::vector<Share> shares(loader.shares.size());
+  shares.swap(loader.shares);
+  if (shares.size() == 1) return {.order = order_, .epoch = order_->add_epoch(std::move(shares[0].samples))};
+  std::vector<cache::SampleIndex> samples;
+  const std::size_t rounds = std::ranges::max(shares, {}, &Share::total).samples.size();
+  for (std::size_t round = 0; round < rounds; ++round) {
+    for (const Share& share : shares) {
+      if (round < share.samples.size()) samples.push_back(share.samples[round]);
+    }
+  }
+  return {.order = order_, .epoch = order_->add_epoch(std::move(samples))};
 }
 
 }  // namespace headrace::cli

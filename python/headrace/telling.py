@@ -2,6 +2,7 @@
 """attach(): a torch DataLoader stays as it is and tells a mount of headrace the order that it is going to read."""
 import contextlib
 import copy
+import itertools
 import operator
 import os
 import random
@@ -18,6 +19,7 @@ Loader = TypeVar("Loader")
 _READS_PER_SAMPLE_MAX = 4
 _EPOCH_LENGTH_ALWAYS = 2**20
 _NOT_THERE = 2**32 - 1  # instead of a sample number: the file lies outside of the mount
+_attached = itertools.count()  # the ranks of a job attach their loaders in the same sequence
 
 
 def attach(loader: Loader, mount: Optional[Path] = None, *, paths: Optional[Iterable[Path]] = None) -> Loader:
@@ -26,6 +28,8 @@ def attach(loader: Loader, mount: Optional[Path] = None, *, paths: Optional[Iter
     So the mount reads ahead from the first sample on, along orders that nobody could find out: an unseeded sampler, a
     sampler of your own. What the loader gives stays what it was: the same batches, the same length, the same states of
     all random generators. Where the order cannot be told, there is a warning and the mount looks for it in the opens.
+    Where several ranks of a node read the mount (LOCAL_RANK, or torch.distributed), each attaches its loader; the mount
+    follows an epoch once all have begun it.
 
     Parameters:
         loader: a torch.utils.data.DataLoader over a data set with numbers, before its first epoch. Any sampler or batch
@@ -54,10 +58,8 @@ def attach(loader: Loader, mount: Optional[Path] = None, *, paths: Optional[Iter
     if not files:
         raise ValueError("the data set has no files")
     point = os.path.realpath(mount) if mount is not None else _mount_point_of(files[0])
-    if _local_ranks(torch) > 1:
-        warnings.warn("several ranks read one mount: their order is not told, the mount finds it in the opens")
-        return loader
-    teller = _Teller(point, _numbers_of(files, point), told.num_workers, told.prefetch_factor or 2)
+    teller = _Teller(point, _numbers_of(files, point), told.num_workers, told.prefetch_factor or 2,
+                     _local_ranks(torch))
     telling = TellingSampler(sampler, teller, dataset, told.generator)
     object.__setattr__(loader, name, telling)  # torch refuses the plain assignment
     return loader
@@ -188,11 +190,14 @@ def _same_random_states() -> Iterator[None]:
 class _Teller:
     """Tells one mount the epochs of one loader."""
 
-    def __init__(self, mount: str, numbers: "array[int]", workers: int, prefetch_factor: int):
+    def __init__(self, mount: str, numbers: "array[int]", workers: int, prefetch_factor: int, ranks: Tuple[int, int]):
         self._mount, self._numbers = mount, numbers
-        # id(): two loaders of one process are two tellers.
-        self._options = ["--name", f"{os.getpid()}-{id(self):x}", "--workers", str(workers), "--prefetch-factor",
-                         str(prefetch_factor)]
+        rank, count = ranks
+        # id(): two loaders of one process are two tellers. The ranks of a node have one parent, which started them;
+        # where they have not, the mount never hears of all and looks for their order.
+        name = f"{os.getpid()}-{id(self):x}" if count == 1 else f"{os.getppid()}-{next(_attached)}"
+        self._options = ["--name", name, "--workers", str(workers), "--prefetch-factor", str(prefetch_factor),
+                         "--rank", str(rank), "--ranks", str(count)]
 
     def __call__(self, indices: List[int], batch: int) -> None:
         count = len(self._numbers)
@@ -202,12 +207,18 @@ class _Teller:
             _command.run(["order", "tell", self._mount, "-", *self._options, "--batch", str(batch)], lines)
 
 
-def _local_ranks(torch: Any) -> int:
+# This process's rank on this node, and how many there are. Without a launcher's LOCAL_RANK all ranks are of one node.
+def _local_ranks(torch: Any) -> Tuple[int, int]:
     if "LOCAL_WORLD_SIZE" in os.environ:
-        return _abi.environment("LOCAL_WORLD_SIZE", 1)
+        count = _abi.environment("LOCAL_WORLD_SIZE", 1)
+        rank = _abi.environment("LOCAL_RANK", 0)
+        if rank >= count:
+            raise ValueError(f"LOCAL_RANK {rank} of LOCAL_WORLD_SIZE {count}: ranks count from 0")
+        return rank, count
     distributed = torch.distributed
-    is_one_of_several = distributed.is_available() and distributed.is_initialized()
-    return int(distributed.get_world_size()) if is_one_of_several else 1
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return 0, 1
 
 
 def _mount_point_of(file: str) -> str:

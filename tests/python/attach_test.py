@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """attach(): a torch DataLoader gives what it gave, and the mount knows what it reads."""
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -19,6 +20,7 @@ from torch.utils.data import (BatchSampler, ConcatDataset, DataLoader, Dataset, 
 from torch.utils.data.distributed import DistributedSampler
 
 FILES = 400
+CHILD_SECONDS = 120  # a process that hangs fails the test by then
 
 
 class Bytes(Dataset):
@@ -240,6 +242,74 @@ class AttachTest(unittest.TestCase):
         next(iter(loader))  # the next epoch is told again
         self.assertRegex(self.stat()["mount"]["order"], "^told:")
 
+    def run_ranks(self, ranks, workers, barrier, seen):
+        """Starts processes that read the mount as the ranks of one job do: a step ends when all have made it. They wait
+        for the barrier before each epoch and behind it."""
+        step = multiprocessing.get_context("fork").Barrier(ranks)
+
+        def run(rank):
+            os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(ranks))
+            data = Bytes(self.path)
+            sampler = DistributedSampler(data, ranks, rank, seed=2**40 + 11)  # no seed that is looked for
+            loader = hr.attach(DataLoader(data, 8, sampler=sampler, num_workers=workers))
+            for epoch in range(3):
+                sampler.set_epoch(epoch)
+                barrier.wait(CHILD_SECONDS)
+                read = []
+                for batch in loader:
+                    read += batch[0].tolist()
+                    step.wait(CHILD_SECONDS)
+                seen.put(read)
+                barrier.wait(CHILD_SECONDS)
+
+        started = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(ranks)]
+        for process in started:
+            process.start()
+            self.addCleanup(process.join)
+            self.addCleanup(process.kill)
+        return started
+
+    def test_ranks_of_one_mount_are_told_each_and_followed_together(self):
+        for ranks, workers in ((2, 0), (3, 1)):
+            with self.subTest(ranks=ranks, workers=workers):
+                context = multiprocessing.get_context("fork")
+                barrier, seen = context.Barrier(ranks + 1), context.Queue()
+                started = self.run_ranks(ranks, workers, barrier, seen)
+                for epoch in range(3):
+                    before = self.stat()["mount"]
+                    barrier.wait(CHILD_SECONDS)
+                    read = [index for _ in range(ranks) for index in seen.get(timeout=CHILD_SECONDS)]
+                    length = -(-FILES // ranks) * ranks
+                    self.assertEqual((len(read), set(read)), (length, set(range(FILES))))
+                    self.wait_for(lambda: self.stat()["mount"]["position"] == length, "the mount has seen all opens")
+                    after = self.stat()["mount"]
+                    self.assertRegex(after["order"], "^told:")
+                    self.assertEqual((after["orders_given_up"], after["epoch"]), (0, epoch))
+                    # Who begins first opens a few before the last has told.
+                    self.assertLess(after["strays"] - before["strays"], FILES // 5)
+                    barrier.wait(CHILD_SECONDS)
+                for process in started:
+                    process.join(CHILD_SECONDS)
+                    self.assertEqual(process.exitcode, 0)
+
+    def tell(self, numbers, *options):
+        text = "".join(f"{number}\n" for number in numbers)
+        self.call("order", "tell", self.path, "-", *options, input=text)
+        return self.stat()["mount"]["order"]
+
+    def test_an_epoch_of_ranks_is_followed_once_all_have_told(self):
+        def of(rank, name="job"):
+            return "--name", name, "--rank", rank, "--ranks", 2
+
+        self.assertNotRegex(self.tell(range(100), *of(0)), "^told:")
+        self.assertNotRegex(self.tell(range(0, 5), *of(0)), "^told:")  # it looked at a batch, and begins anew
+        self.assertEqual(self.tell(range(200, 400), *of(1)), "told:job")
+        # Validation of rank 0 alone comes between the epochs.
+        self.assertEqual(self.tell(range(10), *of(1)), "told:job")
+        self.assertEqual(self.tell(range(10), *of(0, "validation")), "told:job")
+        self.tell(range(10, 20), *of(0))
+        self.assertEqual((self.stat()["mount"]["order"], self.stat()["mount"]["epoch"]), ("told:job", 1))
+
     def test_subsets_and_lists_of_paths_are_found(self):
         data = Bytes(self.path)
         some = Subset(data, [5, 3, 8])
@@ -268,9 +338,9 @@ class AttachTest(unittest.TestCase):
             hr.attach(begun)
         with mock.patch.dict(os.environ, PATH="/nowhere"), self.assertRaisesRegex(FileNotFoundError, "no headrace"):
             hr.attach(DataLoader(data))
-        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2"), self.assertWarnsRegex(UserWarning, "several ranks"):
-            loader = DataLoader(data, 8)
-            self.assertNotIsInstance(hr.attach(loader).batch_sampler, hr.TellingSampler)
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", LOCAL_RANK="2"), \
+                self.assertRaisesRegex(ValueError, "LOCAL_RANK 2 of LOCAL_WORLD_SIZE 2"):
+            hr.attach(DataLoader(data, 8))
 
     def test_attaching_twice_is_attaching_once(self):
         loader = hr.attach(DataLoader(Bytes(self.path), 8))
@@ -293,6 +363,8 @@ class AttachTest(unittest.TestCase):
         for text, options, reason in (
                 (f"{FILES}\n", (), f"{FILES} is no sample: the data set has {FILES}"), ("", (), "epoch of 0 reads"),
                 ("1\n-2\n", (), "line 2: '-2' is no sample number"), ("1\n", ("--name", ""), "name of who tells"),
+                ("1\n", ("--rank", "2", "--ranks", "2"), "rank 2 of 2 cannot tell"),
+                ("1\n", ("--ranks", "65"), "1 to 64 ranks"),
                 ("x\n", (), "line 1: 'x'"), ("1\n", ("--batch", "0"), "are no loader's"),
                 ("1\n" * (2**20 + 1), (), "an epoch of 1048577 reads cannot be told")):
             done = subprocess.run([self.headrace, "order", "tell", self.path, "-", *options], input=text, text=True,
