@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads records of one pack at random places, as programs do that keep their data set in one file.
 
-    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb RECORD_BYTES COUNT SEED
+    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb RECORD_BYTES COUNT SEED|LIST [CHECKED]
     record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
 memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their
 own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
-readahead=False, as its users are told for random reads. The checksum is over all records in their order.
+readahead=False, as its users are told for random reads. LIST: a file with a number per line, of which the first COUNT
+are read. The checksum is over the first CHECKED records in their order, or all.
 """
 
+import itertools
 import json
 import os
 import random
@@ -108,23 +110,31 @@ class Lmdb(Raw):
 KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb}
 
 
+def listed(path, count):
+    with open(path, encoding="utf-8") as lines:
+        return [int(line) for line in itertools.islice(lines, count)]
+
+
 def main():
     folder, kind, record_bytes = sys.argv[1], KINDS[sys.argv[2]], int(sys.argv[3])
     path = os.path.join(folder, kind.file)
     if sys.argv[4] == "--make":
         kind.make(path, record_bytes, int(sys.argv[5]))
         return
-    count, seed = int(sys.argv[4]), int(sys.argv[5])
+    count, which = int(sys.argv[4]), sys.argv[5]
+    checked = int(sys.argv[6]) if len(sys.argv) > 6 else count
     start = time.perf_counter()
     records, read = kind.reader(path, record_bytes)
-    numbers = random.Random(seed).sample(range(records), count)
+    numbers = random.Random(int(which)).sample(range(records), count) if which.isdecimal() else listed(which, count)
     checksum = 0
-    for number in numbers:
+    for place, number in enumerate(numbers):
         checksum = zlib.crc32(read(number), checksum)
+        if place + 1 == checked:
+            first = checksum
     seconds = time.perf_counter() - start
     usage = resource.getrusage(resource.RUSAGE_SELF)
     print(json.dumps({"samples": len(numbers), "bytes": len(numbers) * record_bytes, "seconds": seconds,
-                      "xxh3": f"{checksum:08x}", "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                      "xxh3": f"{first:08x}", "all": f"{checksum:08x}", "cpu_seconds": usage.ru_utime + usage.ru_stime,
                       "peak_bytes": usage.ru_maxrss * 1024}))
 
 

@@ -11,6 +11,7 @@
 // Thread-safety: immutable after it was made. Ownership: holds no file open.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -75,6 +76,24 @@ class RecordMap {
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> lengths_;
   std::vector<PackVersion> made_from_;
+};
+
+// The other way round: offset -> records. Where the records do not lie in the sequence of their numbers this takes 4
+// bytes per record. Records that overlap, as only a wrong index has them, are not all found.
+// Thread-safety: immutable. Ownership: the map outlives it.
+class RecordPlaces {
+ public:
+  explicit RecordPlaces(const RecordMap& map);
+
+  // The first `most` records, by where they lie, that have a byte in the range.
+  [[nodiscard]] std::vector<std::uint32_t> in_range(std::uint64_t offset, std::uint64_t length, std::size_t most) const;
+
+ private:
+  [[nodiscard]] std::uint32_t at(std::size_t place) const {
+    return by_offset_.empty() ? static_cast<std::uint32_t>(place) : by_offset_[place];
+  }
+  const RecordMap& map_;
+  std::vector<std::uint32_t> by_offset_;  // empty: in the sequence of the numbers
 };
 
 // The formats that are known, by their names.

@@ -55,6 +55,7 @@ enum class ReadHint : std::uint8_t {
   kNowHere,  // now, and the caller may wait: where the source is a local disk that does not seek, it reads itself
   kAhead,
   kAheadHere,     // ahead, and the caller may wait as with kNowHere
+  kAheadAlone,    // ahead, and of a large file what was asked for and no more: its surroundings are not read next
   kAheadAndKeep,  // stays until drop() or release(), as far as the budget permits
 };
 

@@ -76,6 +76,8 @@ struct Mount::Impl {
   void make_pusher(const Takeover& takeover);
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, const ReadRange& range);
+  void bind_records();
+  [[nodiscard]] std::shared_ptr<Requests> make_requests(bool serves_others);
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void on_overflow();
   void on_changed(const cache::CatalogChanges& changes);
@@ -175,11 +177,9 @@ Status Mount::Impl::start(Channel& channel) {
     MutexLock lock(mutex);
     changed_files.emplace(std::move(known));
   }
+  if (options.records) bind_records();
   make_pusher(takeover);
-  auto handler = std::make_shared<Requests>(
-      store, inodes, channel.serves_others(),
-      [this](cache::EntryId entry, const ReadRange& range) { on_read(entry, range); },
-      [this](cache::EntryId entry) { return lacks(entry); });
+  std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
@@ -190,11 +190,35 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
   raise_read_ahead();
+  if (takes_over && options.records) pusher->forget_all(options.pack);
   pusher->start(session);
   if (takes_over) forget_changed();
   follow();
   set_ram_bytes(options.ram_bytes);
   return {};
+}
+
+std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
+  auto handler = std::make_shared<Requests>(
+      store, inodes, serves_others, [this](cache::EntryId entry, const ReadRange& range) { on_read(entry, range); },
+      [this](cache::EntryId entry) { return lacks(entry); });
+  if (!options.records) return handler;
+  handler->refuse_read_ahead();
+  handler->set_answerer([this](std::uint64_t inode, const ReadRange& range, const Requests::Answer& answer) {
+    return pusher->answer_read(inode, {range.offset, range.length}, answer);
+  });
+  return handler;
+}
+
+// What is pushed is right whatever the map says, but a map of another version says nothing about what is read. So the
+// source is asked what the pack is now: the catalog may be a saved one.
+void Mount::Impl::bind_records() {
+  const Status looked = store.look_at(options.pack);
+  const Result<cache::Identity> now = store.identity(options.pack);
+  if (looked && now && options.records->is_of(*now)) return;
+  add_fallback("the pack is another version than its records were looked up in; it is read as a plain file");
+  options.records.reset();
+  options.order.reset();
 }
 
 // Who died before may have died before it told the kernel.
@@ -286,7 +310,8 @@ void Mount::Impl::note_shortage(std::string_view reason) {
 void Mount::Impl::make_pusher(const Takeover& takeover) {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
                        .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true}};
-  const bool learn = options.learn_order;
+  if (options.records) plan.records = std::make_shared<const PackRecords>(options.pack, options.records);
+  const bool learn = options.learn_order && !options.records;
   if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
   pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
   if (!learn) return;
@@ -295,6 +320,10 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
 }
 
 void Mount::Impl::set_order(const OrderPosition& order) {
+  if (options.records) {  // it would be over files
+    io::log_warning("mount {}: the order of its records cannot be changed; mount it anew", path.string());
+    return;
+  }
   MutexLock lock(order_mutex);
   options.else_orders.clear();                                    // of the order before
   if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
@@ -321,6 +350,7 @@ void Mount::Impl::try_next_order() {
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
   opened_at = steady_clock::now();
+  if (options.records) return;  // an open does not say which
   pusher->on_opens(samples);
   look_for_contradiction();
   if (order_watch) order_watch->on_opens(samples);
@@ -328,6 +358,11 @@ void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
 
 // A READ that the page cache could not serve.
 void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
+  if (options.records) {
+    if (entry != options.pack) return;
+    pusher->on_pack_read({range.offset, range.length});
+    return look_for_contradiction();
+  }
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
   if (!sample) return;
   pusher->on_read(*sample, {range.offset, range.length});

@@ -2,6 +2,7 @@
 """Records of one large file, read through the mount and from the source."""
 
 import os
+import random
 import statistics
 import tempfile
 from pathlib import Path
@@ -14,15 +15,10 @@ FILES = {"memmap": "pack.bin", "pread": "pack.bin", "npy": "pack.npy", "h5py": "
 SEED = 1  # both sides read the same records
 
 
-class RecordsUnknown(Row):
-    """Nothing to gain: no order is known, nothing is held, and each record is read once."""
-    name = "records-unknown"
-    bar = 0.97
-    source_bytes_bar = 1.05  # most of the other side's bytes of the source that are allowed
-    variants = ("memmap 8 KiB", "pread 24 KiB", "npy 8 KiB", "h5py 24 KiB", "lmdb 105 KiB")
+class RecordsRow(Row):
+    """Records of packs on a source that answers late."""
+    variants = ()
     needs = {"memmap": "numpy", "pread": "numpy", "npy": "numpy", "h5py": "h5py", "lmdb": "lmdb"}
-    headrace_side = "random records of one file through the mount, order unknown, RAM a quarter of the file"
-    other_side = "the same reader on the source: 5 ms per open and per read; at most 1.05 of its bytes"
 
     def prepare(self):
         need_root("drop the page cache")
@@ -32,13 +28,16 @@ class RecordsUnknown(Row):
         self.file_mib = self.bench.count(512, 128)
         self.records = self.bench.count(600, 40)
         self.mapped_records = self.bench.count(60, 10)  # of LMDB, each of which takes 27 reads of the source
-        folder = self.bench.data / f"packs-{self.file_mib}"
+        folder = self.bench.data / self.folder_name()
         for variant in self.variants:
             self.make_pack(folder, variant)
         mountpoint = self.bench.work / f"slow-{os.getpid()}"
         self.stack.callback(lambda: mountpoint.is_dir() and mountpoint.rmdir())
         self.slow = SlowFs(self.bench.program("slow_fs"), folder, mountpoint, open_ms=5, read_ms=5)
         self.source = self.stack.enter_context(self.slow)
+
+    def folder_name(self):
+        return f"packs-{self.file_mib}"
 
     def has_library(self, variant):
         library = self.needs[variant.split()[0]]
@@ -58,6 +57,16 @@ class RecordsUnknown(Row):
             self.bench.execute([*READER, partial, how, int(kibibytes) << 10, "--make", self.file_mib])
             folder.mkdir(parents=True, exist_ok=True)
             (Path(partial) / file).rename(folder / file)
+
+
+class RecordsUnknown(RecordsRow):
+    """Nothing to gain: no order is known, nothing is held, and each record is read once."""
+    name = "records-unknown"
+    bar = 0.97
+    source_bytes_bar = 1.05  # most of the other side's bytes of the source that are allowed
+    variants = ("memmap 8 KiB", "pread 24 KiB", "npy 8 KiB", "h5py 24 KiB", "lmdb 105 KiB")
+    headrace_side = "random records of one file through the mount, order unknown, RAM a quarter of the file"
+    other_side = "the same reader on the source: 5 ms per open and per read; at most 1.05 of its bytes"
 
     def run(self, side, variant):
         if side == "other":
@@ -86,4 +95,59 @@ class RecordsUnknown(Row):
         return result
 
 
-ROWS = (RecordsUnknown,)
+class RecordsKnown(RecordsRow):
+    """Each record lies in the page cache when its turn comes. Every byte is compared with the pack itself."""
+    headrace_side = "records of one file through the mount, order known, RAM a quarter of the file"
+    other_side = "the same reader on the source: 5 ms per open and per read"
+    all_records = 0  # how many headrace reads of a pack of 512 MiB: the other side would take minutes for these
+
+    def folder_name(self):
+        return f"pack-{self.file_mib}-{self.variants[0].split()[0]}"
+
+    def prepare(self):
+        super().prepare()
+        how, kibibytes, _ = self.variants[0].split()
+        count = (self.file_mib << 10) // int(kibibytes)
+        self.list = self.bench.work / f"{self.name}.list"
+        numbers = random.Random(SEED).sample(range(count), count)
+        self.list.write_text("".join(f"{number}\n" for number in numbers), encoding="utf-8")
+        self.count = self.bench.count(self.all_records, self.all_records // 8)
+        pack = self.bench.data / self.folder_name()
+        self.truth = self.read(pack, self.variants[0], self.count, ()).extra["all"]
+
+    def run(self, side, variant):
+        checked = self.mapped_records if variant.startswith("lmdb") else self.records
+        if side == "other":
+            self.bench.drop_caches()
+            return self.read(self.source, variant, checked, ())
+        how, kibibytes, _ = variant.split()
+        records = f"stride={int(kibibytes) << 10}" if how == "memmap" else "auto"
+        options = ["--ram", f"{self.file_mib // 4}M", "--records", records, "--order", f"file:{self.list}"]
+        self.bench.drop_caches()  # before: what was pushed would go, too
+        with Mount(self.bench, self.source, *options) as mount:
+            figures = self.read(mount.path, variant, self.count, [mount.pid], checked)
+        if figures.extra["all"] != self.truth:
+            raise Failed(f"{self.name}: records through the mount differ from those of the pack")
+        return figures
+
+    def read(self, folder, variant, count, daemons, checked=None):
+        how, kibibytes, _ = variant.split()
+        command = [*READER, folder, how, int(kibibytes) << 10, count, self.list, checked or count]
+        return self.bench.measure(command, daemons)
+
+
+class RecordsMemmap(RecordsKnown):
+    name = "records-memmap"
+    bar = 100
+    variants = ("memmap 8 KiB",)
+    all_records = 48_000
+
+
+class RecordsLmdb(RecordsKnown):
+    name = "records-lmdb"
+    bar = 500
+    variants = ("lmdb 105 KiB",)
+    all_records = 4_000
+
+
+ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb)

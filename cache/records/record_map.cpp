@@ -224,6 +224,40 @@ RecordExtent RecordMap::extent(std::uint64_t record) const {
   return {.offset = offsets_[record], .length = lengths_[record]};
 }
 
+RecordPlaces::RecordPlaces(const RecordMap& map) : map_(map) {
+  const auto count = static_cast<std::uint32_t>(map.count());  // kRecordsMax at most
+  const auto lies_before_next = [&map](std::uint32_t record) {
+    return map.extent(record).offset <= map.extent(record + 1).offset;
+  };
+  std::uint32_t record = 0;
+  while (record + 1 < count && lies_before_next(record)) ++record;
+  if (record + 1 >= count) return;
+  by_offset_.resize(count);
+  std::iota(by_offset_.begin(), by_offset_.end(), 0U);
+  std::ranges::sort(by_offset_, {}, [&map](std::uint32_t each) { return map.extent(each).offset; });
+}
+
+std::vector<std::uint32_t> RecordPlaces::in_range(std::uint64_t offset, std::uint64_t length, std::size_t most) const {
+  std::size_t first = 0;
+  std::size_t end = map_.count();
+  while (first < end) {  // the first that does not end before the range
+    const std::size_t middle = first + (end - first) / 2;
+    const RecordExtent extent = map_.extent(at(middle));
+    if (extent.offset + extent.length <= offset) {
+      first = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  std::vector<std::uint32_t> records;
+  for (std::size_t place = first; place < map_.count() && records.size() < most; ++place) {
+    const RecordExtent extent = map_.extent(at(place));
+    if (extent.offset >= offset + length) break;
+    if (extent.length > 0 && extent.offset + extent.length > offset) records.push_back(at(place));
+  }
+  return records;
+}
+
 std::vector<std::string_view> record_formats() {
   std::vector<std::string_view> names(kFormats.size());
   std::ranges::transform(kFormats, names.begin(), &Format::name);

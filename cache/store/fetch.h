@@ -14,7 +14,7 @@
 namespace headrace::cache {
 
 [[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
-  return hint == ReadHint::kAhead || hint == ReadHint::kAheadHere || hint == ReadHint::kAheadAndKeep;
+  return hint != ReadHint::kNow && hint != ReadHint::kNowHere;
 }
 [[nodiscard]] constexpr bool may_wait_here(ReadHint hint) {
   return hint == ReadHint::kNowHere || hint == ReadHint::kAheadHere;

@@ -27,7 +27,8 @@ ChunkRange whole_pages(const ChunkRange& span, std::uint64_t file_bytes) {
 class LeanRead final : public MemoryRequest {
  public:
   LeanRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
-      : MemoryRequest(footprint_bytes(whole_pages(request.span, request.identity.size_bytes).length), false),
+      : MemoryRequest(footprint_bytes(whole_pages(request.span, request.identity.size_bytes).length),
+                      is_ahead(request.hint)),
         store_(store),
         request_(request),
         waits_here_(may_wait_here(request.hint) ? std::this_thread::get_id() : std::thread::id()),
@@ -36,6 +37,7 @@ class LeanRead final : public MemoryRequest {
     source_read_.path = path_.c_str();
     source_read_.range = whole_pages(request.span, request.identity.size_bytes);
     source_read_.identity = request.identity;
+    source_read_.ahead = is_ahead(request.hint);
     source_read_.keep = request.entry;
     source_read_.context = this;
     source_read_.on_done = [](SourceRead& read, Status status) {
@@ -84,7 +86,8 @@ void LeanRead::on_read(Status status) {
     const bool is_other_version = status.error().code == io::ErrorCode::kStale && status.error().os_errno == 0;
     if (!is_other_version) return denied(std::move(status.error()));
     SpanRequest anew = request_;
-    anew.hint = ReadHint::kNow;      // a chunk takes longer than whoever reads a range may be kept from other requests
+    // A chunk takes longer than whoever reads a range may be kept from other requests.
+    if (anew.hint == ReadHint::kNowHere) anew.hint = ReadHint::kNow;
     read_span(store_, anew, done_);  // it finds out what the file is now
     delete this;
     return;

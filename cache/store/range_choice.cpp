@@ -55,9 +55,10 @@ bool is_wanted_on_disk(const StoreParts& store, EntryId entry) {
 RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest& request) {
   const bool is_large = is_chunked(request.identity.size_bytes);
   Way way;
-  if (is_large) way.in_stream = streams_.note(request.entry, request.span.offset, request.span.length);
+  const bool is_alone = request.hint == ReadHint::kAheadAlone;
+  if (is_large && !is_alone) way.in_stream = streams_.note(request.entry, request.span.offset, request.span.length);
   const bool is_crowded = store.memory.is_crowded();
-  if (is_ahead(request.hint) || (!is_large && !is_crowded)) return way;
+  if ((is_ahead(request.hint) && !is_alone) || (!is_large && !is_crowded)) return way;
   const Chunks chunks = chunks_of(request);
   if (are_in_memory(store, request.entry, chunks)) return way;
   const bool on_disk = is_any_on_disk(store, request, chunks);

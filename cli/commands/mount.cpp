@@ -28,6 +28,7 @@
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -141,6 +142,19 @@ io::Status check_outside(const MountPlan& plan) {
   return {};
 }
 
+// What can be said before the source is listed.
+io::Status check_records(const MountArguments& arguments, const MountPlan& plan) {
+  if (arguments.records.empty()) return {};
+  const std::string& order = plan.orders.front();
+  if (plan.orders.size() > 1 || order.empty() || order == kLearnedOrder || !parse_named_spec(order).folder.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--records: records are pushed along an order that is known; give one, such as --order "
+                      "torch-random:seed=42");
+  }
+  if (!plan.source.is_bucket()) return {};
+  return make_error(ErrorCode::kInvalidArgument, "--records: the index of a pack is read from a folder, not a bucket");
+}
+
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   MountPlan plan;
   if (arguments.source.empty() || arguments.mount_point.empty()) {
@@ -159,8 +173,23 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   HEADRACE_TRY_DO(check_outside(plan));
+  HEADRACE_TRY_DO(check_records(arguments, plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   return plan;
+}
+
+// The index is read from the folder that was opened before the mount may have covered it.
+io::Status follow_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
+                          fuse::MountOptions& options) {
+  HEADRACE_TRY(pack, open_pack(plan.source, store.catalog(), arguments.records));
+  HEADRACE_TRY(order, open_record_order(plan.orders.front(), pack.map, ListFiles::kRegular));
+  const std::optional<cache::EntryId> entry = store.catalog().find(pack.path);
+  if (!entry) return make_error(ErrorCode::kNotFound, pack.path + ": is not in the catalog; mount anew");
+  options.pack = *entry;
+  options.records = std::make_shared<const cache::RecordMap>(std::move(pack.map));
+  options.order = std::move(order);
+  io::log_info("{}: {} records in {}", plan.mount_point.string(), options.records->count(), pack.path);
+  return {};
 }
 
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
@@ -173,11 +202,12 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
+  if (!arguments.records.empty()) HEADRACE_TRY_DO(follow_records(arguments, plan, store, options));
   const bool has_one = plan.orders.size() == 1;
   const bool is_unknown = plan.orders.empty() || (has_one && plan.orders.front().empty());
   options.learn_order = !is_unknown;
   options.order_records = plan.order_records;
-  if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
+  if (options.order == nullptr && !is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
     HEADRACE_TRY(orders, open_orders(plan.orders, store.catalog(), ListFiles::kRegular));
     options.order = std::move(orders.front());
     options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
@@ -320,6 +350,12 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
       ->allow_extra_args(false)
       ->default_str("auto")
       ->group(kOrderGroup);
+  command
+      .add_option("--records", arguments.records,
+                  "The order is over the records of the one packed file in SOURCE: auto, a format, or "
+                  "stride=BYTES,offset=BYTES; see headrace order --help")
+      ->type_name("FORMAT")
+      ->group(kOrderGroup);
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);
@@ -365,7 +401,8 @@ void add_mount_command(CLI::App& app, Selected& selected) {
       "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
       "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
       "      --order torch-distributed:seed=0,replicas=8,rank=3\n"
-      "  headrace mount s3://bucket/train /mnt/train --ssd /nvme/headrace:200G");
+      "  headrace mount s3://bucket/train /mnt/train --ssd /nvme/headrace:200G\n"
+      "  headrace mount /nfs/lmdb /mnt/lmdb --records auto --order torch-random:seed=42");
 }
 
 }  // namespace headrace::cli

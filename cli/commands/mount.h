@@ -17,6 +17,7 @@ struct MountArguments {
   std::filesystem::path mount_point;
   CacheArguments cache;
   std::vector<std::string> orders = {"auto"};  // one, or one for each folder; auto: found out from the opens
+  std::string records;  // where the records of a packed file lie, over which the order is; empty: samples are files
   std::uint64_t first_epoch = 0;
   bool foreground = false;  // stays, and logs to stderr
   bool allow_other = false;

@@ -20,6 +20,7 @@
 #include "headrace/cli/daemon/order_telling.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/io/printable.h"
 
@@ -81,62 +82,23 @@ void print_families() {
   }
 }
 
-// More files are no packed data set. Each is opened to see what it is.
-constexpr std::uint64_t kFilesBesidePackMax = 1000;
-
-// The one file that has records. Errors: there is none, or several.
-io::Result<std::string> find_pack(const Source& source, const cache::Catalog& catalog, const std::string& records) {
-  if (catalog.sample_count() > kFilesBesidePackMax) {
-    return io::make_error(io::ErrorCode::kInvalidArgument, "--records: the folder has too many files for a pack");
-  }
-  const bool any_file = records.starts_with("stride=");
-  std::string pack;
-  for (cache::SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
-    const std::string path = catalog.path(catalog.sample_entry(sample));
-    HEADRACE_TRY(format, cache::record_format_of(source.directory.get(), path));
-    if (!any_file && (format.empty() || (records != "auto" && records != format))) continue;
-    if (!pack.empty()) {
-      return io::make_error(io::ErrorCode::kInvalidArgument,
-                            fmt::format("--records: both {} and {} are packs; name a folder that has one",
-                                        io::printable(pack), io::printable(path)));
-    }
-    pack = path;
-  }
-  if (pack.empty()) {
-    return io::make_error(io::ErrorCode::kInvalidArgument,
-                          fmt::format("--records {}: the folder has no such pack; known are {}",
-                                      io::printable(records.substr(0, 80)), fmt::join(cache::record_formats(), ", ")));
-  }
-  return pack;
-}
-
 io::Status print_records(const OrderArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
-  if (source.is_bucket()) {
-    return io::make_error(io::ErrorCode::kInvalidArgument,
-                          fmt::format("--records: the index of a pack is read from a folder; mount {} and name the "
-                                      "mount",
-                                      source.path.string()));
-  }
   CacheArguments all_files = arguments.cache;
   all_files.listing = "sorted";  // an image beside the pack must not hide it
   HEADRACE_TRY(options, make_store_options(source, all_files, "0"));
   HEADRACE_TRY(catalog, cache::open_catalog(options));
   HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
-  HEADRACE_TRY(pack, find_pack(source, catalog, arguments.records));
-  HEADRACE_TRY(map, cache::open_record_map(source.directory.get(), pack, arguments.records));
-  cache::OrderInput input;
-  input.sample_count = map.count();
-  input.find_sample = [](std::string_view) -> std::optional<cache::SampleIndex> { return std::nullopt; };
-  HEADRACE_TRY(order, cache::make_order(arguments.order, input));
+  HEADRACE_TRY(pack, open_pack(source, catalog, arguments.records));
+  HEADRACE_TRY(order, open_record_order(arguments.order, pack.map, ListFiles::kAny));
   HEADRACE_TRY(records, order->prefix(arguments.epoch, arguments.count));
-  const std::string name = ::isatty(STDOUT_FILENO) != 0 ? io::printable(pack) : pack;
+  const std::string name = ::isatty(STDOUT_FILENO) != 0 ? io::printable(pack.path) : pack.path;
   PieceWriter writer;
   for (const cache::SampleIndex record : records) {
     if (arguments.print == "index") {
       writer.line(record);
     } else {
-      const cache::RecordExtent extent = map.extent(record);
+      const cache::RecordExtent extent = pack.map.extent(record);
       writer.line(fmt::format("{}\t{}\t{}", name, extent.offset, extent.length));
     }
   }

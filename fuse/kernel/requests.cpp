@@ -84,7 +84,10 @@ fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
   return parameters;
 }
 
-void set_up(void*, fuse_conn_info* connection) {
+void set_up(void* userdata, fuse_conn_info* connection) {
+  const auto& requests = *static_cast<const Requests*>(static_cast<const Session*>(userdata)->handler());
+  // Not 0: the kernel would ask for the pages of one read one by one.
+  if (!requests.reads_ahead()) connection->max_readahead = kBlockBytes;
   const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
                           FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_ASYNC_DIO;
   connection->want = connection->capable & wanted;  // without AUTO_INVAL_DATA, which would override EXPLICIT_INVAL_DATA
@@ -324,21 +327,37 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
     io::MutexLock lock(mutex_);
     ++reads_in_flight_;
   }
+  const ReadRange part{.offset = range.offset, .length = length};
+  if (answer_read_ && !range.past_page_cache) {
+    // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
+    const Answer answer = [this, request, inode, known, part, session = Session::of(request).shared_from_this(),
+                           arrived = std::chrono::steady_clock::now()](std::span<const std::byte> bytes) {
+      if (bytes.empty()) return read_in_store(request, inode, known, part, cache::ReadHint::kNow);
+      answer_bytes(request, inode, known, bytes);
+      end_read(std::chrono::steady_clock::now() - arrived);
+    };
+    if (answer_read_(inode, part, answer)) return;
+  }
+  // By this thread itself, where another stays for requests.
+  const Session::Wait wait(Session::of(request));
+  read_in_store(request, inode, known, part, wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow);
+}
+
+void Requests::read_in_store(fuse_req* request, std::uint64_t inode, const cache::Identity& known,
+                             const ReadRange& range, cache::ReadHint hint) {
+  const EntryId entry = entry_of(inode);
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
-  const bool whole = range.offset == 0 && length == size;
+  const bool whole = range.offset == 0 && range.length == known.size_bytes;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
-  auto done = [this, request, inode, known, session = Session::of(request).shared_from_this(), length,
+  auto done = [this, request, inode, known, session = Session::of(request).shared_from_this(), length = range.length,
                arrived = std::chrono::steady_clock::now()](Result<cache::View> view) {
     answer_read(request, inode, known, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
-  // By this thread itself, where another stays for requests.
-  const Session::Wait wait(Session::of(request));
-  const cache::ReadHint hint = wait.granted() ? cache::ReadHint::kNowHere : cache::ReadHint::kNow;
   if (whole) {
     store_.read_async(entry, std::move(done), hint);
   } else {
-    store_.read_range_async(entry, range.offset, length, std::move(done), hint);
+    store_.read_range_async(entry, range.offset, range.length, std::move(done), hint);
   }
 }
 
@@ -356,13 +375,19 @@ void Requests::refuse_read(fuse_req* request, int error) {
   fuse_reply_err(request, error);
 }
 
-// Runs on an I/O thread of the store. One writev copies from the view into the reader's pages; it never blocks.
+// Runs on an I/O thread of the store, or on the thread that took the request.
 void Requests::answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
                            const Result<cache::View>& view) {
   if (!view) return refuse_read(request, io::errno_from_error(view.error()));
   // Less than the file was known to have: it has changed. Zeroes in its place would be wrong bytes.
-  if (view->bytes().size() < length || !may_show(inode, known, length)) return refuse_read(request, ESTALE);
-  const auto bytes = view->bytes().first(length);
+  if (view->bytes().size() < length) return refuse_read(request, ESTALE);
+  answer_bytes(request, inode, known, view->bytes().first(length));
+}
+
+// One writev copies from the view into the reader's pages; it never blocks.
+void Requests::answer_bytes(fuse_req* request, std::uint64_t inode, const cache::Identity& known,
+                            std::span<const std::byte> bytes) {
+  if (!may_show(inode, known, bytes.size())) return refuse_read(request, ESTALE);
   read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "headrace/cache/store.h"
 #include "headrace/fuse/kernel/inodes.h"
@@ -50,6 +52,15 @@ class Requests {
            std::function<void(cache::EntryId, const ReadRange&)> on_read, std::function<bool(cache::EntryId)> lacks,
            double valid_seconds = kForeverSeconds);
 
+  // Asked before the store, with what is to be given the bytes: true if it is or will be, once. No bytes mean that the
+  // store is to be asked after all. Before the session starts.
+  using Answer = std::function<void(std::span<const std::byte>)>;
+  using AnswerRead = std::function<bool(std::uint64_t inode, const ReadRange& range, const Answer& answer)>;
+  void set_answerer(AnswerRead answer_read) { answer_read_ = std::move(answer_read); }
+  // The kernel is to ask for what is read and for nothing around it. Before the session is made.
+  void refuse_read_ahead() { reads_ahead_ = false; }
+  [[nodiscard]] bool reads_ahead() const { return reads_ahead_; }
+
   // To be registered with a Session whose handler is a Requests.
   [[nodiscard]] static const fuse_lowlevel_ops& operations();
 
@@ -74,6 +85,10 @@ class Requests {
   [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
 
  private:
+  void read_in_store(fuse_req* request, std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
+                     cache::ReadHint hint);
+  void answer_bytes(fuse_req* request, std::uint64_t inode, const cache::Identity& known,
+                    std::span<const std::byte> bytes);
   void answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
                    const io::Result<cache::View>& view);
   [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const;
@@ -88,6 +103,8 @@ class Requests {
   const std::function<void(cache::EntryId, const ReadRange&)> on_read_;
   const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
+  AnswerRead answer_read_;          // changes before the threads start only, as the next
+  bool reads_ahead_ = true;
   std::atomic<std::uint64_t> read_bytes_ = 0;
   ReadFigures read_figures_;
   LookAhead look_ahead_;

@@ -29,7 +29,7 @@ std::uint64_t count_pushable(const PageCacheAccount& account) {
 }  // namespace
 
 PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages)
-    : catalog_(catalog),
+    : catalog_(&catalog),
       pages_(pages),
       sizes_(cache::sizes_in_pages(catalog, cache::SampleSize::kPagesInPageCache)),
       total_bytes_(sizes_.total()),
@@ -42,8 +42,19 @@ PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<Samp
   }
 }
 
+PageCacheAccount::PageCacheAccount(cache::SampleSizes sizes, std::span<SamplePages> pages)
+    : catalog_(nullptr),
+      pages_(pages),
+      sizes_(std::move(sizes)),
+      total_bytes_(sizes_.total()),
+      pushable_count_(sizes_.size()) {}
+
 bool PageCacheAccount::can_be_pushed(SampleIndex sample) const {
-  return catalog_.is_file(catalog_.sample_entry(sample));
+  return catalog_ == nullptr || catalog_->is_file(catalog_->sample_entry(sample));
+}
+
+bool PageCacheAccount::is_read_in_parts(SampleIndex sample) const {
+  return catalog_ != nullptr && cache::is_chunked(sizes_[sample]);
 }
 
 std::uint64_t PageCacheAccount::wanted_bytes_max() const {
@@ -108,10 +119,10 @@ void PageCacheAccount::queue_for_eviction(SampleIndex sample) {
 }
 
 void PageCacheAccount::on_read_in(SampleIndex sample, const PageRange& range) {
-  if (cache::is_chunked(sizes_[sample])) {
+  if (is_read_in_parts(sample)) {
     ranges_.add(sample, range);
     pages_[sample].read_in = true;
-  } else if (range.offset == 0) {
+  } else if (range.offset == 0 || catalog_ == nullptr) {
     hold_read_in(sample);
   }
 }
@@ -124,7 +135,7 @@ void PageCacheAccount::hold_read_in(SampleIndex sample) {
 
 void PageCacheAccount::forget_read_in(SampleIndex sample) {
   if (!std::exchange(pages_[sample].read_in, false)) return;
-  if (!cache::is_chunked(sizes_[sample])) {
+  if (!is_read_in_parts(sample)) {
     read_in_bytes_ -= sizes_[sample];
   } else {
     ranges_.forget(sample);

@@ -36,6 +36,8 @@ class PageCacheAccount {
  public:
   // Goes on with what `pages` says: all that an earlier process left counts as held and not released. Budget: 0.
   PageCacheAccount(const cache::Catalog& catalog, std::span<SamplePages> pages);
+  // Of records, which have these sizes, lie in one file, and come and go whole. Nothing of them is held yet.
+  PageCacheAccount(cache::SampleSizes sizes, std::span<SamplePages> pages);
 
   [[nodiscard]] std::uint64_t bytes_of(cache::SampleIndex sample) const { return sizes_[sample]; }  // in whole pages
   [[nodiscard]] const cache::SampleSizes& sizes() const { return sizes_; }  // the same, of all samples
@@ -76,6 +78,7 @@ class PageCacheAccount {
   }
 
   [[nodiscard]] bool is_held(cache::SampleIndex sample) const { return pages_[sample].held; }
+  [[nodiscard]] bool is_read_in(cache::SampleIndex sample) const { return pages_[sample].read_in; }
   [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::uint64_t held_samples() const { return held_samples_; }
   [[nodiscard]] std::uint64_t wanted_bytes() const { return held_bytes_ - released_bytes_; }  // held and not released
@@ -102,7 +105,9 @@ class PageCacheAccount {
   // machine's loaders are expected to have in the middle of a file at one time.
   static constexpr std::size_t kReadInLeast = 32;
 
-  const cache::Catalog& catalog_;
+  [[nodiscard]] bool is_read_in_parts(cache::SampleIndex sample) const;
+
+  const cache::Catalog* catalog_;  // null: records
   const std::span<SamplePages> pages_;
   const cache::SampleSizes sizes_;
   const std::uint64_t total_bytes_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "headrace/io/buffer.h"
+
 namespace headrace::fuse {
 using cache::ReadAhead;
 using cache::SampleIndex;
@@ -18,6 +20,9 @@ constexpr std::uint64_t kPageCacheShareLast = 64;
 // nearly twice its time.
 constexpr std::uint64_t kLossesMin = 16;
 constexpr std::uint64_t kLossShare = 32;
+// Twice what the pusher has on its way at most.
+constexpr std::uint64_t kRecordsAhead = 1024;
+constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
 // Of the data set, as its first epoch has them.
 std::vector<SampleIndex> first_samples(const cache::OrderedSet& set) {
@@ -32,8 +37,11 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
     : catalog_(catalog),
       takeover_(takeover),
       next_unseen_(std::move(options.next_unseen)),
-      can_retain_(options.can_retain),
-      pages_(catalog, takeover.pages),
+      can_retain_(options.can_retain && !options.records),
+      records_(std::move(options.records)),
+      pages_of_records_(records_ ? records_->map().count() : 0),
+      pages_(records_ ? PageCacheAccount(records_->sizes(), pages_of_records_)
+                      : PageCacheAccount(catalog, takeover.pages)),
       retained_(catalog),
       full_budget_bytes_(options.budget_bytes),
       budget_bytes_(options.budget_bytes) {
@@ -66,9 +74,10 @@ void PushPlan::make_plan(const OrderPosition& order) {
   pages_.release_all();  // until the new plan asks for it
   ++generation_;
   read_ahead_.reset();
+  track_.reset();
   order_ = given_order_;
   const std::uint64_t sample_count = pages_.sizes().size();
-  if (!order_ && !next_unseen_) {
+  if (!order_ && !next_unseen_ && !records_) {
     Result<std::unique_ptr<cache::Order>> listed = cache::make_order("sequential", {.sample_count = sample_count});
     if (listed) order_ = std::move(*listed);
   }
@@ -81,6 +90,7 @@ void PushPlan::make_plan(const OrderPosition& order) {
   if (order.position > 0) read_ahead_->seek(order.epoch, order.position);
   for (const SampleIndex sample : order.read_already) read_ahead_->on_read(sample);
   pace_.restart(read_ahead_->state().epoch);
+  if (records_) track_.emplace(order_, RecordTrack::Start{order.epoch, order.position});
   note_position();
   take_releases();
 }
@@ -144,7 +154,8 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   if (landing == Landing::kFailedAfterPlace) pages_.fail(sample);
   if (pushed) {
     ++counters_.pushed_samples;
-    counters_.pushed_bytes += catalog_.size_bytes(catalog_.sample_entry(sample));
+    counters_.pushed_bytes +=
+        records_ ? records_->map().extent(sample).length : catalog_.size_bytes(catalog_.sample_entry(sample));
   } else if (landing != Landing::kNoRoom) {
     ++counters_.push_failures;
     retained_.drop(sample);
@@ -211,6 +222,74 @@ void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   }
 }
 
+void PushPlan::on_pack_read(const PageRange& range) {
+  const std::vector<SampleIndex> read = records_->records_in(range);
+  for (const SampleIndex record : read) {
+    if (budget_bytes_ > 0 && !pages_.is_held(record) && !arriving_.contains(record)) pages_.on_read_in(record, range);
+  }
+  if (!track_) return;
+  const RecordTrack::Heard heard = track_->on_read(read);
+  counters_.opens += heard.passed.size();
+  for (const SampleIndex record : heard.passed) {
+    if (read_ahead_) open_planned(record);  // null: one of them contradicted the order
+  }
+  if (heard.stray && read_ahead_) follow_stray(*heard.stray);
+  note_position();
+  look_at_pace();
+  take_releases();
+}
+
+// The plan finds out where the reader went.
+void PushPlan::follow_stray(SampleIndex record) {
+  ++counters_.opens;
+  const ReadAhead::State before = read_ahead_->state();
+  open_planned(record);
+  if (!read_ahead_) return;
+  const ReadAhead::State now = read_ahead_->state();
+  if (now.epoch != before.epoch || now.position != before.position) track_from(now.epoch, now.position);
+}
+
+void PushPlan::track_from(std::uint64_t epoch, std::uint64_t position) {
+  if (track_) track_->restart({.epoch = epoch, .position = position});
+}
+
+// One for so many records that are read. Of those that are held already none is left out, so that where few are
+// fetched, more of these have one.
+std::uint64_t PushPlan::beacon_every() const {
+  const std::uint64_t total = std::max<std::uint64_t>(1, pages_.total_bytes() / RecordTrack::kBeaconEvery);
+  const std::uint64_t lacking = pages_.total_bytes() - std::min(pages_.total_bytes(), pages_.wanted_bytes_max());
+  return std::clamp<std::uint64_t>(lacking / total, 1, RecordTrack::kBeaconEvery);
+}
+
+// Where all records are held, nobody needs to know where the reader is.
+bool PushPlan::takes_beacon(SampleIndex record) {
+  if (pages_.wanted_bytes_max() >= pages_.total_bytes() || ++since_beacon_ < beacon_every()) return false;
+  if (pages_.is_read_in(record)) return false;  // its page may be there already
+  since_beacon_ = 0;
+  return true;
+}
+
+PageRange PushPlan::pages_to_drop(SampleIndex record) const {
+  PageRange pages = records_->pages_of(record);
+  const auto is_shared = [this, record](std::uint64_t page) {
+    const std::vector<SampleIndex> there = records_->records_in({page, kPageBytes});
+    return std::ranges::any_of(there, [&](SampleIndex each) { return each != record && pages_.is_held(each); });
+  };
+  if (pages.length > 0 && is_shared(pages.offset)) {
+    const std::uint64_t kept = std::min(pages.length, kPageBytes);
+    pages = {pages.offset + kept, pages.length - kept};
+  }
+  if (pages.length == 0) return pages;
+  const std::uint64_t last = (pages.offset + pages.length - 1) / kPageBytes * kPageBytes;
+  if (is_shared(last)) pages.length = last - pages.offset;
+  return pages;
+}
+
+void PushPlan::on_pack_changed() {
+  for (SampleIndex record = 0; record < pages_.sizes().size(); ++record) pages_.drop(record);
+  set_order({});
+}
+
 void PushPlan::on_changed(SampleIndex sample) {
   retained_.drop(sample);
   pages_.drop(sample);
@@ -247,6 +326,7 @@ void PushPlan::set_order(const OrderPosition& order) {
   if (read_ahead_ && order.order && order.order == given_order_) {
     put_to_trial(order);
     read_ahead_->seek(order.epoch, order.position);
+    track_from(order.epoch, order.position);
     pace_.restart(order.epoch);
     note_position();
     return take_releases();
@@ -321,6 +401,17 @@ std::uint64_t PushPlan::page_cache_budget() const {
   return is_split() ? std::min(budget_bytes_ / page_cache_share_, pages_.total_bytes() / 2) : budget_bytes_;
 }
 
+// Records are small, and a source that takes its time answers a fixed number of them at once. So the window has room
+// for what is on its way, for as many that have arrived, and for what the workers of the loader are apart.
+std::uint64_t PushPlan::window_bytes() const {
+  if (is_split()) return pages_.wanted_bytes_max();
+  if (!records_ || !given_order_ || pages_.sizes().empty()) return 0;
+  const cache::WorkerLayout workers = given_order_->workers();
+  const std::uint64_t records = kRecordsAhead + 2 * std::uint64_t{workers.batch} * workers.workers;
+  const std::uint64_t bytes = records * (pages_.total_bytes() / pages_.sizes().size());
+  return std::clamp(bytes, pages_.budget_bytes() / 32, pages_.budget_bytes() / 2);
+}
+
 bool PushPlan::holds_all_twice() const {
   return budget_bytes_ >= pages_.total_bytes() && budget_bytes_ - pages_.total_bytes() >= retained_.bytes_of_all();
 }
@@ -332,7 +423,7 @@ bool PushPlan::keeps_copies() const {
 
 bool PushPlan::retain(SampleIndex sample) {
   const bool is_wanted = is_split() || (keeps_copies() && holds_all_twice());
-  return retained_.contains(sample) || (is_wanted && retained_.add(sample, retained_limit()));
+  return retained_.contains(sample) || (can_retain_ && is_wanted && retained_.add(sample, retained_limit()));
 }
 
 std::uint64_t PushPlan::retained_limit() const {

@@ -20,6 +20,10 @@
 // - If the budget does not hold all samples twice, and losses are frequent, the budget is split: most of it goes to the
 //   copies. What is fetched is retained as long as there is room, and pushed shortly before each use.
 //
+// Where the samples are the records of one pack (PushPlanOptions::records), all of this is about records: they are
+// what is held, wanted and evicted. Nobody sees them opened. So the reader is followed by READs (record_track.h), and
+// no copies are retained.
+//
 // Thread-safety: none; one owner. Ownership: the catalog and the takeover's memory outlive it.
 #pragma once
 
@@ -37,7 +41,9 @@
 #include "headrace/cache/read_ahead.h"
 #include "headrace/fuse/mount_stats.h"
 #include "headrace/fuse/push/order_trial.h"
+#include "headrace/fuse/push/pack_records.h"
 #include "headrace/fuse/push/page_cache_account.h"
+#include "headrace/fuse/push/record_track.h"
 #include "headrace/fuse/push/retained.h"
 #include "headrace/fuse/push/set_turns.h"
 #include "headrace/fuse/survive/takeover.h"
@@ -61,6 +67,7 @@ struct PushPlanOptions {
   OrderPosition order = {};
   // Names a sample that was not read in this epoch, each one once; for as long as the order is unknown. May be empty.
   std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
+  std::shared_ptr<const PackRecords> records;  // the samples are these; null: they are the catalog's
 };
 
 // How a fetch ended. kNoRoom: it was read, but the budget fell meanwhile.
@@ -97,6 +104,16 @@ class PushPlan {
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
   // way is late, nothing more.
   void on_read(cache::SampleIndex sample, const PageRange& range);
+  // Of records: a READ came for these bytes of the pack.
+  void on_pack_read(const PageRange& range);
+  // Whether the READ of one page of a record that was named by next_fetch() is to show that the reader is there: that
+  // page is not pushed. Asked once for each.
+  [[nodiscard]] bool takes_beacon(cache::SampleIndex record);
+  // What is to go of an evicted record: not the pages that it shares with one that is held.
+  [[nodiscard]] PageRange pages_to_drop(cache::SampleIndex record) const;
+  // The pack is another version, and the kernel is told to forget it. Where its records lie now nobody knows, so
+  // nothing is pushed any more.
+  void on_pack_changed();
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const {
     return !pages_.is_held(sample) && !arriving_.contains(sample);
@@ -158,6 +175,9 @@ class PushPlan {
   };
 
   void make_plan(const OrderPosition& order);
+  void track_from(std::uint64_t epoch, std::uint64_t position);
+  void follow_stray(cache::SampleIndex record);
+  [[nodiscard]] std::uint64_t beacon_every() const;
   [[nodiscard]] OrderPosition with_own_passes(OrderPosition order);
   void put_to_trial(const OrderPosition& order);
   [[nodiscard]] bool is_contradicted_by(cache::SampleIndex sample, bool is_stray);
@@ -177,7 +197,7 @@ class PushPlan {
   // How the budget is divided.
   [[nodiscard]] bool is_split() const { return page_cache_share_ > 1; }
   [[nodiscard]] std::uint64_t page_cache_budget() const;
-  [[nodiscard]] std::uint64_t window_bytes() const { return is_split() ? pages_.wanted_bytes_max() : 0; }
+  [[nodiscard]] std::uint64_t window_bytes() const;
   [[nodiscard]] bool holds_all_twice() const;
   [[nodiscard]] bool keeps_copies() const;
   void apply_budget();
@@ -186,6 +206,8 @@ class PushPlan {
   const Takeover takeover_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
   const bool can_retain_;
+  const std::shared_ptr<const PackRecords> records_;  // null: the samples are the catalog's
+  std::vector<SamplePages> pages_of_records_;
   PageCacheAccount pages_;
   Retained retained_;
 
@@ -196,6 +218,8 @@ class PushPlan {
   std::shared_ptr<const cache::Order> given_order_;  // null: unknown
   std::shared_ptr<const cache::Order> order_;        // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;     // null: unplanned, or nothing to push
+  std::optional<RecordTrack> track_;                 // of records, beside read_ahead_
+  std::uint64_t since_beacon_ = 0;                   // records fetched since one had a beacon
   std::shared_ptr<cache::PassOrder> passes_;         // the order, where it is over several sets; else null
   std::optional<SetTurns> turns_;                    // likewise
   std::vector<OrderTrial> trials_;                   // of an order that may be wrong: one for each set

@@ -21,6 +21,8 @@ namespace {
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
+// A record is small, and a source that takes 5 ms for each gives 20 000 a second of 100 at a time.
+constexpr std::uint64_t kRecordFetchesMax = 512;
 // What fetches leave of the store's memory: room for a READ of any file. For a notification may wait for a page that
 // the kernel has locked for a READ, and that READ would wait for the memory of what is to be pushed next.
 constexpr std::uint64_t kReadReserveBytes = cache::footprint_bytes(cache::kWholeFileBytesMax);
@@ -33,10 +35,15 @@ std::uint64_t fetch_bytes_max(std::uint64_t store_ram_bytes) {
 
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
+constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
 // For whoever looks closely: a sample that is not pushed is read when it is opened.
 void log_failure(const char* what, const std::filesystem::path& path, int failure) {
   io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, what + (" " + path.string())}.message());
+}
+
+std::span<const std::byte> part_of(const cache::View& view, std::uint64_t offset, std::uint64_t length) {
+  return view.bytes().subspan(offset, length);
 }
 
 PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
@@ -52,9 +59,15 @@ Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::f
       catalog_(store.catalog()),
       inodes_(std::move(inodes)),
       root_(std::move(root)),
+      records_(options.records),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
       fetch_bytes_max_(fetch_bytes_max(store_ram_bytes_)),
       plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
+
+void Pusher::forget_all(cache::EntryId entry) {
+  MutexLock lock(mutex_);
+  to_forget_.push_back(entry);
+}
 
 void Pusher::start(std::shared_ptr<Session> session) {
   session_ = std::move(session);
@@ -111,12 +124,14 @@ void Pusher::run() {
   following_.reset();
   MutexLock lock(mutex_);
   fetched_.clear();
+  for (auto& [ignored, arriving] : arriving_) arriving.view.reset();  // who waits is answered when it is read
   stopped_ = true;
   finished_.notify_all();
 }
 
 // The store places on its disk tiers what the order needs next.
 void Pusher::follow_order() {
+  if (records_) return;  // tiers hold files
   MutexLock lock(mutex_);
   const std::shared_ptr<const cache::Order> order = plan_.order();
   const std::uint64_t epoch = plan_.epoch();
@@ -167,14 +182,29 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
   } else {
     return std::nullopt;
   }
-  const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  const cache::EntryId entry = entry_of_sample(fetch.sample);
   fetch.inode = inodes_->of(entry);
-  fetch.file_bytes = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
+  fetch.end = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
+  if (records_) expect_record(fetch);
   return fetch;
 }
 
+cache::EntryId Pusher::entry_of_sample(SampleIndex sample) const {
+  return records_ ? records_->pack() : catalog_.sample_entry(sample);
+}
+
+void Pusher::expect_record(Fetch& fetch) {
+  const PageRange pages = records_->pages_of(fetch.sample);
+  fetch.begin = fetch.offset = pages.offset;
+  fetch.end = pages.offset + pages.length;
+  if (pages.length > kPieceBytesMax) return;  // it comes in pieces
+  if (plan_.takes_beacon(fetch.sample)) fetch.beacon = records_->own_page(fetch.sample);
+  // Under another plan it may be on its way already: whichever comes first answers.
+  arriving_.try_emplace(fetch.sample, Arriving{.inode = fetch.inode, .pages = pages});
+}
+
 bool Pusher::can_fetch() const {
-  if (!changed_ || in_flight_ == kFetchesMax) return false;
+  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax)) return false;
   return in_flight_ == 0 || in_flight_bytes_ + (next_ ? memory_bytes(*next_) : 0) <= fetch_bytes_max_;
 }
 
@@ -183,37 +213,99 @@ bool Pusher::is_full() const {
 }
 
 std::uint64_t Pusher::piece_bytes(const Fetch& fetch) {
-  return std::min(fetch.file_bytes - fetch.offset, kPieceBytesMax);
+  return std::min(fetch.end - fetch.offset, kPieceBytesMax);
 }
 
 // A piece lies in one chunk, which is in memory as long as its view is.
-std::uint64_t Pusher::memory_bytes(const Fetch& fetch) {
-  return cache::footprint_bytes(cache::chunk_range(fetch.file_bytes, 0).length);
+std::uint64_t Pusher::memory_bytes(const Fetch& fetch) const {
+  if (records_) return cache::footprint_bytes(std::min(fetch.end - fetch.begin, kPieceBytesMax));
+  return cache::footprint_bytes(cache::chunk_range(fetch.end, 0).length);
 }
 
 void Pusher::read_piece(Fetch fetch) {
-  const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  const cache::EntryId entry = entry_of_sample(fetch.sample);
   const std::uint64_t offset = fetch.offset;
-  const bool is_one_piece = fetch.file_bytes <= kPieceBytesMax;
-  const cache::ReadHint hint = fetch.retain ? cache::ReadHint::kAheadAndKeep : cache::ReadHint::kAhead;
+  const std::uint64_t length = records_ ? piece_bytes(fetch) : kPieceBytesMax;
+  const bool is_one_piece = !records_ && fetch.end <= kPieceBytesMax;
+  const cache::ReadHint ahead = records_ ? cache::ReadHint::kAheadAlone : cache::ReadHint::kAhead;
+  const cache::ReadHint hint = fetch.retain ? cache::ReadHint::kAheadAndKeep : ahead;
   auto done = [self = shared_from_this(), fetch = std::make_shared<Fetch>(std::move(fetch))](Result<cache::View> view) {
-    fetch->view = std::move(view);
-    MutexLock lock(self->mutex_);
-    if (self->stop_) return;
-    self->fetched_.push_back(std::move(*fetch));
-    self->work_.notify_one();
+    if (view) fetch->view = std::make_shared<const cache::View>(std::move(*view));
+    self->on_read_piece(std::move(*fetch));
   };
   if (is_one_piece) {
     store_.read_async(entry, std::move(done), hint);
   } else {
-    store_.read_range_async(entry, offset, kPieceBytesMax, std::move(done), hint);
+    store_.read_range_async(entry, offset, length, std::move(done), hint);
   }
+}
+
+// READs that wait for it go first.
+void Pusher::on_read_piece(Fetch fetch) {
+  const bool is_good = records_ && can_show(fetch);
+  std::vector<std::pair<PageRange, Answer>> waiting;
+  {
+    MutexLock lock(mutex_);
+    const auto arriving = arriving_.find(fetch.sample);
+    if (arriving != arriving_.end()) {
+      waiting.swap(arriving->second.waiting);
+      arriving->second.is_read = true;
+      if (is_good && !stop_ && !is_older_than_change(fetch)) arriving->second.view = fetch.view;
+    }
+  }
+  for (const auto& [range, answer] : waiting)
+    answer(is_good ? part_of(*fetch.view, range.offset - fetch.begin, range.length) : std::span<const std::byte>());
+  MutexLock lock(mutex_);
+  if (stop_) return;
+  fetched_.push_back(std::move(fetch));
+  work_.notify_one();
+}
+
+// Whether it is what the inode stands for.
+bool Pusher::can_show(const Fetch& fetch) {
+  if (!fetch.view || fetch.view->bytes().size() < piece_bytes(fetch) || has_changed(fetch)) return false;
+  const cache::EntryId entry = entry_of_sample(fetch.sample);
+  return inodes_->stands_for(fetch.inode, store_.identity(entry).value_or(catalog_.identity(entry)));
+}
+
+bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const Answer& answer) {
+  if (!records_ || entry_of(inode) != records_->pack()) return false;
+  const std::vector<SampleIndex> read = records_->records_in(range);
+  MutexLock lock(mutex_);
+  for (const SampleIndex record : read) {
+    if (const auto beacon = beacons_.find(record); beacon != beacons_.end()) {
+      const Beacon& page = beacon->second;
+      if (page.inode == inode && page.offset == range.offset && range.length <= page.bytes.size()) {
+        const std::vector<std::byte> bytes = page.bytes;
+        lock.unlock();
+        answer(std::span(bytes).first(range.length));
+        return true;
+      }
+    }
+    const auto found = arriving_.find(record);
+    if (found == arriving_.end()) continue;
+    Arriving& arriving = found->second;
+    const bool covers = arriving.inode == inode && range.offset >= arriving.pages.offset &&
+                        range.offset + range.length <= arriving.pages.offset + arriving.pages.length;
+    if (!covers) continue;
+    if (!arriving.view) {
+      if (arriving.is_read) return false;
+      arriving.waiting.emplace_back(range, answer);
+      return true;
+    }
+    const std::uint64_t begin = arriving.pages.offset;
+    const std::shared_ptr<const cache::View> view = arriving.view;
+    lock.unlock();
+    answer(part_of(*view, range.offset - begin, range.length));
+    return true;
+  }
+  return false;
 }
 
 void Pusher::push(Fetch fetch) {
   const std::uint64_t piece = piece_bytes(fetch);
   if (!fetch.push) return finish(fetch, fetch.view && !has_changed(fetch) ? Landing::kRetained : Landing::kNotRetained);
-  const bool is_first = fetch.offset == 0;
+  const bool is_first = fetch.offset == fetch.begin;
   const bool is_read = fetch.view && fetch.view->bytes().size() >= piece && !has_changed(fetch);
   if (is_first && !is_read) return finish(fetch, Landing::kFailedBeforePlace);
   if (is_first && !make_room(fetch.sample)) return finish(fetch, Landing::kNoRoom);
@@ -223,23 +315,42 @@ void Pusher::push(Fetch fetch) {
     return finish(fetch, Landing::kFailedAfterPlace);
   }
   fetch.offset += piece;
-  fetch.view = cache::View{};
-  if (fetch.offset < fetch.file_bytes) return read_piece(std::move(fetch));
+  fetch.view.reset();
+  if (fetch.offset < fetch.end) return read_piece(std::move(fetch));
   finish(fetch, has_changed(fetch) ? Landing::kFailedAfterPlace : Landing::kPushed);
 }
 
 int Pusher::store_piece(const Fetch& fetch) {
-  if (fetch.view->bytes().empty()) {  // an empty file: knowing its attributes is all
+  const std::span<const std::byte> bytes = fetch.view->bytes();
+  if (bytes.empty()) {  // an empty file: knowing its attributes is all
     make_known(fetch.sample);
     return 0;
   }
-  const cache::EntryId entry = catalog_.sample_entry(fetch.sample);
+  const cache::EntryId entry = entry_of_sample(fetch.sample);
   // Else it is another version by now: its bytes are not for who has opened the one before.
   if (!inodes_->stands_for(fetch.inode, store_.identity(entry).value_or(catalog_.identity(entry)))) return ESTALE;
-  const int failure = session_->store(fetch.inode, fetch.offset, fetch.view->bytes());
+  if (!fetch.beacon) return store_bytes(fetch, fetch.offset, bytes);
+  if (!leave_beacon(fetch)) return ESTALE;
+  const std::uint64_t before = *fetch.beacon - fetch.offset;
+  if (const int failure = store_bytes(fetch, fetch.offset, bytes.first(before)); failure != 0) return failure;
+  return store_bytes(fetch, *fetch.beacon + kPageBytes, bytes.subspan(before + kPageBytes));
+}
+
+int Pusher::store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return 0;
+  const int failure = session_->store(fetch.inode, offset, bytes);
   if (failure != ENOENT) return failure;
   make_known(fetch.sample);
-  return session_->store(fetch.inode, fetch.offset, fetch.view->bytes());
+  return session_->store(fetch.inode, offset, bytes);
+}
+
+// Before the rest is pushed: whoever reads that asks for this page next.
+bool Pusher::leave_beacon(const Fetch& fetch) {
+  const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, kPageBytes);
+  MutexLock lock(mutex_);
+  if (is_older_than_change(fetch)) return false;
+  beacons_[fetch.sample] = {.inode = fetch.inode, .offset = *fetch.beacon, .bytes = {page.begin(), page.end()}};
+  return true;
 }
 
 // A look at the file through the mount makes the kernel create the inode, or ask for attributes that went with an
@@ -251,12 +362,16 @@ void Pusher::make_known(SampleIndex sample) const {
 }
 
 std::filesystem::path Pusher::path_of(SampleIndex sample) const {
-  return root_ / catalog_.path(catalog_.sample_entry(sample));
+  return root_ / catalog_.path(entry_of_sample(sample));
 }
 
 bool Pusher::has_changed(const Fetch& fetch) {
   MutexLock lock(mutex_);
-  const auto found = changed_at_.find(catalog_.sample_entry(fetch.sample));
+  return is_older_than_change(fetch);
+}
+
+bool Pusher::is_older_than_change(const Fetch& fetch) const {
+  const auto found = changed_at_.find(entry_of_sample(fetch.sample));
   return found != changed_at_.end() && found->second > fetch.changes;
 }
 
@@ -293,10 +408,22 @@ void Pusher::on_changed(std::span<const cache::EntryId> entries) {
   ++change_count_;
   for (const cache::EntryId entry : entries) {
     changed_at_[entry] = change_count_;
-    if (const std::optional<SampleIndex> sample = catalog_.sample_of(entry)) plan_.on_changed(*sample);
+    if (records_) {
+      if (entry == records_->pack()) forget_pack();
+    } else if (const std::optional<SampleIndex> sample = catalog_.sample_of(entry)) {
+      plan_.on_changed(*sample);
+    }
     to_forget_.push_back(entry);
   }
   plan_changed();
+}
+
+void Pusher::forget_pack() {
+  io::log_warning("{}: has changed; its records are not pushed any more until it is mounted anew",
+                  catalog_.path(records_->pack()));
+  plan_.on_pack_changed();
+  beacons_.clear();
+  for (auto& [ignored, arriving] : arriving_) arriving.view.reset();
 }
 
 void Pusher::evict_ranges_for(std::uint64_t bytes) {
@@ -317,13 +444,19 @@ void Pusher::evict_for(std::uint64_t bytes) {
   evict_ranges_for(bytes);
   while (true) {
     std::optional<SampleIndex> victim;
+    PageRange pages;  // none: all of the file
     {
       MutexLock lock(mutex_);
       victim = plan_.next_victim(bytes);
+      if (victim && records_) {
+        pages = plan_.pages_to_drop(*victim);
+        beacons_.erase(*victim);
+      }
     }
     if (!victim) return;
+    if (records_ && pages.length == 0) continue;
     [[maybe_unused]] const int ignored =  // ENOENT: the kernel has dropped the inode and with it the pages
-        session_->invalidate(inodes_->of(catalog_.sample_entry(*victim)));
+        session_->invalidate(inodes_->of(entry_of_sample(*victim)), pages.offset, pages.length);
   }
 }
 
@@ -365,7 +498,7 @@ bool Pusher::make_room(SampleIndex sample) {
     if (!plan_.place(sample)) return false;
     stale = plan_.take_stale(sample);
   }
-  if (stale) make_known(sample);
+  if (stale && !records_) make_known(sample);  // a store of a range needs no attributes
   return true;
 }
 
@@ -376,10 +509,14 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
     --in_flight_;
     in_flight_bytes_ -= memory_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
+    if (records_) {
+      arriving_.erase(fetch.sample);
+      if (landing != Landing::kPushed) beacons_.erase(fetch.sample);
+    }
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();
   }
-  if (!is_retained) store_.drop(catalog_.sample_entry(fetch.sample));
+  if (!is_retained && !records_) store_.drop(catalog_.sample_entry(fetch.sample));
 }
 
 void Pusher::plan_changed() {
@@ -400,7 +537,14 @@ void Pusher::on_read(SampleIndex sample, const PageRange& range) {
   if (plan_.pages().must_evict()) work_.notify_one();
 }
 
+void Pusher::on_pack_read(const PageRange& range) {
+  MutexLock lock(mutex_);
+  plan_.on_pack_read(range);
+  plan_changed();
+}
+
 bool Pusher::lacks(SampleIndex sample) const {
+  if (records_) return false;  // not known by files
   MutexLock lock(mutex_);
   return plan_.lacks(sample);
 }

@@ -8,6 +8,9 @@
 // One thread does all notifications, for they may block on a page that the kernel has locked for a READ. Bytes go from
 // the store's view to the kernel in one writev.
 //
+// READs of records of a pack are answered from what was fetched for them, pushed or not yet: else each would ask the
+// source once more, and the push would wait for the page that the kernel keeps locked until then.
+//
 // Thread-safety: every function from any thread; start() and join() by the owner.
 // Ownership: shared with the fetches under way, which may end after join(). The store outlives it.
 #pragma once
@@ -16,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +43,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 
+  // Before start(): the kernel holds pages of the file that nobody knows of. They go first.
+  void forget_all(cache::EntryId entry);
   void start(std::shared_ptr<Session> session);
   // Asks the thread to end; a notification that the kernel blocks holds it up.
   void request_stop();
@@ -50,6 +56,13 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_opens(std::span<const cache::SampleIndex> samples);
   // A READ came for the sample: if it was pushed, the kernel has dropped some of it.
   void on_read(cache::SampleIndex sample, const PageRange& range);
+  // Of records: a READ came for these bytes of the pack.
+  void on_pack_read(const PageRange& range);
+  // Answers a READ of the pack with what was fetched for one of its records, now or when that arrives: as the version
+  // that the inode stands for had it then. No bytes: they cannot be had here after all.
+  // False: nobody fetched it, and `answer` will not be called. It may be called on the store's threads.
+  using Answer = std::function<void(std::span<const std::byte> bytes)>;
+  [[nodiscard]] bool answer_read(std::uint64_t inode, const PageRange& range, const Answer& answer);
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const;
   // Whether the kernel has dropped a good part of what was opened since the last call.
@@ -90,12 +103,28 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     cache::SampleIndex sample = 0;
     std::uint64_t generation = 0;  // of the plan that named it
     std::uint64_t inode = 0;       // of the version that it was known to be when it began
-    std::uint64_t file_bytes = 0;  // of that version
-    std::uint64_t offset = 0;      // of the piece
-    std::uint64_t changes = 0;     // change_count_ when it began
-    bool retain = false;           // the store keeps it for the next time
-    bool push = true;              // else that is all
-    Result<cache::View> view = cache::View{};
+    std::uint64_t begin = 0;       // of what is fetched, in the file of that version
+    std::uint64_t end = 0;
+    std::uint64_t offset = 0;                            // of the piece
+    std::uint64_t changes = 0;                           // change_count_ when it began
+    bool retain = false;                                 // the store keeps it for the next time
+    bool push = true;                                    // else that is all
+    std::optional<std::uint64_t> beacon = std::nullopt;  // the page that is left out
+    std::shared_ptr<const cache::View> view = nullptr;   // null: not read
+  };
+  // A record that is fetched and not pushed yet.
+  struct Arriving {
+    std::uint64_t inode = 0;
+    PageRange pages;
+    bool is_read = false;
+    std::shared_ptr<const cache::View> view = nullptr;  // null: not read yet, or not to be shown
+    std::vector<std::pair<PageRange, Answer>> waiting = {};
+  };
+  // The page of a pushed record that is not in the page cache.
+  struct Beacon {
+    std::uint64_t inode = 0;
+    std::uint64_t offset = 0;
+    std::vector<std::byte> bytes;
   };
 
   void run();
@@ -103,11 +132,16 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void start_fetches();
   [[nodiscard]] std::optional<Fetch> next_fetch() HEADRACE_REQUIRES(mutex_);
   void read_piece(Fetch fetch);
+  void on_read_piece(Fetch fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
+  int store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] bool can_show(const Fetch& fetch);
+  [[nodiscard]] bool leave_beacon(const Fetch& fetch);
   [[nodiscard]] static std::uint64_t piece_bytes(const Fetch& fetch);
-  [[nodiscard]] static std::uint64_t memory_bytes(const Fetch& fetch);
+  [[nodiscard]] std::uint64_t memory_bytes(const Fetch& fetch) const;
   [[nodiscard]] bool has_changed(const Fetch& fetch);
+  [[nodiscard]] bool is_older_than_change(const Fetch& fetch) const HEADRACE_REQUIRES(mutex_);
   void forget_changed();
   void evict_for(std::uint64_t bytes);
   void evict_ranges_for(std::uint64_t bytes);
@@ -116,6 +150,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   bool make_room(cache::SampleIndex sample);
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
+  [[nodiscard]] cache::EntryId entry_of_sample(cache::SampleIndex sample) const;
+  void expect_record(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
+  void forget_pack() HEADRACE_REQUIRES(mutex_);
 
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
@@ -126,6 +163,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   const cache::Catalog& catalog_;
   const std::shared_ptr<const Inodes> inodes_;
   const std::filesystem::path root_;
+  const std::shared_ptr<const PackRecords> records_;  // null: samples are files
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
   const std::uint64_t fetch_bytes_max_;  // what fetches under way may take of that
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
@@ -150,6 +188,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   bool forgets_ HEADRACE_GUARDED_BY(mutex_) = false;                   // and the kernel is being told
   std::uint64_t change_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<cache::EntryId, std::uint64_t> changed_at_ HEADRACE_GUARDED_BY(mutex_);  // change_count_ then
+  std::unordered_map<cache::SampleIndex, Arriving> arriving_ HEADRACE_GUARDED_BY(mutex_);     // records alone, as
+  std::unordered_map<cache::SampleIndex, Beacon> beacons_ HEADRACE_GUARDED_BY(mutex_);        // these
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t in_flight_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };

@@ -72,6 +72,7 @@ std::optional<SampleIndex> Retained::next_to_drop(std::uint64_t limit_bytes) {
 }
 
 void Retained::drop(SampleIndex sample) {
+  if (by_size_.empty()) return;
   const Key key = key_of(sample);
   if (by_size_.erase(key) > 0) bytes_ -= key.first;
 }

@@ -43,7 +43,9 @@ class Retained {
   // The copy is not there any more, or not to be counted on: its fetch failed, or the file changed.
   void drop(cache::SampleIndex sample);
 
-  [[nodiscard]] bool contains(cache::SampleIndex sample) const { return by_size_.contains(key_of(sample)); }
+  [[nodiscard]] bool contains(cache::SampleIndex sample) const {
+    return !by_size_.empty() && by_size_.contains(key_of(sample));
+  }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t samples() const { return by_size_.size(); }
   // What copies of all samples take. UINT64_MAX: a good part of them is too large to be copied.

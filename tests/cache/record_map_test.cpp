@@ -2,8 +2,10 @@
 // Packs of hand-made bytes, sound and hostile.
 #include "headrace/cache/record_map.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -219,6 +221,30 @@ TEST_CASE("records that adjoin end where the next one begins, in whatever order 
   CHECK_FALSE(RecordMap::adjoining(100, {0, 10, 14}, 8));
   CHECK_FALSE(RecordMap::adjoining(std::uint64_t{1} << 33, {0}, 1));  // 4 GiB and more
   CHECK(RecordMap::adjoining(100, {}, 1)->count() == 0);
+}
+
+TEST_CASE("the records of a range are those that have a byte in it, whatever the sequence of their numbers") {
+  constexpr std::uint64_t kFileBytes = 10'000;
+  RecordMap shuffled(kFileBytes);
+  for (const std::uint64_t at : {7000U, 100U, 4000U, 3000U, 3500U}) REQUIRE(shuffled.add(at, at == 3500 ? 0 : 500));
+  const RecordMap strided = RecordMap::strided(kFileBytes, 40, 100, 99).value();
+  for (const RecordMap* map : std::initializer_list<const RecordMap*>{&shuffled, &strided}) {
+    const RecordPlaces places(*map);
+    for (std::uint64_t offset = 0; offset < kFileBytes; offset += 50) {
+      for (const std::uint64_t length : {1U, 100U, 4096U}) {
+        std::vector<std::uint32_t> expected;
+        for (std::uint32_t record = 0; record < map->count(); ++record) {
+          const RecordExtent extent = map->extent(record);
+          const std::uint64_t begin = std::max(offset, extent.offset);
+          if (begin < std::min(offset + length, extent.offset + extent.length)) expected.push_back(record);
+        }
+        std::vector<std::uint32_t> found = places.in_range(offset, length, 1000);
+        std::ranges::sort(found);
+        REQUIRE(found == expected);
+      }
+    }
+  }
+  CHECK(RecordPlaces(strided).in_range(0, kFileBytes, 3) == std::vector<std::uint32_t>{0, 1, 2});
 }
 
 }  // namespace headrace::cache

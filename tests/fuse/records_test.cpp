@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of a large file, read through the mount: what they cost the source.
+// Records of a large file, read through the mount: what they cost the source, and how they are pushed along an order.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "headrace/cache/record_map.h"
 #include "headrace/io/unique_fd.h"
 
 #include "fuse/mounted.h"
@@ -98,6 +103,134 @@ TEST_CASE("a large file that is read from its start to its end comes by chunks")
   const std::uint64_t reads = mounted.store().stats().tiers.back().hits - before;
   CHECK(reads < 2 * kFileBytes / (4 * kMiB));
   CHECK(mounted.requests("READ") > reads);
+}
+
+// A pack whose records are pushed. Each page says which page it is, of which version of the pack.
+class Pack {
+ public:
+  static constexpr std::uint64_t kBytes = 12 * kMiB;
+  static constexpr std::uint64_t kRecordCount = kBytes / kRecordBytes;
+
+  explicit Pack(std::uint64_t budget_bytes) {
+    test::need_fuse();
+    path_ = mounted.source().write("pack.bin", content(0));
+    mounted.open_store();
+    const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=8192");
+    REQUIRE_MESSAGE(map.has_value(), map.error().message());
+    mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
+    mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+    order = cache::make_order("torch-distributed:seed=3", {.sample_count = kRecordCount}).value();
+    mounted.options.order = order;
+    mounted.options.ram_bytes = budget_bytes;
+    mounted.start();
+    mounted.settle();
+  }
+
+  void change() { std::ofstream(path_, std::ios::in | std::ios::out | std::ios::binary) << content(1); }
+
+  static std::string page(std::uint64_t number, unsigned version) {
+    std::string text = std::to_string(number) + (version == 0 ? " of the first" : " of the second");
+    text.resize(4096, version == 0 ? 'a' : 'b');
+    return text;
+  }
+  static std::string record(std::uint64_t number, unsigned version) {
+    return page(2 * number, version) + page(2 * number + 1, version);
+  }
+
+  void push_all() {
+    REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  }
+
+  Mounted mounted;
+  std::shared_ptr<const cache::Order> order;
+
+ private:
+  static std::string content(unsigned version) {
+    std::string bytes;
+    for (std::uint64_t number = 0; number < 2 * kRecordCount; ++number) bytes += page(number, version);
+    return bytes;
+  }
+  std::filesystem::path path_;
+};
+
+std::string read_record(const UniqueFd& file, std::uint64_t record) {
+  std::string bytes(kRecordBytes, '?');
+  REQUIRE(::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(record * kRecordBytes)) ==
+          static_cast<ssize_t>(kRecordBytes));
+  return bytes;
+}
+
+TEST_CASE("records lie in the page cache before they are read along the order, within a quarter of the pack") {
+  test::need_fuse();
+  test::until_pages_stay([] {
+    Pack pack(Pack::kBytes / 4);
+    const UniqueFd file = open_pack(pack.mounted);
+    const std::vector<cache::SampleIndex> epoch = pack.order->epoch(0).value();
+    for (const cache::SampleIndex record : epoch) {
+      pack.push_all();
+      REQUIRE(read_record(file, record) == Pack::record(record, 0));
+      const MountStats stats = pack.mounted.mount().stats();
+      REQUIRE(stats.held_bytes <= stats.budget_bytes);
+    }
+    const MountStats stats = pack.mounted.mount().stats();
+    CHECK(stats.strays == 0);
+    CHECK(stats.evicted_samples > Pack::kRecordCount / 2);
+    CHECK(source_bytes(pack.mounted) < 2 * Pack::kBytes);
+    // One READ of 16 records is let through.
+    return pack.mounted.requests("READ") <= epoch.size() / 8 && stats.hits == epoch.size();
+  });
+}
+
+TEST_CASE("a mapped record is read where it was pushed") {
+  Pack pack(Pack::kBytes / 4);
+  const UniqueFd file = open_pack(pack.mounted);
+  void* mapped = ::mmap(nullptr, Pack::kBytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  REQUIRE(mapped != MAP_FAILED);
+  const std::vector<cache::SampleIndex> epoch = pack.order->epoch(0).value();
+  for (const cache::SampleIndex record : epoch) {
+    const char* bytes = static_cast<const char*>(mapped) + record * kRecordBytes;
+    if (std::string_view(bytes, kRecordBytes) != Pack::record(record, 0)) FAIL("record " << record);
+  }
+  ::munmap(mapped, Pack::kBytes);
+}
+
+TEST_CASE("a pack that changes while its records are pushed is never shown as a mixture") {
+  Pack pack(Pack::kBytes / 2);
+  pack.push_all();
+  const UniqueFd before = open_pack(pack.mounted);
+  pack.change();
+  REQUIRE(pack.mounted.store().look_at(pack.mounted.options.pack));
+  pack.mounted.mount().wait_until_forgotten();
+  const UniqueFd file = open_pack(pack.mounted);
+  for (std::uint64_t record = 0; record < Pack::kRecordCount; ++record)
+    REQUIRE(read_record(file, record) == Pack::record(record, 1));
+  // Who has the version before open goes on with what the kernel has of it, and gets nothing else.
+  for (std::uint64_t record = 0; record < Pack::kRecordCount; ++record) {
+    std::string bytes(kRecordBytes, '?');
+    const ssize_t got = ::pread(before.get(), bytes.data(), bytes.size(), static_cast<off_t>(record * kRecordBytes));
+    if (got > 0 && bytes.substr(0, static_cast<std::size_t>(got)) !=
+                       Pack::record(record, 0).substr(0, static_cast<std::size_t>(got)))
+      FAIL("record " << record << " of the version before");
+  }
+  CHECK(pack.mounted.mount().stats().held_samples == 0);
+}
+
+TEST_CASE("records that were looked up in another version of the pack are not pushed, and the pack is read plainly") {
+  test::need_fuse();
+  Mounted mounted;
+  mounted.source().write("pack.bin", std::string(12 * kMiB, 'a'));
+  mounted.open_store();
+  auto map = cache::RecordMap::strided(12 * kMiB, 0, kRecordBytes, 12 * kMiB / kRecordBytes).value();
+  map.set_made_from({{.path = "pack.bin", .attributes = {.size_bytes = 12 * kMiB}}});
+  mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(map));
+  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+  mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
+  mounted.options.ram_bytes = 4 * kMiB;
+  mounted.start();
+  CHECK(mounted.mount().stats().fallbacks.size() == 1);
+  CHECK(read_record(open_pack(mounted), 5) == std::string(kRecordBytes, 'a'));
+  CHECK(mounted.mount().stats().order.empty());
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/fuse/push/record_track.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace headrace::fuse {
+using cache::SampleIndex;
+
+namespace {
+
+// Each worker is in a batch of its own.
+std::uint64_t spread_of(const cache::Order& order) {
+  const cache::WorkerLayout workers = order.workers();
+  // 65 536 places: 32 workers with batches of 2 048. Bounds what one READ looks at.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 16;
+  return std::min(kMost, std::uint64_t{workers.batch} * workers.workers);
+}
+
+}  // namespace
+
+RecordTrack::RecordTrack(std::shared_ptr<const cache::Order> order, const Start& start)
+    : order_(std::move(order)), spread_(spread_of(*order_)) {
+  restart(start);
+}
+
+void RecordTrack::restart(const Start& start) {
+  rows_.clear();
+  next_epoch_ = start.epoch;
+  next_ = heard_ = start.position;
+  seen_far_.reset();
+}
+
+// nullopt: the order ends before.
+std::optional<SampleIndex> RecordTrack::at(std::uint64_t place) {
+  std::uint64_t begin = 0;
+  for (std::size_t row = 0;; ++row) {
+    if (row == rows_.size()) {
+      if (row == 2) return std::nullopt;
+      io::Result<std::vector<SampleIndex>> drawn = order_->epoch(next_epoch_);
+      if (!drawn || drawn->empty()) return std::nullopt;
+      rows_.push_back(std::move(*drawn));
+      ++next_epoch_;
+    }
+    if (place - begin < rows_[row].size()) return rows_[row][place - begin];
+    begin += rows_[row].size();
+  }
+}
+
+std::optional<std::uint64_t> RecordTrack::nearest(std::span<const SampleIndex> records) {
+  for (std::uint64_t place = next_; place < heard_ + kFar; ++place) {
+    const std::optional<SampleIndex> record = at(place);
+    if (!record) break;
+    if (std::ranges::find(records, *record) != records.end()) return place;
+  }
+  for (std::uint64_t place = next_; place > 0 && next_ - place < kBehind; --place) {
+    const std::optional<SampleIndex> record = at(place - 1);
+    if (record && std::ranges::find(records, *record) != records.end()) return place - 1;
+  }
+  return std::nullopt;
+}
+
+bool RecordTrack::goes_on_to(std::uint64_t place) {
+  if (place < heard_ + kNear + spread_) return true;
+  const std::optional<std::uint64_t> before = std::exchange(seen_far_, place);
+  return before && place > *before && place - *before < kNear + spread_;
+}
+
+RecordTrack::Heard RecordTrack::on_read(std::span<const SampleIndex> records) {
+  Heard heard;
+  if (records.empty()) return heard;  // an index, or what lies between records
+  const std::optional<std::uint64_t> place = nearest(records);
+  if (!place) {
+    heard.stray = records.front();
+    return heard;
+  }
+  if (*place < heard_ || !goes_on_to(*place)) return heard;
+  heard_ = *place + 1;
+  seen_far_.reset();
+  while (next_ + spread_ < heard_) heard.passed.push_back(*at(next_++));
+  while (!rows_.empty() && next_ >= rows_.front().size()) {
+    next_ -= rows_.front().size();
+    heard_ -= rows_.front().size();
+    rows_.pop_front();
+  }
+  return heard;
+}
+
+}  // namespace headrace::fuse
