@@ -37,9 +37,11 @@ void add_commands(CLI::App& app, Selected& selected) {
       "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
       "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.");
   add_mount_command(app, selected);
+  add_take_over_command(app, selected);
   add_unmount_command(app, selected);
   add_refresh_command(app, selected);
   add_set_command(app, selected);
+  add_upgrade_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
   add_peers_command(app, selected);

@@ -32,8 +32,26 @@ struct ChannelOptions {
   std::filesystem::path scratch_folder = {};
 };
 
+// What another program needs to go on with a channel: its descriptors, and what they belong to.
+struct ChannelParts {
+  int fd = -1;
+  int shared_fd = -1;
+  int catalog_fd = -1;
+  int takeover_fd = -1;
+  std::filesystem::path path;
+  std::string device;
+  bool serves_others = false;
+};
+
+// Two programs with the same number understand each other's channel: the layouts of its memory and of the catalog that
+// is kept, and what INIT was answered with. Raise it with any of these.
+inline constexpr unsigned kHandoverVersion = 1;
+
 class Channel {
  public:
+  // Goes on with the channel of the program that this one replaced. Takes the descriptors. Errors: kSystem.
+  [[nodiscard]] static Result<Channel> take_over(const ChannelParts& parts);
+  [[nodiscard]] ChannelParts parts() const;
   ~Channel();
   Channel(Channel&& other) noexcept;
   Channel& operator=(Channel&& other) noexcept;
@@ -65,12 +83,14 @@ class Channel {
   struct Shared;  // in memory that forked processes share
   Channel() = default;
   Status share_memory(const ChannelOptions& options);
+  Status map_shared();
   void close();
 
   int fd_ = -1;
   std::filesystem::path path_;
   std::string device_;
   bool serves_others_ = false;
+  int shared_fd_ = -1;  // memfd
   Shared* shared_ = nullptr;
   int catalog_fd_ = -1;
   int takeover_fd_ = -1;           // memfd

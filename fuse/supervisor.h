@@ -28,6 +28,8 @@
 
 #include <functional>
 
+#include <sys/types.h>
+
 #include "headrace/fuse/channel.h"
 #include "headrace/io/result.h"
 
@@ -44,11 +46,18 @@ struct SupervisorOptions {
   std::function<Status(Channel& channel)> stand_in;
   std::function<void()> on_ready = [] {};                       // in the supervisor, when the first worker is ready
   std::function<void(int signal)> on_stop_signal = [](int) {};  // in the supervisor, before it is passed on
+  // Another program is to go on with the mount; SIGUSR1 to the supervisor asks for it. The worker has gone then, and
+  // the process `stand_in` answers. Becomes that program (execve(2)), which calls go_on(), or returns; then a worker of
+  // this program takes over. Empty: SIGUSR1 does nothing.
+  std::function<void(const Channel& channel, pid_t stand_in)> hand_over;
   // So many deaths within a minute are taken for a defect that a new process has too; the mount then ends.
   unsigned deaths_per_minute_max = 10;
 };
 
 // Returns when the mount has ended. Errors: as open_channel(), the worker's, kSystem (the worker died too often).
 [[nodiscard]] Status supervise(const SupervisorOptions& options);
+
+// Goes on where the program that called hand_over() stopped: in the same process, with its child that stands in.
+[[nodiscard]] Status go_on(const SupervisorOptions& options, Channel channel, pid_t stand_in);
 
 }  // namespace headrace::fuse

@@ -23,6 +23,7 @@ void add_stat_command(CLI::App& app, Selected& selected);
 void add_synth_command(CLI::App& app, Selected& selected);
 void add_tier_command(CLI::App& app, Selected& selected);
 void add_unmount_command(CLI::App& app, Selected& selected);
+void add_upgrade_command(CLI::App& app, Selected& selected);
 void add_verify_command(CLI::App& app, Selected& selected);
 
 }  // namespace headrace::cli

@@ -20,6 +20,7 @@
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
+#include "headrace/cli/daemon/handover.h"
 #include "headrace/cli/daemon/kept_settings.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
@@ -33,6 +34,7 @@
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/version.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
@@ -56,6 +58,7 @@ struct MountPlan {
   cache::StoreOptions store;
   std::vector<std::string> orders;
   fs::path order_records;  // what was learned in earlier runs
+  fs::path working_folder;
 };
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -155,6 +158,22 @@ io::Status check_records(const MountArguments& arguments, const MountPlan& plan)
   return make_error(ErrorCode::kInvalidArgument, "--records: the index of a pack is read from a folder, not a bucket");
 }
 
+// What the options say, once source and mount point are known.
+io::Status add_options(const MountArguments& arguments, MountPlan& plan) {
+  HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
+  plan.store = std::move(store);
+  plan.store.source_path_covered = plan.over_source;
+  plan.store.catalog_may_be_old = true;  // a Refresher compares it
+  HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
+  for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
+  HEADRACE_TRY_DO(check_outside(plan));
+  HEADRACE_TRY_DO(check_records(arguments, plan));
+  plan.order_records = plan.store.catalog_file.parent_path() / "orders";
+  std::error_code failure;
+  plan.working_folder = fs::current_path(failure);
+  return {};
+}
+
 io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   MountPlan plan;
   if (arguments.source.empty() || arguments.mount_point.empty()) {
@@ -166,15 +185,20 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   plan.mount_point = canonical_path(arguments.mount_point);
   HEADRACE_TRY(over_source, check_mount_point(plan.mount_point, plan.source));
   plan.over_source = over_source;
-  HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
-  plan.store = std::move(store);
-  plan.store.source_path_covered = plan.over_source;
-  plan.store.catalog_may_be_old = true;  // a Refresher compares it
-  HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
-  for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
-  HEADRACE_TRY_DO(check_outside(plan));
-  HEADRACE_TRY_DO(check_records(arguments, plan));
-  plan.order_records = plan.store.catalog_file.parent_path() / "orders";
+  HEADRACE_TRY_DO(add_options(arguments, plan));
+  return plan;
+}
+
+// Touches neither the mount, where a stand-in answers, nor the path of the source, which the mount may cover.
+io::Result<MountPlan> make_plan(const MountArguments& arguments, const Handover& handover) {
+  MountPlan plan;
+  plan.source = {handover.source, io::UniqueFd(handover.source_fd)};
+  plan.mount_point = handover.mount_point;
+  plan.over_source = handover.over_source;
+  if (::chdir(handover.working_folder.c_str()) != 0) {
+    return io::system_error(errno, "the folder in which it was mounted, " + handover.working_folder.string());
+  }
+  HEADRACE_TRY_DO(add_options(arguments, plan));
   return plan;
 }
 
@@ -227,6 +251,19 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
   watcher.join();
 }
 
+Handover describe(const MountArguments& arguments, const MountPlan& plan, const KeptSettings& kept,
+                  const fuse::Channel& channel) {
+  return {.channel = channel.parts(),
+          .kept_fd = kept.fd(),
+          .source_fd = plan.source.directory.get(),
+          .source = plan.source.path,
+          .mount_point = plan.mount_point,
+          .working_folder = plan.working_folder,
+          .over_source = plan.over_source,
+          .can_take_over = channel.can_resend(),
+          .words = arguments.words};
+}
+
 // Runs in the process that serves. When that dies, the supervisor starts another one.
 io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSettings& kept, fuse::Channel& channel,
                 const ReadyCallback& ready) {
@@ -242,7 +279,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .at_start = !is_known,
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
-  MountService service(*store, *mount, refresher, kept, {plan.mount_point, plan.source.path});
+  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel));
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
@@ -255,8 +292,10 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   return {};
 }
 
-io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
-  HEADRACE_TRY(kept, KeptSettings::make());
+// `taken`: what the program before this one handed over.
+io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready,
+                 const std::optional<Handover>& taken = std::nullopt) {
+  HEADRACE_TRY(kept, taken ? KeptSettings::take_over(io::UniqueFd(taken->kept_fd)) : KeptSettings::make());
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
   options.channel.source_name = mounted_name(plan.source);
@@ -275,7 +314,15 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   };
   options.on_ready = ready;
   options.on_stop_signal = note_stop_signal;
-  return fuse::supervise(options);
+  options.hand_over = [&](const fuse::Channel& channel, pid_t stand_in) {
+    Handover handover = describe(arguments, plan, kept, channel);
+    handover.stand_in = stand_in;
+    const io::Status status = replace_program(kept.program(), handover);
+    io::log_error("mount {}: stays with this program: {}", plan.mount_point.string(), status.error().message());
+  };
+  if (!taken) return fuse::supervise(options);
+  HEADRACE_TRY(channel, fuse::Channel::take_over(taken->channel));
+  return fuse::go_on(options, std::move(channel), taken->stand_in);
 }
 
 // The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
@@ -303,7 +350,56 @@ void add_config_option(CLI::App& command, const std::shared_ptr<std::string>& fi
       ->group("Mount");
 }
 
+// Each option that was given, wherever it was given.
+std::vector<std::string> words_of(const CLI::App& command) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : command.get_options()) {
+    const bool is_word = !option->get_positional() && !option->get_lnames().empty() && option->count() > 0;
+    if (!is_word || option->get_lnames().front() == "config") continue;
+    const std::string name = "--" + option->get_lnames().front();
+    const bool is_flag = option->get_expected_min() == 0;
+    for (const std::string& value : option->results()) words.push_back(is_flag ? name : name + "=" + value);
+  }
+  return words;
+}
+
+struct TakeOverArguments {
+  int descriptor = -1;
+  MountArguments mount;
+};
+
+// The terminal was left by the program before this one; stderr is a socket where it is the journal.
+io::Status run_take_over(const TakeOverArguments& arguments) {
+  const io::UniqueFd descriptor(arguments.descriptor);
+  HEADRACE_TRY(handover, read_handover(descriptor.get()));
+  HEADRACE_TRY(level, parse_log_level(arguments.mount.log_level));
+  HEADRACE_TRY(plan, make_plan(arguments.mount, handover));
+  ::fcntl(plan.source.directory.get(), F_SETFD, FD_CLOEXEC);
+  struct stat log {};
+  if (::fstat(STDERR_FILENO, &log) == 0 && S_ISSOCK(log.st_mode)) io::set_log_to_journal();
+  io::set_log_level(level);
+  if (!arguments.mount.foreground && ::chdir("/") != 0) return io::system_error(errno, "chdir /");
+  io::log_info("mount {}: headrace {} goes on", plan.mount_point.string(), kVersion);
+  return serve(
+      arguments.mount, plan, [] {}, handover);
+}
+
 }  // namespace
+
+io::Status check_handover(const Handover& handover) {
+  CLI::App scratch;
+  MountArguments arguments;
+  add_mount_options(scratch, arguments);
+  try {
+    scratch.parse(std::vector<std::string>(handover.words.rbegin(), handover.words.rend()));
+  } catch (const CLI::ParseError& failure) {
+    return make_error(ErrorCode::kInvalidArgument, failure.what());
+  }
+  HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
+  Handover here = handover;
+  here.source_fd = -1;  // the number is the daemon's
+  return make_plan(arguments, here).map([](const MountPlan&) {});
+}
 
 io::Status check_mount(const MountArguments& arguments) {
   HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
@@ -393,6 +489,7 @@ void add_mount_command(CLI::App& app, Selected& selected) {
   add_environment_names(command);
   command.callback([&command, &selected, arguments, config] {
     if (!config->empty()) apply_config_file(command, *config);
+    arguments->words = words_of(command);
     selected = [arguments] { return run_mount(*arguments); };
   });
   command.footer(
@@ -403,6 +500,18 @@ void add_mount_command(CLI::App& app, Selected& selected) {
       "      --order torch-distributed:seed=0,replicas=8,rank=3\n"
       "  headrace mount s3://bucket/train /mnt/train --ssd /nvme/headrace:200G\n"
       "  headrace mount /nfs/lmdb /mnt/lmdb --records auto --order torch-random:seed=42");
+}
+
+void add_take_over_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<TakeOverArguments> arguments;
+  CLI::App& command = add_command(app, selected, {"", "take-over", "Go on with the mount of the program before"},
+                                  run_take_over, arguments);
+  command.add_option("DESCRIPTOR", arguments->descriptor, "Where the handover is read")->required();
+  add_mount_options(command, arguments->mount);
+  command.callback([&command, &selected, arguments] {
+    arguments->mount.words = words_of(command);
+    selected = [arguments] { return run_take_over(*arguments); };
+  });
 }
 
 }  // namespace headrace::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "headrace/cli/daemon/handover.h"
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/setup/cache_arguments.h"
 
@@ -24,7 +25,8 @@ struct MountArguments {
   bool overlay = false;
   std::uint64_t revalidate_seconds = 0;  // the source is compared with the catalog this often; 0: at the start only
   std::string log_level = "info";
-  std::string metrics;  // ADDRESS:PORT or PORT of the Prometheus page; empty: none
+  std::string metrics;             // ADDRESS:PORT or PORT of the Prometheus page; empty: none
+  std::vector<std::string> words;  // the options that are in force, as a command line has them, for a handover
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
 // Makes the checks that mount makes before it touches anything, and nothing more.
@@ -33,7 +35,12 @@ struct MountArguments {
 // The mount point that a config file names. Errors: kInvalidArgument (no such file, it names none, or makes no sense).
 [[nodiscard]] io::Result<std::filesystem::path> configured_mount_point(const std::string& file);
 
+// Whether this program could serve a mount that another one hands over. Errors: as check_mount(), read_handover().
+[[nodiscard]] io::Status check_handover(const Handover& handover);
+
 void add_mount_command(CLI::App& app, Selected& selected);
+// The program that an upgrade starts in the process of the one before. Not for people: --help does not list it.
+void add_take_over_command(CLI::App& app, Selected& selected);
 // Adds every setting of mount but --config. `headrace config check` reads the same settings.
 void add_mount_options(CLI::App& command, MountArguments& arguments);
 

@@ -2,17 +2,28 @@
 #include "headrace/cli/daemon/kept_settings.h"
 
 #include <cerrno>
-#include <new>
+#include <cstring>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace headrace::cli {
 
 io::Result<KeptSettings> KeptSettings::make() {
+  io::UniqueFd fd(::memfd_create("headrace-settings", 0));
+  if (!fd.valid() || ::ftruncate(fd.get(), sizeof(Page)) != 0) {
+    return io::system_error(errno, "memory that the processes of a mount share");
+  }
+  return take_over(std::move(fd));
+}
+
+io::Result<KeptSettings> KeptSettings::take_over(io::UniqueFd fd) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // a lock would be another process's
-  void* const page = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+  void* const page = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (page == MAP_FAILED) return io::system_error(errno, "memory that the processes of a mount share");
-  return KeptSettings(new (page) Page{});
+  return KeptSettings(std::move(fd), static_cast<Page*>(page));
 }
 
 KeptSettings::~KeptSettings() {
@@ -21,6 +32,17 @@ KeptSettings::~KeptSettings() {
 
 void KeptSettings::keep_pushed_bytes(std::uint64_t bytes) {
   page_->pushed_bytes_plus_one.store(bytes + 1);
+}
+
+bool KeptSettings::keep_program(const std::filesystem::path& program) {
+  const std::string& path = program.native();
+  if (path.size() >= page_->program.size()) return false;
+  std::memcpy(page_->program.data(), path.c_str(), path.size() + 1);
+  return true;
+}
+
+std::filesystem::path KeptSettings::program() const {
+  return page_->program.data();
 }
 
 std::optional<std::uint64_t> KeptSettings::pushed_bytes() const {

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was changed of a running mount (headrace set), for the worker that takes over when this one dies.
+// What was changed of a running mount (headrace set), for the worker that takes over when this one dies; and which
+// program the supervisor is to become (headrace upgrade).
 //
 //   HEADRACE_TRY(kept, KeptSettings::make());   // in the supervisor, before it forks
 //   kept.keep_pushed_bytes(bytes);              // in a worker
 //   kept.pushed_bytes()                         // in its successor
 //
-// It lies in memory that the supervisor and all its workers share. Thread-safety: any thread, any of these processes.
+// It lies in memory that the supervisor and all its workers share. Thread-safety: any thread, any of these processes;
+// the program: one writer, and the supervisor after it was told.
 // Ownership: move-only; each process unmaps its own view.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <climits>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "headrace/io/result.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 
@@ -22,19 +28,27 @@ class KeptSettings {
  public:
   // Errors: kSystem (no memory).
   [[nodiscard]] static io::Result<KeptSettings> make();
+  // The memory of the program that this one replaced.
+  [[nodiscard]] static io::Result<KeptSettings> take_over(io::UniqueFd fd);
   ~KeptSettings();
-  KeptSettings(KeptSettings&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+  KeptSettings(KeptSettings&& other) noexcept : fd_(std::move(other.fd_)), page_(std::exchange(other.page_, nullptr)) {}
   KeptSettings& operator=(KeptSettings&&) = delete;
 
   void keep_pushed_bytes(std::uint64_t bytes);
   // nullopt: it is as it was mounted.
   [[nodiscard]] std::optional<std::uint64_t> pushed_bytes() const;
+  // False: the path is longer than paths are.
+  [[nodiscard]] bool keep_program(const std::filesystem::path& program);
+  [[nodiscard]] std::filesystem::path program() const;
+  [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
   struct Page {
     std::atomic<std::uint64_t> pushed_bytes_plus_one;  // 0: not set, as the kernel hands the page out
+    std::array<char, PATH_MAX> program;                // ends with a zero
   };
-  explicit KeptSettings(Page* page) : page_(page) {}
+  KeptSettings(io::UniqueFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
+  io::UniqueFd fd_;
   Page* page_;
 };
 

@@ -2,6 +2,8 @@
 #include "headrace/cli/daemon/mount_service.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include <fmt/core.h>
@@ -53,14 +55,14 @@ io::Result<std::vector<std::string>> specs_of(const json& arguments) {
 }  // namespace
 
 MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
-                           Place place)
+                           Handover handover)
     : store_(store),
       mount_(mount),
       refresher_(refresher),
       kept_(kept),
-      mount_point_(std::move(place.mount_point)),
-      source_(std::move(place.source)),
       sample_chunks_(cache::sample_chunks(store.catalog())),
+      handover_(std::move(handover)),
+      supervisor_(::getppid()),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -70,8 +72,12 @@ std::string MountService::answer(std::string_view request) {
 
 io::Result<json> MountService::handle(const std::string& command, const json& arguments) {
   if (command == "version") {
-    return json{
-        {"version", kVersion}, {"protocol", kProtocolVersion}, {"pid", ::getpid()}, {"supervisor_pid", ::getppid()}};
+    std::error_code failure;
+    return json{{"version", kVersion},
+                {"protocol", kProtocolVersion},
+                {"pid", ::getpid()},
+                {"supervisor_pid", supervisor_},
+                {"program", std::filesystem::read_symlink("/proc/self/exe", failure).string()}};
   }
   if (command == "stat") return stat();
   if (command == "warm") return warm(arguments);
@@ -87,6 +93,8 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   }
   if (command == "refresh-state") return refresh_state();
   if (command == "set") return set(arguments);
+  if (command == "handover") return to_json(handover_);
+  if (command == "upgrade") return upgrade(arguments);
   if (command == "order") return order(arguments);
   if (command == "order-tell") return tell_order(arguments);
   if (command == "numbering") return numbering(arguments);
@@ -104,8 +112,8 @@ json MountService::stat() const {
   return {{"version", kVersion},
           {"pid", ::getpid()},
           {"supervisor_pid", ::getppid()},
-          {"mount_point", mount_point_.string()},
-          {"source", source_.string()},
+          {"mount_point", handover_.mount_point.string()},
+          {"source", handover_.source.string()},
           {"uptime_seconds", seconds_since(started_)},
           {"data_set",
            {{"entries", catalog.entry_count()},
@@ -122,7 +130,8 @@ json MountService::stat() const {
 
 io::Result<json> MountService::warm(const json& arguments) {
   if (job_ && !job_->finished()) {
-    return make_error(ErrorCode::kBusy, mount_point_.string() + " is being warmed already; wait until that ends");
+    return make_error(ErrorCode::kBusy,
+                      handover_.mount_point.string() + " is being warmed already; wait until that ends");
   }
   BackgroundWarmOptions options;
   options.ram = flag_of(arguments, "ram");
@@ -174,8 +183,26 @@ io::Result<json> MountService::set(const json& arguments) {
   const std::uint64_t pushed = ram - std::min(ram, staging);
   kept_.keep_pushed_bytes(pushed);
   mount_.set_ram_bytes(pushed);
-  io::log_info("mount {}: {} MiB of memory from now on", mount_point_.string(), ram >> 20);
+  io::log_info("mount {}: {} MiB of memory from now on", handover_.mount_point.string(), ram >> 20);
   return json{{"ram_bytes", ram}};
+}
+
+// The supervisor ends this process then. Who asks has looked whether the program can take over.
+io::Result<json> MountService::upgrade(const json& arguments) {
+  const std::filesystem::path program = text_of(arguments, "program");
+  if (!program.is_absolute() || ::access(program.c_str(), X_OK) != 0 || !kept_.keep_program(program)) {
+    return make_error(ErrorCode::kUnsupported, fmt::format("where this mount runs there is no program {}; run headrace "
+                                                           "upgrade in the same container",
+                                                           program.string()));
+  }
+  if (!handover_.can_take_over) {
+    return make_error(ErrorCode::kUnsupported,
+                      "an upgrade of a running mount needs Linux 6.9; unmount, and mount anew");
+  }
+  if (::getppid() != supervisor_) return make_error(ErrorCode::kBusy, "the mount is ending");
+  io::log_info("mount {}: {} is to go on", handover_.mount_point.string(), program.string());
+  if (::kill(supervisor_, SIGUSR1) != 0) return io::system_error(errno, "tell the supervisor");
+  return json::object();
 }
 
 io::Result<json> MountService::order(const json& arguments) {

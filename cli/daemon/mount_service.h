@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the daemon of a mount answers on its control socket.
 //
-//   version                                        {"version", "protocol", "pid", "supervisor_pid"}
+//   version                                        {"version", "protocol", "pid", "supervisor_pid", "program"}
 //   stat                                           see JSON.md
 //   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
 //   warm-forecast                                  as warm, but fetches nothing: {"ram", "disk"}, see warm_plan.h
@@ -10,6 +10,8 @@
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
 //   set {"ram_bytes"}                              changes the budget; {"ram_bytes"} is then what is used of it
+//   handover                                       what another program needs to go on (handover.h)
+//   upgrade {"program"}                            has that program go on
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
 //   order-tell {"name", "total", "offset", "numbers", "batch", "workers", "prefetch_factor"}
 //                                                  a part of a loader's next epoch; the last part has it followed
@@ -26,10 +28,12 @@
 #include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
+#include <sys/types.h>
 
 #include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/daemon/background_warm.h"
+#include "headrace/cli/daemon/handover.h"
 #include "headrace/cli/daemon/kept_settings.h"
 #include "headrace/cli/daemon/order_telling.h"
 #include "headrace/fuse/mount.h"
@@ -38,11 +42,8 @@ namespace headrace::cli {
 
 class MountService {
  public:
-  struct Place {
-    std::filesystem::path mount_point;
-    std::filesystem::path source;
-  };
-  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept, Place place);
+  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
+               Handover handover);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
 
@@ -52,6 +53,7 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json numbering(const nlohmann::json& arguments) const;
@@ -60,9 +62,9 @@ class MountService {
   fuse::Mount& mount_;
   cache::Refresher& refresher_;
   KeptSettings& kept_;
-  const std::filesystem::path mount_point_;
-  const std::filesystem::path source_;
   const std::uint64_t sample_chunks_;
+  const Handover handover_;
+  const pid_t supervisor_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -192,6 +193,7 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     path_ = std::move(other.path_);
     device_ = std::move(other.device_);
     serves_others_ = other.serves_others_;
+    shared_fd_ = std::exchange(other.shared_fd_, -1);
     shared_ = std::exchange(other.shared_, nullptr);
     catalog_fd_ = std::exchange(other.catalog_fd_, -1);
     takeover_fd_ = std::exchange(other.takeover_fd_, -1);
@@ -208,22 +210,52 @@ void Channel::close() {
   hang_up();
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
   if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
-  if (catalog_fd_ >= 0) ::close(std::exchange(catalog_fd_, -1));
-  if (takeover_fd_ >= 0) ::close(takeover_fd_);
-  takeover_fd_ = -1;
+  for (int* fd : {&shared_fd_, &catalog_fd_, &takeover_fd_}) {
+    if (*fd >= 0) ::close(std::exchange(*fd, -1));
+  }
   shared_ = nullptr;
   takeover_ = {};
 }
 
 Status Channel::share_memory(const ChannelOptions& options) {
-  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
-  shared_ = new (memory) Shared;
+  shared_fd_ = ::memfd_create("headrace-channel", MFD_CLOEXEC);
+  if (shared_fd_ < 0 || ::ftruncate(shared_fd_, sizeof(Shared)) != 0)
+    return io::system_error(errno, "memory for the channel");
+  HEADRACE_TRY_DO(map_shared());
   takeover_fd_ = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
   if (takeover_fd_ < 0) return io::system_error(errno, "memory for the channel");
   catalog_fd_ = make_scratch_file(options.scratch_folder);
   if (catalog_fd_ < 0) return io::system_error(errno, "memory for the channel");
   return {};
+}
+
+// A memfd is zero at first, which is what Shared begins with.
+Status Channel::map_shared() {
+  static_assert(std::is_trivially_destructible_v<Shared> && std::atomic<bool>::is_always_lock_free);
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd_, 0);
+  if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
+  shared_ = static_cast<Shared*>(memory);
+  return {};
+}
+
+ChannelParts Channel::parts() const {
+  return {fd_, shared_fd_, catalog_fd_, takeover_fd_, path_, device_, serves_others_};
+}
+
+Result<Channel> Channel::take_over(const ChannelParts& parts) {
+  Channel channel;
+  channel.fd_ = parts.fd;
+  channel.shared_fd_ = parts.shared_fd;
+  channel.catalog_fd_ = parts.catalog_fd;
+  channel.takeover_fd_ = parts.takeover_fd;
+  channel.path_ = parts.path;
+  channel.device_ = parts.device;
+  channel.serves_others_ = parts.serves_others;
+  for (const int fd : {channel.fd_, channel.shared_fd_, channel.catalog_fd_, channel.takeover_fd_}) {
+    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return io::system_error(errno, "a channel that was handed over");
+  }
+  HEADRACE_TRY_DO(channel.map_shared());
+  return channel;
 }
 
 int Channel::catalog_fd() const {

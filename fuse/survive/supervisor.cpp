@@ -72,10 +72,12 @@ void report_crashes(int report_fd) {
   }
 }
 
+constexpr std::array kWatchedSignals = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1};
+
 sigset_t signals_to_watch() {
   sigset_t signals;
   ::sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) ::sigaddset(&signals, signal);
+  for (const int signal : kWatchedSignals) ::sigaddset(&signals, signal);
   return signals;
 }
 
@@ -112,6 +114,11 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
+  // Another program has begun: the mount has been ready for long, and its child `stand_in` answers.
+  void resume(pid_t stand_in) {
+    stand_in_ = stand_in;
+    announced_ = true;
+  }
   Status run();
 
  private:
@@ -128,6 +135,7 @@ class Supervisor {
   void end_stand_in();
   void look_after_stand_in();
   void give_up(const char* reason);
+  void hand_over();
   [[nodiscard]] int poll_timeout_ms() const;
   Result<Outcome> judge(int wait_status);
   bool may_restart();
@@ -149,6 +157,7 @@ class Supervisor {
   pid_t stand_in_ = -1;
   steady_clock::time_point stand_in_at_ = steady_clock::time_point::max();
   bool announced_ = false;
+  bool is_handing_over_ = false;  // another program is to go on
   bool stopping_ = false;
   steady_clock::time_point kill_at_ = steady_clock::time_point::max();
   std::deque<steady_clock::time_point> deaths_;
@@ -162,6 +171,10 @@ Status Supervisor::run() {
     HEADRACE_TRY_DO(start_worker());
     HEADRACE_TRY(outcome, await_worker());
     if (outcome == Outcome::kEnded) return {};
+    if (is_handing_over_) {
+      hand_over();
+      continue;
+    }
     if (outcome == Outcome::kFailedToStart) {
       HEADRACE_TRY(is_mounted, wait_before_retry());
       if (!is_mounted) return {};
@@ -227,7 +240,8 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
     if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) {
       Result<Outcome> outcome = judge(wait_status);
       worker_ = -1;
-      if (!outcome || *outcome != Outcome::kFailedToStart) end_stand_in();
+      const bool goes_on = outcome && (*outcome == Outcome::kFailedToStart || is_handing_over_);
+      if (!goes_on || *outcome == Outcome::kEnded) end_stand_in();
       return outcome;
     }
     look_at_worker();
@@ -315,6 +329,11 @@ void Supervisor::take_signal() {
   signalfd_siginfo signal = {};
   while (::read(signal_fd_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) continue;  // await_worker() looks by itself
+    if (signal.ssi_signo == SIGUSR1) {
+      is_handing_over_ = options_.hand_over && channel_.can_resend() && !stopping_ && is_ready_ && worker_ > 0;
+      if (is_handing_over_) ::kill(worker_, SIGKILL);
+      continue;
+    }
     options_.on_stop_signal(static_cast<int>(signal.ssi_signo));
     stopping_ = true;
     kill_at_ = steady_clock::now() + kPatienceAfterStop;
@@ -351,6 +370,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
   }
   if (stopping_ && !announced_) return io::make_error(ErrorCode::kCancelled, "stopped by a signal before it was ready");
   if (stopping_) return Outcome::kEnded;
+  if (is_handing_over_) return Outcome::kDied;
   io::log_error("mount {}: worker {} died of signal {}", channel_.path().string(), worker_, WTERMSIG(wait_status));
   return Outcome::kDied;
 }
@@ -382,6 +402,13 @@ Result<bool> Supervisor::wait_before_retry() {
   return false;
 }
 
+// The stand-in stays the child of this process, and answers while the other program starts.
+void Supervisor::hand_over() {
+  if (stand_in_ <= 0) start_stand_in();
+  options_.hand_over(channel_, stand_in_);
+  is_handing_over_ = false;  // else this line would not be reached
+}
+
 bool Supervisor::may_restart() {
   if (!channel_.can_resend()) {
     io::log_error("mount {}: ends with its worker; taking over needs Linux 6.9", channel_.path().string());
@@ -395,15 +422,30 @@ bool Supervisor::may_restart() {
 
 }  // namespace
 
+namespace {
+
+// An orderly worker has unmounted already; then this finds nothing.
+Status leave_nothing(const Channel& channel, Status status) {
+  if (const Status unmounted = unmount(channel); !unmounted) io::log_error("{}", unmounted.error().message());
+  return status;
+}
+
+}  // namespace
+
 Status supervise(const SupervisorOptions& options) {
   const HeldSignals held;  // before mounting: a signal right after it would leave the mount behind
   HEADRACE_TRY(channel, open_channel(options.channel));
-  Status status = Supervisor(options, channel, held.before()).run();
-  // An orderly worker has unmounted already; then this finds nothing.
-  if (const Status unmounted = unmount(channel); !unmounted) {
-    io::log_error("{}", unmounted.error().message());
-  }
-  return status;
+  return leave_nothing(channel, Supervisor(options, channel, held.before()).run());
+}
+
+// The signals were blocked all the while: one of them in between would have left the mount behind.
+Status go_on(const SupervisorOptions& options, Channel channel, pid_t stand_in) {
+  const HeldSignals held;
+  sigset_t before = held.before();
+  for (const int signal : kWatchedSignals) ::sigdelset(&before, signal);
+  Supervisor supervisor(options, channel, before);
+  supervisor.resume(stand_in);
+  return leave_nothing(channel, supervisor.run());
 }
 
 }  // namespace headrace::fuse

@@ -32,6 +32,10 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 
 }  // namespace
 
+// The next version of the program may find it.
+static_assert(kHandoverVersion == 1 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
+              sizeof(SamplePages) == 4);
+
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();
   const std::size_t entries = catalog.entry_count();

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "headrace/cli/daemon/handover.h"
+
+#include <array>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "headrace/io/unique_fd.h"
+
+namespace headrace::cli {
+namespace {
+
+using io::ErrorCode;
+using io::make_error;
+using nlohmann::json;
+
+// Words of a command line are at most 128 KiB each, and a mount has some dozens of them.
+constexpr std::size_t kBytesMax = std::size_t{4} << 20;
+
+std::array<int, 6> descriptors(const Handover& handover) {
+  const fuse::ChannelParts& channel = handover.channel;
+  return {channel.fd, channel.shared_fd, channel.catalog_fd, channel.takeover_fd, handover.kept_fd, handover.source_fd};
+}
+
+void close_on_exec(const Handover& handover, int flag) {
+  for (const int fd : descriptors(handover)) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, flag);
+  }
+}
+
+// Without MFD_CLOEXEC: the other program reads it.
+io::Result<io::UniqueFd> write_down(const Handover& handover) {
+  const std::string text = to_json(handover).dump(-1, ' ', false, json::error_handler_t::replace);
+  io::UniqueFd fd(::memfd_create("headrace-handover", 0));
+  if (!fd.valid() || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return io::system_error(errno, "memory for the handover");
+  }
+  return fd;
+}
+
+}  // namespace
+
+json to_json(const Handover& handover) {
+  const fuse::ChannelParts& channel = handover.channel;
+  return {{"version", fuse::kHandoverVersion},
+          {"channel",
+           {{"fd", channel.fd},
+            {"shared_fd", channel.shared_fd},
+            {"catalog_fd", channel.catalog_fd},
+            {"takeover_fd", channel.takeover_fd},
+            {"path", channel.path.string()},
+            {"device", channel.device},
+            {"serves_others", channel.serves_others}}},
+          {"stand_in", handover.stand_in},
+          {"kept_fd", handover.kept_fd},
+          {"source_fd", handover.source_fd},
+          {"source", handover.source.string()},
+          {"mount_point", handover.mount_point.string()},
+          {"working_folder", handover.working_folder.string()},
+          {"over_source", handover.over_source},
+          {"words", handover.words}};
+}
+
+io::Result<Handover> parse_handover(const json& text) try {
+  if (const auto version = text.at("version").get<unsigned>(); version != fuse::kHandoverVersion) {
+    return make_error(ErrorCode::kUnsupported,
+                      fmt::format("the mount hands over as version {}, this program takes {}; unmount, and mount anew",
+                                  version, fuse::kHandoverVersion));
+  }
+  const json& channel = text.at("channel");
+  return Handover{.channel = {.fd = channel.at("fd").get<int>(),
+                              .shared_fd = channel.at("shared_fd").get<int>(),
+                              .catalog_fd = channel.at("catalog_fd").get<int>(),
+                              .takeover_fd = channel.at("takeover_fd").get<int>(),
+                              .path = channel.at("path").get<std::string>(),
+                              .device = channel.at("device").get<std::string>(),
+                              .serves_others = channel.at("serves_others").get<bool>()},
+                  .stand_in = text.at("stand_in").get<pid_t>(),
+                  .kept_fd = text.at("kept_fd").get<int>(),
+                  .source_fd = text.at("source_fd").get<int>(),
+                  .source = text.at("source").get<std::string>(),
+                  .mount_point = text.at("mount_point").get<std::string>(),
+                  .working_folder = text.at("working_folder").get<std::string>(),
+                  .over_source = text.at("over_source").get<bool>(),
+                  .words = text.at("words").get<std::vector<std::string>>()};
+} catch (const json::exception&) {
+  return make_error(ErrorCode::kInvalidArgument, "this is no handover of a mount; use headrace upgrade MOUNTPOINT");
+}
+
+io::Result<Handover> read_handover(int fd) {
+  std::string text(kBytesMax, '\0');
+  const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
+  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  return parse_handover(json::parse(text, nullptr, false));
+}
+
+io::Status replace_program(const std::filesystem::path& program, const Handover& handover) {
+  HEADRACE_TRY(text, write_down(handover));
+  std::vector<std::string> words = {"headrace", "take-over", std::to_string(text.get()), handover.source.string(),
+                                    handover.mount_point.string()};
+  words.insert(words.end(), handover.words.begin(), handover.words.end());
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  close_on_exec(handover, 0);
+  ::execv(program.c_str(), arguments.data());
+  const int failure = errno;
+  close_on_exec(handover, FD_CLOEXEC);
+  return io::system_error(failure, "run " + program.string());
+}
+
+}  // namespace headrace::cli
