@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns one encoded sample into one tensor. It decodes only the pixels that the transform needs, and resizes them as they
-// come.
+// Turns one encoded sample into one tensor. It decodes only the pixels that the transform needs, and resizes them as
+// they come.
 //
 //   SampleTransformer transformer(transform, writer);
 //   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .position = 5, .sample = 17});
