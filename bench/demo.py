@@ -2,6 +2,8 @@
 """The part of bench/demo that runs once everything is built."""
 
 import argparse
+import json
+import os
 import sys
 
 sys.dont_write_bytecode = True
@@ -10,10 +12,15 @@ from harness import PYTHON, REPOSITORY, Bench, Mount  # noqa: E402 (bytecode is 
 from sources import CannotRun, SlowFs, end_on_sigterm  # noqa: E402
 from sweeper import temporary_folder  # noqa: E402
 
+sys.path.append(str(REPOSITORY / "tests/support"))
+
+from fault_store import ENVIRONMENT, FaultStore  # noqa: E402
+
 ORDER = "torch-distributed:seed=0"  # what DistributedSampler(seed=0) draws
 EPOCHS = 2
 BUILD = REPOSITORY / "build/release"
 LATENCY_MS = 20
+WORKERS = 2  # of the loader
 
 
 def say(text=""):
@@ -83,6 +90,42 @@ def demo_mount(bench, folder, samples):
     return 0 if equal else 1
 
 
+def demo_bucket(bench, folder, samples):
+    os.environ.update(ENVIRONMENT)
+    headrace = bench.program("headrace")
+    with FaultStore() as store:
+        for file in folder.rglob("*.jpg"):
+            store.put(str(file.relative_to(folder)), file.read_bytes())
+        store.set(delay=LATENCY_MS / 1000)
+        source = ["s3://bucket/train", "--endpoint", store.url]
+        say(f"source     a bucket; its store, on this machine, answers each request {LATENCY_MS} ms late")
+        say(f"readers    {WORKERS} processes, as the workers of a loader; nothing is decoded")
+        say("command    headrace mount s3://bucket/train MOUNTPOINT --endpoint URL --ram 1G --order sequential")
+        say()
+        say("reading from the bucket, one object after the other ...")
+        found = json.loads(bench.execute([headrace, "diagnose", *source, "--workers", WORKERS, "--seconds", 6,
+                                          "--json"]))
+        say("reading through headrace ...")
+        with Mount(bench, *source, "--ram", "1G", "--order", "sequential") as mount:
+            command = [bench.program("read_files"), mount.path, samples, "--processes", WORKERS]
+            epochs = [bench.measure(command) for _ in range(EPOCHS)]
+            stat = mount.stat()
+            equal = bench.sum_of(mount.path, samples) == bench.sum_of(folder, samples)
+    count = epochs[0].samples
+    direct = found["direct_samples_per_second"]
+    say()
+    say(f"{'':28}{'bucket directly':>18}{'through headrace':>18}{'faster':>10}")
+    for number, epoch in enumerate(epochs, 1):
+        say(f"  {f'epoch {number}':26}{direct:>16.0f}/s{epoch.rate:>16.0f}/s{epoch.rate / direct:9.1f}x")
+    bucket = stat["store"]["bucket"]
+    say()
+    say(f"  requests to the store         {bucket['requests']} for {EPOCHS * count} samples used, {bucket['lists']} of "
+        "them listings")
+    say(f"  bytes seen through the mount  {'equal to the objects' if equal else 'DIFFER from the objects'} "
+        "(XXH3 of every file)")
+    return 0 if equal else 1
+
+
 def demo_reader(bench, folder, reason):
     say(f"left out   the mount and the Python loader: {reason}")
     say("instead    the C++ reader on the same data set, two epochs: headrace read --decode")
@@ -92,9 +135,13 @@ def demo_reader(bench, folder, reason):
     return 0
 
 
+DEMOS = {"folder": demo_mount, "s3": demo_bucket}
+
+
 def main():
     parser = argparse.ArgumentParser(description="bench/demo: the main job, side by side with plain loading.")
     parser.add_argument("--files", type=int, default=600)
+    parser.add_argument("--source", choices=list(DEMOS), default="folder", help="s3: the data set lies in a bucket")
     arguments = parser.parse_args()
     end_on_sigterm()
     with temporary_folder("headrace-demo-") as work:
@@ -106,7 +153,7 @@ def main():
         say()
         say(f"data set   {describe_set(folder)}")
         try:
-            return demo_mount(bench, folder, samples)
+            return DEMOS[arguments.source](bench, folder, samples)
         except CannotRun as reason:
             return demo_reader(bench, folder, reason)
 

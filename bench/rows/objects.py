@@ -2,21 +2,27 @@
 """An epoch from a bucket, compared with a bare HTTP client and with other mounts of buckets.
 
 nginx plays the store: it answers each GET after 20 ms, and a listing from files that were written before. It checks no
-signature and knows no errors; the tests have stores for that."""
+signature and knows no errors; for rows that are about these, the tests' own store is slow enough."""
 
 import contextlib
 import datetime
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from harness import Figures, Mount, Row
+from harness import REPOSITORY, Figures, Mount, Row
 from sources import CannotRun, Failed, end_process, need_root, unmount, wait_until_mounted
 from sweeper import holding
+
+sys.path.append(str(REPOSITORY / "tests/support"))
+
+from fault_store import ENVIRONMENT, FaultStore  # noqa: E402, which the line before makes known
 
 BUCKET = "bench"
 LATENCY_SECONDS = 0.02
@@ -130,7 +136,8 @@ class ObjectRow(Row):
                 raise CannotRun(f"{program} is missing")
         if not os.path.exists(ECHO_MODULE):
             raise CannotRun("the package libnginx-mod-http-echo is missing")
-        self.source = self.bench.data_set(self.bench.count(4000, 200))
+        # 2.6 GB. A shorter epoch is over before it is known how many requests at once bring most.
+        self.source = self.bench.data_set(self.bench.count(24_000, 200))
         self.samples = self.bench.file_list(self.source)
         self.checksum = self.bench.sum_of(self.source, self.samples)
         self.store = self.stack.enter_context(Store(self.bench, self.source))
@@ -221,6 +228,73 @@ class S3Peers(ObjectRow):
                 "use_path_request_style,public_bucket=1"]
 
 
+class S3Faults(Row):
+    name = "s3-faults"
+    bar = 0.87  # 1 / 1.15
+    rounds = 3
+    headrace_side = ("an epoch of a bucket where 1 % of GETs end with 503, 1 % stall for 10 s, 0.5 % are reset and "
+                     "0.5 % short")
+    other_side = "the same epoch, and nothing goes wrong"
+
+    def prepare(self):
+        os.environ.update(ENVIRONMENT)
+        folder = self.bench.data_set(self.bench.count(4000, 200))
+        self.count = sum(1 for _ in folder.rglob("*.jpg"))
+        self.store = self.stack.enter_context(FaultStore())
+        for file in folder.rglob("*.jpg"):
+            self.store.put(str(file.relative_to(folder)), file.read_bytes())
+        self.command = [self.bench.program("headrace"), "read", "--order", ORDER, "--json", "--checksum"]
+        self.checksum = json.loads(self.bench.execute([*self.command, folder]))["epochs"][0]["xxh3"]
+
+    def run(self, side, variant):
+        share = 0.01 if side == "headrace" else 0.0
+        self.store.set(delay=LATENCY_SECONDS, busy=share, stall=share, reset=share / 2, short=share / 2)
+        text, usage = self.bench.run_program([*self.command, "s3://bucket/train", "--endpoint", self.store.url, "--ram",
+                                              "256M"])
+        epoch = json.loads(text)["epochs"][0]
+        if epoch["xxh3"] != self.checksum:
+            raise Failed("the bytes of the bucket are not those of its objects")
+        return Figures(samples=self.count, seconds=epoch["seconds"], cpu_seconds=usage.ru_utime + usage.ru_stime,
+                       checksum=self.checksum)
+
+
+class S3List(Row):
+    name = "s3-list"
+    bar = 1.0
+    rounds = 3
+    variants = ("folders", "flat", "again")
+    other_is_bound = True
+    headrace_side = "until a mount shows 100 000 keys in 1 000 folders or in one, LIST after 75 ms; and mounted again"
+    other_side = "6 s, 3 s, 1 s"
+    seconds_allowed = {"folders": 6, "flat": 3, "again": 1}
+
+    def prepare(self):
+        os.environ.update(ENVIRONMENT)
+        self.count = self.bench.count(100_000, 10_000)
+        self.store = self.stack.enter_context(FaultStore())
+        for name, folders in (("folders", 1000), ("flat", 1)):
+            self.store.fill([f"{name}/{key % folders:03}/{key:06}.jpg" for key in range(self.count)])
+        self.store.set(list_delay=0.075)
+
+    def run(self, side, variant):
+        if side != "headrace":
+            return Figures(samples=self.count, seconds=self.seconds_allowed[variant], checksum="names")
+        shutil.rmtree(os.environ["HEADRACE_CACHE_DIR"], ignore_errors=True)
+        if variant == "again":
+            self.seconds_until_shown("folders")
+        seconds = self.seconds_until_shown("flat" if variant == "flat" else "folders")
+        return Figures(samples=self.count, seconds=seconds, checksum="names")  # which are counted there
+
+    def seconds_until_shown(self, prefix):
+        began = time.monotonic()
+        with Mount(self.bench, f"s3://bucket/{prefix}", "--endpoint", self.store.url, "--ram", "32M") as mount:
+            shown = len(os.listdir(mount.path / "000"))
+            seconds = time.monotonic() - began
+        if shown != (self.count if prefix == "flat" else self.count // 1000):
+            raise Failed(f"{shown} names are shown")
+        return seconds
+
+
 class PeerMount:
     """A mount that another program makes in the foreground."""
 
@@ -247,4 +321,4 @@ class PeerMount:
         self.stack.close()
 
 
-ROWS = (S3Epoch, S3Peers)
+ROWS = (S3Epoch, S3Peers, S3Faults, S3List)

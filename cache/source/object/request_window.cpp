@@ -2,13 +2,16 @@
 #include "headrace/cache/source/object/request_window.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headrace::cache {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Shorter, and a rate is noise: at 64 in flight and 50 ms, 128 answers come within it.
+// While it grows each step raises the rate by as much as it can: 64 answers tell that. Waiting longer costs a good part
+// of a short epoch. Later a rate is compared with one that hardly differs, and is noise over a shorter time.
+constexpr milliseconds kGrowingPeriodMin{20};
 constexpr milliseconds kPeriodMin{100};
 // What is in flight when the first 503 comes was sent before anybody knew; its 503s say nothing new.
 constexpr milliseconds kHalveAgainAfter{500};
@@ -24,6 +27,7 @@ constexpr double kMemory = 1.0 / 256;
 
 void RequestWindow::begin_period(Clock::time_point now) {
   began_ = now;
+  settling_ = limit_;
   done_ = 0;
   was_enough_ = false;
 }
@@ -31,25 +35,37 @@ void RequestWindow::begin_period(Clock::time_point now) {
 void RequestWindow::on_done(Clock::time_point now, bool is_enough) {
   busy_share_ *= 1 - kMemory;
   if (began_ == Clock::time_point()) begin_period(now);
-  ++done_;
   was_enough_ = was_enough_ || is_enough;
-  // All that is in flight turns over once at least, or the rate is still that of the limit before.
-  if (done_ >= limit_ && now - began_ >= kPeriodMin) end_period(now);
+  if (settling_ > 0) {
+    if (--settling_ == 0) began_ = now;
+    return;
+  }
+  ++done_;
+  const milliseconds least = phase_ == Phase::kGrowing ? kGrowingPeriodMin : kPeriodMin;
+  if (done_ >= limit_ && now - began_ >= least) end_period(now);
 }
 
 void RequestWindow::end_period(Clock::time_point now) {
   const double rate = static_cast<double>(done_) / std::chrono::duration<double>(now - began_).count();
   const bool was_enough = was_enough_;
+  const unsigned limit = limit_;
+  if (!was_enough) adapt(now, rate);
   begin_period(now);
-  if (was_enough) return;
+  if (limit_ == limit) settling_ = 0;
+}
+
+void RequestWindow::adapt(Clock::time_point now, double rate) {
   switch (phase_) {
     case Phase::kGrowing:
       if (best_rate_ > 0 && rate < best_rate_ * kWorthIt) {
+        if (!std::exchange(was_no_better_, true)) break;
+        was_no_better_ = false;
         limit_ = before_;
         phase_ = Phase::kHolding;
         held_ = now;
         break;
       }
+      was_no_better_ = false;
       best_rate_ = rate;
       before_ = limit_;
       limit_ = std::min(max_, limit_ * 2);

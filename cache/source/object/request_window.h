@@ -5,8 +5,9 @@
 //   window.on_done(now, queue_is_empty);
 //
 // The rate of a store is requests in flight over latency, until its limit or the network's is met. So the limit doubles
-// while that raises the rate by a tenth, and goes back by one doubling when it does not. It is tried again after a
-// while, because a network has better and worse times.
+// while that raises the rate by a tenth, and goes back by one doubling when it does not, twice in a row. It is tried
+// again after a while, because a network has better and worse times. A doubling takes two latencies: in the first, what
+// was sent under the limit before is still answered; the second is measured.
 //
 // Where the store answers with 503, the limit halves, once for all requests that were under way together, and comes
 // back by a sixteenth at a time: a client that comes back at once is refused at once, and one that never comes back
@@ -34,6 +35,7 @@ class RequestWindow {
 
  private:
   void end_period(Clock::time_point now);
+  void adapt(Clock::time_point now, double rate);
   void begin_period(Clock::time_point now);
 
   enum class Phase : std::uint8_t { kGrowing, kHolding, kRecovering };
@@ -47,7 +49,9 @@ class RequestWindow {
   Clock::time_point began_ = {};  // the period
   Clock::time_point halved_ = {};
   Clock::time_point held_ = {};
+  unsigned settling_ = 0;  // answers before the period begins
   unsigned done_ = 0;
+  bool was_no_better_ = false;  // the last period
   bool was_enough_ = false;
   double busy_share_ = 0;  // of the last answers, those that asked to slow down
 };

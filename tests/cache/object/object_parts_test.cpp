@@ -229,6 +229,10 @@ TEST_CASE("the window grows while it brings more, halves once for a 503, and com
       window.on_done(now, false);
     }
   };
+  run(milliseconds(60));
+  CHECK(window.limit() == 64);
+  run(milliseconds(180));  // twice two latencies, and the first one
+  CHECK(window.limit() == 256);
   run(seconds(5));
   CHECK(window.limit() == 256);  // 200 are what it takes
   for (int i = 0; i < 100; ++i) window.on_slow_down(now);
