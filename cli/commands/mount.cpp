@@ -21,6 +21,7 @@
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/kept_settings.h"
+#include "headrace/cli/daemon/memcached.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/protocol.h"
@@ -55,6 +56,7 @@ struct MountPlan {
   cache::StoreOptions store;
   std::vector<std::string> orders;
   fs::path order_records;  // what was learned in earlier runs
+  MemcachedPlan memcached;
 };
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -159,6 +161,8 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   HEADRACE_TRY_DO(check_outside(plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
+  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared));
+  plan.memcached = std::move(memcached);
   return plan;
 }
 
@@ -182,6 +186,26 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
   }
   return fuse::Mount::start(store, std::move(options), channel);
+}
+
+// What this node gives to the others, for `stat`; null where it shares with nobody.
+nlohmann::json describe_share(const MountPlan& plan) {
+  if (plan.store.shared.peers.empty()) return nullptr;
+  return {{"bytes", plan.store.shared.bytes_per_peer},
+          {"tls", !plan.store.shared.certificates.empty()},
+          {"peer", plan.memcached.peer},
+          {"command", as_command_line(plan.memcached.words)},
+          {"why_not_started", plan.memcached.why_not}};
+}
+
+// What runs beside the mount is said before it runs.
+void tell_what_is_shared(const MountPlan& plan) {
+  if (plan.store.shared.peers.empty()) return;
+  if (plan.memcached.words.empty()) {
+    fmt::print(stderr, "headrace: starts no memcached: {}\n", plan.memcached.why_not);
+  } else {
+    fmt::print(stderr, "headrace: starts {}\n", as_command_line(plan.memcached.words));
+  }
 }
 
 // Serves until a signal comes or somebody unmounts.
@@ -211,7 +235,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .at_start = !is_known,
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
-  MountService service(*store, *mount, refresher, kept, {plan.mount_point, plan.source.path});
+  MountService service(*store, *mount, refresher, kept, {plan.mount_point, plan.source.path, describe_share(plan)});
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
@@ -226,6 +250,11 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
 
 io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready) {
   HEADRACE_TRY(kept, KeptSettings::make());
+  std::optional<MemcachedKeeper> memcached;  // ends when the mount has ended
+  if (!plan.memcached.words.empty()) {
+    HEADRACE_TRY(keeper, MemcachedKeeper::start(plan.memcached));
+    memcached.emplace(std::move(keeper));
+  }
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
   options.channel.source_name = mounted_name(plan.source);
@@ -298,6 +327,7 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
   HEADRACE_TRY(plan, make_plan(arguments));
   io::set_log_level(level);
+  tell_what_is_shared(plan);
   const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
   const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, plan, ready); };
   if (arguments.foreground) return run_in_foreground(body);

@@ -59,6 +59,7 @@ MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refre
       kept_(kept),
       mount_point_(std::move(place.mount_point)),
       source_(std::move(place.source)),
+      share_(std::move(place.share)),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -99,22 +100,24 @@ json MountService::refresh_state() const {
 
 json MountService::stat() const {
   const cache::Catalog& catalog = store_.catalog();
-  return {{"version", kVersion},
-          {"pid", ::getpid()},
-          {"supervisor_pid", ::getppid()},
-          {"mount_point", mount_point_.string()},
-          {"source", source_.string()},
-          {"uptime_seconds", seconds_since(started_)},
-          {"data_set",
-           {{"entries", catalog.entry_count()},
-            {"samples", catalog.sample_count()},
-            {"bytes", catalog.sample_bytes()},
-            {"classes", catalog.class_count()},
-            {"skipped", catalog.skipped()},
-            {"unreadable", catalog.unreadable()}}},
-          {"refresh", refresh_state()},
-          {"mount", to_json(mount_.stats())},
-          {"store", to_json(store_.stats())}};
+  json all = {{"version", kVersion},
+              {"pid", ::getpid()},
+              {"supervisor_pid", ::getppid()},
+              {"mount_point", mount_point_.string()},
+              {"source", source_.string()},
+              {"uptime_seconds", seconds_since(started_)},
+              {"data_set",
+               {{"entries", catalog.entry_count()},
+                {"samples", catalog.sample_count()},
+                {"bytes", catalog.sample_bytes()},
+                {"classes", catalog.class_count()},
+                {"skipped", catalog.skipped()},
+                {"unreadable", catalog.unreadable()}}},
+              {"refresh", refresh_state()},
+              {"mount", to_json(mount_.stats())},
+              {"store", to_json(store_.stats())}};
+  if (!share_.is_null()) all["share"] = share_;
+  return all;
 }
 
 io::Result<json> MountService::warm(const json& arguments) {

@@ -25,7 +25,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 #include "headrace/cache/refresher.h"
 #include "headrace/cache/store.h"
@@ -41,6 +41,7 @@ class MountService {
   struct Place {
     std::filesystem::path mount_point;
     std::filesystem::path source;
+    nlohmann::json share;  // what this node gives to others (JSON.md); null: nothing
   };
   MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept, Place place);
   [[nodiscard]] std::string answer(std::string_view request);
@@ -62,6 +63,7 @@ class MountService {
   KeptSettings& kept_;
   const std::filesystem::path mount_point_;
   const std::filesystem::path source_;
+  const nlohmann::json share_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended
