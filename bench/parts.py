@@ -69,6 +69,25 @@ def measure_faults(bench, minutes):
     return json.loads(kept.read_text())
 
 
+def cluster(bench, _arguments):
+    return [(name, lambda name=name: measure_cluster(bench, name))
+            for name in ("once", "part", "in-step", "link", "cpu", "faults")]
+
+
+def measure_cluster(bench, name):
+    kept = bench.work / "cluster.json"
+    for program in ("headrace", "slow_fs"):
+        bench.program(program)  # builds it where need be
+    kept.unlink(missing_ok=True)
+    try:
+        bench.execute([harness.REPOSITORY / "bench/cluster", name, "--build", bench.build, "--json", kept,
+                       *(["--quick"] if bench.quick else [])])
+    except Failed:
+        if not kept.exists():  # what is short of its bar is on the page
+            raise
+    return {"figures": json.loads(kept.read_text())}
+
+
 def script(name):
     """A part that is a program of its own: bench/NAME.py prints one JSON object per line."""
     def items(bench, _arguments):
@@ -103,5 +122,6 @@ PARTS = {
     "trainings": lambda bench, _: trainings.items(bench),
     "scale": scale_items,
     "learning": script("learning"),
+    "cluster": cluster,
     "faults": faults,
 }

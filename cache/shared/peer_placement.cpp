@@ -21,8 +21,8 @@ struct Choice {
   PeerIndex second = kNoPeer;
 };
 
-// Both are hashes already; this only has to make of each pair a number of its own. From the end of MurmurHash3 (Appleby,
-// 2011): a fifth of the time of a hash of 8 bytes, and it is files times peers of them.
+// Both are hashes already; this only has to make of each pair a number of its own. From the end of MurmurHash3
+// (Appleby, 2011): a hash of 8 bytes costs several times as much, and it is files times peers of them.
 std::uint64_t mixed(std::uint64_t bits) {
   bits ^= bits >> 33U;
   bits *= 0xff51afd7ed558ccdULL;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/shared/peer_tls.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <unistd.h>
 
 #include "headrace/cache/peer_certificates.h"
 
@@ -18,9 +22,11 @@ std::string last_error() {
 }
 
 tl::unexpected<io::Error> refused(const std::filesystem::path& file) {
+  std::string reason = last_error();  // of a file that cannot be read, it only says that the system refused
+  if (::access(file.c_str(), R_OK) != 0) reason = std::generic_category().message(errno);
   return io::make_error(
       io::ErrorCode::kInvalidArgument,
-      fmt::format("certificate {}: {}; headrace peers init makes what is needed", file.string(), last_error()));
+      fmt::format("certificate {}: {}; headrace peers init makes what is needed", file.string(), reason));
 }
 
 }  // namespace

@@ -61,8 +61,8 @@ struct SharedGet {
 
 class SharedTier {
  public:
-  // Errors: kInvalidArgument (too many peers, one twice, no size, a public address without TLS, a wrong certificate). A peer whose name is not known is
-  // down for good, and said to be.
+  // Errors: kInvalidArgument (too many peers, one twice, no size, a public address without TLS, a wrong certificate).
+  // A peer whose name is not known is down for good, and said to be.
   [[nodiscard]] static Result<std::unique_ptr<SharedTier>> open(const SharedTierOptions& options, std::string data_set,
                                                                 const Catalog& catalog, RamTier& ram);
   ~SharedTier();

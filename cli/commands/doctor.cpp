@@ -46,6 +46,7 @@ std::vector<Finding> examine_target(const DoctorArguments& arguments) {
   for (const json& tier : (*stat)["store"]["tiers"]) {
     if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));
   }
+  append(findings, describe_peers(*stat));
   return findings;
 }
 

@@ -22,6 +22,7 @@
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/handover.h"
 #include "headrace/cli/daemon/kept_settings.h"
+#include "headrace/cli/daemon/memcached.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/protocol.h"
@@ -59,6 +60,7 @@ struct MountPlan {
   std::vector<std::string> orders;
   fs::path order_records;  // what was learned in earlier runs
   fs::path working_folder;
+  MemcachedPlan memcached;
 };
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -186,6 +188,8 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY(over_source, check_mount_point(plan.mount_point, plan.source));
   plan.over_source = over_source;
   HEADRACE_TRY_DO(add_options(arguments, plan));
+  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared));
+  plan.memcached = std::move(memcached);
   return plan;
 }
 
@@ -199,6 +203,8 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments, const Handover&
     return io::system_error(errno, "the folder in which it was mounted, " + handover.working_folder.string());
   }
   HEADRACE_TRY_DO(add_options(arguments, plan));
+  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared, handover.memcached_keeper > 0));
+  plan.memcached = std::move(memcached);
   return plan;
 }
 
@@ -237,6 +243,26 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
   }
   return fuse::Mount::start(store, std::move(options), channel);
+}
+
+// What this node gives to the others, for `stat`; null where it shares with nobody.
+nlohmann::json describe_share(const MountPlan& plan) {
+  if (plan.store.shared.peers.empty()) return nullptr;
+  return {{"bytes", plan.store.shared.bytes_per_peer},
+          {"tls", !plan.store.shared.certificates.empty()},
+          {"peer", plan.memcached.peer},
+          {"command", as_command_line(plan.memcached.words)},
+          {"why_not_started", plan.memcached.why_not}};
+}
+
+// What runs beside the mount is said before it runs.
+void tell_what_is_shared(const MountPlan& plan) {
+  if (plan.store.shared.peers.empty()) return;
+  if (plan.memcached.words.empty()) {
+    fmt::print(stderr, "headrace: starts no memcached: {}\n", plan.memcached.why_not);
+  } else {
+    fmt::print(stderr, "headrace: starts {}\n", as_command_line(plan.memcached.words));
+  }
 }
 
 // Serves until a signal comes or somebody unmounts.
@@ -279,7 +305,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .at_start = !is_known,
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
-  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel));
+  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan));
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
@@ -296,6 +322,13 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
 io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready,
                  const std::optional<Handover>& taken = std::nullopt) {
   HEADRACE_TRY(kept, taken ? KeptSettings::take_over(io::UniqueFd(taken->kept_fd)) : KeptSettings::make());
+  std::optional<MemcachedKeeper> memcached;  // ends when the mount has ended
+  if (taken && taken->memcached_keeper > 0) {
+    memcached.emplace(MemcachedKeeper::take_over(taken->memcached_keeper));
+  } else if (!plan.memcached.words.empty()) {
+    HEADRACE_TRY(keeper, MemcachedKeeper::start(plan.memcached));
+    memcached.emplace(std::move(keeper));
+  }
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
   options.channel.source_name = mounted_name(plan.source);
@@ -317,6 +350,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.hand_over = [&](const fuse::Channel& channel, pid_t stand_in) {
     Handover handover = describe(arguments, plan, kept, channel);
     handover.stand_in = stand_in;
+    handover.memcached_keeper = memcached ? memcached->pid() : -1;
     const io::Status status = replace_program(kept.program(), handover);
     io::log_error("mount {}: stays with this program: {}", plan.mount_point.string(), status.error().message());
   };
@@ -425,6 +459,7 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
   HEADRACE_TRY(plan, make_plan(arguments));
   io::set_log_level(level);
+  tell_what_is_shared(plan);
   const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
   const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, plan, ready); };
   if (arguments.foreground) return run_in_foreground(body);

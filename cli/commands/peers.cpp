@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace peers: the nodes that a mount shares with, what they give, and how well they answer.
+// headrace peers: the nodes that a mount shares with, what they give, and how well they answer. peers init: the
+// certificates by which they know each other.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cache/peer_certificates.h"
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
@@ -19,6 +21,10 @@ namespace headrace::cli {
 namespace {
 
 using nlohmann::json;
+
+struct PeersInitArguments {
+  std::filesystem::path folder;
+};
 
 struct PeersArguments {
   std::filesystem::path mount_point;
@@ -45,7 +51,16 @@ void print_peers(const json& peers) {
   }
 }
 
+io::Status run_peers_init(const PeersInitArguments& arguments) {
+  HEADRACE_TRY_DO(cache::make_peer_certificates(arguments.folder));
+  fmt::print("{0} is the key to what the nodes share: mount with --peer-tls {0} on each\n", arguments.folder.string());
+  return {};
+}
+
 io::Status run_peers(const PeersArguments& arguments) {
+  if (arguments.mount_point.empty()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, "MOUNTPOINT is missing: where is it mounted?");
+  }
   HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
   const json& peers = member_of(member_of(stat, "store"), "peers");
   if (arguments.json) {
@@ -58,6 +73,16 @@ io::Status run_peers(const PeersArguments& arguments) {
   return {};
 }
 
+void add_peers_init(CLI::App& peers, Selected& selected) {
+  std::shared_ptr<PeersInitArguments> arguments;
+  CLI::App& command =
+      add_command(peers, selected, {"Commands", "init", "Make the certificates of a job, for mount --peer-tls"},
+                  run_peers_init, arguments);
+  command.add_option("DIR", arguments->folder, "A new folder that all nodes of the job see, and nobody else")
+      ->required();
+  command.footer("Example:\n  headrace peers init ~/job-17");
+}
+
 }  // namespace
 
 void add_peers_command(CLI::App& app, Selected& selected) {
@@ -65,9 +90,10 @@ void add_peers_command(CLI::App& app, Selected& selected) {
   CLI::App& command = add_command(
       app, selected, {kMountCommands, "peers", "Show the nodes that a mount shares with, and how they answer"},
       run_peers, arguments);
-  add_mount_point(command, arguments->mount_point);
+  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted");
   command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.footer("Example:\n  headrace peers /mnt/train");
+  add_peers_init(command, selected);
+  command.footer("Examples:\n  headrace peers /mnt/train\n  headrace peers init ~/job-17");
 }
 
 }  // namespace headrace::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace simulate: what a cache of some size would bring for an order, under several policies.
+// headrace simulate: what a cache of some size would bring for an order, under several policies, and what nodes bring
+// each other that share.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -12,11 +13,13 @@
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/sample_sizes.h"
+#include "headrace/cache/shared_forecast.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
@@ -29,6 +32,8 @@ using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
 
+constexpr const char* kSharedGroup = "Nodes that share";
+
 struct SimulateArguments {
   std::filesystem::path source;
   CacheArguments cache;  // only how the data set is listed
@@ -36,6 +41,9 @@ struct SimulateArguments {
   std::vector<std::string> caches = {"25%", "50%", "75%"};  // each a size or a part of the data set
   std::vector<std::string> policies = {"lru", "never-evict", "min"};
   std::uint64_t epochs = 4;
+  std::vector<std::uint64_t> nodes;  // how many share; empty: none do
+  std::vector<std::string> peers;    // exactly these share
+  std::string share;                 // a size: what each of them has
   bool json = false;
 };
 
@@ -101,7 +109,99 @@ json to_json(const std::vector<Row>& rows) {
   return {{"rows", std::move(list)}};
 }
 
+// Nodes that share, and what that brings in each epoch after the first.
+struct SharedRow {
+  std::size_t nodes = 0;
+  cache::SharedForecast forecast;
+};
+
+io::Result<std::vector<std::vector<std::string>>> lists_of_peers(const SimulateArguments& arguments) {
+  std::vector<std::vector<std::string>> lists;
+  if (!arguments.peers.empty()) {
+    HEADRACE_TRY(names, list_peers(arguments.peers));
+    lists.push_back(std::move(names));
+  }
+  for (const std::uint64_t nodes : arguments.nodes) {
+    if (nodes == 0 || nodes > kListedPeersMax) {
+      return make_error(ErrorCode::kInvalidArgument, fmt::format("--nodes {}: choose 1 to {}", nodes, kListedPeersMax));
+    }
+    std::vector<std::string>& names = lists.emplace_back();
+    for (std::uint64_t node = 1; node <= nodes; ++node) names.push_back(fmt::format("node{}", node));
+  }
+  return lists;
+}
+
+io::Result<std::vector<SharedRow>> forecast_nodes(const SimulateArguments& arguments, const DataSet& data) {
+  HEADRACE_TRY(lists, lists_of_peers(arguments));
+  io::Result<std::uint64_t> bytes = parse_size(arguments.share, data.catalog.sample_bytes());
+  if (!bytes) return make_error(ErrorCode::kInvalidArgument, "--share " + bytes.error().context);
+  std::vector<SharedRow> rows;
+  for (const std::vector<std::string>& names : lists) {
+    HEADRACE_TRY(forecast, cache::forecast_shared(data.catalog, data.source.path.string(), names, *bytes));
+    rows.push_back({names.size(), std::move(forecast)});
+  }
+  return rows;
+}
+
+double part_of(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// What a node gets from the others in an epoch in which each sample is read by one node: of what all hold, its part,
+// but for that which it holds itself.
+std::uint64_t received_bytes(const SharedRow& row) {
+  return row.forecast.held().bytes / row.nodes * (row.nodes - 1) / row.nodes;
+}
+
+void print_shared(const std::vector<SharedRow>& rows) {
+  fmt::print("{:>6} {:>7} {:>10} {:>10} {:>14} {:>12} {:>14}\n", "nodes", "hits", "a node", "fullest", "source reads",
+             "of source", "from others");
+  for (const SharedRow& row : rows) {
+    const cache::SharedPart held = row.forecast.held();
+    fmt::print("{:>6} {:>6.1f}% {:>10} {:>10} {:>14} {:>12} {:>14}\n", row.nodes,
+               100 * part_of(held.samples, held.samples + row.forecast.source.samples),
+               format_size(held.bytes / row.nodes), format_size(row.forecast.fullest_bytes()),
+               row.forecast.source.samples, format_size(row.forecast.source.bytes), format_size(received_bytes(row)));
+  }
+  print_line(stdout,
+             "Per epoch after the first, which reads each sample once. A node: what it holds. From others: what a node "
+             "receives.");
+}
+
+json to_json(const std::vector<SharedRow>& rows) {
+  json list = json::array();
+  for (const SharedRow& row : rows) {
+    const cache::SharedPart held = row.forecast.held();
+    list.push_back({{"nodes", row.nodes},
+                    {"held_samples", held.samples},
+                    {"held_bytes", held.bytes},
+                    {"fullest_bytes", row.forecast.fullest_bytes()},
+                    {"source_reads", row.forecast.source.samples},
+                    {"source_bytes", row.forecast.source.bytes},
+                    {"received_bytes", received_bytes(row)}});
+  }
+  return {{"nodes", std::move(list)}};
+}
+
+io::Status simulate_nodes(const SimulateArguments& arguments) {
+  if (arguments.share.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "how much does each node share? Say it, for instance --share 64G");
+  }
+  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
+  HEADRACE_TRY(rows, forecast_nodes(arguments, data));
+  if (arguments.json) {
+    print_json(to_json(rows));
+  } else {
+    print_shared(rows);
+  }
+  return {};
+}
+
 io::Status run_simulate(const SimulateArguments& arguments) {
+  if (!arguments.nodes.empty() || !arguments.peers.empty()) return simulate_nodes(arguments);
+  if (!arguments.share.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "--share: how many nodes? Say it, for instance --nodes 8");
+  }
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(policies, parse_policies(arguments.policies));
   HEADRACE_TRY(caches, parse_caches(arguments.caches, data.catalog.sample_bytes()));
@@ -143,6 +243,18 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
   add_number(command, "--epochs", arguments->epochs, "How many epochs; the first is not counted")
       ->type_name("N")
       ->capture_default_str();
+  command.add_option("--nodes", arguments->nodes, "So many nodes share what they read; may be repeated")
+      ->type_name("N")
+      ->allow_extra_args(false)
+      ->group(kSharedGroup);
+  command.add_option("--peers", arguments->peers, "Exactly these nodes share, as with headrace mount")
+      ->type_name("HOST[:PORT],...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kSharedGroup);
+  command.add_option("--share", arguments->share, "What each shares, also as a part of the data set")
+      ->type_name("SIZE")
+      ->group(kSharedGroup);
   command.add_flag("--json", arguments->json, "Print one JSON object");
   add_listing_options(command, arguments->cache);
   add_bucket_options(command, arguments->cache);
@@ -152,7 +264,9 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
       "  never-evict   what came first stays: what a tier does without an order\n"
       "  s3-fifo       what is read only once goes first: what the RAM tier does\n"
       "  min           what is read last goes, large files first (Belady)\n\n"
-      "Example:\n  headrace simulate /data/train --cache 100G --cache 50% --policy lru");
+      "Examples:\n"
+      "  headrace simulate /data/train --cache 100G --cache 50% --policy lru\n"
+      "  headrace simulate /data/train --nodes 8 --nodes 64 --share 64G");
 }
 
 }  // namespace headrace::cli

@@ -65,6 +65,15 @@ void print_order(const json& stat) {
                               real_of(mount, "order_confidence_bits")));
 }
 
+void print_share(const json& share) {
+  if (share.empty()) return;
+  const std::string why_not = text_of(share, "why_not_started");
+  print_field("shares",
+              fmt::format("{}{}, {}", format_size(number_of(share, "bytes")),
+                          flag_of(share, "tls") ? " by TLS" : " in the clear",
+                          why_not.empty() ? text_of(share, "command") : "no memcached of its own: " + why_not));
+}
+
 void print_head(const json& stat) {
   const json& data = stat["data_set"];
   print_line(stdout, fmt::format("{} on {}, up {}", text_of(stat, "source"), text_of(stat, "mount_point"),
@@ -75,6 +84,7 @@ void print_head(const json& stat) {
     print_field("", fmt::format("{} folders or files could not be read and are left out", unreadable));
   }
   print_order(stat);
+  print_share(member_of(stat, "share"));
 }
 
 void print_opens(const json& mount) {

@@ -22,6 +22,7 @@ namespace headrace::cli {
 struct Handover {
   fuse::ChannelParts channel;
   pid_t stand_in = -1;
+  pid_t memcached_keeper = -1;
   int kept_fd = -1;    // KeptSettings
   int source_fd = -1;  // of a folder: a mount may cover its path
   std::filesystem::path source;

@@ -55,7 +55,7 @@ io::Result<std::vector<std::string>> specs_of(const json& arguments) {
 }  // namespace
 
 MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
-                           Handover handover)
+                           Handover handover, json share)
     : store_(store),
       mount_(mount),
       refresher_(refresher),
@@ -63,6 +63,7 @@ MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refre
       sample_chunks_(cache::sample_chunks(store.catalog())),
       handover_(std::move(handover)),
       supervisor_(::getppid()),
+      share_(std::move(share)),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -109,23 +110,24 @@ json MountService::refresh_state() const {
 
 json MountService::stat() const {
   const cache::Catalog& catalog = store_.catalog();
-  return {{"version", kVersion},
-          {"pid", ::getpid()},
-          {"supervisor_pid", ::getppid()},
-          {"mount_point", handover_.mount_point.string()},
-          {"source", handover_.source.string()},
-          {"uptime_seconds", seconds_since(started_)},
-          {"data_set",
-           {{"entries", catalog.entry_count()},
-            {"samples", catalog.sample_count()},
-            {"bytes", catalog.sample_bytes()},
-            {"chunks", sample_chunks_},
-            {"classes", catalog.class_count()},
-            {"skipped", catalog.skipped()},
-            {"unreadable", catalog.unreadable()}}},
-          {"refresh", refresh_state()},
-          {"mount", to_json(mount_.stats())},
-          {"store", to_json(store_.stats())}};
+  json all = {{"version", kVersion},
+              {"pid", ::getpid()},
+              {"supervisor_pid", ::getppid()},
+              {"mount_point", handover_.mount_point.string()},
+              {"source", handover_.source.string()},
+              {"uptime_seconds", seconds_since(started_)},
+              {"data_set",
+               {{"entries", catalog.entry_count()},
+                {"samples", catalog.sample_count()},
+                {"bytes", catalog.sample_bytes()},
+                {"classes", catalog.class_count()},
+                {"skipped", catalog.skipped()},
+                {"unreadable", catalog.unreadable()}}},
+              {"refresh", refresh_state()},
+              {"mount", to_json(mount_.stats())},
+              {"store", to_json(store_.stats())}};
+  if (!share_.is_null()) all["share"] = share_;
+  return all;
 }
 
 io::Result<json> MountService::warm(const json& arguments) {

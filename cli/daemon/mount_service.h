@@ -27,7 +27,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <sys/types.h>
 
 #include "headrace/cache/refresher.h"
@@ -42,8 +42,9 @@ namespace headrace::cli {
 
 class MountService {
  public:
+  // `share`: what this node gives to others (JSON.md); null: nothing.
   MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
-               Handover handover);
+               Handover handover, nlohmann::json share);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
 
@@ -65,6 +66,7 @@ class MountService {
   const std::uint64_t sample_chunks_;
   const Handover handover_;
   const pid_t supervisor_;
+  const nlohmann::json share_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended

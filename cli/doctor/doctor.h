@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "headrace/cache/object_store.h"
 #include "headrace/decode/crop_indexes.h"
 
@@ -43,5 +45,8 @@ struct Finding {
 [[nodiscard]] std::vector<Finding> examine_bucket(const std::string& url, const cache::ObjectStoreOptions& options);
 // By what a client of it has counted.
 [[nodiscard]] std::vector<Finding> describe_bucket(const std::string& url, const cache::ObjectStoreStats& stats);
+
+// By what a mount says of the nodes that it shares with; nothing where it shares with nobody.
+[[nodiscard]] std::vector<Finding> describe_peers(const nlohmann::json& stat);
 
 }  // namespace headrace::cli

@@ -47,8 +47,17 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kTierGroup);
-  command.add_option("--share", cache.share, "Memory that each peer's memcached was given")
+  command
+      .add_option("--share", cache.share,
+                  "Memory that each peer's memcached has. A mount starts the one of its own node, unless somebody "
+                  "listens there already")
       ->type_name("SIZE")
+      ->group(kTierGroup);
+  command
+      .add_option("--peer-tls", cache.peer_tls,
+                  "Peers talk TLS with the certificates in this folder, which headrace peers init makes; needed where "
+                  "an address is public")
+      ->type_name("DIR")
       ->group(kTierGroup);
 }
 

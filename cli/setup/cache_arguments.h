@@ -14,6 +14,7 @@ struct CacheArguments {
   std::vector<std::string> hdd;
   std::vector<std::string> peers;  // each HOST or HOST:PORT
   std::string share;               // a size: what each peer's memcached has
+  std::filesystem::path peer_tls;  // the job's certificates; empty: peers talk in the clear
   std::string endpoint;            // of a bucket: a URL; empty: from the environment, else Amazon's own
   std::string region;              // empty: from the environment, or as the store says
   std::string profile;             // in ~/.aws; empty: from the environment

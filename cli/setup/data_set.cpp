@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 
 #include "headrace/cache/object_store.h"
+#include "headrace/cache/peer_certificates.h"
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/peer_list.h"
@@ -86,7 +87,15 @@ io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::v
 
 io::Result<cache::SharedTierOptions> parse_peers(const CacheArguments& arguments) {
   cache::SharedTierOptions shared{.peers = arguments.peers, .bytes_per_peer = 0};
-  if (arguments.share.empty() && shared.peers.empty()) return shared;
+  if (arguments.share.empty() && shared.peers.empty() && arguments.peer_tls.empty()) return shared;
+  if (shared.peers.empty() && !arguments.peer_tls.empty()) {
+    return option_error("--peer-tls", "with whom? Name the nodes, for instance --peers n1,n2");
+  }
+  if (!arguments.peer_tls.empty()) {
+    shared.certificates = canonical_path(arguments.peer_tls);
+    const io::Status good = cache::check_peer_certificates(shared.certificates);
+    if (!good) return option_error("--peer-tls", good.error().context);
+  }
   if (shared.peers.empty()) return option_error("--share", "with whom? Name the nodes, for instance --peers n1,n2");
   io::Result<std::vector<std::string>> names = list_peers(shared.peers);
   if (!names) return option_error("--peers", names.error().context);

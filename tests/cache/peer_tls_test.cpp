@@ -125,7 +125,7 @@ TEST_CASE("peer tls: what one node has read another gets from memcached, with ce
 TEST_CASE("peer tls: a peer with another job's certificate is refused, and so named") {
   const Job job;
   const Job other;
-  const Memcached memcached(options_for(other.files(), other.files().authority), {"-Z"});
+  const Memcached memcached(options_for(other.files(), job.files().authority), {"-Z"});  // it would take ours
   const auto store = job.node(memcached.name(), job.folder);
   check_down(job, *store, "its certificate is not one of this job");
 }

@@ -251,6 +251,33 @@ TEST_CASE("simulate shows that never evicting holds its fraction and the least r
   check_refused(tool({"simulate", data.source(), "--cache", "lots"}), 2, "--cache 'lots'");
 }
 
+TEST_CASE("simulate --nodes says what nodes that share leave to the source") {
+  const Tool tool;
+  const DataSet data;
+  const auto rows_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"simulate", data.source(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = tool(words);
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return nlohmann::json::parse(outcome.output)["nodes"];
+  };
+  const nlohmann::json rows = rows_of({"--nodes", "1", "--nodes", "1024", "--share", "1G"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["nodes"] == 1);
+  CHECK(rows[0]["source_reads"] == 0);
+  CHECK(rows[0]["received_bytes"] == 0);
+  CHECK(rows[1]["held_bytes"] == rows[0]["held_bytes"]);
+  const nlohmann::json few = rows_of({"--peers", "n1,n2", "--share", "10%"});
+  CHECK(few[0]["nodes"] == 2);
+  CHECK(few[0]["source_reads"] > rows[0]["source_reads"]);
+  CHECK(contains(tool({"simulate", data.source(), "--nodes", "4", "--share", "1G"}).output, "source reads"));
+  check_refused(tool({"simulate", data.source(), "--nodes", "4"}), 2, "--share");
+  check_refused(tool({"simulate", data.source(), "--share", "4G"}), 2, "--nodes");
+  check_refused(tool({"simulate", data.source(), "--nodes", "0", "--share", "1G"}), 2, "--nodes 0");
+  check_refused(tool({"simulate", data.source(), "--nodes", "1025", "--share", "1G"}), 2, "--nodes 1025");
+}
+
 TEST_CASE("simulate counts files of 4 GiB and more in full") {
   const Tool tool;
   const TempDir folder;

@@ -148,7 +148,8 @@ def check_batch_script(build, work, places):
     stand_ins = {"scontrol": "echo node-1\necho node-2\n",
                  "srun": 'for SLURM_NODEID in 0 1; do export SLURM_NODEID; "$@"; done\n',
                  "torchrun": f'for path; do :; done\ncat "$path"/*/* | wc -c >>{work}/read\n'
-                             f'echo "$@" >>{work}/torchrun\nheadrace order show "$path" >>{work}/orders\n'}
+                             f'echo "$@" >>{work}/torchrun\nheadrace order show "$path" >>{work}/orders\n'
+                             f'headrace peers "$path" >{work}/peers\n'}
     for name, script in stand_ins.items():
         path = work / "bin" / name
         path.parent.mkdir(exist_ok=True)
@@ -164,6 +165,14 @@ def check_batch_script(build, work, places):
     assert "rank=0-7" in orders and "rank=8-15" in orders, orders
     assert "--rdzv-endpoint=node-1:29500" in (work / "torchrun").read_text()
     assert not os.path.ismount(work / "mnt"), "it is mounted still"
+    # With what the README says to add, so that the nodes share. Nobody has their names here.
+    adds = {"srun bash": f"headrace peers init {work}/job-17\nsrun bash",
+            "/mnt/imagenet --ram": f"/mnt/imagenet --peers slurm --share 64G --peer-tls {work}/job-17 --ram"}
+    for word in ("--peers slurm --share 64G", "headrace peers init ~/job-", "--peer-tls ~/job-"):
+        need(word in README, f"{word} for Slurm")
+    run(["bash", "-e"], input=replace(replace(batch_script(), adds), places), text=True, env=environment)
+    peers = (work / "peers").read_text()
+    assert "node-1:11311" in peers and "node-2:11311" in peers, peers
 
 
 def fstab_line():

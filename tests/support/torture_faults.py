@@ -20,8 +20,9 @@ from sweeper import holding
 class Stage:
     """A data set behind a file system that can fail, a tier on a small disk of its own, and a mount over both."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, peers=None):
         self.bench = bench
+        self.peers = peers  # with whom the mount shares (torture_peers.py)
         self.fault_seconds = bench.count(3, 0.5)  # how long a fault lasts
         # Less than the data, so that all is used.
         self.ram, self.tier_bytes = bench.count(("33M", "32M"), ("21M", "8M"))
@@ -60,8 +61,8 @@ class Stage:
         environment = os.environ | {"LD_PRELOAD": str(self.bench.program("jumping_clock")),
                                     "JUMPING_CLOCK": str(self.clock_offset)}
         self.bench.execute([self.bench.program("headrace"), "mount", self.source_point, self.mountpoint, "--ram",
-                            self.ram, "--ssd", f"{tier}:{self.tier_bytes}", "--order", "torch-distributed:seed=0"],
-                           env=environment)
+                            self.ram, "--ssd", f"{tier}:{self.tier_bytes}", "--order", "torch-distributed:seed=0",
+                            *(self.peers.options() if self.peers else [])], env=environment)
 
     def unmount(self):
         self.bench.execute([self.bench.program("headrace"), "unmount", "--force", self.mountpoint])

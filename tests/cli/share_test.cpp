@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memcached that a mount starts for the nodes that share, and how these know each other.
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "headrace/io/unique_fd.h"
+
+#include "mount_fixture.h"
+#include "process.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using headrace::io::UniqueFd;
+using headrace::test::contains;
+using headrace::test::Fixture;
+using headrace::test::is_mounted;
+using headrace::test::Outcome;
+using headrace::test::skip;
+using headrace::test::wait_until;
+using nlohmann::json;
+
+sockaddr_in on_loopback(std::uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+std::uint16_t free_port() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = on_loopback(0);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return ntohs(address.sin_port);
+}
+
+// A mount that shares with itself alone.
+struct Sharer : Fixture {
+  Sharer() {
+    if (!fs::exists("/usr/bin/memcached")) skip("the package memcached is missing");
+  }
+  [[nodiscard]] Outcome mount(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {
+        "mount", source.string(), mount_point.string(), "--ram", "20M", "--peers", name(), "--share", "64M"};
+    words.insert(words.end(), more.begin(), more.end());
+    return tool(words);
+  }
+  [[nodiscard]] std::string name() const { return "127.0.0.1:" + std::to_string(port); }
+  [[nodiscard]] bool listens() const { return connect().valid(); }
+  [[nodiscard]] UniqueFd connect() const {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const sockaddr_in address = on_loopback(port);
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fd.reset();
+    return fd;
+  }
+  // Of the memcached that answers; 0: none does.
+  [[nodiscard]] pid_t memcached_pid() const {
+    const UniqueFd fd = connect();
+    const std::string question = "stats\r\n";
+    if (!fd.valid() || ::send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) <= 0) return 0;
+    std::string answer;
+    char part[4096];
+    while (!contains(answer, "END\r\n")) {
+      const ssize_t count = ::recv(fd.get(), part, sizeof part, 0);
+      if (count <= 0) return 0;
+      answer.append(part, static_cast<std::size_t>(count));
+    }
+    const std::string before = "STAT pid ";
+    return std::stoi(answer.substr(answer.find(before) + before.size()));
+  }
+
+  std::uint16_t port = free_port();
+};
+
+}  // namespace
+
+TEST_CASE("share: a mount starts its node's memcached, which outlives a worker and ends with the mount") {
+  const Sharer sharer;
+  const Outcome mounted = sharer.mount();
+  CAPTURE(mounted.errors);
+  REQUIRE(mounted.status == 0);
+  CHECK(contains(mounted.errors, "headrace: starts memcached -M -U 0 -l 127.0.0.1 -p " + std::to_string(sharer.port)));
+  const pid_t memcached = sharer.memcached_pid();
+  CHECK(memcached > 0);
+  const json stat = sharer.stat();
+  CHECK(contains(stat["share"]["command"], " -m 64 "));
+  CHECK(stat["share"]["peer"] == sharer.name());
+  CHECK(stat["share"]["tls"] == false);
+  sharer.check_equal_trees(sharer.mount_point);
+  CHECK(wait_until([&] { return sharer.stat()["store"]["peers"][0]["writes"] == 38; }));  // two files are empty
+
+  REQUIRE(::kill(stat["pid"].get<pid_t>(), SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return sharer.tool({"stat", sharer.mount_point.string()}).status == 0; }));
+  CHECK(sharer.memcached_pid() == memcached);
+  CHECK(contains(sharer.tool({"stat", sharer.mount_point.string()}).output, "in the clear, memcached -M"));
+  CHECK(sharer.tool({"unmount", "--force", sharer.mount_point.string()}).status == 0);
+  CHECK(wait_until([&] { return !sharer.listens(); }));
+}
+
+TEST_CASE("share: a memcached that was killed is started again") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount().status == 0);
+  const pid_t first = sharer.memcached_pid();
+  REQUIRE(first > 0);
+  REQUIRE(::kill(first, SIGKILL) == 0);
+  CHECK(wait_until([&] { return sharer.memcached_pid() > 0 && sharer.memcached_pid() != first; }));
+}
+
+TEST_CASE("share: memcached ends although the supervisor was killed") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount().status == 0);
+  REQUIRE(::kill(sharer.stat()["supervisor_pid"].get<pid_t>(), SIGKILL) == 0);
+  CHECK(wait_until([&] { return !sharer.listens(); }));
+}
+
+TEST_CASE("share: where somebody listens already, no other memcached is started, and it is said") {
+  const Sharer sharer;
+  const UniqueFd taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = on_loopback(sharer.port);
+  REQUIRE(::bind(taken.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(taken.get(), 16) == 0);
+  const Outcome mounted = sharer.mount();
+  CHECK(mounted.status == 0);
+  CHECK(contains(mounted.errors, "starts no memcached: somebody listens at " + sharer.name()));
+  CHECK(sharer.stat()["share"]["command"] == "");
+}
+
+TEST_CASE("share: with the certificates of peers init, mount and memcached talk TLS, and doctor says so") {
+  const Sharer sharer;
+  const std::string point = sharer.mount_point.string();
+  const std::string folder = (sharer.data.path() / "job").string();
+  const Outcome alone = sharer.tool({"mount", sharer.source.string(), point, "--peer-tls", folder});
+  CHECK(alone.status == 2);
+  CHECK(contains(alone.errors, "Name the nodes, for instance --peers"));
+  const Outcome without = sharer.mount({"--peer-tls", folder});
+  CHECK(without.status == 2);
+  CHECK(contains(without.errors, "job/ca.pem: No such file or directory"));
+  const Outcome made = sharer.tool({"peers", "init", folder});
+  CHECK(made.status == 0);
+  CHECK(contains(made.output, "--peer-tls " + folder));
+  CHECK(sharer.tool({"peers", "init", folder}).status == 1);
+
+  REQUIRE(sharer.mount({"--peer-tls", folder}).status == 0);
+  sharer.check_equal_trees(sharer.mount_point);
+  CHECK(wait_until([&] { return sharer.stat()["store"]["peers"][0]["writes"] == 38; }));
+  CHECK(sharer.stat()["store"]["peers"][0]["state"] == "ok");
+  CHECK(contains(sharer.tool({"doctor", point}).output, "talk TLS with certificates of this job"));
+  CHECK(sharer.memcached_pid() == 0);  // in the clear it answers nobody
+}
+
+TEST_CASE("share: doctor says that peers talk in the clear, and how that is mended") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount().status == 0);
+  const std::string said = sharer.tool({"doctor", sharer.mount_point.string()}).output;
+  CHECK(contains(said, "talk in the clear on private addresses"));
+  CHECK(contains(said, "headrace peers init DIR"));
+  CHECK(contains(said, "peer " + sharer.name()));
+}
