@@ -133,7 +133,7 @@ def one_mount(bench, row, source, log):
     log_began = daemon_log.stat().st_size if daemon_log.exists() else 0
     with Mount(bench, source.mountpoint, "--ram", ram, *row.options) as mounted:
         epochs, seconds = run_script(bench, row, mounted, source, log)
-        capacity = mounted.stat()["mount"]["page_cache_budget_bytes"]
+        capacity = ram - mounted.stat()["mount"]["staging_bytes"]
     said = daemon_log.read_text(errors="replace")[log_began:] if daemon_log.exists() else ""
     return figures(row, epochs, log.read_text().splitlines(), sizes, capacity, said) | {"wall_s": round(seconds, 1)}
 

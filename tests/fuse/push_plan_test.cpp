@@ -142,6 +142,68 @@ TEST_CASE("what an epoch of an unknown order did not read makes room for what it
   CHECK(push_all(plan).size() == 3);
 }
 
+TEST_CASE("reading ahead that serves nobody rests for an epoch, and is tried again") {
+  constexpr SampleIndex kMany = 4096;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  SampleIndex unseen = 0;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes,
+                                .next_unseen = [&]() -> std::optional<SampleIndex> { return unseen++ % (kMany / 2); }});
+  auto read_another = [&, at = SampleIndex{0}]() mutable {  // of the half that is never pushed
+    const SampleIndex sample = kMany / 2 + at++ % (kMany / 2);
+    open(plan, sample);
+    plan.on_read(sample, {0, kSampleBytes});
+  };
+  const auto push_and_let_go = [&] {
+    const std::vector<SampleIndex> pushed = push_all(plan);
+    plan.let_go(pushed);
+    return pushed.size();
+  };
+  std::uint64_t opens = 0;
+  while (stats_of(plan).rest_opens_left == 0 && opens < kMany) {
+    push_and_let_go();
+    read_another();
+    ++opens;
+  }
+  CHECK(stats_of(plan).rests == 1);
+  CHECK(stats_of(plan).rest_opens_left == kMany);
+  CHECK(push_and_let_go() == 0);
+  for (SampleIndex i = 0; i < kMany; ++i) read_another();
+  CHECK(stats_of(plan).rest_opens_left == 0);
+  CHECK(push_and_let_go() > 0);
+  for (SampleIndex i = 0; i < kMany && stats_of(plan).rest_opens_left == 0; ++i) {
+    push_and_let_go();
+    read_another();
+  }
+  CHECK(stats_of(plan).rest_opens_left == 2 * kMany);  // at once again: longer
+  plan.set_order(sequential(kMany));
+  CHECK(stats_of(plan).rest_opens_left == 0);
+}
+
+TEST_CASE("reading ahead does not rest while what it pushes is read, however late") {
+  constexpr SampleIndex kMany = 4096;
+  for (const bool is_known : {true, false}) {
+    Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+    SampleIndex unseen = 0;
+    PushPlanOptions options{.budget_bytes = kMany / 4 * kSampleBytes};
+    if (is_known) options.order = sequential(kMany);
+    options.next_unseen = [&]() -> std::optional<SampleIndex> {
+      return unseen == kMany ? std::nullopt : std::optional(unseen++);
+    };
+    PushPlan plan = planned.plan(std::move(options));
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      unseen = 0;
+      for (SampleIndex at = 0; at < kMany; ++at) {
+        push_all(plan);
+        const SampleIndex sample = is_known ? at : static_cast<SampleIndex>(at * 1217 % kMany);
+        const bool is_held = plan.pages().is_held(sample);
+        open(plan, sample);
+        if (!is_held) plan.on_read(sample, {0, kSampleBytes});
+      }
+    }
+    CHECK(stats_of(plan).rests == 0);
+  }
+}
+
 TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
