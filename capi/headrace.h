@@ -142,8 +142,8 @@ typedef struct hr_loader_options {
   uint64_t position_offset;  // so that they do not depend on how many ranks share the epoch
 
   uint64_t batch_size;     // 1 to 65536
-  uint64_t batches_ahead;  // at most 64; 0: 2
-  uint64_t batches_lent;   // batches that lie in the loader's memory at once; what is kept beyond is copied. 0: 3
+  uint64_t batches_ahead;  // made ahead of the one that the consumer has; at most 64; 0: 2
+  uint64_t batches_lent;   // that many less one may be kept in the loader's memory; what is kept beyond is copied. 0: 3
   uint64_t window_bytes;   // how far to read ahead. 0: chosen from the memory
   uint64_t seed;           // of all that is drawn
   int32_t content;

@@ -164,6 +164,15 @@ std::filesystem::path crop_index_folder(const hr_loader_options& options) {
   return {};
 }
 
+// A batch of images that may be lent is filled ahead until it is; rows that move up (HR_BAD_SKIP) need one more.
+// Batches of bytes have memory of their own each.
+std::uint64_t ahead_beside_lent(const hr_loader_options& options, std::uint64_t lent) {
+  const std::uint64_t ahead = options.batches_ahead == 0 ? kBatchesAheadDefault : options.batches_ahead;
+  if (options.content == HR_CONTENT_BYTES) return ahead;
+  const std::uint64_t least = options.bad_samples == HR_BAD_SKIP ? 1 : 0;
+  return std::max(ahead + 1, lent + least) - lent;
+}
+
 }  // namespace
 
 io::Status check(const hr_loader_options& options) {
@@ -187,6 +196,7 @@ io::Status check(const hr_loader_options& options) {
 }
 
 decode::BatchOptions batch_options(const hr_loader_options& options) {
+  const std::uint64_t lent = options.batches_lent == 0 ? kBatchesLentDefault : options.batches_lent;
   constexpr decode::BadSamples kBad[] = {decode::BadSamples::kRaise, decode::BadSamples::kSkip,
                                          decode::BadSamples::kZero};
   constexpr decode::Damage kDamage[] = {decode::Damage::kRepair, decode::Damage::kReject, decode::Damage::kSalvage};
@@ -200,8 +210,8 @@ decode::BatchOptions batch_options(const hr_loader_options& options) {
       .workers = {.threads = static_cast<unsigned>(options.threads),
                   .decode = {.damage = kDamage[options.damage], .apply_orientation = options.apply_orientation != 0},
                   .crop_index_folder = crop_index_folder(options)},
-      .batches_ahead = options.batches_ahead == 0 ? kBatchesAheadDefault : options.batches_ahead,
-      .batches_lent = options.batches_lent == 0 ? kBatchesLentDefault : options.batches_lent};
+      .batches_ahead = ahead_beside_lent(options, lent),
+      .batches_lent = lent};
 }
 
 Positions positions_of(const hr_loader_options& options) {
