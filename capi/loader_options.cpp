@@ -20,7 +20,8 @@ constexpr std::uint64_t kBatchesLentDefault = 3;
 constexpr std::uint64_t kBatchesAheadDefault = 2;
 constexpr std::uint32_t kTorchWorkersMax = 1024;  // a generator of 2.5 kB each; no loader has as many processes
 constexpr std::int32_t kThreadsMax = 4096;
-constexpr std::uint32_t kFillMax = 255;  // a pixel's
+constexpr std::uint32_t kFillMax = 255;            // a pixel's
+constexpr std::uint32_t kAugmentBinsDefault = 31;  // torchvision's
 
 // Every enumeration of the header counts from 0.
 struct Bound {
@@ -39,7 +40,7 @@ io::Status check_enumerations(const hr_loader_options& options) {
                           {"draw", options.draw, HR_DRAW_AS_TORCH},
                           {"threads", options.threads, kThreadsMax},
                           {"interpolation", options.interpolation, HR_BICUBIC},
-                          {"reserved", options.reserved, 0}};
+                          {"augment", options.augment, HR_RAND_AUGMENT}};
   for (const Bound& bound : bounds) {
     if (bound.value < 0 || bound.value > bound.last) {
       return make_error(ErrorCode::kInvalidArgument, std::string(bound.name) + " must be 0 to " +
@@ -96,7 +97,7 @@ io::Status check_batches(const hr_loader_options& options) {
 io::Status check_torch(const hr_loader_options& options) {
   if (options.draw != HR_DRAW_AS_TORCH) return {};
   const bool jitters = options.brightness > 0 || options.contrast > 0 || options.saturation > 0 || options.hue > 0;
-  if (options.geometry != HR_RANDOM_RESIZED_CROP || jitters) {
+  if (options.geometry != HR_RANDOM_RESIZED_CROP || jitters || options.augment != HR_AUGMENT_NONE) {
     return make_error(ErrorCode::kInvalidArgument,
                       "torch's draws are known for RandomResizedCrop and RandomHorizontalFlip alone");
   }
@@ -137,6 +138,13 @@ decode::Transform transform_of(const hr_loader_options& options) {
   const decode::ColorJitter jitter = {options.brightness, options.contrast, options.saturation, options.hue};
   if (jitter.brightness != 0 || jitter.contrast != 0 || jitter.saturation != 0 || jitter.hue != 0) {
     transform.jitter = jitter;
+  }
+  if (options.augment != HR_AUGMENT_NONE) {
+    transform.augment = {
+        .kind = options.augment == HR_RAND_AUGMENT ? decode::Augment::Kind::kRand : decode::Augment::Kind::kTrivialWide,
+        .bins = options.augment_bins == 0 ? kAugmentBinsDefault : options.augment_bins,
+        .ops = options.augment_ops,
+        .magnitude = options.augment_magnitude};
   }
   return transform;
 }
@@ -183,6 +191,7 @@ io::Status check(const hr_loader_options& options) {
   if (options.indices != nullptr && options.epochs != 1) {
     return make_error(ErrorCode::kInvalidArgument, "indices are those of one epoch, so epochs must be 1");
   }
+  if (options.reserved != 0) return make_error(ErrorCode::kInvalidArgument, "reserved must be 0");
   HEADRACE_TRY_DO(check_batches(options));
   HEADRACE_TRY_DO(check_numbers(options));
   for (const double deviation : options.standard_deviation) {
