@@ -127,6 +127,7 @@ enum { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
 enum { HR_CHANNELS_FIRST = 0, HR_CHANNELS_LAST = 1 };
 enum { HR_DAMAGE_REPAIR = 0, HR_DAMAGE_REJECT = 1, HR_DAMAGE_SALVAGE = 2 };
 enum { HR_BILINEAR = 0, HR_BICUBIC = 1 };
+enum { HR_AUGMENT_NONE = 0, HR_TRIVIAL_AUGMENT_WIDE = 1, HR_RAND_AUGMENT = 2 };
 enum { HR_DRAW_BY_POSITION = 0, HR_DRAW_AS_TORCH = 1 };
 
 typedef struct hr_loader_options {
@@ -142,8 +143,8 @@ typedef struct hr_loader_options {
   uint64_t position_offset;  // so that they do not depend on how many ranks share the epoch
 
   uint64_t batch_size;     // 1 to 65536
-  uint64_t batches_ahead;  // at most 64; 0: 2
-  uint64_t batches_lent;   // batches that lie in the loader's memory at once; what is kept beyond is copied. 0: 3
+  uint64_t batches_ahead;  // made ahead of the one that the consumer has; at most 64; 0: 2
+  uint64_t batches_lent;   // that many less one may be kept in the loader's memory; what is kept beyond is copied. 0: 3
   uint64_t window_bytes;   // how far to read ahead. 0: chosen from the memory
   uint64_t seed;           // of all that is drawn
   int32_t content;
@@ -180,8 +181,12 @@ typedef struct hr_loader_options {
   uint32_t torch_workers;  // its num_workers; 0: the main process draws
   uint64_t torch_seed;     // what seeded its main process (0 workers), or the base seed of its workers
 
-  int32_t interpolation;  // HR_BICUBIC: as PIL's, which has antialias
-  int32_t reserved;       // 0
+  int32_t interpolation;       // HR_BICUBIC: as PIL's, which has antialias
+  int32_t augment;             // HR_TRIVIAL_AUGMENT_WIDE, HR_RAND_AUGMENT: torchvision's, behind the colour jitter
+  uint32_t augment_bins;       // num_magnitude_bins, 2 to 1000; 0: 31
+  uint32_t augment_ops;        // HR_RAND_AUGMENT: num_ops, at most 16
+  uint32_t augment_magnitude;  // HR_RAND_AUGMENT: below the bins
+  uint32_t reserved;           // 0
 } hr_loader_options;
 
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.

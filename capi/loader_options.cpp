@@ -20,7 +20,8 @@ constexpr std::uint64_t kBatchesLentDefault = 3;
 constexpr std::uint64_t kBatchesAheadDefault = 2;
 constexpr std::uint32_t kTorchWorkersMax = 1024;  // a generator of 2.5 kB each; no loader has as many processes
 constexpr std::int32_t kThreadsMax = 4096;
-constexpr std::uint32_t kFillMax = 255;  // a pixel's
+constexpr std::uint32_t kFillMax = 255;            // a pixel's
+constexpr std::uint32_t kAugmentBinsDefault = 31;  // torchvision's
 
 // Every enumeration of the header counts from 0.
 struct Bound {
@@ -39,7 +40,7 @@ io::Status check_enumerations(const hr_loader_options& options) {
                           {"draw", options.draw, HR_DRAW_AS_TORCH},
                           {"threads", options.threads, kThreadsMax},
                           {"interpolation", options.interpolation, HR_BICUBIC},
-                          {"reserved", options.reserved, 0}};
+                          {"augment", options.augment, HR_RAND_AUGMENT}};
   for (const Bound& bound : bounds) {
     if (bound.value < 0 || bound.value > bound.last) {
       return make_error(ErrorCode::kInvalidArgument, std::string(bound.name) + " must be 0 to " +
@@ -96,7 +97,7 @@ io::Status check_batches(const hr_loader_options& options) {
 io::Status check_torch(const hr_loader_options& options) {
   if (options.draw != HR_DRAW_AS_TORCH) return {};
   const bool jitters = options.brightness > 0 || options.contrast > 0 || options.saturation > 0 || options.hue > 0;
-  if (options.geometry != HR_RANDOM_RESIZED_CROP || jitters) {
+  if (options.geometry != HR_RANDOM_RESIZED_CROP || jitters || options.augment != HR_AUGMENT_NONE) {
     return make_error(ErrorCode::kInvalidArgument,
                       "torch's draws are known for RandomResizedCrop and RandomHorizontalFlip alone");
   }
@@ -138,6 +139,13 @@ decode::Transform transform_of(const hr_loader_options& options) {
   if (jitter.brightness != 0 || jitter.contrast != 0 || jitter.saturation != 0 || jitter.hue != 0) {
     transform.jitter = jitter;
   }
+  if (options.augment != HR_AUGMENT_NONE) {
+    transform.augment = {
+        .kind = options.augment == HR_RAND_AUGMENT ? decode::Augment::Kind::kRand : decode::Augment::Kind::kTrivialWide,
+        .bins = options.augment_bins == 0 ? kAugmentBinsDefault : options.augment_bins,
+        .ops = options.augment_ops,
+        .magnitude = options.augment_magnitude};
+  }
   return transform;
 }
 
@@ -164,6 +172,15 @@ std::filesystem::path crop_index_folder(const hr_loader_options& options) {
   return {};
 }
 
+// A batch of images that may be lent is filled ahead until it is; rows that move up (HR_BAD_SKIP) need one more.
+// Batches of bytes have memory of their own each.
+std::uint64_t ahead_beside_lent(const hr_loader_options& options, std::uint64_t lent) {
+  const std::uint64_t ahead = options.batches_ahead == 0 ? kBatchesAheadDefault : options.batches_ahead;
+  if (options.content == HR_CONTENT_BYTES) return ahead;
+  const std::uint64_t least = options.bad_samples == HR_BAD_SKIP ? 1 : 0;
+  return std::max(ahead + 1, lent + least) - lent;
+}
+
 }  // namespace
 
 io::Status check(const hr_loader_options& options) {
@@ -174,6 +191,7 @@ io::Status check(const hr_loader_options& options) {
   if (options.indices != nullptr && options.epochs != 1) {
     return make_error(ErrorCode::kInvalidArgument, "indices are those of one epoch, so epochs must be 1");
   }
+  if (options.reserved != 0) return make_error(ErrorCode::kInvalidArgument, "reserved must be 0");
   HEADRACE_TRY_DO(check_batches(options));
   HEADRACE_TRY_DO(check_numbers(options));
   for (const double deviation : options.standard_deviation) {
@@ -187,6 +205,7 @@ io::Status check(const hr_loader_options& options) {
 }
 
 decode::BatchOptions batch_options(const hr_loader_options& options) {
+  const std::uint64_t lent = options.batches_lent == 0 ? kBatchesLentDefault : options.batches_lent;
   constexpr decode::BadSamples kBad[] = {decode::BadSamples::kRaise, decode::BadSamples::kSkip,
                                          decode::BadSamples::kZero};
   constexpr decode::Damage kDamage[] = {decode::Damage::kRepair, decode::Damage::kReject, decode::Damage::kSalvage};
@@ -200,8 +219,8 @@ decode::BatchOptions batch_options(const hr_loader_options& options) {
       .workers = {.threads = static_cast<unsigned>(options.threads),
                   .decode = {.damage = kDamage[options.damage], .apply_orientation = options.apply_orientation != 0},
                   .crop_index_folder = crop_index_folder(options)},
-      .batches_ahead = options.batches_ahead == 0 ? kBatchesAheadDefault : options.batches_ahead,
-      .batches_lent = options.batches_lent == 0 ? kBatchesLentDefault : options.batches_lent};
+      .batches_ahead = ahead_beside_lent(options, lent),
+      .batches_lent = lent};
 }
 
 Positions positions_of(const hr_loader_options& options) {

@@ -41,8 +41,11 @@ Status check(const BatchOptions& options) {
   if (options.batch_size == 0 || options.batch_size > kBatchSizeMax) {
     return make_error(ErrorCode::kInvalidArgument, "batch size must be 1 to " + std::to_string(kBatchSizeMax));
   }
-  if (options.batches_ahead == 0 || options.batches_ahead > kBatchesAheadMax) {
-    return make_error(ErrorCode::kInvalidArgument, "batches ahead must be 1 to " + std::to_string(kBatchesAheadMax));
+  // Rows that move up need two batches beside those that are lent: one to be filled and one to be decoded.
+  const bool enough = options.batches_lent > 1 && options.bad_samples != BadSamples::kSkip;
+  if (options.batches_ahead > kBatchesAheadMax || (options.batches_ahead == 0 && !enough)) {
+    return make_error(ErrorCode::kInvalidArgument, "batches ahead must be 1 to " + std::to_string(kBatchesAheadMax) +
+                                                       ", or 0 where two may be lent and no sample is skipped");
   }
   if (options.batches_lent == 0 || options.batches_lent > kBatchesLentMax) {
     return make_error(ErrorCode::kInvalidArgument, "batches lent must be 1 to " + std::to_string(kBatchesLentMax));

@@ -101,7 +101,8 @@ struct BatchOptions {
   Transform transform = {};
   TensorFormat format = {};
   WorkerOptions workers = {};
-  // Batches made ahead of the consumer. 2: one is filled while one waits; more only helps a consumer that is uneven.
+  // Batches made ahead of the consumer, whatever it has. 2: one is filled while one waits; more only helps a consumer
+  // that is uneven. 0: as many as may be lent and are not; for two at least, and not with kSkip.
   std::size_t batches_ahead = 2;
   // Batches that the consumer may have at once, each of which takes the memory of one. With so many out, lend() sleeps
   // until one comes back.

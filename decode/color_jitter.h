@@ -20,6 +20,8 @@ namespace headrace::decode {
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
+// The same from the image smoothed by its neighbours (PIL's SMOOTH; the outermost pixels stay). Writes over `scratch`.
+void adjust_sharpness(Image& image, double factor, Image& scratch);
 // Turns the colour circle by `shift` turns, -0.5 to 0.5.
 void adjust_hue(Image& image, double shift);
 

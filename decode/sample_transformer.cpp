@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "headrace/decode/augment.h"
 #include "headrace/decode/color_jitter.h"
 
 namespace headrace::decode {
@@ -93,6 +94,7 @@ void SampleTransformer::place_on_canvas() {
 void SampleTransformer::write(std::byte* out) {
   place_on_canvas();
   if (transform_.jitter) apply_jitter(*transform_.jitter, random_, canvas_);
+  if (transform_.augment) apply_augment(*transform_.augment, random_, canvas_, resized_);
   writer_.write(canvas_, out);
 }
 

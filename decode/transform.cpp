@@ -113,6 +113,17 @@ CropPlan plan(const PadCrop& crop, Size image, Random& random) {
           .fill = crop.fill};
 }
 
+Status check_augment(const Augment& augment) {
+  if (augment.bins < 2 || augment.bins > kAugmentBinsMax || augment.ops > kAugmentOpsMax ||
+      augment.magnitude >= augment.bins) {
+    return make_error(ErrorCode::kInvalidArgument, "an augmentation has 2 to " + std::to_string(kAugmentBinsMax) +
+                                                       " magnitude bins, a magnitude below that "
+                                                       "and 0 to " +
+                                                       std::to_string(kAugmentOpsMax) + " operations");
+  }
+  return {};
+}
+
 bool in_order(double low, double high) {
   return low > 0 && low <= high;
 }
@@ -150,6 +161,7 @@ Status check(const Transform& transform) {
   if (transform.filter == Filter::kBicubic && !transform.antialias) {
     return make_error(ErrorCode::kInvalidArgument, "bicubic resizing has antialias, as PIL's");
   }
+  if (transform.augment) HEADRACE_TRY_DO(check_augment(*transform.augment));
   if (!transform.jitter) return {};
   const ColorJitter& jitter = *transform.jitter;
   if (!(jitter.brightness >= 0 && jitter.contrast >= 0 && jitter.saturation >= 0 && jitter.hue >= 0 &&

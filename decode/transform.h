@@ -59,10 +59,23 @@ struct ColorJitter {
   double hue = 0;  // at most 0.5
 };
 
+// torchvision's TrivialAugmentWide: one operation of 14, of random strength. Or RandAugment: `ops` of them, each of the
+// strength `magnitude`. Strengths lie in `bins` steps.
+struct Augment {
+  enum class Kind : std::uint8_t { kTrivialWide, kRand };
+  Kind kind = Kind::kTrivialWide;
+  std::uint32_t bins = 31;
+  std::uint32_t ops = 2;        // kRand; 0 to kAugmentOpsMax
+  std::uint32_t magnitude = 9;  // kRand; below `bins`
+};
+inline constexpr std::uint32_t kAugmentBinsMax = 1000;  // more do not differ by a pixel
+inline constexpr std::uint32_t kAugmentOpsMax = 16;     // nothing is left of an image by then
+
 struct Transform {
   Geometry geometry = RandomResizedCrop{};
   double flip_probability = 0;  // left to right
   std::optional<ColorJitter> jitter;
+  std::optional<Augment> augment;  // behind the jitter
   Filter filter = Filter::kBilinear;
   bool antialias = true;  // as PIL; false: as torchvision on tensors, two by two pixels whatever the reduction
   // Lets a JPEG's inverse DCT do the coarse part of a reduction by 2 or more. Faster; not the pixels that PIL gets.
@@ -72,7 +85,7 @@ struct Transform {
 // The size of what comes out.
 [[nodiscard]] Size output_size(const Geometry& geometry);
 // Errors: kInvalidArgument: a size of zero, a range upside down, a probability outside of [0, 1], a padding that is not
-// smaller than the crop, a bicubic filter without antialias.
+// smaller than the crop, a bicubic filter without antialias, bins that an augmentation cannot have.
 [[nodiscard]] Status check(const Transform& transform);
 
 // Which pixels of the image the output shows, and where.

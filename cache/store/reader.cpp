@@ -39,8 +39,8 @@ struct ComingSample {
 };
 
 std::uint64_t default_window(std::uint64_t ram_bytes, const SampleSizes& sizes) {
-  if (ram_bytes == 0 || sizes.empty()) return kWindowBytesMin;
-  const std::uint64_t mean = sizes.total() / sizes.size();
+  const std::uint64_t mean = sizes.empty() ? 0 : sizes.total() / sizes.size();
+  if (mean == 0) return kWindowBytesMin;
   return std::max(ram_bytes / kWindowShare, std::min(kWindowSamplesMin * mean, kWindowBytesMin));
 }
 

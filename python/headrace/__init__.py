@@ -16,8 +16,8 @@ from .dataset import Dataset, Files, ImageFolder
 from .delivery import Array
 from .loader import Batch, Crop, DataLoader, Note
 from .telling import TellingSampler, attach
-from .transforms import (IMAGENET, CenterCrop, ColorJitter, Normalize, RandomCrop, RandomHorizontalFlip,
-                         RandomResizedCrop, Resize)
+from .transforms import (IMAGENET, CenterCrop, ColorJitter, Normalize, RandAugment, RandomCrop, RandomHorizontalFlip,
+                         RandomResizedCrop, Resize, TrivialAugmentWide)
 
 __version__ = _lib.hr_version().decode()
 _LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
@@ -32,5 +32,5 @@ def set_log_level(level: str) -> None:
 
 __all__ = ["Array", "BadSampleError", "Batch", "BusyError", "CenterCrop", "ColorJitter", "Crop", "CutMix",
            "DataLoader", "Dataset", "Files", "HeadraceError", "IMAGENET", "ImageFolder", "MixUp", "Normalize", "Note",
-           "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize", "StaleError",
-           "TellingSampler", "attach", "check", "set_log_level"]
+           "RandAugment", "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop", "Resize",
+           "StaleError", "TellingSampler", "TrivialAugmentWide", "attach", "check", "set_log_level"]

@@ -26,6 +26,7 @@ PART_IMAGES, PART_LABELS, PART_INDICES = 0, 1, 2
 BAD_SAMPLES = {"raise": 0, "skip": 1, "zero": 2}
 DAMAGE = {"repair": 0, "reject": 1, "salvage": 2}
 INTERPOLATIONS = {"bilinear": 0, "bicubic": 1}
+TRIVIAL_AUGMENT_WIDE, RAND_AUGMENT = 1, 2
 DTYPES = {"uint8": 0, "float16": 1, "bfloat16": 2, "float32": 3}
 STATES = ("good", "repaired", "bad")
 
@@ -58,7 +59,8 @@ class LoaderOptions(Structure):
                 ("no_antialias", c_int32), ("dct_scaling", c_int32), ("element_type", c_int32), ("layout", c_int32),
                 ("mean", c_double * 3), ("standard_deviation", c_double * 3), ("draw", c_int32),
                 ("torch_workers", c_uint32), ("torch_seed", c_uint64), ("interpolation", c_int32),
-                ("reserved", c_int32)]
+                ("augment", c_int32), ("augment_bins", c_uint32), ("augment_ops", c_uint32),
+                ("augment_magnitude", c_uint32), ("reserved", c_uint32)]
 
 
 class Bytes(Structure):

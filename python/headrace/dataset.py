@@ -118,7 +118,8 @@ class Dataset:
     """Samples of a folder by number, read through tiers.
 
     Parameters:
-        root: the folder, or one in a headrace mount (which has tiers of its own: `ram`, `ssd` and `hdd` stay empty).
+        root: the folder, or one in a headrace mount (which has tiers of its own: `ram`, `ssd` and `hdd` stay empty), or
+            a bucket, "s3://bucket/prefix", with the keys and the endpoint of the environment (AWS_ENDPOINT_URL).
         ram: content kept in memory: "16G", "25%" or bytes. None: a quarter of the memory; 0 where `root` is a mount, or
             where several ranks share this node (LOCAL_WORLD_SIZE), which the page cache serves better than a tier each.
         ssd, hdd: "PATH:SIZE" each, fastest first.
@@ -275,11 +276,18 @@ class ImageFolder(Dataset):
 
     def __init__(self, root: Path, **options: Any):
         super().__init__(root, **options)
-        with os.scandir(self.root) as entries:
-            self.classes = sorted(entry.name for entry in entries if entry.is_dir())
+        self.classes = self._find_classes()
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
         if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
             self._check_classes()
+
+    def _find_classes(self) -> List[str]:
+        if "://" in self.root:  # a bucket, which has no empty folders
+            below = len(os.path.join(self.root, ""))
+            names = (self.path(index)[below:].partition("/") for index in range(len(self)))
+            return sorted({name for name, slash, _ in names if slash})
+        with os.scandir(self.root) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
 
     def _check_classes(self) -> None:
         if not self.classes:

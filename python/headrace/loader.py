@@ -17,9 +17,7 @@ from .dataset import Dataset, Files
 STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
 _AHEAD_MAX = 64  # the library's; each takes the memory of a batch
-# The library has memory for three batches beside those ahead: one that the loop holds while it takes the next, one to
-# copy from where more are held. While the loop holds one, the other two are filled ahead as well.
-_AHEAD_ANYWAY = 2
+_AHEAD_OF_DEVICE = 3  # one crosses beside the one that the loop has
 
 
 class Note(NamedTuple):
@@ -104,7 +102,8 @@ class DataLoader:
         bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero).
         damage: "repair" (as PIL does), "reject" or "salvage" (also files that end early).
         threads: that decode; 0: as many as this process may use.
-        prefetch_batches: made ahead of the consumer; of images three at least. The loader has memory for one more.
+        prefetch_batches: made ahead of the consumer; of images two at least, three with a device. The loader has memory
+            for one more.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
             `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
         batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
@@ -194,6 +193,7 @@ class DataLoader:
         made = devices.DeviceDelivery(device, self.dtype, bool(self._channels_last), list(options.mean),
                                       list(options.standard_deviation), post)
         options.element_type = _abi.DTYPES["uint8"]
+        options.batches_ahead = max(_AHEAD_OF_DEVICE, options.batches_ahead)
         options.mean[:] = options.standard_deviation[:] = [0.0] * 3
         return made
 
@@ -201,7 +201,7 @@ class DataLoader:
         ahead = _abi.uint(prefetch_batches, 32, "prefetch_batches")
         if ahead > _AHEAD_MAX:
             raise ValueError(f"prefetch_batches must be 0 to {_AHEAD_MAX}, not {ahead}")
-        return max(1, ahead - _AHEAD_ANYWAY) if self.dataset.decodes else ahead
+        return max(1, ahead)  # the library takes 0 for its own choice
 
     def _check_batch_transform(self, steps: Sequence[Any]) -> List[Any]:
         if steps and not self.dataset.decodes:

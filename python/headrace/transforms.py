@@ -2,8 +2,8 @@
 """torchvision's transforms, by the same names and parameters, run by headrace's decoder threads.
 
 A chain is one geometry (RandomResizedCrop, Resize, Resize + CenterCrop, or RandomCrop), then optionally
-RandomHorizontalFlip, ColorJitter and Normalize, in this order. Sizes are pixels: an int for a square, or
-(height, width). Anything else is a call on the batch.
+RandomHorizontalFlip, ColorJitter, TrivialAugmentWide or RandAugment, and Normalize, in this order. Sizes are pixels: an
+int for a square, or (height, width). Anything else is a call on the batch.
 """
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
@@ -80,6 +80,21 @@ class ColorJitter:
 
 
 @dataclass(frozen=True)
+class TrivialAugmentWide:
+    """One of torchvision's 14 operations, of random strength, by the nearest neighbour and with black around: PIL's
+    pixels. What it draws: the operation, one of the bins, and the sign."""
+    num_magnitude_bins: int = 31
+
+
+@dataclass(frozen=True)
+class RandAugment:
+    """`num_ops` of these operations, one after the other, each of the strength `magnitude` of the bins."""
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+
+
+@dataclass(frozen=True)
 class Normalize:
     """(pixel / 255 - mean) / std per channel. Also takes one pair: Normalize(IMAGENET)."""
     mean: Sequence[Any]
@@ -90,7 +105,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 _GEOMETRIES = (RandomResizedCrop, Resize, CenterCrop, RandomCrop)
 _ORDER = {RandomResizedCrop: 0, Resize: 0, RandomCrop: 0, CenterCrop: 1, RandomHorizontalFlip: 2, ColorJitter: 3,
-          Normalize: 4}
+          TrivialAugmentWide: 4, RandAugment: 4, Normalize: 5}
 
 
 def fill(options: _abi.LoaderOptions, transform: Sequence[Any], dtype: str) -> None:
@@ -106,7 +121,8 @@ def fill(options: _abi.LoaderOptions, transform: Sequence[Any], dtype: str) -> N
         name = kind.__name__
         if _ORDER[kind] <= last:
             raise ValueError(f"transform {name} cannot stand here; the order is a crop or resize, CenterCrop, "
-                             "RandomHorizontalFlip, ColorJitter, Normalize, each once")
+                             "RandomHorizontalFlip, ColorJitter, TrivialAugmentWide or RandAugment, Normalize, each "
+                             "once")
         last = _ORDER[kind]
         chain[kind] = step
     _fill_geometry(options, chain)
@@ -115,6 +131,7 @@ def fill(options: _abi.LoaderOptions, transform: Sequence[Any], dtype: str) -> N
     if ColorJitter in chain:
         for field in ("brightness", "contrast", "saturation", "hue"):
             setattr(options, field, _abi.number(getattr(chain[ColorJitter], field), f"{field} of ColorJitter"))
+    _fill_augment(options, chain)
     if Normalize in chain:
         if dtype == "uint8":
             raise ValueError("transform Normalize does not fit dtype uint8, which holds the pixels themselves; leave "
@@ -159,6 +176,22 @@ def _fill_filter(options: _abi.LoaderOptions, step: Union[RandomResizedCrop, Res
     if name == "bicubic" and not step.antialias:
         raise ValueError(f"{type(step).__name__} with bicubic interpolation has antialias, as PIL's")
     options.interpolation, options.no_antialias = _abi.INTERPOLATIONS[name], not step.antialias
+
+
+def _fill_augment(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:
+    step = chain.get(TrivialAugmentWide) or chain.get(RandAugment)
+    if step is None:
+        return
+    name = type(step).__name__
+    options.augment = _abi.TRIVIAL_AUGMENT_WIDE
+    options.augment_bins = _abi.uint(step.num_magnitude_bins, 32, f"num_magnitude_bins of {name}", 2)
+    if isinstance(step, RandAugment):
+        options.augment = _abi.RAND_AUGMENT
+        options.augment_ops = _abi.uint(step.num_ops, 32, f"num_ops of {name}")
+        options.augment_magnitude = _abi.uint(step.magnitude, 32, f"magnitude of {name}")
+        if options.augment_magnitude >= options.augment_bins:
+            raise ValueError(f"magnitude of RandAugment must be below its {options.augment_bins} bins, not "
+                             f"{options.augment_magnitude}")
 
 
 def _fill_normalize(options: _abi.LoaderOptions, normalize: Normalize) -> None:

@@ -19,7 +19,7 @@ try:
     import torch
     import torchvision
     from PIL import Image
-    from torchvision.transforms import InterpolationMode, functional
+    from torchvision.transforms import InterpolationMode, autoaugment, functional
 except ImportError as reason:
     print(f"skipped: {reason}")
     sys.exit(77)
@@ -117,6 +117,47 @@ class Comparison(unittest.TestCase):
         for shift in (-0.5, -0.1, 0.0, 0.25):
             theirs = numpy.asarray(functional.adjust_hue(image, shift)).astype(int)
             self.check(pixels("adjust", file, "hue", shift), theirs, 0.001, f"hue {shift}")
+
+    def test_augmentations_give_the_pixels_that_torchvision_gives_on_pil(self):
+        for size, bins in (((224, 224), (7, 20, 30)), ((97, 64), (13, 30)), ((2, 5), (30,)), ((1, 1), (30,))):
+            image = picture(*size, 7)
+            file = self.save(image, "a.png")
+            spaces = (torchvision.transforms.TrivialAugmentWide()._augmentation_space(31),
+                      torchvision.transforms.RandAugment()._augmentation_space(31, size[::-1]))
+            for number, name in enumerate(spaces[0]):
+                drawn = {space[name][0].reshape(-1)[bin if space[name][0].ndim else 0].item()
+                         for space in spaces for bin in bins}
+                signed = spaces[0][name][1]
+                for strength in sorted(drawn | ({-value for value in drawn} if signed else set())):
+                    theirs = autoaugment._apply_op(image, name, strength, InterpolationMode.NEAREST, None)
+                    ours = pixels("augment", file, number, repr(strength))
+                    self.assertEqual(numpy.abs(ours - numpy.asarray(theirs).astype(int)).max(), 0,
+                                     f"{name} {strength} of {size}")
+
+    def test_augmentations_have_the_strengths_of_torchvision(self):
+        for bins in (2, 10, 31, 64):
+            for name, space in (("wide", torchvision.transforms.TrivialAugmentWide()._augmentation_space(bins)),
+                                ("rand", torchvision.transforms.RandAugment()._augmentation_space(bins, (99, 201)))):
+                rows = run("strengths", bins, name, 201, 99).decode().splitlines()
+                self.assertEqual(len(rows), len(space))
+                for row, (kind, (theirs, _)) in zip(rows, space.items()):
+                    ours = numpy.array(row.split(), float)
+                    # torch adds up the steps in single precision, in as many lanes as the machine has.
+                    self.assertLess(numpy.abs(ours - theirs.reshape(-1).numpy()).max(), 1e-4, kind)
+
+    def test_augmentations_are_drawn_evenly(self):
+        count = 20_000
+        rows = [line.split() for line in run("augments", count).decode().splitlines()]
+        space = torchvision.transforms.TrivialAugmentWide()._augmentation_space(31)
+        for kind, (strengths, signed) in enumerate(space.values()):
+            drawn = collections.Counter(float(row[1]) for row in rows if int(row[0]) == kind)
+            times = sum(drawn.values())
+            self.assertLess(abs(times - count / 14), 6 * (count / 14)**0.5)
+            values = {round(value, 4) for value in strengths.reshape(-1).tolist()}
+            values |= {-value for value in values} if signed else set()
+            self.assertEqual({round(value, 4) for value in drawn}, values)
+            if signed:
+                self.assertLess(abs(sum(drawn[value] for value in drawn if value < 0) / times - 30 / 62), 0.1)
 
     def test_numbers_are_the_nearest_to_the_exact_ones(self):
         image = picture(64, 48, 6)

@@ -119,16 +119,19 @@ class Returners {
 };
 
 BatchOptions draw_options() {
+  const auto batches_lent = *rc::gen::inRange<std::size_t>(1, 6);
+  const auto bad_samples = *rc::gen::element(BadSamples::kSkip, BadSamples::kZero);
+  const std::size_t ahead_least = batches_lent == 1 || bad_samples == BadSamples::kSkip ? 1 : 0;
   const BatchOptions options = {
       .batch_size = *rc::gen::inRange<std::size_t>(1, 8),
       .drop_last = *rc::gen::arbitrary<bool>(),
-      .bad_samples = *rc::gen::element(BadSamples::kSkip, BadSamples::kZero),
+      .bad_samples = bad_samples,
       .seed = 3,
       .transform = {.geometry = RandomResizedCrop{.size = {6, 5}}},
       .format = {.type = ElementType::kUint8},
       .workers = {.threads = *rc::gen::inRange(1U, 4U)},
-      .batches_ahead = *rc::gen::inRange<std::size_t>(1, 4),
-      .batches_lent = *rc::gen::inRange<std::size_t>(1, 6),
+      .batches_ahead = *rc::gen::inRange<std::size_t>(ahead_least, 4),
+      .batches_lent = batches_lent,
   };
   return options;
 }

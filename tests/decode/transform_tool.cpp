@@ -5,6 +5,9 @@
 //   transform_tool resize FILE W H ANTIALIAS FILTER   0 or 1; bilinear or bicubic
 //   transform_tool center FILE SHORTER_SIDE W H FILTER
 //   transform_tool adjust FILE brightness|contrast|saturation|hue FACTOR
+//   transform_tool augment FILE KIND STRENGTH         AugmentKind's number
+//   transform_tool strengths BINS wide|rand W H       of each kind, a line of its bins, as text
+//   transform_tool augments COUNT                     kind and strength that TrivialAugmentWide draws, as text
 //   transform_tool tensor FILE float16|bfloat16|float32   NCHW, ImageNet's normalisation
 //   transform_tool crops WIDTH HEIGHT COUNT          RandomResizedCrop's boxes for samples 0 to COUNT - 1, as text
 //   transform_tool pad-crops SIZE PADDING COUNT      where PadCrop's boxes begin in the padded square, as text
@@ -16,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "headrace/decode/augment.h"
 #include "headrace/decode/color_jitter.h"
 #include "headrace/decode/image_decoder.h"
 #include "headrace/decode/sample_transformer.h"
@@ -80,6 +84,33 @@ void adjust(const Words& words) {
   print(image);
 }
 
+void print_augmented(const Words& words) {
+  Image image = decode(words[1]);
+  Image scratch;
+  augment(static_cast<AugmentKind>(number(words[2])), std::stod(words[3]), image, scratch);
+  print(image);
+}
+
+void print_strengths(const Words& words) {
+  const bool wide = words[2] == "wide";
+  const Augment augment = {.kind = wide ? Augment::Kind::kTrivialWide : Augment::Kind::kRand, .bins = number(words[1])};
+  for (std::uint32_t kind = 0; kind < kAugmentKinds; ++kind) {
+    for (std::uint32_t bin = 0; bin < augment.bins; ++bin) {
+      const Size size = {number(words[3]), number(words[4])};
+      std::printf("%.9g ", augment_strength(augment, static_cast<AugmentKind>(kind), bin, size));
+    }
+    std::printf("\n");
+  }
+}
+
+void print_augments(std::uint32_t count) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Random random({.seed = 1, .epoch = 0, .sample = i});
+    const AugmentDraw draw = draw_augment({}, {224, 224}, random);
+    std::printf("%d %.9g\n", static_cast<int>(draw.kind), draw.strength);
+  }
+}
+
 Filter filter_named(const std::string& name) {
   return name == "bicubic" ? Filter::kBicubic : Filter::kBilinear;
 }
@@ -137,6 +168,12 @@ int main(int argc, char** argv) {
     transform(words[1], {.geometry = geometry, .filter = filter_named(words[5]), .dct_scaling = false}, kPixels);
   } else if (words[0] == "adjust") {
     adjust(words);
+  } else if (words[0] == "augment") {
+    print_augmented(words);
+  } else if (words[0] == "strengths") {
+    print_strengths(words);
+  } else if (words[0] == "augments") {
+    print_augments(number(words[1]));
   } else if (words[0] == "tensor") {
     const Image image = decode(words[1]);
     const Transform whole_image = {.geometry = Resize{.size = image.size()}};

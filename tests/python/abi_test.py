@@ -52,7 +52,8 @@ class AbiTest(unittest.TestCase):
         self.assertGreater(len(numbers), 30)
         for name in ("OK", "END", "TIMED_OUT", "TIER_SSD", "TIER_HDD", "CONTENT_IMAGES", "CONTENT_BYTES",
                      "RANDOM_RESIZED_CROP", "RESIZE_CENTER_CROP", "RESIZE", "PAD_CROP", "DRAW_BY_POSITION",
-                     "DRAW_AS_TORCH", "PART_IMAGES", "PART_LABELS", "PART_INDICES"):
+                     "DRAW_AS_TORCH", "PART_IMAGES", "PART_LABELS", "PART_INDICES", "TRIVIAL_AUGMENT_WIDE",
+                     "RAND_AUGMENT"):
             self.assertEqual(getattr(_abi, name), numbers[name], name)
         for prefix, table in (("BAD_", _abi.BAD_SAMPLES), ("DAMAGE_", _abi.DAMAGE), ("", _abi.DTYPES),
                               ("SAMPLE_", {name: number for number, name in enumerate(_abi.STATES)})):

@@ -143,6 +143,11 @@ class ErrorsTest(unittest.TestCase):
             (ValueError, "fill of RandomCrop must be 0 to 255", {"transform": [hr.RandomCrop(16, fill=256)]}),
             (ValueError, "padding of RandomCrop", {"transform": [hr.RandomCrop(16, padding=2**32)]}),
             (ValueError, "height of RandomResizedCrop", {"transform": [hr.RandomResizedCrop(2**32 + 16)]}),
+            (ValueError, "num_magnitude_bins of TrivialAugmentWide must be 2 to",
+             {"transform": CHAIN + [hr.TrivialAugmentWide(1)]}),
+            (ValueError, "magnitude of RandAugment must be below its 10 bins, not 10",
+             {"transform": CHAIN + [hr.RandAugment(magnitude=10, num_magnitude_bins=10)]}),
+            (ValueError, "cannot stand here", {"transform": CHAIN + [hr.RandAugment(), hr.TrivialAugmentWide()]}),
             (ValueError, "batch_size must be 1 to", {"batch_size": 2**64 + 4}),
             (TypeError, "batch_size must be an int", {"batch_size": 4.0}),
             (ValueError, "threads must be 0 to", {"threads": 2**32 + 1}),
@@ -166,6 +171,9 @@ class ErrorsTest(unittest.TestCase):
                 (ValueError, "batch_size must be 1 to 65536", {"batch_size": 65537}),
                 (ValueError, "flip probability", {"transform": CHAIN + [hr.RandomHorizontalFlip(2)]}),
                 (ValueError, "crop scale", {"transform": [hr.RandomResizedCrop(16, scale=(2, 1))]}),
+                (ValueError, "2 to 1000 magnitude bins", {"transform": CHAIN + [hr.TrivialAugmentWide(1001)]}),
+                (ValueError, "0 to 16 operations", {"transform": CHAIN + [hr.RandAugment(17)]}),
+                (ValueError, "torch's draws", {"transform": CHAIN + [hr.RandAugment()], "draws": "torch"}),
                 (ValueError, "torch's draws", {"transform": [hr.Resize((4, 4))], "draws": "torch"})):
             with self.subTest(options):
                 if "draws" in options and not has_module("torch"):

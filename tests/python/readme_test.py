@@ -29,7 +29,8 @@ class ReadmeTest(unittest.TestCase):
 
 def make_test(snippet):
     def test(self):
-        missing = [name for name in ("torch", "numpy") if f"import {name}" in snippet and not has_module(name)]
+        missing = [name for name in ("torch", "numpy", "torchvision")
+                   if f"import {name}" in snippet and not has_module(name)]
         if missing:
             self.skipTest(f"not installed: {missing[0]}")
         lines = ["import sys", f"sys.path.append({str(support.ROOT / 'tests/python')!r})", "import framework_stubs",

@@ -201,6 +201,7 @@ class ResumeTest(unittest.TestCase):
     def test_bytes_do_not_depend_on_the_number_of_threads(self):
         colour = [hr.ColorJitter(0.4, 0.4, 0.4, 0.1)]
         for options in ({}, {"bad_samples": "skip"}, {"batch_size": 1, "damage": "salvage"},
+                        {"transform": CHAIN + [hr.TrivialAugmentWide()]}, {"transform": CHAIN + [hr.RandAugment()]},
                         {"transform": CHAIN + colour + [hr.Normalize(hr.IMAGENET)], "dtype": "float16"}):
             one, two, many = [[trace for trace, _ in traces(self.loader(threads=threads, prefetch_batches=ahead,
                                                                         **options), 2)]
