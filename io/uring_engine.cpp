@@ -72,9 +72,12 @@ struct Tag {
   }
 };
 
+constexpr std::uint32_t kNoSlot = UINT32_MAX;
+
 struct Slot {
   Operation* operation = nullptr;
-  struct statx status = {};  // written by the kernel in the step kCompare
+  struct statx status = {};               // written by the kernel in the step kCompare
+  std::uint32_t compares_next = kNoSlot;  // another one whose file is compared by the same look
 };
 
 int descriptor_of(const Operation& operation) {
@@ -110,6 +113,8 @@ class UringEngine final : public Engine {
   void begin_transfer(Operation& operation);
   void issue_transfer(Operation& operation);
   void compare_at_end(Operation& operation);
+  void look_at_file(std::uint32_t slot);
+  void look_at_files();
   void end_started(Operation& operation);
   void close_opened(Operation& operation);
 
@@ -140,7 +145,8 @@ class UringEngine final : public Engine {
   OperationQueue finished_;
   std::size_t in_flight_ = 0;
   unsigned started_ = 0;
-  unsigned closes_ = 0;  // of files of finished operations, not completed yet
+  std::unordered_map<int, std::uint32_t> to_compare_;  // by file: the last slot of those whose reads have just ended
+  unsigned closes_ = 0;                                // of files of finished operations, not completed yet
   bool woken_ = false;
   bool wake_armed_ = false;
   bool closing_ = false;
@@ -293,6 +299,7 @@ void UringEngine::start_queued() {
     ++started_;
     operation.kind == Kind::kReadPath ? open(operation) : begin_transfer(operation);
   }
+  look_at_files();
 }
 
 void UringEngine::open(Operation& operation) {
@@ -347,6 +354,19 @@ void UringEngine::compare_at_end(Operation& operation) {
     return end_started(operation);
   }
   const std::uint32_t slot = operation.internal.slot;
+  if (operation.kind != Kind::kRead) return look_at_file(slot);
+  const auto [last, is_first] = to_compare_.try_emplace(fd, slot);
+  if (!is_first) slots_[slot].compares_next = std::exchange(last->second, slot);
+}
+
+// Reads of one open file that have ended by now share a look at it, which comes after all of them.
+void UringEngine::look_at_files() {
+  for (const auto& [ignored, slot] : to_compare_) look_at_file(slot);
+  to_compare_.clear();
+}
+
+void UringEngine::look_at_file(std::uint32_t slot) {
+  const int fd = descriptor_of(*slots_[slot].operation);
   ring_->reserve(1);
   io_uring_sqe& sqe = ring_->next_sqe();
   io_uring_prep_statx(&sqe, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &slots_[slot].status);
@@ -392,6 +412,18 @@ void UringEngine::on_transfer(Operation& operation, std::int32_t result) {
 }
 
 void UringEngine::on_compared(Slot& slot, std::int32_t result) {
+  // First, while the status is there. Where the look failed, or was called off with its operation, each has its own.
+  std::uint32_t next = std::exchange(slot.compares_next, kNoSlot);
+  while (next != kNoSlot) {
+    Slot& other = slots_[next];
+    const std::uint32_t own = std::exchange(next, std::exchange(other.compares_next, kNoSlot));
+    if (result < 0) {
+      look_at_file(own);
+      continue;
+    }
+    static_cast<void>(internal::is_expected(*other.operation, attributes_from(slot.status)));
+    end_started(*other.operation);
+  }
   Operation& operation = *slot.operation;
   if (result < 0) {
     internal::finish(operation, result);

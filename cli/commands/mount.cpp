@@ -232,12 +232,18 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
-  if (!arguments.records.empty()) HEADRACE_TRY_DO(follow_records(arguments, plan, store, options));
+  if (!arguments.records.empty()) {
+    const io::Status followed = follow_records(arguments, plan, store, options);
+    if (!followed && !channel.init_answered()) return io::forward_error(io::Status(followed));
+    // The mount is there already, and its readers go on.
+    if (!followed) io::log_warning("{}; the pack is read as a plain file", followed.error().message());
+    return fuse::Mount::start(store, std::move(options), channel);
+  }
   const bool has_one = plan.orders.size() == 1;
   const bool is_unknown = plan.orders.empty() || (has_one && plan.orders.front().empty());
   options.learn_order = !is_unknown;
   options.order_records = plan.order_records;
-  if (options.order == nullptr && !is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
+  if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
     HEADRACE_TRY(orders, open_orders(plan.orders, store.catalog(), ListFiles::kRegular));
     options.order = std::move(orders.front());
     options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));

@@ -440,8 +440,7 @@ std::uint64_t PushPlan::page_cache_budget() const {
 std::uint64_t PushPlan::window_bytes() const {
   if (is_split()) return pages_.wanted_bytes_max();
   if (!records_ || !given_order_ || pages_.sizes().empty()) return 0;
-  const cache::WorkerLayout workers = given_order_->workers();
-  const std::uint64_t records = kRecordsAhead + 2 * std::uint64_t{workers.batch} * workers.workers;
+  const std::uint64_t records = kRecordsAhead + 2 * RecordTrack::spread_of(*given_order_);
   const std::uint64_t bytes = records * (pages_.total_bytes() / pages_.sizes().size());
   return std::clamp(bytes, pages_.budget_bytes() / 32, pages_.budget_bytes() / 2);
 }

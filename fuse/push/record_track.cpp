@@ -7,17 +7,13 @@
 namespace headrace::fuse {
 using cache::SampleIndex;
 
-namespace {
-
-// Each worker is in a batch of its own.
-std::uint64_t spread_of(const cache::Order& order) {
-  const cache::WorkerLayout workers = order.workers();
-  // 65 536 places: 32 workers with batches of 2 048. Bounds what one READ looks at.
+// 65 536 places bound what one READ looks at: 10 workers that draw two batches of 2 048 ahead.
+std::uint64_t RecordTrack::spread_of(const cache::Order& order) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 16;
-  return std::min(kMost, std::uint64_t{workers.batch} * workers.workers);
+  const cache::WorkerLayout workers = order.workers();
+  const std::uint64_t batches = std::uint64_t{workers.workers} * (std::uint64_t{workers.prefetch_factor} + 1);
+  return std::min(kMost, workers.batch * batches);
 }
-
-}  // namespace
 
 RecordTrack::RecordTrack(std::shared_ptr<const cache::Order> order, const Start& start)
     : order_(std::move(order)), spread_(spread_of(*order_)) {

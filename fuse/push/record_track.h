@@ -41,6 +41,8 @@ class RecordTrack {
     std::optional<cache::SampleIndex> stray;  // not where the reader is expected
   };
   [[nodiscard]] Heard on_read(std::span<const cache::SampleIndex> records);
+  // Places that the workers of a loader can be apart: each is in one of the batches that were drawn ahead.
+  [[nodiscard]] static std::uint64_t spread_of(const cache::Order& order);
   // The reader is here now.
   void restart(const Start& start);
 
@@ -57,7 +59,7 @@ class RecordTrack {
   [[nodiscard]] bool goes_on_to(std::uint64_t place);
 
   const std::shared_ptr<const cache::Order> order_;
-  const std::uint64_t spread_;                        // places that the workers of a loader can be apart
+  const std::uint64_t spread_;
   std::uint64_t next_epoch_ = 0;                      // to be drawn
   std::deque<std::vector<cache::SampleIndex>> rows_;  // the epochs around the reader
   std::uint64_t next_ = 0;                            // the first place not passed, counted from the first row

@@ -300,6 +300,10 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--order", "cat=sequential", "--order", "cat=sequential"}, 2, "that folder");
   f.check_refused({"mount", source, point, "--order", "file:/nonexistent"}, 1, "/nonexistent");
   f.check_refused({"mount", source, point, "--log-level", "loud"}, 2, "--log-level");
+  f.check_refused({"mount", source, point, "--records", "auto"}, 2, "an order that is known");
+  f.check_refused({"mount", source, point, "--records", "auto", "--order", "cat=sequential"}, 2, "order that is known");
+  f.check_refused({"mount", source, point, "--records", "auto", "--order", "sequential"}, 2, "no such pack");
+  f.check_refused({"mount", source, point, "--records", "stride=1", "--order", "sequential"}, 2, "both");
 }
 
 TEST_CASE("each folder has an order of its own, on the command line, in a config file and by order set") {
@@ -369,6 +373,33 @@ TEST_CASE("a mount outlives the process that serves it") {
   REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
   CHECK(fixture.stat()["pid"] != worker);
   fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("the records of a pack are pushed, also by the process that takes over") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const TempDir packs;
+  std::string content;
+  for (unsigned page = 0; page < 3072; ++page) {
+    std::string text = std::to_string(page);
+    text.resize(4096, static_cast<char>('a' + page % 26));
+    content += text;
+  }
+  packs.write("rows.bin", content);
+  REQUIRE(fixture
+              .tool({"mount", packs.path().string(), point, "--ram", "24M", "--records", "stride=8192", "--order",
+                     "torch-distributed:seed=1"})
+              .status == 0);
+  const auto has_pushed = [&] { return fixture.stat()["mount"]["held_samples"] > 100; };
+  REQUIRE(wait_until(has_pushed));
+  CHECK(fixture.stat()["mount"]["order"] == "torch-distributed:seed=1");
+  CHECK(read_file(fixture.mount_point / "rows.bin") == content);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  REQUIRE(wait_until(has_pushed));
+  CHECK(fixture.stat()["pid"] != worker);
+  CHECK(read_file(fixture.mount_point / "rows.bin") == content);
 }
 
 TEST_CASE("a line for the journal begins with its priority, any other with the time") {

@@ -94,7 +94,7 @@ TEST_CASE("workers are a batch each apart, and what the slowest may not have rea
   RecordTrack track = track_of("sequential:batch=32,workers=4");
   CHECK(hear(track, {100}).passed.empty());
   CHECK(hear(track, {33}).passed.empty());
-  CHECK(hear(track, {160}).passed == range(0, 161 - 128));
+  CHECK(hear(track, {420}).passed == range(0, 421 - 4 * 3 * 32));
 }
 
 }  // namespace

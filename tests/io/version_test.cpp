@@ -287,6 +287,82 @@ TEST_CASE("a file that changes while it is read is read as it was expected, or n
   });
 }
 
+namespace {
+
+// Side by side, of one open file.
+std::vector<std::unique_ptr<Tracked>> read_together(Engine& engine, int file,
+                                                    const std::vector<const Version*>& expected) {
+  constexpr std::uint64_t kLength = 512;
+  std::vector<std::unique_ptr<Tracked>> reads;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::uint64_t offset = i * kLength % (kBytes - kLength);
+    reads.push_back(std::make_unique<Tracked>(Operation::read(file, offset, kLength, buffer_for(offset, kLength))));
+    reads.back()->operation.opens_wait = true;  // so that the file's server is asked
+    reads.back()->operation.expected = &expected[i]->attributes;
+  }
+  for (const auto& read : reads) engine.submit(read->operation);
+  while (engine.in_flight() > 0) engine.wait(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+  return reads;
+}
+
+}  // namespace
+
+TEST_CASE("of reads of one open file that end together each is compared with what it expects") {
+  const TempDir folder;
+  const auto path = folder.write("f", std::string(kBytes, 'a'));
+  const Version before = version_of(path);
+  std::this_thread::sleep_for(kTick);
+  write_over(path, 'b');
+  const Version now = version_of(path);
+  const DirFd file(path, O_RDONLY);
+  for (const EngineCase& engine_case : engine_cases()) {
+    CAPTURE(engine_case.name);
+    auto engine = std::move(*engine_case.open({}));
+    std::vector<const Version*> expected;
+    for (int i = 0; i < 64; ++i) expected.push_back(i % 3 == 0 ? &before : &now);
+    const auto reads = read_together(*engine, file.get(), expected);
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      CAPTURE(i);
+      REQUIRE(reads[i]->result.has_value());
+      CHECK(reads[i]->result->has_value() == (expected[i] == &now));
+      if (*reads[i]->result) {
+        CHECK(reads[i]->text() == std::string(512, 'b'));
+      } else {
+        CHECK(reads[i]->result->error().code == ErrorCode::kStale);
+      }
+    }
+  }
+}
+
+TEST_CASE("of reads of one open file that end together while it changes each gives what it expects, or nothing") {
+  const TempDir folder;
+  for (const EngineCase& engine_case : engine_cases()) {
+    CAPTURE(engine_case.name);
+    auto engine = std::move(*engine_case.open({}));
+    const auto path = folder.write("f", std::string(kBytes, 'a'));
+    Changer changer(path, 7);
+    unsigned good = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+    while (std::chrono::steady_clock::now() < end) {
+      const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!file.valid()) continue;  // it is being swapped
+      const Version first = changer.any();
+      const Version second = changer.any();
+      std::vector<const Version*> expected;
+      for (int i = 0; i < 32; ++i) expected.push_back(i % 2 == 0 ? &first : &second);
+      const auto reads = read_together(*engine, file.get(), expected);
+      for (std::size_t i = 0; i < reads.size(); ++i) {
+        if (!*reads[i]->result) continue;
+        ++good;
+        const std::uint64_t offset = reads[i]->operation.offset_bytes;
+        const bool same = reads[i]->text() == expected[i]->content.substr(offset, 512);
+        REQUIRE(same);
+      }
+    }
+    CHECK(good > 0);
+  }
+}
+
 TEST_CASE("a file that changes while it is copied from the page cache is read as it was expected, or not at all") {
   const TempDir folder;
   const DirFd dir(folder.path());
