@@ -73,7 +73,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   };
   [[nodiscard]] std::optional<Contradiction> take_contradiction();
   void set_budget(std::uint64_t budget_bytes);
-  void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
+  void set_source_rate(std::uint64_t bytes_per_second);  // MountOptions::source_rate
+  void limit_budget(std::uint64_t budget_bytes);         // what memory pressure leaves of it
   [[nodiscard]] std::uint64_t budget_bytes() const;
 
   // Fills in the fields that are the pusher's.
@@ -86,13 +87,14 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // A sample on its way from the store to the page cache, a piece at a time.
   struct Fetch {
     cache::SampleIndex sample = 0;
-    std::uint64_t generation = 0;  // of the plan that named it
-    std::uint64_t inode = 0;       // of the version that it was known to be when it began
-    std::uint64_t file_bytes = 0;  // of that version
-    std::uint64_t offset = 0;      // of the piece
-    std::uint64_t changes = 0;     // change_count_ when it began
-    bool retain = false;           // the store keeps it for the next time
-    bool push = true;              // else that is all
+    std::uint64_t generation = 0;    // of the plan that named it
+    std::uint64_t inode = 0;         // of the version that it was known to be when it began
+    std::uint64_t file_bytes = 0;    // of that version
+    std::uint64_t offset = 0;        // of the piece
+    std::uint64_t changes = 0;       // change_count_ when it began
+    std::uint64_t source_bytes = 0;  // of the file, if no disk tier has it
+    bool retain = false;             // the store keeps it for the next time
+    bool push = true;                // else that is all
     Result<cache::View> view = cache::View{};
   };
 
@@ -118,6 +120,10 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
+  // Whether the rate allows another fetch now.
+  [[nodiscard]] bool is_due() const HEADRACE_REQUIRES(mutex_);
+  void wait_for_work(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
+  void charge(std::uint64_t source_bytes) HEADRACE_REQUIRES(mutex_);
   void plan_changed() HEADRACE_REQUIRES(mutex_);
 
   cache::Store& store_;
@@ -150,6 +156,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   std::unordered_map<cache::EntryId, std::uint64_t> changed_at_ HEADRACE_GUARDED_BY(mutex_);  // change_count_ then
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t in_flight_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t source_rate_ HEADRACE_GUARDED_BY(mutex_) = 0;                   // bytes a second; 0: no limit
+  std::chrono::steady_clock::time_point due_ HEADRACE_GUARDED_BY(mutex_) = {};  // of the next fetch, by that rate
 };
 
 }  // namespace headrace::fuse
