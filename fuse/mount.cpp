@@ -190,6 +190,7 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
   raise_read_ahead();
+  pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) pusher->forget_all(options.pack);
   pusher->start(session);
   if (takes_over) forget_changed();
@@ -501,6 +502,10 @@ void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t e
 
 void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
   impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
+}
+
+void Mount::set_source_rate(std::uint64_t bytes_per_second) {
+  impl_->pusher->set_source_rate(bytes_per_second);
 }
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {

@@ -41,6 +41,7 @@ struct MountOptions {
   std::filesystem::path mountpoint;      // an empty directory, or the source itself
   std::string source_name = "headrace";  // what mount(8) shows as the source
   std::uint64_t ram_bytes = 0;  // what may lie in the page cache by pushing, the mount's RAM tier; 0: nothing is pushed
+  std::uint64_t source_rate = 0;  // bytes a second that may be read ahead from the source; 0: as many as it gives
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
   std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
   std::uint64_t first_epoch = 0;
@@ -86,6 +87,8 @@ class Mount {
   void tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
   // What may lie in the page cache from now on; what no longer fits goes at once.
   void set_ram_bytes(std::uint64_t bytes);
+  // As MountOptions::source_rate, from now on.
+  void set_source_rate(std::uint64_t bytes_per_second);
   // Blocks until no more can be pushed; `on_progress` runs about ten times a second on the calling thread and may
   // return false to end the wait (pushing goes on). Errors: kCancelled (the mount ended), kInvalidArgument (ram_bytes
   // is 0).

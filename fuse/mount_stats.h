@@ -39,6 +39,7 @@ struct MountStats {
   std::uint64_t ram_bytes = 0;      // what may be pushed, and be retained of it: as was asked for
   std::uint64_t budget_bytes = 0;   // the same, or less under memory pressure
   std::string shortage;             // why it is less; empty: it is not
+  std::uint64_t source_rate = 0;    // MountOptions::source_rate
   std::uint64_t staging_bytes = 0;  // beside it, the store's: what is on its way may take so much
   std::uint64_t held_bytes = 0;     // pushed and not evicted
   std::uint64_t held_samples = 0;

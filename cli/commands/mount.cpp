@@ -33,6 +33,7 @@
 #include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/sets.h"
+#include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/version.h"
@@ -56,6 +57,7 @@ struct MountPlan {
   fs::path mount_point;  // canonical
   bool over_source = false;
   std::uint64_t ram_bytes = 0;  // of what is pushed
+  std::uint64_t source_rate = 0;
   cache::StoreOptions store;
   std::vector<std::string> orders;
   fs::path order_records;  // what was learned in earlier runs
@@ -167,6 +169,8 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan) {
   plan.store.source_path_covered = plan.over_source;
   plan.store.catalog_may_be_old = true;  // a Refresher compares it
   HEADRACE_TRY_DO(divide_memory(arguments.cache.ram, plan));
+  HEADRACE_TRY(source_rate, parse_rate("--source-rate", arguments.source_rate));
+  plan.source_rate = source_rate;
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   HEADRACE_TRY_DO(check_outside(plan));
   HEADRACE_TRY_DO(check_records(arguments, plan));
@@ -228,6 +232,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.mountpoint = plan.mount_point;
   options.source_name = mounted_name(plan.source);
   options.ram_bytes = plan.ram_bytes;
+  options.source_rate = plan.source_rate;
   options.first_epoch = arguments.first_epoch;
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
@@ -305,6 +310,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   HEADRACE_TRY(store, open_store(store_options, stop));
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   if (const std::optional<std::uint64_t> bytes = kept.pushed_bytes()) mount->set_ram_bytes(*bytes);
+  if (const std::optional<std::uint64_t> rate = kept.source_rate()) mount->set_source_rate(*rate);
   // A bucket was listed just now, object by object, and another listing costs money. A worker that takes over has the
   // catalog of the one before.
   const bool is_known = plan.source.is_bucket() && !store->catalog().was_saved();
@@ -479,6 +485,12 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
                      "An empty folder, or SOURCE itself: the mount then covers it");
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
+  command
+      .add_option(
+          "--source-rate", arguments.source_rate,
+          "Read at most this much of the source per second ahead of the loader; what it waits for is never held up")
+      ->type_name("SIZE")
+      ->group(kSpecialGroup);
   command
       .add_option("--order", arguments.orders,
                   "The order in which the loader reads, or FOLDER=SPEC once for each folder that is read, such as "

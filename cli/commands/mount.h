@@ -20,6 +20,7 @@ struct MountArguments {
   std::vector<std::string> orders = {"auto"};  // one, or one for each folder; auto: found out from the opens
   std::string records;  // where the records of a packed file lie, over which the order is; empty: samples are files
   std::uint64_t first_epoch = 0;
+  std::string source_rate;  // a size: bytes a second that are read ahead; empty: no limit
   bool foreground = false;  // stays, and logs to stderr
   bool allow_other = false;
   bool overlay = false;

@@ -12,6 +12,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/size.h"
 
 namespace headrace::cli {
 namespace {
@@ -25,40 +26,34 @@ struct SetArguments {
   std::vector<std::string> settings;  // NAME=VALUE
 };
 
-// What is asked of the daemon; all of it is checked before the first of it is sent.
-struct Requests {
-  json ram;                                  // null: it stays
-  json orders = {{"specs", json::array()}};  // none: they stay
-};
-
-io::Result<Requests> parse_settings(const std::vector<std::string>& settings) {
-  Requests requests;
+// What is asked of the daemon, in one request: it does all of it or nothing.
+io::Result<json> parse_settings(const std::vector<std::string>& settings) {
+  json request = json::object();
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1);
-    if (equals == std::string::npos || value.empty() || (name != "ram" && name != "order")) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("'{}': write ram=SIZE or order=SPEC; all else needs a new mount", setting));
+    const bool is_known = name == "ram" || name == "source-rate" || name == "order";
+    if (value.empty() || !is_known) {
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("'{}': write ram=SIZE, source-rate=SIZE or order=SPEC; all else needs a new mount", setting));
     }
     if (name == "order") {
-      requests.orders["specs"].push_back(absolute_order_spec(value));
+      request["specs"].push_back(absolute_order_spec(value));
       continue;
     }
-    if (!requests.ram.is_null()) return make_error(ErrorCode::kInvalidArgument, "ram= is given twice");
-    HEADRACE_TRY(bytes, parse_ram("ram=", value));
-    requests.ram = {{"ram_bytes", bytes}};
+    const char* const member = name == "ram" ? "ram_bytes" : "source_rate";
+    if (request.contains(member)) return make_error(ErrorCode::kInvalidArgument, name + "= is given twice");
+    HEADRACE_TRY(bytes, name == "ram" ? parse_ram("ram=", value) : parse_rate("source-rate=", value));
+    request[member] = bytes;
   }
-  return requests;
+  return request;
 }
 
 io::Status run_set(const SetArguments& arguments) {
-  HEADRACE_TRY(requests, parse_settings(arguments.settings));
-  if (!requests.ram.is_null()) {
-    HEADRACE_TRY_DO(call_daemon(arguments.mount_point, "set", requests.ram).map([](const json&) {}));
-  }
-  if (requests.orders["specs"].empty()) return {};
-  return call_daemon(arguments.mount_point, "order", requests.orders).map([](const json&) {});
+  HEADRACE_TRY(request, parse_settings(arguments.settings));
+  return call_daemon(arguments.mount_point, "set", request).map([](const json&) {});
 }
 
 }  // namespace
@@ -69,13 +64,16 @@ void add_set_command(CLI::App& app, Selected& selected) {
       add_command(app, selected, {kMountCommands, "set", "Change a mount while it is read"}, run_set, arguments);
   add_mount_point(command, arguments->mount_point);
   command
-      .add_option("NAME=VALUE", arguments->settings, "ram=SIZE, as --ram of mount; order=SPEC, as headrace order set")
+      .add_option("NAME=VALUE", arguments->settings,
+                  "ram=SIZE and source-rate=SIZE, as these options of mount; order=SPEC, as headrace order set")
       ->required();
   command.footer(
       "What no longer fits goes at once; what fits now is read ahead. What is on its\n"
-      "way keeps the share of memory that it was mounted with.\n\n"
+      "way keeps the share of memory that it was mounted with. source-rate=0 ends the\n"
+      "limit. Where one of them cannot be, none is done.\n\n"
       "Examples:\n"
       "  headrace set /mnt/train ram=8G\n"
+      "  headrace set /mnt/train source-rate=200M\n"
       "  headrace set /mnt/train ram=40% order=torch-distributed:seed=1");
 }
 

@@ -81,7 +81,7 @@ io::Status run_tier_rm(const TierArguments& arguments) {
 }
 
 io::Status run_verify(const VerifyArguments& arguments) {
-  HEADRACE_TRY(rate, parse_rate_limit(arguments.rate_limit));
+  HEADRACE_TRY(rate, parse_rate("--rate-limit", arguments.rate_limit));
   std::optional<StopSignal> stop;  // made at the first record: until then a signal may end the process at once
   std::unique_ptr<Progress> progress;
   cache::VerifyOptions options;

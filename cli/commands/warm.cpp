@@ -322,7 +322,7 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
 io::Status run_warm(const WarmArguments& arguments) {
   SpooledList spooled;
   HEADRACE_TRY(spec, order_spec(arguments, spooled));
-  HEADRACE_TRY(rate, parse_rate_limit(arguments.rate_limit));
+  HEADRACE_TRY(rate, parse_rate("--rate-limit", arguments.rate_limit));
   const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
   Report report(arguments.json);
   io::Status done = is_mount ? warm_mount(arguments, spec, rate, report) : warm_source(arguments, spec, rate, report);

@@ -34,6 +34,15 @@ void KeptSettings::keep_pushed_bytes(std::uint64_t bytes) {
   page_->pushed_bytes_plus_one.store(bytes + 1);
 }
 
+void KeptSettings::keep_source_rate(std::uint64_t bytes_per_second) {
+  page_->source_rate_plus_one.store(bytes_per_second + 1);
+}
+
+std::optional<std::uint64_t> KeptSettings::source_rate() const {
+  const std::uint64_t kept = page_->source_rate_plus_one.load();
+  return kept > 0 ? std::optional(kept - 1) : std::nullopt;
+}
+
 bool KeptSettings::keep_program(const std::filesystem::path& program) {
   const std::string& path = program.native();
   if (path.size() >= page_->program.size()) return false;

@@ -37,6 +37,8 @@ class KeptSettings {
   void keep_pushed_bytes(std::uint64_t bytes);
   // nullopt: it is as it was mounted.
   [[nodiscard]] std::optional<std::uint64_t> pushed_bytes() const;
+  void keep_source_rate(std::uint64_t bytes_per_second);
+  [[nodiscard]] std::optional<std::uint64_t> source_rate() const;
   // False: the path is longer than paths are.
   [[nodiscard]] bool keep_program(const std::filesystem::path& program);
   [[nodiscard]] std::filesystem::path program() const;
@@ -45,6 +47,7 @@ class KeptSettings {
  private:
   struct Page {
     std::atomic<std::uint64_t> pushed_bytes_plus_one;  // 0: not set, as the kernel hands the page out
+    std::atomic<std::uint64_t> source_rate_plus_one;   // as above
     std::array<char, PATH_MAX> program;                // ends with a zero
   };
   KeptSettings(io::UniqueFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}

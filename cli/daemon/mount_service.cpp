@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -50,6 +51,14 @@ io::Result<std::vector<std::string>> specs_of(const json& arguments) {
   if (!are_texts) return make_error(ErrorCode::kInvalidArgument, "specs is a list of orders");
   for (const json& each : *listed) specs.push_back(each.get<std::string>());
   return specs;
+}
+
+// nullopt: it is not named, and stays.
+io::Result<std::optional<std::uint64_t>> setting_of(const json& arguments, const char* name) {
+  if (!arguments.contains(name)) return std::nullopt;
+  const json& given = arguments[name];
+  if (!given.is_number_unsigned()) return make_error(ErrorCode::kInvalidArgument, fmt::format("{} is a number", name));
+  return given.get<std::uint64_t>();
 }
 
 }  // namespace
@@ -163,11 +172,8 @@ io::Result<json> MountService::warm_forecast(const json& arguments) const {
 }
 
 // What is on its way keeps its share: the store's buffers are in use all the time.
-io::Result<json> MountService::set(const json& arguments) {
+io::Status MountService::check_ram(std::uint64_t ram) const {
   constexpr std::uint64_t kPushedLeast = std::uint64_t{3} << 20;  // as a mount of 20 MiB has
-  const json& given = member_of(arguments, "ram_bytes");
-  if (!given.is_number_unsigned()) return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, a number");
-  const auto ram = given.get<std::uint64_t>();
   // Who asks may have more memory than this process: it looked where it runs, such as outside of a container.
   if (const std::uint64_t limit = io::memory_limit_bytes(); ram > limit) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -175,18 +181,38 @@ io::Result<json> MountService::set(const json& arguments) {
                                   format_size(limit)));
   }
   const std::uint64_t staging = mount_.stats().staging_bytes;
-  if (ram > 0 && ram < staging + kPushedLeast) {
-    return make_error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("ram={}: this mount was given {} for what is on its way, and needs 3 MiB beside; take "
-                    "more, or 0 to push nothing",
-                    format_size(ram), format_size(staging)));
-  }
-  const std::uint64_t pushed = ram - std::min(ram, staging);
+  if (ram == 0 || ram >= staging + kPushedLeast) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("ram={}: this mount was given {} for what is on its way, and needs 3 MiB beside; take "
+                                "more, or 0 to push nothing",
+                                format_size(ram), format_size(staging)));
+}
+
+void MountService::set_ram(std::uint64_t ram) {
+  const std::uint64_t pushed = ram - std::min(ram, mount_.stats().staging_bytes);
   kept_.keep_pushed_bytes(pushed);
   mount_.set_ram_bytes(pushed);
   io::log_info("mount {}: {} MiB of memory from now on", handover_.mount_point.string(), ram >> 20);
-  return json{{"ram_bytes", ram}};
+}
+
+// All is checked before the first of it is done.
+io::Result<json> MountService::set(const json& arguments) {
+  HEADRACE_TRY(ram, setting_of(arguments, "ram_bytes"));
+  HEADRACE_TRY(rate, setting_of(arguments, "source_rate"));
+  HEADRACE_TRY(specs, specs_of(arguments));
+  if (!ram && !rate && specs.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, source_rate or specs");
+  }
+  if (ram) HEADRACE_TRY_DO(check_ram(*ram));
+  if (!specs.empty()) HEADRACE_TRY_DO(order(arguments).map([](const json&) {}));
+  if (ram) set_ram(*ram);
+  if (rate) {
+    kept_.keep_source_rate(*rate);
+    mount_.set_source_rate(*rate);
+    io::log_info("mount {}: {} bytes a second of the source are read ahead, 0 is all", handover_.mount_point.string(),
+                 *rate);
+  }
+  return json::object();
 }
 
 // The supervisor ends this process then. Who asks has looked whether the program can take over.

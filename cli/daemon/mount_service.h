@@ -9,7 +9,7 @@
 //   warm-stop
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
-//   set {"ram_bytes"}                              changes the budget; {"ram_bytes"} is then what is used of it
+//   set {"ram_bytes", "source_rate", "specs"}       changes what is named: all of it or, with an error, nothing
 //   handover                                       what another program needs to go on (handover.h)
 //   upgrade {"program"}                            has that program go on
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
@@ -54,6 +54,8 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
+  [[nodiscard]] io::Status check_ram(std::uint64_t ram) const;
+  void set_ram(std::uint64_t ram);
   [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);

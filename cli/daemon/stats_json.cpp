@@ -166,6 +166,7 @@ json to_json(const fuse::MountStats& stats) {
               {"budget_bytes", with_staging(stats.budget_bytes, stats)},
               {"shortage", stats.shortage},
               {"staging_bytes", stats.staging_bytes},
+              {"source_rate_bytes_per_second", stats.source_rate},
               {"page_cache_budget_bytes", stats.budget_bytes - stats.retained_budget_bytes},
               {"held_bytes", stats.held_bytes},
               {"held_samples", stats.held_samples},

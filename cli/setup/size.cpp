@@ -74,10 +74,10 @@ io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percen
   return static_cast<std::uint64_t>(number * scale);
 }
 
-io::Result<std::uint64_t> parse_rate_limit(std::string_view text) {
+io::Result<std::uint64_t> parse_rate(std::string_view option, std::string_view text) {
   if (text.empty()) return 0;
-  return parse_size(text).map_error([](io::Error error) {
-    error.context.insert(0, "--rate-limit ");
+  return parse_size(text).map_error([option](io::Error error) {
+    error.context.insert(0, fmt::format("{} ", option));
     return error;
   });
 }

@@ -19,7 +19,7 @@ namespace headrace::cli {
 // Errors: kInvalidArgument, with a sentence that says what is wrong with `text` and what would be right.
 [[nodiscard]] io::Result<std::uint64_t> parse_size(std::string_view text, std::uint64_t percent_of_bytes = 0);
 
-// Bytes per second from the text of --rate-limit; 0 for an empty text.
-[[nodiscard]] io::Result<std::uint64_t> parse_rate_limit(std::string_view text);
+// Bytes per second from the text of `option`, which an error names; 0 for an empty text.
+[[nodiscard]] io::Result<std::uint64_t> parse_rate(std::string_view option, std::string_view text);
 
 }  // namespace headrace::cli

@@ -109,7 +109,7 @@ void Pusher::run() {
     {
       MutexLock lock(mutex_);
       while (!stop_ && fetched_.empty() && to_forget_.empty() && !can_fetch() && !plan_.pages().must_evict())
-        work_.wait(lock);
+        wait_for_work(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
@@ -166,6 +166,7 @@ void Pusher::start_fetches() {
       fetch = std::move(*std::exchange(next_, std::nullopt));
       ++in_flight_;
       in_flight_bytes_ += memory_bytes(fetch);
+      charge(fetch.source_bytes);
     }
     drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
@@ -188,6 +189,7 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
   fetch.inode = inodes_->of(entry);
   fetch.end = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
   if (records_) expect_record(fetch);
+  if (source_rate_ > 0 && !store_.is_on_disk(entry)) fetch.source_bytes = fetch.end - fetch.begin;
   return fetch;
 }
 
@@ -206,8 +208,31 @@ void Pusher::expect_record(Fetch& fetch) {
 }
 
 bool Pusher::can_fetch() const {
-  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax)) return false;
+  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax) || !is_due()) return false;
   return in_flight_ == 0 || in_flight_bytes_ + (next_ ? memory_bytes(*next_) : 0) <= fetch_bytes_max_;
+}
+
+bool Pusher::is_due() const {
+  return source_rate_ == 0 || std::chrono::steady_clock::now() >= due_;
+}
+
+// What comes too early by the rate is looked at again when it is due; nothing else wakes the thread for it.
+void Pusher::wait_for_work(MutexLock& lock) {
+  if (changed_ && !is_due()) {
+    static_cast<void>(work_.wait_until(lock, due_));
+  } else {
+    work_.wait(lock);
+  }
+}
+
+// Time in which nothing was fetched is not made up for: the source is to have its rest in each second.
+void Pusher::charge(std::uint64_t source_bytes) {
+  if (source_rate_ == 0 || source_bytes == 0) return;
+  const std::chrono::duration<double> cost(static_cast<double>(source_bytes) / static_cast<double>(source_rate_));
+  // A year: beyond that a clock's numbers end, and nobody waits for it.
+  const auto longest = std::chrono::duration<double>(std::chrono::hours(24 * 365));
+  due_ = std::max(due_, std::chrono::steady_clock::now()) +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::min(cost, longest));
 }
 
 bool Pusher::is_full() const {
@@ -609,6 +634,13 @@ void Pusher::set_budget(std::uint64_t budget_bytes) {
   plan_changed();
 }
 
+void Pusher::set_source_rate(std::uint64_t bytes_per_second) {
+  MutexLock lock(mutex_);
+  source_rate_ = bytes_per_second;
+  due_ = {};
+  plan_changed();
+}
+
 void Pusher::limit_budget(std::uint64_t budget_bytes) {
   MutexLock lock(mutex_);
   plan_.limit_budget(budget_bytes);
@@ -623,6 +655,7 @@ std::uint64_t Pusher::budget_bytes() const {
 void Pusher::add_stats(MountStats& stats) const {
   stats.staging_bytes = store_ram_bytes_;
   MutexLock lock(mutex_);
+  stats.source_rate = source_rate_;
   plan_.add_stats(stats);
 }
 

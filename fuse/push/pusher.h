@@ -88,7 +88,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   };
   [[nodiscard]] std::optional<Contradiction> take_contradiction();
   void set_budget(std::uint64_t budget_bytes);
-  void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
+  void set_source_rate(std::uint64_t bytes_per_second);  // MountOptions::source_rate
+  void limit_budget(std::uint64_t budget_bytes);         // what memory pressure leaves of it
   [[nodiscard]] std::uint64_t budget_bytes() const;
 
   // Fills in the fields that are the pusher's.
@@ -107,6 +108,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     std::uint64_t end = 0;
     std::uint64_t offset = 0;                            // of the piece
     std::uint64_t changes = 0;                           // change_count_ when it began
+    std::uint64_t source_bytes = 0;                      // of these, if no disk tier has them
     bool retain = false;                                 // the store keeps it for the next time
     bool push = true;                                    // else that is all
     std::optional<std::uint64_t> beacon = std::nullopt;  // the page that is left out
@@ -157,6 +159,10 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
+  // Whether the rate allows another fetch now.
+  [[nodiscard]] bool is_due() const HEADRACE_REQUIRES(mutex_);
+  void wait_for_work(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
+  void charge(std::uint64_t source_bytes) HEADRACE_REQUIRES(mutex_);
   void plan_changed() HEADRACE_REQUIRES(mutex_);
 
   cache::Store& store_;
@@ -192,6 +198,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   std::unordered_map<cache::SampleIndex, Beacon> beacons_ HEADRACE_GUARDED_BY(mutex_);        // these
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t in_flight_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t source_rate_ HEADRACE_GUARDED_BY(mutex_) = 0;                   // bytes a second; 0: no limit
+  std::chrono::steady_clock::time_point due_ HEADRACE_GUARDED_BY(mutex_) = {};  // of the next fetch, by that rate
 };
 
 }  // namespace headrace::fuse

@@ -58,7 +58,31 @@ TEST_CASE("the budget of a mount is changed while it is read, and stays changed 
     CHECK(std::count(refused.errors.begin(), refused.errors.end(), '\n') == 1);
   }
   CHECK(fixture.tool({"set", point, "ram=64M", "ram=65M"}).status == 2);
+  CHECK(fixture.tool({"set", point, "ram=96M", "source-rate=1M", "order=unknown-order"}).status == 2);
+  CHECK(fixture.tool({"set", point, "ram=900T", "source-rate=1M", "order=sequential"}).status == 2);
+  CHECK(fixture.stat()["mount"]["source_rate_bytes_per_second"] == 0);
   CHECK(fixture.stat()["mount"]["ram_bytes"] == 64 << 20);
+}
+
+TEST_CASE(
+    "the source rate of a mount holds back what is read ahead, holds up no reader, and is changed while it is read") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const auto held = [&] { return fixture.stat()["mount"]["held_samples"].get<int>(); };
+  // All files have 380 kB together: that takes minutes.
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--source-rate", "1K"}).status == 0);
+  CHECK(fixture.stat()["mount"]["source_rate_bytes_per_second"] == 1024);
+  fixture.check_equal_trees(fixture.mount_point);
+  CHECK(held() < 40);
+  const pid_t worker = fixture.stat()["pid"];
+  CHECK(fixture.tool({"set", point, "source-rate=2K"}).status == 0);
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["mount"]["source_rate_bytes_per_second"] == 2048);
+  CHECK(held() < 40);
+  CHECK(fixture.tool({"set", point, "source-rate=0"}).status == 0);
+  CHECK(wait_until([&] { return held() == 40; }));
+  CHECK(fixture.tool({"set", point, "source-rate=fast"}).status == 2);
 }
 
 TEST_CASE("a budget that is none, or more than there is, is refused by the daemon itself") {
