@@ -183,6 +183,7 @@ TEST_CASE("share: memcached starts with the capabilities that the systemd unit l
   CHECK(sharer.memcached_pid() > 0);
   CHECK(sharer.tool({"unmount", "--force", sharer.mount_point.string()}).status == 0);
   CHECK(child->wait().status == 0);
+  CHECK_FALSE(sharer.listens());
 }
 
 TEST_CASE("share: doctor says that peers talk in the clear, and how that is mended") {
