@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "headrace/cache/peer_certificates.h"
+#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/environment.h"
 #include "headrace/io/log.h"
 
@@ -200,6 +201,7 @@ io::Result<MemcachedKeeper> MemcachedKeeper::start(const MemcachedPlan& plan) {
 
 MemcachedKeeper::~MemcachedKeeper() {
   if (keeper_ <= 0) return;
+  const StopSignal meanwhile;  // headrace unmount sends one to whom it finds alive, which would leave memcached behind
   ::kill(keeper_, SIGTERM);
   ::waitpid(keeper_, nullptr, 0);
 }

@@ -19,6 +19,7 @@ set(CPACK_DEBIAN_TOOL_PACKAGE_NAME headrace)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS fuse3)
+set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS memcached)  # mounts that share
 set(CPACK_COMPONENT_TOOL_DESCRIPTION "Mounts data sets so that training samples are in memory before they are read.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memcached that a mount starts for the nodes that share, and how these know each other.
+#include <algorithm>
+#include <cctype>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include <arpa/inet.h>
@@ -23,6 +27,7 @@ using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::is_mounted;
 using headrace::test::Outcome;
+using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::wait_until;
 using nlohmann::json;
@@ -156,6 +161,29 @@ TEST_CASE("share: with the certificates of peers init, mount and memcached talk 
   CHECK(sharer.stat()["store"]["peers"][0]["state"] == "ok");
   CHECK(contains(sharer.tool({"doctor", point}).output, "talk TLS with certificates of this job"));
   CHECK(sharer.memcached_pid() == 0);  // in the clear it answers nobody
+}
+
+TEST_CASE("share: memcached starts with the capabilities that the systemd unit leaves a mount") {
+  if (::geteuid() != 0 || std::system("setpriv --version >/dev/null 2>&1") != 0) skip("needs root and setpriv");
+  const Sharer sharer;
+  std::istringstream unit(read_file(HEADRACE_REFERENCE "/headrace@.service"));
+  std::string set = "-all";
+  for (std::string line; std::getline(unit, line);) {
+    const std::string name = "CapabilityBoundingSet=";
+    if (!line.starts_with(name)) continue;
+    std::istringstream words(line.substr(name.size()));
+    for (std::string word; words >> word;) set += ",+" + word.substr(std::string("CAP_").size());
+  }
+  std::transform(set.begin(), set.end(), set.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  const auto child =
+      sharer.tool.start_shell("exec setpriv --bounding-set=" + set +
+                              " --inh-caps=-all --no-new-privs " HEADRACE_BINARY " mount " + sharer.source.string() +
+                              " " + sharer.mount_point.string() + " --foreground --share 64M --peers " + sharer.name());
+  REQUIRE(wait_until([&] { return contains(child->errors(), " mounted at "); }));
+  CHECK(sharer.memcached_pid() > 0);
+  CHECK(sharer.tool({"unmount", "--force", sharer.mount_point.string()}).status == 0);
+  CHECK(child->wait().status == 0);
+  CHECK_FALSE(sharer.listens());
 }
 
 TEST_CASE("share: doctor says that peers talk in the clear, and how that is mended") {
