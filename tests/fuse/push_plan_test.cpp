@@ -146,14 +146,18 @@ TEST_CASE("reading ahead that serves nobody rests for an epoch, and is tried aga
   constexpr SampleIndex kMany = 4096;
   Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
   SampleIndex unseen = 0;
-  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes,
-                                .next_unseen = [&]() -> std::optional<SampleIndex> { return unseen++ % (kMany / 2); }});
+  bool is_asked = false;
+  PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .next_unseen = [&]() -> std::optional<SampleIndex> {
+                                  if (!std::exchange(is_asked, false)) return std::nullopt;
+                                  return unseen++ % (kMany / 2);
+                                }});
   auto read_another = [&, at = SampleIndex{0}]() mutable {  // of the half that is never pushed
     const SampleIndex sample = kMany / 2 + at++ % (kMany / 2);
     open(plan, sample);
     plan.on_read(sample, {0, kSampleBytes});
   };
-  const auto push_and_let_go = [&] {
+  const auto push_and_let_go = [&] {  // one for each that is read
+    is_asked = true;
     const std::vector<SampleIndex> pushed = push_all(plan);
     plan.let_go(pushed);
     return pushed.size();
@@ -164,6 +168,7 @@ TEST_CASE("reading ahead that serves nobody rests for an epoch, and is tried aga
     read_another();
     ++opens;
   }
+  CHECK(opens == kMany / 4);  // one window
   CHECK(stats_of(plan).rests == 1);
   CHECK(stats_of(plan).rest_opens_left == kMany);
   CHECK(push_and_let_go() == 0);
