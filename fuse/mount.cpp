@@ -80,6 +80,7 @@ struct Mount::Impl {
   [[nodiscard]] std::shared_ptr<Requests> make_requests(bool serves_others);
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void on_overflow();
+  void note(const cache::CatalogChanges& changes);
   void on_changed(const cache::CatalogChanges& changes);
   void set_order(const OrderPosition& order);
   void look_for_contradiction();
@@ -177,14 +178,14 @@ Status Mount::Impl::start(Channel& channel) {
     MutexLock lock(mutex);
     changed_files.emplace(std::move(known));
   }
+  const std::vector<MountEntry> mounts = mounts_at(path);
+  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
   if (options.records) bind_records();
   make_pusher(takeover);
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
   HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
   session = std::move(opened);
-  const std::vector<MountEntry> mounts = mounts_at(path);
-  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
   store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
@@ -212,8 +213,10 @@ std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
 }
 
 // What is pushed is right whatever the map says, but a map of another version says nothing about what is read. So the
-// source is asked what the pack is now: the catalog may be a saved one.
+// source is asked what the pack is now: the catalog may be a saved one. What it is then is noted like any change, or its
+// inode would stand for the version before; the kernel is not told, as it is not answered yet.
 void Mount::Impl::bind_records() {
+  store.set_change_listener([this](const cache::CatalogChanges& changes) { note(changes); });
   const Status looked = store.look_at(options.pack);
   const Result<cache::Identity> now = store.identity(options.pack);
   if (looked && now && options.records->is_of(*now)) return;
@@ -424,22 +427,23 @@ void Mount::Impl::stop_helpers() {
 
 // The store answers with the new version from now on. Whoever has opened the one before goes on with what the kernel
 // has of it.
-void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
+void Mount::Impl::note(const cache::CatalogChanges& changes) {
   // Not below an overlay: it would go on with the old number, and never find the file again.
   const Renumber renumber = has_overlay ? Renumber::kNo : Renumber::kYes;
-  std::vector<cache::EntryId> entries = changes.vanished;
-  {
-    MutexLock lock(mutex);
-    for (const cache::EntryId entry : changes.vanished) changed_files->note_vanished(entry);
-    for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
-    for (const cache::CatalogChanges::Changed& each : changes.changed) {
-      changed_files->note(each.entry, each.identity, *inodes, renumber);
-      entries.push_back(each.entry);
-    }
-  }
+  MutexLock lock(mutex);
+  for (const cache::EntryId entry : changes.vanished) changed_files->note_vanished(entry);
+  for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
+  for (const cache::CatalogChanges::Changed& each : changes.changed)
+    changed_files->note(each.entry, each.identity, *inodes, renumber);
+}
+
+void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
+  note(changes);
   for (const auto& [entry, ignored] : changes.attributes) {
     [[maybe_unused]] const int unknown = session->invalidate_attributes(inodes->of(entry));  // ENOENT: no need to
   }
+  std::vector<cache::EntryId> entries = changes.vanished;
+  for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
   if (!entries.empty()) pusher->on_changed(entries);
 }
 

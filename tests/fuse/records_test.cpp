@@ -233,5 +233,42 @@ TEST_CASE("records that were looked up in another version of the pack are not pu
   CHECK(mounted.mount().stats().order.empty());
 }
 
+// The catalog has 'a', the source 'b' by now.
+void start_changed(Mounted& mounted, bool map_is_new) {
+  test::need_fuse();
+  const std::filesystem::path file = mounted.source().write("pack.bin", std::string(12 * kMiB, 'a'));
+  mounted.open_store();
+  const auto make_map = [&mounted] {
+    const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=8192");
+    REQUIRE_MESSAGE(map.has_value(), map.error().message());
+    mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
+  };
+  if (!map_is_new) make_map();
+  std::filesystem::remove(file);
+  mounted.source().write("pack.bin", std::string(12 * kMiB, 'b'));
+  if (map_is_new) make_map();
+  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+  mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
+  mounted.options.ram_bytes = 4 * kMiB;
+  mounted.start();
+}
+
+TEST_CASE("a pack that is another one than the catalog says is read as it is now, and its records are pushed") {
+  Mounted mounted;
+  start_changed(mounted, true);
+  CHECK(read_record(open_pack(mounted), 5) == std::string(kRecordBytes, 'b'));
+  CHECK(mounted.mount().stats().fallbacks.empty());
+  REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
+  CHECK(mounted.mount().stats().pushed_samples > 0);
+}
+
+TEST_CASE("a pack that changed after its records were looked up is read plainly as it is now") {
+  Mounted mounted;
+  start_changed(mounted, false);
+  CHECK(mounted.mount().stats().fallbacks.size() == 1);
+  CHECK(read_record(open_pack(mounted), 5) == std::string(kRecordBytes, 'b'));
+}
+
 }  // namespace
 }  // namespace headrace::fuse
