@@ -8,6 +8,9 @@
 
 #include <xxhash.h>
 
+// After <jpeglib.h>, which it uses without including it.
+#include <jerror.h>
+
 namespace headrace::decode {
 namespace {
 
@@ -38,9 +41,39 @@ bool needs_baseline(jpeg_decompress_struct& source) {
   return jpeg_has_multiple_scans(&source) != FALSE || source.arith_code != FALSE;
 }
 
+BaselineWriter::BaselineWriter(std::size_t bytes_max) : bytes_max_(bytes_max) {
+  destination_.init_destination = begin_output;
+  destination_.empty_output_buffer = make_room;
+  destination_.term_destination = end_output;
+}
+
 BaselineWriter::~BaselineWriter() {
   jpeg_destroy_compress(&info_);
   std::free(jpeg_);
+}
+
+void BaselineWriter::begin_output(j_compress_ptr info) {
+  make_room(info);
+}
+
+// All of the room is in use.
+boolean BaselineWriter::make_room(j_compress_ptr info) {
+  constexpr std::size_t kRoomFirst = std::size_t{64} << 10;
+  BaselineWriter& self = *static_cast<BaselineWriter*>(info->client_data);
+  const std::size_t room = std::min(std::max(kRoomFirst, 2 * self.room_), self.bytes_max_);
+  if (room <= self.room_) ERREXIT(info, JERR_FILE_WRITE);
+  void* const larger = std::realloc(self.jpeg_, room);
+  if (larger == nullptr) ERREXIT1(info, JERR_OUT_OF_MEMORY, 0);
+  self.jpeg_ = static_cast<unsigned char*>(larger);
+  self.destination_.next_output_byte = self.jpeg_ + self.room_;
+  self.destination_.free_in_buffer = room - self.room_;
+  self.room_ = room;
+  return TRUE;
+}
+
+void BaselineWriter::end_output(j_compress_ptr info) {
+  BaselineWriter& self = *static_cast<BaselineWriter*>(info->client_data);
+  self.bytes_ = self.room_ - self.destination_.free_in_buffer;
 }
 
 void BaselineWriter::write(jpeg_decompress_struct& source) {
@@ -51,7 +84,8 @@ void BaselineWriter::write(jpeg_decompress_struct& source) {
   jpeg_create_compress(&info_);
   jpeg_copy_critical_parameters(&source, &info_);
   info_.optimize_coding = TRUE;
-  jpeg_mem_dest(&info_, &jpeg_, &bytes_);
+  info_.client_data = this;
+  info_.dest = &destination_;
   jpeg_write_coefficients(&info_, coefficients);
   jpeg_finish_compress(&info_);
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include "headrace/decode/crop_index_folder.h"
 #include "headrace/decode/internal/index_visit.h"
 #include "headrace/decode/internal/jpeg_baseline.h"
 #include "headrace/decode/internal/jpeg_splice.h"
@@ -259,7 +260,10 @@ Status JpegDecoder::Impl::decode_box(const Box& box, std::uint32_t reduce, RowSi
 
 // The same picture as a baseline file takes the place of a file whose parts cannot be decoded alone, if there is one.
 Status JpegDecoder::Impl::use_baseline() {
-  if (!walks || options.damage == Damage::kReject || !needs_baseline(info)) return {};
+  if (!walks || options.damage == Damage::kReject) return {};
+  bool needed = false;
+  HEADRACE_TRY_DO(guarded([&] { needed = needs_baseline(info); }));
+  if (!needed) return {};
   const CropIndexes::Content content = CropIndexes::content_of(file);
   if (!indexes->find(content, baseline)) {
     if (!indexes->takes_baselines()) return {};
@@ -275,7 +279,7 @@ Status JpegDecoder::Impl::use_baseline() {
 
 // Leaves `baseline` empty, and the file as open() left it, where that cannot be done.
 Status JpegDecoder::Impl::make_baseline(const CropIndexes::Content& content) {
-  BaselineWriter writer;
+  BaselineWriter writer(CropIndexFolder::kPackedMax);
   Status made = guarded([&] { writer.write(info); });
   const bool of_the_file =
       made || made.error().code == ErrorCode::kCorrupt || made.error().code == ErrorCode::kUnsupported;
@@ -445,8 +449,11 @@ Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, RowSink& rows) 
   impl.visits = impl.indexes != nullptr && impl.options.walk_scans && box != whole(size);
   impl.crop_way = CropWay::kUnchecked;
   impl.walk.forget();
-  Status status = impl.visits ? impl.use_baseline() : Status();
-  if (status) status = impl.decode_box(box, reduce, rows, impl.walks);
+  if (Status ready = impl.visits ? impl.use_baseline() : Status(); !ready) {
+    jpeg_abort_decompress(&impl.info);
+    return ready;  // no row was begun that could be salvaged
+  }
+  Status status = impl.decode_box(box, reduce, rows, impl.walks);
   if (impl.walk.refused()) status = impl.decode_again(box, reduce, rows);
   if (status && impl.visits && impl.crop_way == CropWay::kIndexed) impl.crop_way = impl.visit.end(impl.walk.index());
   status = impl.finish(std::move(status), box, rows);

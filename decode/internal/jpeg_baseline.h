@@ -2,7 +2,7 @@
 // A JPEG in several scans, or with arithmetic coding, as a baseline file: the same coefficients and tables in one scan
 // of Huffman codes, and so the same pixels. Decoding can begin in the middle of that.
 //
-//   BaselineWriter writer;
+//   BaselineWriter writer(CropIndexFolder::kPackedMax);
 //   ... writer.write(info) ...        // where libjpeg may jump out of
 //   if (writer.is_exact()) indexes.keep_baseline(content, writer.jpeg());
 //
@@ -25,7 +25,8 @@ namespace headrace::decode {
 
 class BaselineWriter {
  public:
-  BaselineWriter() = default;
+  // A file that would have `bytes_max` bytes or more is an error of libjpeg's (JERR_FILE_WRITE).
+  explicit BaselineWriter(std::size_t bytes_max);
   ~BaselineWriter();
   BaselineWriter(const BaselineWriter&) = delete;
   BaselineWriter& operator=(const BaselineWriter&) = delete;
@@ -39,13 +40,21 @@ class BaselineWriter {
   [[nodiscard]] std::span<const std::byte> jpeg() const { return {reinterpret_cast<const std::byte*>(jpeg_), bytes_}; }
 
  private:
+  static void begin_output(j_compress_ptr info);
+  static boolean make_room(j_compress_ptr info);
+  static void end_output(j_compress_ptr info);
+
+  const std::size_t bytes_max_;
   jpeg_compress_struct info_ = {};
-  unsigned char* jpeg_ = nullptr;  // libjpeg's: malloc()
-  unsigned long bytes_ = 0;
+  // Not libjpeg's own one for memory: where an error ends that, it has freed what its caller knows of.
+  jpeg_destination_mgr destination_ = {};
+  unsigned char* jpeg_ = nullptr;  // malloc()
+  std::size_t room_ = 0;           // there
+  std::size_t bytes_ = 0;
   bool exact_ = false;
 };
 
-// Whether no part of the file can be decoded alone. `source` has read its header.
+// Whether no part of the file can be decoded alone. `source` has read its header; else it is an error of libjpeg's.
 [[nodiscard]] bool needs_baseline(jpeg_decompress_struct& source);
 
 [[nodiscard]] std::vector<std::byte> pack_baseline(std::span<const std::byte> jpeg, std::uint64_t content);

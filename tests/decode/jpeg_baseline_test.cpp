@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csetjmp>
 #include <fstream>
 #include <string>
 
@@ -17,6 +18,9 @@
 #include "decode/corrupt_files.h"
 #include "decode/jpeg_files.h"
 #include "support/temp_dir.h"
+
+// After <jpeglib.h>, which it uses without including it.
+#include <jerror.h>
 
 namespace headrace::decode {
 namespace {
@@ -239,13 +243,75 @@ TEST_CASE("baseline files leave half of the folder to indexes") {
   CHECK(training.crop(make_jpeg({.size = {301, 203}}), kBox) == CropWay::kMade);
 }
 
+// Ends what libjpeg does, as its errors have to.
+struct Jump : jpeg_error_mgr {
+  std::jmp_buf target;
+  int code = 0;
+};
+
+// The code of the error with which it ended; 0: none.
+int write_baseline(BaselineWriter& writer, const Bytes& file) {
+  Jump jump;
+  jpeg_decompress_struct source = {};
+  source.err = jpeg_std_error(&jump);
+  jump.error_exit = [](j_common_ptr info) {
+    auto& self = *static_cast<Jump*>(info->err);
+    self.code = self.msg_code;
+    std::longjmp(self.target, 1);
+  };
+  jpeg_create_decompress(&source);
+  if (setjmp(jump.target) == 0) {
+    jpeg_mem_src(&source, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+    jpeg_read_header(&source, TRUE);
+    writer.write(source);
+  }
+  jpeg_destroy_decompress(&source);
+  return jump.code;
+}
+
+TEST_CASE("a baseline file that would be too large is given up, and its memory freed") {
+  const Bytes file = make_jpeg({.size = {1500, 900}, .progressive = true, .quality = 100});
+  std::size_t bytes = 0;
+  {
+    BaselineWriter writer(std::size_t{16} << 20);
+    REQUIRE(write_baseline(writer, file) == 0);
+    bytes = writer.jpeg().size();
+    REQUIRE(bytes > 200'000);  // the memory grew
+    JpegDecoder decoder(kPlain);
+    CHECK(decoder.open(writer.jpeg()));
+  }
+  BaselineWriter exact(bytes + 1);
+  CHECK(write_baseline(exact, file) == 0);
+  CHECK(exact.jpeg().size() == bytes);
+  BaselineWriter small(bytes);
+  CHECK(write_baseline(small, file) == JERR_FILE_WRITE);
+}
+
+TEST_CASE("decoding a progressive file twice without opening it again is an error, with a folder as well") {
+  const TempDir dir;
+  const auto folder = CropIndexFolder::open(dir.path());
+  REQUIRE(folder);
+  const Bytes file = make_jpeg({.progressive = true});
+  for (const Damage damage : {Damage::kRepair, Damage::kSalvage}) {
+    CropIndexes indexes(1 << 20, folder->get());
+    JpegDecoder decoder({.damage = damage});
+    decoder.use_indexes(indexes);
+    REQUIRE(decoder.open(file));
+    for (const bool succeeds : {true, false}) {
+      Image image;
+      CHECK(decoder.decode({0, 0, 20, 20}, 1, image).has_value() == succeeds);
+    }
+  }
+}
+
 TEST_CASE("without a folder no baseline files are made") {
   CropIndexes indexes(1 << 20);
   JpegDecoder decoder({});
   decoder.use_indexes(indexes);
   Image image;
+  const Bytes file = make_jpeg({.progressive = true});
   for (int round = 0; round < 2; ++round) {
-    REQUIRE(decoder.open(make_jpeg({.progressive = true})));
+    REQUIRE(decoder.open(file));
     REQUIRE(decoder.decode({0, 0, 20, 20}, 1, image));
   }
   CHECK(indexes.report().count(CropWay::kUnsuited) == 2);
