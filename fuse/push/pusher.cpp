@@ -162,6 +162,7 @@ void Pusher::start_fetches() {
       }
       if (!can_fetch()) return;  // it is large
       fetch = std::move(*std::exchange(next_, std::nullopt));
+      if (records_) expect_record(fetch);
       ++in_flight_;
       in_flight_bytes_ += memory_bytes(fetch);
     }
@@ -185,7 +186,7 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
   const cache::EntryId entry = entry_of_sample(fetch.sample);
   fetch.inode = inodes_->of(entry);
   fetch.end = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
-  if (records_) expect_record(fetch);
+  if (records_) take_pages(fetch);
   return fetch;
 }
 
@@ -193,12 +194,19 @@ cache::EntryId Pusher::entry_of_sample(SampleIndex sample) const {
   return records_ ? records_->pack() : catalog_.sample_entry(sample);
 }
 
-void Pusher::expect_record(Fetch& fetch) {
+void Pusher::take_pages(Fetch& fetch) {
   const PageRange pages = records_->pages_of(fetch.sample);
   fetch.begin = fetch.offset = pages.offset;
   fetch.end = pages.offset + pages.length;
+  const bool is_one_piece = pages.length <= kPieceBytesMax;
+  if (is_one_piece && plan_.takes_beacon(fetch.sample)) fetch.beacon = records_->own_page(fetch.sample);
+}
+
+// Only once nothing keeps it from being read: a READ that waits for it locks pages, and this thread, which begins the
+// fetches, may wait for one of these.
+void Pusher::expect_record(const Fetch& fetch) {
+  const PageRange pages{.offset = fetch.begin, .length = fetch.end - fetch.begin};
   if (pages.length > kPieceBytesMax) return;  // it comes in pieces
-  if (plan_.takes_beacon(fetch.sample)) fetch.beacon = records_->own_page(fetch.sample);
   // Under another plan it may be on its way already: whichever comes first answers.
   arriving_.try_emplace(fetch.sample, Arriving{.inode = fetch.inode, .pages = pages});
 }
@@ -510,7 +518,8 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
     in_flight_bytes_ -= memory_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
     if (records_) {
-      arriving_.erase(fetch.sample);
+      const auto arriving = arriving_.find(fetch.sample);
+      if (arriving != arriving_.end() && arriving->second.is_read) arriving_.erase(arriving);
       if (landing != Landing::kPushed) beacons_.erase(fetch.sample);
     }
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched

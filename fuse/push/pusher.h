@@ -151,7 +151,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
   [[nodiscard]] cache::EntryId entry_of_sample(cache::SampleIndex sample) const;
-  void expect_record(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
+  void take_pages(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
+  void expect_record(const Fetch& fetch) HEADRACE_REQUIRES(mutex_);
   void forget_pack() HEADRACE_REQUIRES(mutex_);
 
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
