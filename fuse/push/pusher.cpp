@@ -248,9 +248,17 @@ void Pusher::read_piece(Fetch fetch) {
   }
 }
 
-// READs that wait for it go first.
 void Pusher::on_read_piece(Fetch fetch) {
-  const bool is_good = records_ && can_show(fetch);
+  if (records_) show(fetch);
+  MutexLock lock(mutex_);
+  if (stop_) return;
+  fetched_.push_back(std::move(fetch));
+  work_.notify_one();
+}
+
+// To READs that wait for it, and to those that come before it is pushed.
+void Pusher::show(const Fetch& fetch) {
+  const bool is_good = can_show(fetch);
   std::vector<std::pair<PageRange, Answer>> waiting;
   {
     MutexLock lock(mutex_);
@@ -263,10 +271,6 @@ void Pusher::on_read_piece(Fetch fetch) {
   }
   for (const auto& [range, answer] : waiting)
     answer(is_good ? part_of(*fetch.view, range.offset - fetch.begin, range.length) : std::span<const std::byte>());
-  MutexLock lock(mutex_);
-  if (stop_) return;
-  fetched_.push_back(std::move(fetch));
-  work_.notify_one();
 }
 
 // Whether it is what the inode stands for.
@@ -282,11 +286,12 @@ bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const Answ
   MutexLock lock(mutex_);
   for (const SampleIndex record : read) {
     if (const auto beacon = beacons_.find(record); beacon != beacons_.end()) {
-      const Beacon& page = beacon->second;
-      if (page.inode == inode && page.offset == range.offset && range.length <= page.bytes.size()) {
-        const std::vector<std::byte> bytes = page.bytes;
+      Beacon& page = beacon->second;
+      if (page.inode == inode && page.offset == range.offset && range.length == page.bytes.size()) {
+        const std::vector<std::byte> bytes = std::move(page.bytes);
+        beacons_.erase(beacon);  // the kernel has it from now on, and it is counted once
         lock.unlock();
-        answer(std::span(bytes).first(range.length));
+        answer(bytes);
         return true;
       }
     }

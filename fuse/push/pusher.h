@@ -133,6 +133,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::optional<Fetch> next_fetch() HEADRACE_REQUIRES(mutex_);
   void read_piece(Fetch fetch);
   void on_read_piece(Fetch fetch);
+  void show(const Fetch& fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
   int store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes);

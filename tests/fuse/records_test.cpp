@@ -185,6 +185,30 @@ TEST_CASE("records lie in the page cache before they are read along the order, w
   });
 }
 
+std::uint64_t store_reads(const Mounted& mounted) {
+  std::uint64_t reads = 0;
+  for (const auto& tier : mounted.store().stats().tiers) reads += tier.hits;
+  return reads;
+}
+
+TEST_CASE("a beacon is answered from the daemon's memory once, and lies in the page cache alone from then on") {
+  constexpr std::uint64_t kRead = 64;
+  Pack pack(Pack::kBytes / 4);
+  pack.push_all();
+  const UniqueFd file = open_pack(pack.mounted);
+  const std::vector<cache::SampleIndex> epoch = pack.order->epoch(0).value();
+  for (std::uint64_t i = 0; i < kRead; ++i) REQUIRE(read_record(file, epoch[i]) == Pack::record(epoch[i], 0));
+  pack.push_all();
+  REQUIRE(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+  const std::uint64_t before = store_reads(pack.mounted);
+  for (std::uint64_t i = 0; i < kRead; ++i) {
+    std::string bytes(4096, '?');
+    REQUIRE(::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(epoch[i] * kRecordBytes)) == 4096);
+    REQUIRE(bytes == Pack::page(2 * epoch[i], 0));
+  }
+  CHECK(store_reads(pack.mounted) - before >= kRead);
+}
+
 TEST_CASE("a mapped record is read where it was pushed") {
   Pack pack(Pack::kBytes / 4);
   const UniqueFd file = open_pack(pack.mounted);
