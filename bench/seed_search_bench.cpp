@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   for (const std::uint64_t n : {std::uint64_t{4000}, std::uint64_t{1'281'167}}) {
     const std::string samples = "/samples:" + std::to_string(n);
     const std::string name = "cache/seed_scan/" + std::string(SeedScan::instruction_set()) + samples;
-    benchmark::RegisterBenchmark(name.c_str(), scan, &SeedScan::run, n);
+    benchmark::RegisterBenchmark(name.c_str(), scan, static_cast<Run>(&SeedScan::run), n);
     benchmark::RegisterBenchmark(("cache/seed_scan/baseline" + samples).c_str(), scan, &SeedScan::run_baseline, n);
   }
   benchmark::Initialize(&argc, argv);

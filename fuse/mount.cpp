@@ -213,8 +213,8 @@ std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
 }
 
 // What is pushed is right whatever the map says, but a map of another version says nothing about what is read. So the
-// source is asked what the pack is now: the catalog may be a saved one. What it is then is noted like any change, or its
-// inode would stand for the version before; the kernel is not told, as it is not answered yet.
+// source is asked what the pack is now: the catalog may be a saved one. What it is then is noted like any change, or
+// its inode would stand for the version before. The kernel is not told, as it has no answer yet.
 void Mount::Impl::bind_records() {
   store.set_change_listener([this](const cache::CatalogChanges& changes) { note(changes); });
   const Status looked = store.look_at(options.pack);

@@ -67,7 +67,7 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
     if (is_large && is_part && !way.in_stream && !is_worth_chunks(store, request, on_disk)) way.how = How::kPart;
     return way;
   }
-  const bool is_lone = !way.in_stream && request.span.length <= kLeanBytesMax;
+  const bool is_lone = is_alone || (!way.in_stream && request.span.length <= kLeanBytesMax);
   if (is_crowded || (is_lone && !is_worth_chunks(store, request, on_disk))) way.how = How::kLean;
   return way;
 }

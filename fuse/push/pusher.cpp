@@ -164,6 +164,7 @@ void Pusher::start_fetches() {
       }
       if (!can_fetch()) return;  // it is large
       fetch = std::move(*std::exchange(next_, std::nullopt));
+      if (records_) expect_record(fetch);
       ++in_flight_;
       in_flight_bytes_ += memory_bytes(fetch);
       charge(fetch.source_bytes);
@@ -188,7 +189,7 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
   const cache::EntryId entry = entry_of_sample(fetch.sample);
   fetch.inode = inodes_->of(entry);
   fetch.end = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
-  if (records_) expect_record(fetch);
+  if (records_) take_pages(fetch);
   if (source_rate_ > 0 && !store_.is_on_disk(entry)) fetch.source_bytes = fetch.end - fetch.begin;
   return fetch;
 }
@@ -197,12 +198,19 @@ cache::EntryId Pusher::entry_of_sample(SampleIndex sample) const {
   return records_ ? records_->pack() : catalog_.sample_entry(sample);
 }
 
-void Pusher::expect_record(Fetch& fetch) {
+void Pusher::take_pages(Fetch& fetch) {
   const PageRange pages = records_->pages_of(fetch.sample);
   fetch.begin = fetch.offset = pages.offset;
   fetch.end = pages.offset + pages.length;
+  const bool is_one_piece = pages.length <= kPieceBytesMax;
+  if (is_one_piece && plan_.takes_beacon(fetch.sample)) fetch.beacon = records_->own_page(fetch.sample);
+}
+
+// Only once nothing keeps it from being read: a READ that waits for it locks pages, and this thread, which begins the
+// fetches, may wait for one of these.
+void Pusher::expect_record(const Fetch& fetch) {
+  const PageRange pages{.offset = fetch.begin, .length = fetch.end - fetch.begin};
   if (pages.length > kPieceBytesMax) return;  // it comes in pieces
-  if (plan_.takes_beacon(fetch.sample)) fetch.beacon = records_->own_page(fetch.sample);
   // Under another plan it may be on its way already: whichever comes first answers.
   arriving_.try_emplace(fetch.sample, Arriving{.inode = fetch.inode, .pages = pages});
 }
@@ -270,9 +278,17 @@ void Pusher::read_piece(Fetch fetch) {
   }
 }
 
-// READs that wait for it go first.
 void Pusher::on_read_piece(Fetch fetch) {
-  const bool is_good = records_ && can_show(fetch);
+  if (records_) show(fetch);
+  MutexLock lock(mutex_);
+  if (stop_) return;
+  fetched_.push_back(std::move(fetch));
+  work_.notify_one();
+}
+
+// To READs that wait for it, and to those that come before it is pushed.
+void Pusher::show(const Fetch& fetch) {
+  const bool is_good = can_show(fetch);
   std::vector<std::pair<PageRange, Answer>> waiting;
   {
     MutexLock lock(mutex_);
@@ -285,10 +301,6 @@ void Pusher::on_read_piece(Fetch fetch) {
   }
   for (const auto& [range, answer] : waiting)
     answer(is_good ? part_of(*fetch.view, range.offset - fetch.begin, range.length) : std::span<const std::byte>());
-  MutexLock lock(mutex_);
-  if (stop_) return;
-  fetched_.push_back(std::move(fetch));
-  work_.notify_one();
 }
 
 // Whether it is what the inode stands for.
@@ -304,11 +316,12 @@ bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const Answ
   MutexLock lock(mutex_);
   for (const SampleIndex record : read) {
     if (const auto beacon = beacons_.find(record); beacon != beacons_.end()) {
-      const Beacon& page = beacon->second;
-      if (page.inode == inode && page.offset == range.offset && range.length <= page.bytes.size()) {
-        const std::vector<std::byte> bytes = page.bytes;
+      Beacon& page = beacon->second;
+      if (page.inode == inode && page.offset == range.offset && range.length == page.bytes.size()) {
+        const std::vector<std::byte> bytes = std::move(page.bytes);
+        beacons_.erase(beacon);  // the kernel has it from now on, and it is counted once
         lock.unlock();
-        answer(std::span(bytes).first(range.length));
+        answer(bytes);
         return true;
       }
     }
@@ -540,7 +553,8 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
     in_flight_bytes_ -= memory_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
     if (records_) {
-      arriving_.erase(fetch.sample);
+      const auto arriving = arriving_.find(fetch.sample);
+      if (arriving != arriving_.end() && arriving->second.is_read) arriving_.erase(arriving);
       if (landing != Landing::kPushed) beacons_.erase(fetch.sample);
     }
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched

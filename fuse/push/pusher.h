@@ -135,6 +135,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::optional<Fetch> next_fetch() HEADRACE_REQUIRES(mutex_);
   void read_piece(Fetch fetch);
   void on_read_piece(Fetch fetch);
+  void show(const Fetch& fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
   int store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes);
@@ -153,7 +154,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
   [[nodiscard]] cache::EntryId entry_of_sample(cache::SampleIndex sample) const;
-  void expect_record(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
+  void take_pages(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
+  void expect_record(const Fetch& fetch) HEADRACE_REQUIRES(mutex_);
   void forget_pack() HEADRACE_REQUIRES(mutex_);
 
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount

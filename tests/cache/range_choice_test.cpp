@@ -81,9 +81,10 @@ class Pack {
     store = std::move(*Store::open(options));
     entry = *store->catalog().find("pack.bin");
   }
-  [[nodiscard]] Result<View> read(std::uint64_t offset, std::uint64_t length) const {
+  [[nodiscard]] Result<View> read(std::uint64_t offset, std::uint64_t length, ReadHint hint = ReadHint::kNow) const {
     std::promise<Result<View>> promise;
-    store->read_range_async(entry, offset, length, [&](Result<View> view) { promise.set_value(std::move(view)); });
+    store->read_range_async(
+        entry, offset, length, [&](Result<View> view) { promise.set_value(std::move(view)); }, hint);
     return promise.get_future().get();
   }
   // What the source gave for a read of so many bytes.
@@ -172,6 +173,30 @@ TEST_CASE("what a followed order wants on a disk tier is fetched by chunks at on
   REQUIRE(order.has_value());
   const auto following = pack.store->follow(**order, FollowOptions{});
   CHECK(pack.cost_of(9 * kMiB, kPage) == kChunkBytes);
+}
+
+TEST_CASE("a read ahead alone brings and pins what it asked for, however large it is") {
+  Pack pack;
+  pack.open(16 * kMiB);
+  std::vector<View> views;
+  for (std::uint64_t chunk = 0; chunk < 6; ++chunk) {  // all six chunks would not fit
+    Result<View> view = pack.read(chunk * kChunkBytes + kMiB, 2 * kMiB, ReadHint::kAheadAlone);
+    REQUIRE(view.has_value());
+    CHECK(text_at_begin(*view) == Pack::mark((chunk * kChunkBytes + kMiB) / kPage, 'a'));
+    views.push_back(std::move(*view));
+  }
+  CHECK(pack.source_bytes() == 6 * 2 * kMiB);
+}
+
+TEST_CASE("a read ahead alone pins no chunk that is in memory") {
+  Pack pack;
+  pack.open(13 * kMiB);
+  CHECK(pack.cost_of(kChunkBytes, 2 * kMiB) == kChunkBytes);
+  const Result<View> view = pack.read(kChunkBytes, kPage, ReadHint::kAheadAlone);
+  REQUIRE(view.has_value());
+  CHECK(text_at_begin(*view) == Pack::mark(kChunkBytes / kPage, 'a'));
+  CHECK(pack.source_bytes() == kChunkBytes);
+  CHECK(pack.read(6 * kChunkBytes, 2 * kChunkBytes).has_value());  // takes three chunks of memory
 }
 
 // A local disk delivers a record before two threads have woken each other.

@@ -98,6 +98,10 @@ class HangingStore final : public cache::Store {
   Result<cache::View> read(EntryId entry) override { return inner_.read(entry); }
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                         ReadHint hint) override {
+    {
+      io::MutexLock lock(mutex_);
+      if (hint == ReadHint::kAheadAlone && pins_reads_ahead_) done = pinned(std::move(done));
+    }
     inner_.read_range_async(entry, offset, length, std::move(done), hint);
   }
   void drop(EntryId entry) override { inner_.drop(entry); }

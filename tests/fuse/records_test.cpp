@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of a large file, read through the mount: what they cost the source, and how they are pushed along an order.
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <random>
 #include <set>
@@ -20,6 +22,7 @@
 #include "headrace/cache/record_map.h"
 #include "headrace/io/unique_fd.h"
 
+#include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
 namespace headrace::fuse {
@@ -182,6 +185,30 @@ TEST_CASE("records lie in the page cache before they are read along the order, w
   });
 }
 
+std::uint64_t store_reads(const Mounted& mounted) {
+  std::uint64_t reads = 0;
+  for (const auto& tier : mounted.store().stats().tiers) reads += tier.hits;
+  return reads;
+}
+
+TEST_CASE("a beacon is answered from the daemon's memory once, and lies in the page cache alone from then on") {
+  constexpr std::uint64_t kRead = 64;
+  Pack pack(Pack::kBytes / 4);
+  pack.push_all();
+  const UniqueFd file = open_pack(pack.mounted);
+  const std::vector<cache::SampleIndex> epoch = pack.order->epoch(0).value();
+  for (std::uint64_t i = 0; i < kRead; ++i) REQUIRE(read_record(file, epoch[i]) == Pack::record(epoch[i], 0));
+  pack.push_all();
+  REQUIRE(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+  const std::uint64_t before = store_reads(pack.mounted);
+  for (std::uint64_t i = 0; i < kRead; ++i) {
+    std::string bytes(4096, '?');
+    REQUIRE(::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(epoch[i] * kRecordBytes)) == 4096);
+    REQUIRE(bytes == Pack::page(2 * epoch[i], 0));
+  }
+  CHECK(store_reads(pack.mounted) - before >= kRead);
+}
+
 TEST_CASE("a mapped record is read where it was pushed") {
   Pack pack(Pack::kBytes / 4);
   const UniqueFd file = open_pack(pack.mounted);
@@ -268,6 +295,40 @@ TEST_CASE("a pack that changed after its records were looked up is read plainly 
   start_changed(mounted, false);
   CHECK(mounted.mount().stats().fallbacks.size() == 1);
   CHECK(read_record(open_pack(mounted), 5) == std::string(kRecordBytes, 'b'));
+}
+
+TEST_CASE("a READ waits for no record whose fetch has not begun") {
+  test::need_fuse();
+  constexpr std::uint64_t kCount = 40;
+  // As many as the store's 32 MiB hold beside what READs need. The next one is named, and waits for room.
+  constexpr std::uint64_t kBegun = 23;
+  Mounted mounted;
+  mounted.source().write("pack.bin", std::string(kCount * kMiB, 'a'));
+  mounted.open_store();
+  const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=1048576");
+  REQUIRE_MESSAGE(map.has_value(), map.error().message());
+  mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
+  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+  mounted.options.order = cache::make_order("sequential", {.sample_count = kCount}).value();
+  mounted.options.ram_bytes = 2 * kCount * kMiB;
+  test::HangingStore store(mounted.store());
+  store.pin_reads_ahead();
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (store.pinned_reads() < kBegun && std::chrono::steady_clock::now() < deadline) ::usleep(1000);
+  CHECK(store.pinned_reads() == kBegun);
+  auto reader = std::async(std::launch::async, [&mounted] {
+    const UniqueFd file(::open(mounted.file("pack.bin").c_str(), O_RDONLY | O_CLOEXEC));
+    std::string bytes(4096, '?');
+    const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), kBegun * kMiB);
+    return got == static_cast<ssize_t>(bytes.size()) && bytes == std::string(bytes.size(), 'a');
+  });
+  const bool is_answered = reader.wait_until(deadline + std::chrono::seconds(20)) == std::future_status::ready;
+  store.let_go();
+  CHECK(is_answered);
+  CHECK(reader.get());
 }
 
 }  // namespace
