@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "headrace/cache/object_store.h"
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
@@ -158,7 +159,7 @@ io::Status check_records(const MountArguments& arguments, const MountPlan& plan)
                       "--records: records are pushed along an order that is known; give one, such as --order "
                       "torch-random:seed=42");
   }
-  if (!plan.source.is_bucket()) return {};
+  if (!cache::is_object_url(plan.source.path.native())) return {};  // in a check of a handover no folder is open
   return make_error(ErrorCode::kInvalidArgument, "--records: the index of a pack is read from a folder, not a bucket");
 }
 
@@ -403,8 +404,7 @@ std::vector<std::string> words_of(const CLI::App& command) {
     const bool is_word = !option->get_positional() && !option->get_lnames().empty() && option->count() > 0;
     if (!is_word || option->get_lnames().front() == "config") continue;
     const std::string name = "--" + option->get_lnames().front();
-    const bool is_flag = option->get_expected_min() == 0;
-    for (const std::string& value : option->results()) words.push_back(is_flag ? name : name + "=" + value);
+    for (const std::string& value : option->results()) words.push_back(name + "=" + value);  // a flag may be false
   }
   return words;
 }
@@ -416,8 +416,9 @@ struct TakeOverArguments {
 
 // The terminal was left by the program before this one; stderr is a socket where it is the journal.
 io::Status run_take_over(const TakeOverArguments& arguments) {
-  const io::UniqueFd descriptor(arguments.descriptor);
+  io::UniqueFd descriptor(arguments.descriptor);
   HEADRACE_TRY(handover, read_handover(descriptor.get()));
+  descriptor.reset();  // or each upgrade would leave one more open
   HEADRACE_TRY(level, parse_log_level(arguments.mount.log_level));
   HEADRACE_TRY(plan, make_plan(arguments.mount, handover));
   ::fcntl(plan.source.directory.get(), F_SETFD, FD_CLOEXEC);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -33,9 +34,9 @@ void close_on_exec(const Handover& handover, int flag) {
   }
 }
 
-// Without MFD_CLOEXEC: the other program reads it.
+// Without MFD_CLOEXEC: the other program reads it. As CBOR, since paths need not be UTF-8, and text in JSON is.
 io::Result<io::UniqueFd> write_down(const Handover& handover) {
-  const std::string text = to_json(handover).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::vector<std::uint8_t> text = json::to_cbor(to_json(handover));
   io::UniqueFd fd(::memfd_create("headrace-handover", 0));
   if (!fd.valid() || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     return io::system_error(errno, "memory for the handover");
@@ -98,7 +99,7 @@ io::Result<Handover> read_handover(int fd) {
   std::string text(kBytesMax, '\0');
   const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
   text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-  return parse_handover(json::parse(text, nullptr, false));
+  return parse_handover(json::from_cbor(text, true, false));
 }
 
 io::Status replace_program(const std::filesystem::path& program, const Handover& handover) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,7 +49,10 @@ struct Programs : Fixture {
   }
   // Runs one of them with the folders of `tool`.
   [[nodiscard]] Outcome run(const fs::path& program, const std::string& words) const {
-    return tool.start_shell("cd " + data.path().string() + " && exec " + program.string() + " " + words)->wait();
+    return shell("exec " + program.string() + " " + words);
+  }
+  [[nodiscard]] Outcome shell(const std::string& line) const {
+    return tool.start_shell("cd " + data.path().string() + " && " + line)->wait();
   }
   [[nodiscard]] bool is_served_by(const fs::path& program) const {
     const nlohmann::json now = stat();
@@ -226,4 +230,54 @@ TEST_CASE("a mount whose next program cannot run stays with the one it has") {
   }));
   CHECK(fixture.is_served_by(fixture.older));
   fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("a mount over the records of a pack is upgraded as well") {
+  const Programs fixture;
+  const std::string content(64'000, 'r');
+  static_cast<void>(fixture.data.write("pack/raw.bin", content));
+  REQUIRE(
+      fixture.run(fixture.older, "mount pack mnt --ram 20M --records stride=64 --order torch-random:seed=1").status ==
+      0);
+  const Outcome outcome = fixture.run(fixture.newer, "upgrade mnt");
+  CAPTURE(outcome.errors);
+  if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
+  REQUIRE(outcome.status == 0);
+  CHECK(fixture.is_served_by(fixture.newer));
+  CHECK(read_file(fixture.mount_point / "raw.bin") == content);
+}
+
+TEST_CASE("upgrades turn nothing on that was off, and leave no descriptor open") {
+  const Programs fixture;
+  const std::string mount = fixture.older.string() + " mount train mnt --ram 20M";
+  REQUIRE(fixture.shell("HEADRACE_FOREGROUND=false exec " + mount).status == 0);
+  const std::string process = fmt::format("/proc/{}", fixture.stat()["supervisor_pid"].get<pid_t>());
+  const auto descriptors = [&] {
+    return std::distance(fs::directory_iterator(process + "/fd"), fs::directory_iterator());
+  };
+  std::ptrdiff_t before = 0;
+  for (const fs::path& program : {fixture.newer, fixture.older, fixture.newer}) {
+    const Outcome outcome = fixture.run(program, "upgrade mnt");
+    CAPTURE(outcome.errors);
+    if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
+    REQUIRE(outcome.status == 0);
+    CHECK(fs::read_symlink(process + "/cwd") == "/");  // in the foreground it would be where it was mounted
+    if (before == 0) before = descriptors();
+  }
+  CHECK(wait_until([&] { return descriptors() == before; }));  // the pipe of a worker that just began is closed
+}
+
+TEST_CASE("a mount point whose name is no UTF-8 is handed over") {
+  const Programs fixture;
+  const fs::path point = fixture.data.path() / "m\xff";
+  fs::create_directory(point);
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point.string(), "--ram", "20M"}).status == 0);
+  const Outcome outcome = fixture.shell("exec " + fixture.newer.string() + " upgrade 'm\xff'");
+  const bool shown = read_file(point / "cat" / "7.jpg").size() == 7000;
+  const Outcome unmounted = fixture.tool({"unmount", "--force", point.string()});
+  CAPTURE(outcome.errors);
+  CHECK(unmounted.status == 0);
+  if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
+  CHECK(outcome.status == 0);
+  CHECK(shown);
 }
