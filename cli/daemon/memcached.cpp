@@ -64,6 +64,20 @@ sigset_t keeper_signals() {
   return set;
 }
 
+// Of this process's own, only what finds programs, their libraries and OpenSSL's settings: a bucket's keys may lie
+// there, too, and they are no business of a program that listens to the network.
+std::vector<char*> environment_of_memcached() {
+  std::vector<char*> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    for (const std::string_view name : {"PATH=", "LD_LIBRARY_PATH=", "OPENSSL_CONF="}) {
+      if (text.starts_with(name)) kept.push_back(*variable);
+    }
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
 pid_t spawn(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -74,8 +88,9 @@ pid_t spawn(const std::vector<std::string>& words) {
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const std::vector<char*> environment = environment_of_memcached();
   pid_t child = -1;
-  const int failure = ::posix_spawnp(&child, kProgram, nullptr, &attributes, arguments.data(), environ);
+  const int failure = ::posix_spawnp(&child, kProgram, nullptr, &attributes, arguments.data(), environment.data());
   ::posix_spawnattr_destroy(&attributes);
   if (failure != 0)
     io::log_warning("{} cannot be started: {}", kProgram, io::system_error(failure, "run").value().message());
@@ -90,6 +105,8 @@ pid_t spawn(const std::vector<std::string>& words) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (child > 0) ::kill(child, SIGKILL);
+  // The kernel closes its port after it has freed its memory, and the next mount must find the port free.
+  if (child > 0) ::waitpid(child, nullptr, 0);
   ::_exit(0);
 }
 
@@ -165,6 +182,9 @@ io::Result<MemcachedPlan> plan_memcached(const cache::SharedTierOptions& shared,
     plan.why_not = fmt::format("{} and {} are both this machine", own[0].name, own[1].name);
   } else if (own.front().is_served && !runs) {
     plan.why_not = fmt::format("somebody listens at {} already", plan.peer);
+  } else if (shared.certificates.native().find(',') != std::string::npos) {
+    plan.why_not =
+        fmt::format("memcached takes no certificates from a folder with a comma: {}", shared.certificates.string());
   } else if (!is_installed()) {
     plan.why_not = "memcached is not installed (apt install memcached)";
   } else {
