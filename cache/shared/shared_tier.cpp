@@ -278,11 +278,15 @@ SharedTier::Clock::time_point SharedTier::next_look() const {
   return next;
 }
 
-// Ends what is late, and only that lane: the next request begins a new connection.
+// Ends what is late, and only that lane: the next request begins a new connection. What has come while this thread was
+// busy with other peers is taken first, or a peer would be blamed for that.
 void SharedTier::end_late() {
-  const Clock::time_point now = Clock::now();
   for (Peer& peer : peers_) {
-    for (auto& lane : peer.lanes) {
+    for (const Lane which : kLanes) {
+      auto& lane = peer.lanes[static_cast<std::size_t>(which)];
+      const Clock::time_point now = Clock::now();
+      if (!lane || now < lane->late_at()) continue;
+      advance(peer, which);
       if (!lane || now < lane->late_at()) continue;
       const std::unique_ptr<PeerConnection> late = std::move(lane);
       if (!late->was_answered() && try_next_address(peer)) continue;

@@ -126,6 +126,7 @@ bool FakePeer::answer(int fd, const std::string& line, std::string& in) {
     return send_all(fd, "HD\r\n");
   }
   ++gets_;
+  while (way_.load() == Way::kHolds && !closing_.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (way_.load() == Way::kIsSilent) return true;
   if (way_.load() == Way::kTalksNonsense) return send_all(fd, "\x1b[2J HTTP/1.1 400 Bad Request\r\n\r\n");
   return give(fd, key);

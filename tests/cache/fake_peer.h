@@ -26,6 +26,7 @@ class FakePeer {
   enum class Way {
     kWell,
     kIsSilent,    // takes requests and never answers
+    kHolds,       // answers a get when it is to behave otherwise
     kBreaksOff,   // closes the connection in the middle of a value
     kFlipsBits,   // in the payloads that it gives
     kGivesOther,  // another key's value
