@@ -637,7 +637,11 @@ TEST_CASE("order learner: searches through all seeds become rarer while none exp
   std::mt19937 random(24);
   Samples shuffled(kN);
   std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
-  OrderLearner learner({.sample_count = kN, .search_threads = 1, .fruitless_seconds = 0, .search_seeds = 1 << 10});
+  OrderLearner learner({.sample_count = kN,
+                        .search_threads = 1,
+                        .fruitless_seconds = 0,
+                        .search_seeds = 1 << 10,
+                        .link_outputs = 1 << 10});
   std::vector<std::uint64_t> tested;
   for (int epoch = 0; epoch < 7; ++epoch) {
     std::ranges::shuffle(shuffled, random);
@@ -656,7 +660,8 @@ TEST_CASE("order learner: where an epoch is too short to prove one of all seeds,
     std::mt19937 random(25);
     Samples shuffled(static_cast<std::size_t>(samples));
     std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
-    OrderLearner learner({.sample_count = shuffled.size(), .search_threads = 1, .search_seeds = 1 << 10});
+    OrderLearner learner(
+        {.sample_count = shuffled.size(), .search_threads = 1, .search_seeds = 1 << 10, .link_outputs = 1 << 10});
     std::ranges::shuffle(shuffled, random);
     tell(learner, shuffled);
     CHECK((learner.state().seeds_tested > 0) == searched);
