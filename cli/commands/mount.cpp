@@ -419,6 +419,7 @@ io::Status run_take_over(const TakeOverArguments& arguments) {
   io::UniqueFd descriptor(arguments.descriptor);
   HEADRACE_TRY(handover, read_handover(descriptor.get()));
   descriptor.reset();  // or each upgrade would leave one more open
+  if (handover.is_trial) return check_handover(handover);
   HEADRACE_TRY(level, parse_log_level(arguments.mount.log_level));
   HEADRACE_TRY(plan, make_plan(arguments.mount, handover));
   ::fcntl(plan.source.directory.get(), F_SETFD, FD_CLOEXEC);

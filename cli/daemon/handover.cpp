@@ -3,12 +3,17 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "headrace/io/unique_fd.h"
@@ -22,6 +27,8 @@ using nlohmann::json;
 
 // Words of a command line are at most 128 KiB each, and a mount has some dozens of them.
 constexpr std::size_t kBytesMax = std::size_t{4} << 20;
+// A program says within some 20 ms whether it can go on. Who asks the daemon waits longer than this.
+constexpr int kTrialMsMax = 8000;
 
 std::array<int, 6> descriptors(const Handover& handover) {
   const fuse::ChannelParts& channel = handover.channel;
@@ -42,6 +49,38 @@ io::Result<io::UniqueFd> write_down(const Handover& handover) {
     return io::system_error(errno, "memory for the handover");
   }
   return fd;
+}
+
+// How a program is started that reads the handover from a descriptor.
+class CommandLine {
+ public:
+  CommandLine(int descriptor, const Handover& handover)
+      : words_({"headrace", "take-over", std::to_string(descriptor), handover.source.string(),
+                handover.mount_point.string()}) {
+    words_.insert(words_.end(), handover.words.begin(), handover.words.end());
+    pointers_.reserve(words_.size() + 1);
+    for (std::string& word : words_) pointers_.push_back(word.data());
+    pointers_.push_back(nullptr);
+  }
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  [[nodiscard]] char* const* words() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<char*> pointers_;
+};
+
+// False: it failed, or had to be ended.
+bool ends_well(pid_t child) {
+  const io::UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  pollfd ended = {process.get(), POLLIN, 0};
+  if (process.valid() && ::poll(&ended, 1, kTrialMsMax) <= 0) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 }  // namespace
@@ -65,6 +104,7 @@ json to_json(const Handover& handover) {
           {"mount_point", handover.mount_point.string()},
           {"working_folder", handover.working_folder.string()},
           {"over_source", handover.over_source},
+          {"is_trial", handover.is_trial},
           {"words", handover.words}};
 }
 
@@ -90,6 +130,7 @@ io::Result<Handover> parse_handover(const json& text) try {
                   .mount_point = text.at("mount_point").get<std::string>(),
                   .working_folder = text.at("working_folder").get<std::string>(),
                   .over_source = text.at("over_source").get<bool>(),
+                  .is_trial = text.at("is_trial").get<bool>(),
                   .words = text.at("words").get<std::vector<std::string>>()};
 } catch (const json::exception&) {
   return make_error(ErrorCode::kInvalidArgument, "this is no handover of a mount; use headrace upgrade MOUNTPOINT");
@@ -102,17 +143,25 @@ io::Result<Handover> read_handover(int fd) {
   return parse_handover(json::from_cbor(text, true, false));
 }
 
+io::Status try_program(const std::filesystem::path& program, const Handover& handover) {
+  Handover trial = handover;
+  trial.is_trial = true;
+  HEADRACE_TRY(text, write_down(trial));
+  CommandLine line(text.get(), trial);
+  pid_t child = -1;
+  const int failure = ::posix_spawn(&child, program.c_str(), nullptr, nullptr, line.words(), environ);
+  if (failure != 0) return io::system_error(failure, "run " + program.string());
+  if (ends_well(child)) return {};
+  return make_error(ErrorCode::kUnsupported,
+                    fmt::format("where this mount runs, {} cannot go on with it; the log of the mount may say why",
+                                program.string()));
+}
+
 io::Status replace_program(const std::filesystem::path& program, const Handover& handover) {
   HEADRACE_TRY(text, write_down(handover));
-  std::vector<std::string> words = {"headrace", "take-over", std::to_string(text.get()), handover.source.string(),
-                                    handover.mount_point.string()};
-  words.insert(words.end(), handover.words.begin(), handover.words.end());
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  CommandLine line(text.get(), handover);
   close_on_exec(handover, 0);
-  ::execv(program.c_str(), arguments.data());
+  ::execv(program.c_str(), line.words());
   const int failure = errno;
   close_on_exec(handover, FD_CLOEXEC);
   return io::system_error(failure, "run " + program.string());

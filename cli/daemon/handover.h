@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the supervisor of a mount hands to the program that goes on in its process (headrace upgrade).
 //
+//   try_program("/usr/bin/headrace", handover);         // could it?
 //   replace_program("/usr/bin/headrace", handover);     // there: headrace take-over DESCRIPTOR WORDS...
 //   HEADRACE_TRY(handover, read_handover(descriptor));  // in the program that begins
 //
@@ -29,6 +30,7 @@ struct Handover {
   std::filesystem::path mount_point;
   std::filesystem::path working_folder;  // where relative paths begin
   bool over_source = false;
+  bool is_trial = false;       // the program is to say whether it can go on, and to leave all as it is
   bool can_take_over = false;  // the kernel can; it is not written down
   std::vector<std::string> words;
 };
@@ -37,6 +39,10 @@ struct Handover {
 // Errors: kUnsupported (of a program that hands over otherwise), kInvalidArgument (no handover).
 [[nodiscard]] io::Result<Handover> parse_handover(const nlohmann::json& text);
 [[nodiscard]] io::Result<Handover> read_handover(int fd);
+
+// Runs `program` beside this one, and asks whether it could go on. What it says lands where this process logs.
+// Errors: kSystem (it cannot be run), kUnsupported (it fails here, whatever it does elsewhere).
+[[nodiscard]] io::Status try_program(const std::filesystem::path& program, const Handover& handover);
 
 // Becomes `program`; the descriptors stay open. Returns only if that fails, with what they were. Errors: kSystem.
 [[nodiscard]] io::Status replace_program(const std::filesystem::path& program, const Handover& handover);

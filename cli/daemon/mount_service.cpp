@@ -215,7 +215,8 @@ io::Result<json> MountService::set(const json& arguments) {
   return json::object();
 }
 
-// The supervisor ends this process then. Who asks has looked whether the program can take over.
+// The supervisor ends this process then. Who asks has looked whether the program can take over, but elsewhere: with
+// another environment, or in another container. Once the supervisor has become a program that fails, the mount ends.
 io::Result<json> MountService::upgrade(const json& arguments) {
   const std::filesystem::path program = text_of(arguments, "program");
   if (!program.is_absolute() || ::access(program.c_str(), X_OK) != 0 || !kept_.keep_program(program)) {
@@ -228,6 +229,7 @@ io::Result<json> MountService::upgrade(const json& arguments) {
                       "an upgrade of a running mount needs Linux 6.9; unmount, and mount anew");
   }
   if (::getppid() != supervisor_) return make_error(ErrorCode::kBusy, "the mount is ending");
+  HEADRACE_TRY_DO(try_program(program, handover_));
   io::log_info("mount {}: {} is to go on", handover_.mount_point.string(), program.string());
   if (::kill(supervisor_, SIGUSR1) != 0) return io::system_error(errno, "tell the supervisor");
   return json::object();

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -17,6 +18,7 @@
 
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/protocol.h"
+#include "headrace/io/result.h"
 
 #include "mount_fixture.h"
 #include "process.h"
@@ -53,6 +55,17 @@ struct Programs : Fixture {
   }
   [[nodiscard]] Outcome shell(const std::string& line) const {
     return tool.start_shell("cd " + data.path().string() + " && " + line)->wait();
+  }
+  [[nodiscard]] fs::path write_program(const std::string& content) const {
+    const fs::path program = data.write("program", content);
+    ::chmod(program.c_str(), 0700);
+    return program;
+  }
+  // What the daemon answers to an upgrade to `program`, without the checks of the command.
+  [[nodiscard]] headrace::io::Result<std::string> ask_for(const fs::path& program) const {
+    auto client = ControlClient::connect(fs::directory_iterator(tool.home() / "run")->path());
+    if (!client) return headrace::io::forward_error(std::move(client));
+    return client->ask(format_request("upgrade", {{"program", program.string()}}));
   }
   [[nodiscard]] bool is_served_by(const fs::path& program) const {
     const nlohmann::json now = stat();
@@ -214,15 +227,26 @@ TEST_CASE("an upgrade that cannot be is refused before anything happens") {
   CHECK(read_file(fixture.mount_point / "cat" / "1.jpg").size() == 1000);
 }
 
-TEST_CASE("a mount whose next program cannot run stays with the one it has") {
+// Neither a file that is no program, nor one that runs and fails, as a headrace does that knows no handover.
+TEST_CASE("a program that cannot go on where the mount runs is refused, and the worker stays") {
   const Programs fixture;
   REQUIRE(fixture.run(fixture.older, "mount train mnt --ram 20M").status == 0);
   const pid_t worker = fixture.stat()["pid"];
-  const fs::path broken = fixture.data.write("broken", "no program");
-  REQUIRE(::chmod(broken.c_str(), 0700) == 0);
-  auto client = ControlClient::connect(fs::directory_iterator(fixture.tool.home() / "run")->path());
-  REQUIRE(client);
-  const auto reply = client->ask(format_request("upgrade", {{"program", broken.string()}}));
+  for (const char* content : {"no program", "#!/bin/sh\nexit 1\n"}) {
+    CAPTURE(content);
+    const auto reply = fixture.ask_for(fixture.write_program(content));
+    REQUIRE(reply);
+    if (contains(*reply, "needs Linux 6.9")) skip("needs Linux 6.9");
+    CHECK_FALSE(parse_reply(*reply));
+    CHECK(fixture.stat()["pid"] == worker);
+  }
+}
+
+TEST_CASE("a mount whose next program has gone when it is to begin stays with the one it has") {
+  const Programs fixture;
+  REQUIRE(fixture.run(fixture.older, "mount train mnt --ram 20M").status == 0);
+  const pid_t worker = fixture.stat()["pid"];
+  const auto reply = fixture.ask_for(fixture.write_program("#!/bin/sh\nexec rm -- \"$0\"\n"));
   if (reply && contains(*reply, "needs Linux 6.9")) skip("needs Linux 6.9");
   REQUIRE(wait_until([&] {
     const Outcome stat = fixture.tool({"stat", fixture.mount_point.string(), "--json"});
