@@ -54,6 +54,9 @@ void tell(OrderLearner& learner, const Samples& opens, std::size_t count = SIZE_
 OrderLearnerOptions quick(std::uint64_t n) {
   return {.sample_count = n, .search_all_seeds = false};
 }
+OrderLearnerOptions searching(std::uint64_t n, std::uint64_t seeds) {
+  return {.sample_count = n, .search_threads = 1, .search_seeds = seeds, .link_outputs = 1 << 16};
+}
 
 Samples shuffled_once(std::uint64_t n, std::mt19937& random) {
   Samples samples(n);
@@ -221,7 +224,7 @@ TEST_CASE("order learner: repeated augmentation is told by its repeated opens") 
 TEST_CASE("order learner: an unseeded RandomSampler is found among all seeds, and again in its next epoch") {
   constexpr std::uint64_t kN = 4000;
   std::mt19937 random(9);
-  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 23, .link_outputs = 1 << 16});
+  OrderLearner learner(searching(kN, 1 << 23));
   for (const std::uint32_t seed : {5'555'555U, 7'000'001U}) {
     const auto list = epoch_of(fmt::format("torch-distributed:seed={}", seed), kN, 0);
     tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
@@ -248,7 +251,7 @@ TEST_CASE("order learner: RandomSampler epochs are linked through the default ge
   }
   const std::string spec = fmt::format("torch-random:seed=42,loader=0,offset={},stride=6", offset - 2);
   std::mt19937 random(10);
-  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = 1 << 21, .link_outputs = 1 << 16});
+  OrderLearner learner(searching(kN, 1 << 21));
   for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
     const auto list = epoch_of(spec, kN, epoch);
     tell(learner, replay_epoch({list}, {.batch = 32, .workers = 2}, random));
@@ -556,11 +559,8 @@ TEST_CASE("order learner: the spec of an earlier run is tried first") {
   const TempDir dir;
   std::mt19937 random(15);
   const std::string spec = "torch-distributed:seed=500000";  // no usual seed
-  OrderLearnerOptions options{.sample_count = kN,
-                              .record_folder = dir.path(),
-                              .search_threads = 1,
-                              .search_seeds = 1 << 20,
-                              .link_outputs = 1 << 16};
+  OrderLearnerOptions options = searching(kN, 1 << 20);
+  options.record_folder = dir.path();
   {
     OrderLearner learner(options);
     tell(learner, replay_epoch({epoch_of(spec, kN, 0)}, {.workers = 2}, random));
@@ -637,11 +637,9 @@ TEST_CASE("order learner: searches through all seeds become rarer while none exp
   std::mt19937 random(24);
   Samples shuffled(kN);
   std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
-  OrderLearner learner({.sample_count = kN,
-                        .search_threads = 1,
-                        .fruitless_seconds = 0,
-                        .search_seeds = 1 << 10,
-                        .link_outputs = 1 << 10});
+  OrderLearnerOptions options = searching(kN, 1 << 10);
+  options.fruitless_seconds = 0;
+  OrderLearner learner(options);
   std::vector<std::uint64_t> tested;
   for (int epoch = 0; epoch < 7; ++epoch) {
     std::ranges::shuffle(shuffled, random);
@@ -660,8 +658,7 @@ TEST_CASE("order learner: where an epoch is too short to prove one of all seeds,
     std::mt19937 random(25);
     Samples shuffled(static_cast<std::size_t>(samples));
     std::iota(shuffled.begin(), shuffled.end(), SampleIndex{0});
-    OrderLearner learner(
-        {.sample_count = shuffled.size(), .search_threads = 1, .search_seeds = 1 << 10, .link_outputs = 1 << 10});
+    OrderLearner learner(searching(shuffled.size(), 1 << 10));
     std::ranges::shuffle(shuffled, random);
     tell(learner, shuffled);
     CHECK((learner.state().seeds_tested > 0) == searched);
