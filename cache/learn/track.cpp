@@ -144,29 +144,20 @@ void Track::on_expected(SampleIndex local) {
 void Track::on_unexpected(SampleIndex local) {
   suspects_.add(local);
   if (!lock_ && epoch_has_turned()) {
-    is_read_again() ? learn_set() : forget_set();
+    learn_set();
     begin_epoch(opens_since_first_unexpected());
   }
   if (lock_ && lock_has_failed()) drop_lock();
 }
 
-// Within an epoch no sample comes twice. After it, as many of the last 32 opens as the epoch has read of all samples:
-// 60 % of that is enough.
-int Track::repeats_of_a_turn() const {
-  constexpr int kLeastRepeats = 8;
-  return std::max(kLeastRepeats, static_cast<int>(std::ceil(32 * share_read() * 0.6)));
-}
-
+// Within an epoch no sample comes twice. After it, as many as the epoch has read of all samples: 60 % of that is
+// enough.
 bool Track::epoch_has_turned() const {
+  const double read = static_cast<double>(seen_count_) / static_cast<double>(range_.count);
   constexpr double kLeastRead = 0.05;
-  return share_read() >= kLeastRead && unexpected_in(history_, 32) >= repeats_of_a_turn();
-}
-
-// Whether the next epoch reads what this one has read, nearly all of it. Where each draws anew (repeated augmentation,
-// with replacement), or two jobs read at once, other samples come between.
-bool Track::is_read_again() const {
-  const int last = repeats_of_a_turn();
-  return unexpected_in(history_, last) * 8 >= last * 7;
+  constexpr int kLeastRepeats = 8;
+  const int needed = std::max(kLeastRepeats, static_cast<int>(std::ceil(32 * read * 0.6)));
+  return read >= kLeastRead && unexpected_in(history_, 32) >= needed;
 }
 
 // Most opens do not fit, and no other epoch or order was found that they fit. Nothing is searched for while another
@@ -192,18 +183,14 @@ std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
   return opens;
 }
 
-// A data set may have files that this job never opens.
+// What is read is what the epoch has read: a data set may have files that this job never opens. Most opens of an epoch
+// after it would be new if it had been broken off early.
 void Track::learn_set() {
   read_before_ = std::make_shared<const std::vector<SampleIndex>>(sequence_);
   left_out_.clear();
   for (std::uint64_t local = 0; local < range_.count; ++local) {
     if (!seen_[local]) left_out_.push_back(static_cast<SampleIndex>(local));
   }
-}
-
-void Track::forget_set() {
-  read_before_.reset();
-  left_out_.clear();
 }
 
 void Track::begin_epoch(const std::vector<SampleIndex>& opens) {

@@ -84,11 +84,10 @@ class Track {
   [[nodiscard]] std::uint64_t locks() const { return locks_; }
   [[nodiscard]] std::uint64_t drops() const { return drops_; }
 
-  // After an epoch that is read again, what that one read, and no others: the last one first, since that is most likely
-  // held still.
+  // After an epoch, what that one read, and no others: the last one first, since that is most likely held still.
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
-  // Once after each epoch that ended without a lock and is read again: what it did not read.
+  // Once after each epoch that ended without a lock: what it did not read.
   [[nodiscard]] std::vector<SampleIndex> take_left_out() { return std::exchange(left_out_, {}); }
   // The opens of an epoch that ended without a lock, for the record; empty when there is none to be kept.
   [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
@@ -104,16 +103,10 @@ class Track {
   [[nodiscard]] std::vector<std::uint64_t> positions_opened() const;
   void on_expected(SampleIndex local);
   void on_unexpected(SampleIndex local);
-  [[nodiscard]] double share_read() const {
-    return static_cast<double>(seen_count_) / static_cast<double>(range_.count);
-  }
-  [[nodiscard]] int repeats_of_a_turn() const;
   [[nodiscard]] bool epoch_has_turned() const;
   [[nodiscard]] bool lock_has_failed() const;
   void begin_epoch(const std::vector<SampleIndex>& opens);
-  [[nodiscard]] bool is_read_again() const;
   void learn_set();
-  void forget_set();
   void drop_lock();
   void clear_suspects();
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
@@ -134,7 +127,7 @@ class Track {
   OpenSet window_;                     // its first opens
   std::vector<SampleIndex> sequence_;  // all its opens, while nothing is locked
   std::vector<SampleIndex> finished_;  // those of the epoch before
-  Indices read_before_;                // those of the last epoch without a lock; null: other ones are read now
+  Indices read_before_;                // those of the last epoch without a lock; null: there was none
   std::vector<SampleIndex> left_out_;  // by that epoch, until somebody takes it
   std::uint64_t next_unseen_ = 0;
 

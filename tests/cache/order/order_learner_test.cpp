@@ -500,33 +500,6 @@ TEST_CASE("order learner: samples that are not read are not handed out in the ep
   }
 }
 
-TEST_CASE("order learner: where each epoch draws other samples, or two jobs read at once, none is let go") {
-  constexpr std::uint64_t kN = 1000;
-  std::mt19937 random(35);
-  for (const bool of_two_jobs : {false, true}) {
-    CAPTURE(of_two_jobs);
-    OrderLearner learner(quick(kN));
-    for (int epoch = 0; epoch < 4; ++epoch) {
-      Samples opens = shuffled_once(kN, random);
-      if (of_two_jobs) {
-        const Samples others = shuffled_once(kN, random);
-        for (std::size_t i = 0; i < kN; ++i)
-          opens.insert(opens.begin() + static_cast<std::ptrdiff_t>(2 * i), others[i]);
-      } else {
-        opens.resize(kN / 3);  // as repeated augmentation has it
-      }
-      tell(learner, opens);
-      CHECK(learner.take_left_out().empty());
-    }
-    CHECK(learner.state().epochs_seen >= 4);  // it did look at what an epoch had read
-    const Samples last = shuffled_once(kN, random);
-    learner.on_opens({last.data(), kN / 4});
-    std::uint64_t handed = 0;
-    while (learner.next_unseen()) ++handed;
-    CHECK(handed > kN / 4);
-  }
-}
-
 TEST_CASE("order learner: persistent workers of the default generator are followed from their second epoch on") {
   constexpr std::uint64_t kN = 2000;
   std::mt19937 random(35);
