@@ -69,8 +69,6 @@ struct MountStats {
   double order_search_cpu_seconds = 0;  // of all searches for an order
   std::uint64_t orders_given_up = 0;    // given or told orders that the opens contradicted
   std::string order_given_up;           // the last one of them
-  std::uint64_t rests = 0;              // times that reading ahead cost the source more opens than the loader made
-  std::uint64_t rest_opens_left = 0;    // until it is tried again; 0: it does not rest
   std::string order_set;                // where an order is over several sets: the one that is read; `epoch` is its own
   std::string order;                    // spec in use; empty: unknown
   bool learns_order = false;            // it is looked for in the opens while it is unknown and would be of use

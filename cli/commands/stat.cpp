@@ -194,10 +194,6 @@ void print_notes(const json& stat) {
         fmt::format("{} orders that were given or told were given up, since the loader read otherwise; the last: {}",
                     given_up, text_of(stat["mount"], "order_given_up")));
   }
-  if (const std::uint64_t left = number_of(stat["mount"], "rest_opens_left"); left > 0) {
-    print_note(
-        fmt::format("reading ahead made the source open more files than the loader did: it rests for {} opens", left));
-  }
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
   std::string reasons;
   for (const auto& [reason, count] : member_of(stat["mount"], "read_failure_reasons").items()) {

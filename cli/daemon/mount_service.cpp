@@ -129,6 +129,7 @@ json MountService::stat() const {
                {{"entries", catalog.entry_count()},
                 {"samples", catalog.sample_count()},
                 {"bytes", catalog.sample_bytes()},
+                {"chunks", sample_chunks_},
                 {"classes", catalog.class_count()},
                 {"skipped", catalog.skipped()},
                 {"unreadable", catalog.unreadable()}}},

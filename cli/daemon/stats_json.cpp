@@ -194,8 +194,6 @@ json to_json(const fuse::MountStats& stats) {
               {"order_search_cpu_seconds", stats.order_search_cpu_seconds},
               {"orders_given_up", stats.orders_given_up},
               {"order_given_up", stats.order_given_up},
-              {"rests", stats.rests},
-              {"rest_opens_left", stats.rest_opens_left},
               {"order_set", stats.order_set},
               {"learns_order", stats.learns_order},
               {"takeovers", stats.takeovers},

@@ -24,10 +24,6 @@ constexpr std::uint64_t kLossShare = 32;
 constexpr std::uint64_t kRecordsAhead = 1024;
 constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
-// How long reading ahead rests: an epoch, and twice as long each time that it does harm again at once.
-constexpr std::uint64_t kRestLeast = 1024;
-constexpr std::uint64_t kRestEpochsMost = 16;
-
 // Of the data set, as its first epoch has them.
 std::vector<SampleIndex> first_samples(const cache::OrderedSet& set) {
   std::vector<SampleIndex> samples = set.order->epoch(0).value_or(std::vector<SampleIndex>());
@@ -48,8 +44,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
                       : PageCacheAccount(catalog, takeover.pages)),
       retained_(catalog),
       full_budget_bytes_(options.budget_bytes),
-      budget_bytes_(options.budget_bytes),
-      harm_(pages_.sizes().size()) {
+      budget_bytes_(options.budget_bytes) {
   options.order = with_own_passes(std::move(options.order));
   given_order_ = options.order.order;
   put_to_trial(options.order);
@@ -110,7 +105,6 @@ void PushPlan::count_plan() {
 }
 
 std::optional<SampleIndex> PushPlan::next_fetch() {
-  if (rests_until_ > 0) return std::nullopt;
   while (const std::optional<SampleIndex> sample = candidate()) {
     pages_.want(*sample);
     // Released earlier, but its room was not needed yet. Split: the kernel may have dropped it since.
@@ -141,7 +135,6 @@ bool PushPlan::has_room_for_unseen() const {
 
 std::optional<SampleIndex> PushPlan::next_victim(std::uint64_t bytes) {
   const std::optional<SampleIndex> victim = pages_.next_victim(bytes);
-  if (victim) harm_.on_gone(*victim);
   if (victim && read_ahead_) read_ahead_->on_lost(*victim);
   return victim;
 }
@@ -159,7 +152,6 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace || landing == Landing::kNoRoom) arriving_bytes_ -= pages_.bytes_of(sample);
   if (landing == Landing::kFailedAfterPlace) pages_.fail(sample);
-  if (pushed) harm_.on_pushed(sample);
   if (pushed) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes +=
@@ -183,31 +175,10 @@ void PushPlan::take_releases() {
 
 void PushPlan::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
-  for (const SampleIndex sample : samples) {
-    is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
-    look_at_harm(sample);
-  }
+  for (const SampleIndex sample : samples) is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
   note_position();
   look_at_pace();
   take_releases();
-}
-
-void PushPlan::look_at_harm(SampleIndex opened) {
-  const bool is_harmful = harm_.on_open(opened);
-  if (rests_until_ > 0) {
-    if (counters_.opens >= rests_until_) rest_no_more();
-    return;
-  }
-  if (!is_harmful) return;
-  const std::uint64_t epoch = std::max<std::uint64_t>(pages_.sizes().size(), kRestLeast);
-  rest_opens_ = std::clamp(2 * rest_opens_, epoch, kRestEpochsMost * epoch);
-  rests_until_ = counters_.opens + rest_opens_;
-  ++counters_.rests;
-}
-
-void PushPlan::rest_no_more() {
-  rests_until_ = 0;
-  harm_.restart();
 }
 
 // What lies outside of the sets that have orders is read plainly.
@@ -242,7 +213,6 @@ void PushPlan::let_go(std::span<const SampleIndex> samples) {
 
 void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   if (arriving_.contains(sample)) return;
-  if (range.offset == 0 && !retained_.contains(sample)) harm_.on_fetched_for_reader();
   if (pages_.is_held(sample)) {
     drops_pages_ = true;
     if (range.offset == 0) ++counters_.lost_samples;
@@ -323,8 +293,6 @@ void PushPlan::on_pack_changed() {
 void PushPlan::on_changed(SampleIndex sample) {
   retained_.drop(sample);
   pages_.drop(sample);
-  harm_.on_gone(sample);
-  harm_.restart();  // a change of the source is nobody's fault
   if (read_ahead_) read_ahead_->on_lost(sample);
 }
 
@@ -363,7 +331,6 @@ void PushPlan::set_order(const OrderPosition& order) {
     note_position();
     return take_releases();
   }
-  if (order.order) rest_no_more();  // another order deserves a try
   const OrderPosition own = with_own_passes(order);
   put_to_trial(own);
   given_order_ = own.order;
@@ -411,7 +378,6 @@ void PushPlan::set_budget(std::uint64_t budget_bytes) {
 
 void PushPlan::limit_budget(std::uint64_t budget_bytes) {
   budget_bytes_ = budget_bytes;
-  harm_.restart();                               // what a smaller one drops was not fetched in vain
   if (holds_all_twice()) page_cache_share_ = 1;  // split while it was smaller: there is no need any more
   apply_budget();
 }
@@ -486,8 +452,6 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.strays = counters_.strays + state.strays;
   stats.orders_given_up = counters_.orders_given_up;
   stats.order_given_up = given_up_;
-  stats.rests = counters_.rests;
-  stats.rest_opens_left = rest_opens_left();
   stats.epoch = state.epoch;
   stats.position = state.position;
   if (passes_) {

@@ -27,7 +27,6 @@
 // Thread-safety: none; one owner. Ownership: the catalog and the takeover's memory outlive it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,7 +40,6 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
 #include "headrace/fuse/mount_stats.h"
-#include "headrace/fuse/push/harm_watch.h"
 #include "headrace/fuse/push/order_trial.h"
 #include "headrace/fuse/push/pack_records.h"
 #include "headrace/fuse/push/page_cache_account.h"
@@ -150,8 +148,6 @@ class PushPlan {
   // True once after an order that may be wrong, or one of its sets, was contradicted; it is not followed any more.
   [[nodiscard]] bool take_contradiction() { return std::exchange(contradicted_, false); }
   [[nodiscard]] const std::string& given_up() const { return given_up_; }  // the last one
-  // For how many more opens nothing is read ahead, since that made the source open more files than the loader did.
-  [[nodiscard]] std::uint64_t rest_opens_left() const { return rests_until_ - std::min(rests_until_, counters_.opens); }
   void set_budget(std::uint64_t budget_bytes);
   // What memory pressure leaves of the budget, until there is none: all of it then.
   void limit_budget(std::uint64_t budget_bytes);
@@ -176,11 +172,8 @@ class PushPlan {
     std::uint64_t late = 0;
     std::uint64_t strays = 0;
     std::uint64_t orders_given_up = 0;
-    std::uint64_t rests = 0;
   };
 
-  void look_at_harm(cache::SampleIndex opened);
-  void rest_no_more();
   void make_plan(const OrderPosition& order);
   void track_from(std::uint64_t epoch, std::uint64_t position);
   void follow_stray(cache::SampleIndex record);
@@ -231,9 +224,6 @@ class PushPlan {
   std::optional<SetTurns> turns_;                    // likewise
   std::vector<OrderTrial> trials_;                   // of an order that may be wrong: one for each set
   EpochPace pace_;
-  HarmWatch harm_;
-  std::uint64_t rests_until_ = 0;  // opens; 0: it does not rest
-  std::uint64_t rest_opens_ = 0;   // how long the last rest was; 0: nothing was harmful since
   bool contradicted_ = false;
   std::string given_up_;  // what the opens contradicted last
   std::uint64_t generation_ = 0;

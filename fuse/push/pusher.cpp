@@ -570,15 +570,8 @@ void Pusher::plan_changed() {
 
 void Pusher::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
-  const bool rested = plan_.rest_opens_left() > 0;
   plan_.on_opens(samples);
   plan_changed();
-  const std::uint64_t rest = plan_.rest_opens_left();
-  lock.unlock();
-  if (rested == (rest > 0)) return;
-  if (rested) return io::log_info("mount {}: reading ahead is tried again", root_.string());
-  io::log_warning("mount {}: reading ahead made the source open more files than the loader did; it rests for {} opens",
-                  root_.string(), rest);
 }
 
 void Pusher::on_read(SampleIndex sample, const PageRange& range) {
