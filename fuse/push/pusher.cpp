@@ -36,8 +36,6 @@ std::uint64_t fetch_bytes_max(std::uint64_t store_ram_bytes) {
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
 constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
-// A larger record is read by the chunks that it lies in.
-constexpr std::uint64_t kAloneBytesMax = 1 << 20;
 
 // For whoever looks closely: a sample that is not pushed is read when it is opened.
 void log_failure(const char* what, const std::filesystem::path& path, int failure) {
@@ -253,10 +251,7 @@ std::uint64_t Pusher::piece_bytes(const Fetch& fetch) {
 
 // A piece lies in one chunk, which is in memory as long as its view is.
 std::uint64_t Pusher::memory_bytes(const Fetch& fetch) const {
-  if (records_) {
-    const std::uint64_t bytes = cache::footprint_bytes(std::min(fetch.end - fetch.begin, kPieceBytesMax));
-    return bytes > kAloneBytesMax ? bytes + 2 * cache::footprint_bytes(cache::kChunkBytes) : bytes;
-  }
+  if (records_) return cache::footprint_bytes(std::min(fetch.end - fetch.begin, kPieceBytesMax));
   return cache::footprint_bytes(cache::chunk_range(fetch.end, 0).length);
 }
 
