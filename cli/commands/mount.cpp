@@ -404,7 +404,8 @@ std::vector<std::string> words_of(const CLI::App& command) {
     const bool is_word = !option->get_positional() && !option->get_lnames().empty() && option->count() > 0;
     if (!is_word || option->get_lnames().front() == "config") continue;
     const std::string name = "--" + option->get_lnames().front();
-    for (const std::string& value : option->results()) words.push_back(name + "=" + value);  // a flag may be false
+    for (const std::string& value : option->results())
+      words.push_back(fmt::format("{}={}", name, value));  // a flag may be false
   }
   return words;
 }
