@@ -80,6 +80,7 @@ std::vector<char*> environment_of_memcached() {
 
 pid_t spawn(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawnattr_t attributes;
@@ -199,7 +200,7 @@ io::Result<MemcachedKeeper> MemcachedKeeper::start(const MemcachedPlan& plan) {
   const pid_t keeper = ::fork();
   if (keeper < 0) return io::system_error(errno, "fork");
   if (keeper == 0) {
-    ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
     ::setsid();  // Ctrl-C in a terminal is for the mount, which ends this in its own time
     ::prctl(PR_SET_NAME, "hr-memcached");
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
