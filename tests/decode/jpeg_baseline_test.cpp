@@ -208,11 +208,12 @@ TEST_CASE("what is left of a baseline file that was damaged where it is kept is 
     packed[packed.size() - from_end] ^= std::byte{4};
     CHECK(unpack_baseline(packed, content.low).empty());
     std::fstream stored(dir.path() / "indexes-1", std::ios::in | std::ios::out | std::ios::binary);
-    // The index of the baseline file lies behind it.
-    std::string all{std::istreambuf_iterator<char>(stored), {}};
-    const auto place = all.find("HJB");
+    constexpr std::streamoff kTableBytes = 524'288 * 16 * 32;
+    stored.seekg(kTableBytes);
+    const std::string behind{std::istreambuf_iterator<char>(stored), {}};
+    const auto place = behind.find("HJB");
     REQUIRE(place != std::string::npos);
-    stored.seekp(static_cast<std::streamoff>(place));
+    stored.seekp(kTableBytes + static_cast<std::streamoff>(place));
     stored.write(reinterpret_cast<const char*>(packed.data()), static_cast<std::streamsize>(packed.size()));
     stored.close();
     CHECK(Training(dir.path()).crop(file, {100, 100, 64, 64}) != CropWay::kUnsuited);  // and made again
