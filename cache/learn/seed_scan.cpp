@@ -57,7 +57,8 @@ struct SeedScan::Kernels {
     [[gnu::always_inline]] static inline void draw_states(const std::uint32_t* seeds, std::uint32_t first_output,
                                                           Block& block) {
       Word state[kVectors];
-      for (std::uint32_t v = 0; v < kVectors; ++v) std::memcpy(&state[v], seeds + std::size_t{v} * kLanes, sizeof(Word));
+      for (std::uint32_t v = 0; v < kVectors; ++v)
+        std::memcpy(&state[v], seeds + std::size_t{v} * kLanes, sizeof(Word));
       advance(state, 0, first_output);
       keep(state, first_output, block.low);
       advance(state, first_output + kWords - 1, first_output + Mt19937::kShift);
