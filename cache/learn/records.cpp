@@ -35,28 +35,32 @@ Records::Records(const fs::path& root, SampleRange range)
 
 Records::Candidates Records::candidates() const {
   Candidates found;
-  if (folder_.empty()) return found;
   io::MutexLock lock(mutex_);
-  for (const std::string& spec : read_specs(folder_ / "specs")) found.specs.push_back({spec, 0, epochs_to_try(spec)});
+  for (const std::string& spec : specs()) found.specs.push_back({spec, 0, epochs_to_try(spec)});
   std::error_code ignored;
-  if (epochs_kept_ == 0 && fs::exists(folder_ / "0.epoch", ignored)) {
+  if (!folder_.empty() && epochs_kept_ == 0 && fs::exists(folder_ / "0.epoch", ignored)) {
     found.epochs.push_back({"recorded:" + folder_.string(), 0, kRecordedEpochs});
   }
   return found;
 }
 
+std::vector<std::string> Records::specs() const {
+  return folder_.empty() ? specs_ : read_specs(folder_ / "specs");
+}
+
 void Records::keep_spec(const std::string& spec) {
-  if (folder_.empty() || spec.starts_with("recorded:")) return;
+  if (spec.starts_with("recorded:")) return;
   io::MutexLock lock(mutex_);
-  std::vector<std::string> specs = read_specs(folder_ / "specs");
-  if (!specs.empty() && specs.front() == spec) return;
-  std::erase(specs, spec);
-  specs.insert(specs.begin(), spec);
-  if (specs.size() > kSpecs) specs.pop_back();
+  specs_ = specs();
+  if (!specs_.empty() && specs_.front() == spec) return;
+  std::erase(specs_, spec);
+  specs_.insert(specs_.begin(), spec);
+  if (specs_.size() > kSpecs) specs_.pop_back();
+  if (folder_.empty()) return;
   std::error_code failed;
   fs::create_directories(folder_, failed);
   std::ofstream stream(folder_ / "specs", std::ios::trunc);
-  for (const std::string& line : specs) stream << line << '\n';
+  for (const std::string& line : specs_) stream << line << '\n';
   if (!stream.flush()) io::log_warning("order: cannot write {}", (folder_ / "specs").string());
 }
 

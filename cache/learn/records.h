@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What earlier runs left: the specs that were found, and the epochs that no spec explained.
+// What was found before, by this run or earlier ones: the specs, and the epochs that no spec explained. A spec that is
+// found when its epoch has ended already serves the next epoch.
 //
 //   Records records(root, range);
 //   try_at_start(records.candidates(), task);
@@ -24,7 +25,7 @@ namespace headrace::cache {
 
 class Records {
  public:
-  // An empty root: nothing is kept.
+  // An empty root: specs are kept in memory alone, epochs not at all.
   Records(const std::filesystem::path& root, SampleRange range);
 
   struct Candidates {
@@ -37,11 +38,13 @@ class Records {
   void keep_epoch(const std::vector<SampleIndex>& samples);
 
  private:
+  [[nodiscard]] std::vector<std::string> specs() const HEADRACE_REQUIRES(mutex_);
   void start_anew() HEADRACE_REQUIRES(mutex_);
 
   const std::filesystem::path folder_;
   mutable io::Mutex mutex_;
   std::uint64_t epochs_kept_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> specs_ HEADRACE_GUARDED_BY(mutex_);  // newest first; where there is no folder
 };
 
 }  // namespace headrace::cache
