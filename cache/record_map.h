@@ -4,15 +4,16 @@
 //   auto map = open_record_map(directory_fd, "train/data.mdb", "auto");
 //   if (!map) log(map.error().message());      // the pack is read as a plain file
 //   RecordExtent extent = map->extent(42);     // 42 < map->count()
-//   if (!check_record_map(directory_fd, *map)) ...;   // the pack is another version by now
+//   if (!map->is_of(attributes)) ...;          // the pack is another version by now
 //
 // Indexes are input: a map never has an extent that ends outside of its file, and a count that does not fit is an
-// error. A map is true of the versions of the files that it was made from, which it carries, and of no others.
+// error. A map is true of the version of the pack that it was made from, which it carries, and of no other.
 // Thread-safety: immutable after it was made. Ownership: holds no file open.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,12 +27,6 @@ namespace headrace::cache {
 struct RecordExtent {
   std::uint64_t offset = 0;
   std::uint32_t length = 0;
-};
-
-// One of the files that a map was made from.
-struct PackVersion {
-  std::string path;  // relative to the folder that it was opened in
-  io::FileAttributes attributes;
 };
 
 // 268 million: the arrays of a map then take 3.2 GB. A larger count is refused rather than believed.
@@ -60,13 +55,9 @@ class RecordMap {
   // Precondition: record < count().
   [[nodiscard]] RecordExtent extent(std::uint64_t record) const;
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
-  // The pack comes first, then its index where that is a file of its own. Empty for a map that was made by hand.
-  [[nodiscard]] const std::vector<PackVersion>& made_from() const { return made_from_; }
-  void set_made_from(std::vector<PackVersion> files) { made_from_ = std::move(files); }
-  // Whether the map is true of this version of the pack.
-  [[nodiscard]] bool is_of(const io::FileAttributes& pack) const {
-    return !made_from_.empty() && made_from_.front().attributes == pack;
-  }
+  // Whether the map is true of this version of the pack. One that was made by hand is of none.
+  [[nodiscard]] bool is_of(const io::FileAttributes& pack) const { return made_from_ == pack; }
+  void set_made_from(const io::FileAttributes& pack) { made_from_ = pack; }
 
  private:
   std::uint64_t file_bytes_ = 0;
@@ -75,7 +66,7 @@ class RecordMap {
   std::uint64_t strided_count_ = 0;
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> lengths_;
-  std::vector<PackVersion> made_from_;
+  std::optional<io::FileAttributes> made_from_;
 };
 
 // The other way round: offset -> records. Where the records do not lie in the sequence of their numbers this takes 4
@@ -108,9 +99,5 @@ class RecordPlaces {
 // Errors: kInvalidArgument (the spec), kUnsupported (no pack, or a kind of it that has no map), kCorrupt (the index),
 // kStale (it changed meanwhile), and those of reading. Each names the file.
 [[nodiscard]] io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec);
-
-// Whether the files that the map was made from are still the same at their paths. Errors: kStale (another version of
-// one, and the map has to be made anew), and those of looking at a file.
-[[nodiscard]] io::Status check_record_map(int directory_fd, const RecordMap& map);
 
 }  // namespace headrace::cache

@@ -280,31 +280,18 @@ io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path,
     if (found == nullptr) return pack.unsupported("is no pack that is known");
     format = found;
   }
-  std::vector<PackVersion> files = {{pack.path(), pack.version()}};
   if (format == nullptr || format->map != nullptr) {
     HEADRACE_TRY(map, format == nullptr ? map_stride(pack, spec) : format->map(pack));
     HEADRACE_TRY_DO(pack.confirm());
-    map.set_made_from(std::move(files));
+    map.set_made_from(pack.version());
     return map;
   }
   HEADRACE_TRY(index, PackFile::open(directory_fd, index_path(path)));
   HEADRACE_TRY(map, format->map_by_index(pack, index));
   HEADRACE_TRY_DO(pack.confirm());
   HEADRACE_TRY_DO(index.confirm());
-  files.push_back({index.path(), index.version()});
-  map.set_made_from(std::move(files));
+  map.set_made_from(pack.version());
   return map;
-}
-
-io::Status check_record_map(int directory_fd, const RecordMap& map) {
-  for (const PackVersion& file : map.made_from()) {
-    HEADRACE_TRY(now, PackFile::open(directory_fd, file.path));
-    if (now.version() == file.attributes) continue;
-    return io::make_error(ErrorCode::kStale, io::printable(file.path) +
-                                                 ": is another version than its records were looked up in; they have "
-                                                 "to be looked up again");
-  }
-  return {};
 }
 
 }  // namespace headrace::cache

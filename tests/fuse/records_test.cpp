@@ -249,7 +249,7 @@ TEST_CASE("records that were looked up in another version of the pack are not pu
   mounted.source().write("pack.bin", std::string(12 * kMiB, 'a'));
   mounted.open_store();
   auto map = cache::RecordMap::strided(12 * kMiB, 0, kRecordBytes, 12 * kMiB / kRecordBytes).value();
-  map.set_made_from({{.path = "pack.bin", .attributes = {.size_bytes = 12 * kMiB}}});
+  map.set_made_from({.size_bytes = 12 * kMiB});
   mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(map));
   mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
   mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
