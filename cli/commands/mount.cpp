@@ -163,8 +163,8 @@ io::Status check_records(const MountArguments& arguments, const MountPlan& plan)
   return make_error(ErrorCode::kInvalidArgument, "--records: the index of a pack is read from a folder, not a bucket");
 }
 
-// What the options say, once source and mount point are known.
-io::Status add_options(const MountArguments& arguments, MountPlan& plan) {
+// What the options say, once source and mount point are known. `shares`: its memcached runs already.
+io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool shares = false) {
   HEADRACE_TRY(store, make_store_options(plan.source, arguments.cache, "25%"));
   plan.store = std::move(store);
   plan.store.source_path_covered = plan.over_source;
@@ -178,6 +178,8 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan) {
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   std::error_code failure;
   plan.working_folder = fs::current_path(failure);
+  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared, shares));
+  plan.memcached = std::move(memcached);
   return {};
 }
 
@@ -193,8 +195,6 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments) {
   HEADRACE_TRY(over_source, check_mount_point(plan.mount_point, plan.source));
   plan.over_source = over_source;
   HEADRACE_TRY_DO(add_options(arguments, plan));
-  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared));
-  plan.memcached = std::move(memcached);
   return plan;
 }
 
@@ -207,9 +207,7 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments, const Handover&
   if (::chdir(handover.working_folder.c_str()) != 0) {
     return io::system_error(errno, "the folder in which it was mounted, " + handover.working_folder.string());
   }
-  HEADRACE_TRY_DO(add_options(arguments, plan));
-  HEADRACE_TRY(memcached, plan_memcached(plan.store.shared, handover.memcached_keeper > 0));
-  plan.memcached = std::move(memcached);
+  HEADRACE_TRY_DO(add_options(arguments, plan, handover.memcached_keeper > 0));
   return plan;
 }
 

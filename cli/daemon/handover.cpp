@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/cli/setup/argument_list.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -52,24 +53,12 @@ io::Result<io::UniqueFd> write_down(const Handover& handover) {
 }
 
 // How a program is started that reads the handover from a descriptor.
-class CommandLine {
- public:
-  CommandLine(int descriptor, const Handover& handover)
-      : words_({"headrace", "take-over", std::to_string(descriptor), handover.source.string(),
-                handover.mount_point.string()}) {
-    words_.insert(words_.end(), handover.words.begin(), handover.words.end());
-    pointers_.reserve(words_.size() + 1);
-    for (std::string& word : words_) pointers_.push_back(word.data());
-    pointers_.push_back(nullptr);
-  }
-  CommandLine(const CommandLine&) = delete;
-  CommandLine& operator=(const CommandLine&) = delete;
-  [[nodiscard]] char* const* words() { return pointers_.data(); }
-
- private:
-  std::vector<std::string> words_;
-  std::vector<char*> pointers_;
-};
+ArgumentList command_line(int descriptor, const Handover& handover) {
+  std::vector<std::string> words = {"headrace", "take-over", std::to_string(descriptor), handover.source.string(),
+                                    handover.mount_point.string()};
+  words.insert(words.end(), handover.words.begin(), handover.words.end());
+  return ArgumentList(std::move(words));
+}
 
 // False: it failed, or had to be ended.
 bool ends_well(pid_t child) {
@@ -147,9 +136,9 @@ io::Status try_program(const std::filesystem::path& program, const Handover& han
   Handover trial = handover;
   trial.is_trial = true;
   HEADRACE_TRY(text, write_down(trial));
-  CommandLine line(text.get(), trial);
+  const ArgumentList line = command_line(text.get(), trial);
   pid_t child = -1;
-  const int failure = ::posix_spawn(&child, program.c_str(), nullptr, nullptr, line.words(), environ);
+  const int failure = ::posix_spawn(&child, program.c_str(), nullptr, nullptr, line.pointers(), environ);
   if (failure != 0) return io::system_error(failure, "run " + program.string());
   if (ends_well(child)) return {};
   return make_error(ErrorCode::kUnsupported,
@@ -159,9 +148,9 @@ io::Status try_program(const std::filesystem::path& program, const Handover& han
 
 io::Status replace_program(const std::filesystem::path& program, const Handover& handover) {
   HEADRACE_TRY(text, write_down(handover));
-  CommandLine line(text.get(), handover);
+  const ArgumentList line = command_line(text.get(), handover);
   close_on_exec(handover, 0);
-  ::execv(program.c_str(), line.words());
+  ::execv(program.c_str(), line.pointers());
   const int failure = errno;
   close_on_exec(handover, FD_CLOEXEC);
   return io::system_error(failure, "run " + program.string());

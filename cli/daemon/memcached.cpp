@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "headrace/cache/peer_certificates.h"
+#include "headrace/cli/setup/argument_list.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/environment.h"
 #include "headrace/io/log.h"
@@ -66,32 +67,29 @@ sigset_t keeper_signals() {
 
 // Of this process's own, only what finds programs, their libraries and OpenSSL's settings: a bucket's keys may lie
 // there, too, and they are no business of a program that listens to the network.
-std::vector<char*> environment_of_memcached() {
-  std::vector<char*> kept;
+std::vector<std::string> environment_of_memcached() {
+  std::vector<std::string> kept;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     for (const std::string_view name : {"PATH=", "LD_LIBRARY_PATH=", "OPENSSL_CONF="}) {
-      if (text.starts_with(name)) kept.push_back(*variable);
+      if (text.starts_with(name)) kept.emplace_back(text);
     }
   }
-  kept.push_back(nullptr);
   return kept;
 }
 
 pid_t spawn(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const ArgumentList arguments(words);
   posix_spawnattr_t attributes;
   sigset_t none;
   ::sigemptyset(&none);
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  const std::vector<char*> environment = environment_of_memcached();
+  const ArgumentList environment(environment_of_memcached());
   pid_t child = -1;
-  const int failure = ::posix_spawnp(&child, kProgram, nullptr, &attributes, arguments.data(), environment.data());
+  const int failure =
+      ::posix_spawnp(&child, kProgram, nullptr, &attributes, arguments.pointers(), environment.pointers());
   ::posix_spawnattr_destroy(&attributes);
   if (failure != 0)
     io::log_warning("{} cannot be started: {}", kProgram, io::system_error(failure, "run").value().message());

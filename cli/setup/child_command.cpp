@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "headrace/cli/setup/argument_list.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -20,10 +21,8 @@ std::atomic<int> failed_status{0};
 }  // namespace
 
 io::Result<ChildCommand> ChildCommand::start(std::vector<std::string> words) {
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::string program = words.front();
+  const ArgumentList arguments(std::move(words));
   // This program has blocked the signals that it waits for; the command gets them as usual.
   posix_spawnattr_t attributes;
   sigset_t none;
@@ -36,10 +35,11 @@ io::Result<ChildCommand> ChildCommand::start(std::vector<std::string> words) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   ChildCommand command;
-  const int failure = ::posix_spawnp(&command.pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
+  const int failure =
+      ::posix_spawnp(&command.pid_, program.c_str(), &actions, &attributes, arguments.pointers(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  if (failure != 0) return io::system_error(failure, "run " + words.front());
+  if (failure != 0) return io::system_error(failure, "run " + program);
   return command;
 }
 
