@@ -18,6 +18,8 @@ using io::MutexLock;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
@@ -42,10 +44,6 @@ void log_failure(const char* what, const std::filesystem::path& path, int failur
   io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, what + (" " + path.string())}.message());
 }
 
-std::span<const std::byte> part_of(const cache::View& view, std::uint64_t offset, std::uint64_t length) {
-  return view.bytes().subspan(offset, length);
-}
-
 PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
   options.can_retain = can_retain;
   return options;
@@ -60,6 +58,7 @@ Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::f
       inodes_(std::move(inodes)),
       root_(std::move(root)),
       records_(options.records),
+      answers_(records_ ? std::make_unique<RecordAnswers>(records_) : nullptr),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
       fetch_bytes_max_(fetch_bytes_max(store_ram_bytes_)),
       plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
@@ -122,9 +121,9 @@ void Pusher::run() {
     start_fetches();
   }
   following_.reset();
+  if (answers_) answers_->forget();
   MutexLock lock(mutex_);
   fetched_.clear();
-  for (auto& [ignored, arriving] : arriving_) arriving.view.reset();  // who waits is answered when it is read
   stopped_ = true;
   finished_.notify_all();
 }
@@ -162,10 +161,10 @@ void Pusher::start_fetches() {
       }
       if (!can_fetch()) return;  // it is large
       fetch = std::move(*std::exchange(next_, std::nullopt));
-      if (records_) expect_record(fetch);
+      if (answers_) expect_record(fetch);
       ++in_flight_;
       in_flight_bytes_ += memory_bytes(fetch);
-      charge(fetch.source_bytes);
+      source_rate_.charge(fetch.source_bytes, Clock::now());
     }
     drop_retained();  // what makes way for it
     read_piece(std::move(fetch));
@@ -188,7 +187,7 @@ std::optional<Pusher::Fetch> Pusher::next_fetch() {
   fetch.inode = inodes_->of(entry);
   fetch.end = store_.identity(entry).value_or(catalog_.identity(entry)).size_bytes;
   if (records_) take_pages(fetch);
-  if (source_rate_ > 0 && !store_.is_on_disk(entry)) fetch.source_bytes = fetch.end - fetch.begin;
+  if (source_rate_.is_limited() && !store_.is_on_disk(entry)) fetch.source_bytes = fetch.end - fetch.begin;
   return fetch;
 }
 
@@ -207,38 +206,23 @@ void Pusher::take_pages(Fetch& fetch) {
 // Only once nothing keeps it from being read: a READ that waits for it locks pages, and this thread, which begins the
 // fetches, may wait for one of these.
 void Pusher::expect_record(const Fetch& fetch) {
-  const PageRange pages{.offset = fetch.begin, .length = fetch.end - fetch.begin};
-  if (pages.length > kPieceBytesMax) return;  // it comes in pieces
-  // Under another plan it may be on its way already: whichever comes first answers.
-  arriving_.try_emplace(fetch.sample, Arriving{.inode = fetch.inode, .pages = pages});
+  if (fetch.end - fetch.begin > kPieceBytesMax) return;  // it comes in pieces
+  if (!is_older_than_change(fetch)) answers_->expect(fetch.sample, fetch.inode);
 }
 
 bool Pusher::can_fetch() const {
-  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax) || !is_due()) return false;
+  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax) || !source_rate_.is_due(Clock::now()))
+    return false;
   return in_flight_ == 0 || in_flight_bytes_ + (next_ ? memory_bytes(*next_) : 0) <= fetch_bytes_max_;
-}
-
-bool Pusher::is_due() const {
-  return source_rate_ == 0 || std::chrono::steady_clock::now() >= due_;
 }
 
 // What comes too early by the rate is looked at again when it is due; nothing else wakes the thread for it.
 void Pusher::wait_for_work(MutexLock& lock) {
-  if (changed_ && !is_due()) {
-    static_cast<void>(work_.wait_until(lock, due_));
+  if (changed_ && !source_rate_.is_due(Clock::now())) {
+    static_cast<void>(work_.wait_until(lock, source_rate_.due()));
   } else {
     work_.wait(lock);
   }
-}
-
-// Time in which nothing was fetched is not made up for: the source is to have its rest in each second.
-void Pusher::charge(std::uint64_t source_bytes) {
-  if (source_rate_ == 0 || source_bytes == 0) return;
-  const std::chrono::duration<double> cost(static_cast<double>(source_bytes) / static_cast<double>(source_rate_));
-  // A year: beyond that a clock's numbers end, and nobody waits for it.
-  const auto longest = std::chrono::duration<double>(std::chrono::hours(24 * 365));
-  due_ = std::max(due_, std::chrono::steady_clock::now()) +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::min(cost, longest));
 }
 
 bool Pusher::is_full() const {
@@ -274,7 +258,7 @@ void Pusher::read_piece(Fetch fetch) {
 }
 
 void Pusher::on_read_piece(Fetch fetch) {
-  if (records_) show(fetch);
+  if (answers_) show(fetch);
   MutexLock lock(mutex_);
   if (stop_) return;
   fetched_.push_back(std::move(fetch));
@@ -284,18 +268,8 @@ void Pusher::on_read_piece(Fetch fetch) {
 // To READs that wait for it, and to those that come before it is pushed.
 void Pusher::show(const Fetch& fetch) {
   const bool is_good = can_show(fetch);
-  std::vector<std::pair<PageRange, Answer>> waiting;
-  {
-    MutexLock lock(mutex_);
-    const auto arriving = arriving_.find(fetch.sample);
-    if (arriving != arriving_.end()) {
-      waiting.swap(arriving->second.waiting);
-      arriving->second.is_read = true;
-      if (is_good && !stop_ && !is_older_than_change(fetch)) arriving->second.view = fetch.view;
-    }
-  }
-  for (const auto& [range, answer] : waiting)
-    answer(is_good ? part_of(*fetch.view, range.offset - fetch.begin, range.length) : std::span<const std::byte>());
+  answers_->arrive(fetch.sample, is_good ? fetch.view->bytes() : std::span<const std::byte>(),
+                   is_good ? fetch.view : nullptr);
 }
 
 // Whether it is what the inode stands for.
@@ -305,39 +279,8 @@ bool Pusher::can_show(const Fetch& fetch) {
   return inodes_->stands_for(fetch.inode, store_.identity(entry).value_or(catalog_.identity(entry)));
 }
 
-bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const Answer& answer) {
-  if (!records_ || entry_of(inode) != records_->pack()) return false;
-  const std::vector<SampleIndex> read = records_->records_in(range);
-  MutexLock lock(mutex_);
-  for (const SampleIndex record : read) {
-    if (const auto beacon = beacons_.find(record); beacon != beacons_.end()) {
-      Beacon& page = beacon->second;
-      if (page.inode == inode && page.offset == range.offset && range.length == page.bytes.size()) {
-        const std::vector<std::byte> bytes = std::move(page.bytes);
-        beacons_.erase(beacon);  // the kernel has it from now on, and it is counted once
-        lock.unlock();
-        answer(bytes);
-        return true;
-      }
-    }
-    const auto found = arriving_.find(record);
-    if (found == arriving_.end()) continue;
-    Arriving& arriving = found->second;
-    const bool covers = arriving.inode == inode && range.offset >= arriving.pages.offset &&
-                        range.offset + range.length <= arriving.pages.offset + arriving.pages.length;
-    if (!covers) continue;
-    if (!arriving.view) {
-      if (arriving.is_read) return false;
-      arriving.waiting.emplace_back(range, answer);
-      return true;
-    }
-    const std::uint64_t begin = arriving.pages.offset;
-    const std::shared_ptr<const cache::View> view = arriving.view;
-    lock.unlock();
-    answer(part_of(*view, range.offset - begin, range.length));
-    return true;
-  }
-  return false;
+bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer) {
+  return answers_ && entry_of(inode) == records_->pack() && answers_->answer_read(inode, range, answer);
 }
 
 void Pusher::push(Fetch fetch) {
@@ -387,7 +330,8 @@ bool Pusher::leave_beacon(const Fetch& fetch) {
   const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, kPageBytes);
   MutexLock lock(mutex_);
   if (is_older_than_change(fetch)) return false;
-  beacons_[fetch.sample] = {.inode = fetch.inode, .offset = *fetch.beacon, .bytes = {page.begin(), page.end()}};
+  answers_->leave_beacon(fetch.sample,
+                         {.inode = fetch.inode, .offset = *fetch.beacon, .bytes = {page.begin(), page.end()}});
   return true;
 }
 
@@ -460,8 +404,7 @@ void Pusher::forget_pack() {
   io::log_warning("{}: has changed; its records are not pushed any more until it is mounted anew",
                   catalog_.path(records_->pack()));
   plan_.on_pack_changed();
-  beacons_.clear();
-  for (auto& [ignored, arriving] : arriving_) arriving.view.reset();
+  answers_->forget();
 }
 
 void Pusher::evict_ranges_for(std::uint64_t bytes) {
@@ -488,7 +431,7 @@ void Pusher::evict_for(std::uint64_t bytes) {
       victim = plan_.next_victim(bytes);
       if (victim && records_) {
         pages = plan_.pages_to_drop(*victim);
-        beacons_.erase(*victim);
+        answers_->drop_beacon(*victim);
       }
     }
     if (!victim) return;
@@ -547,11 +490,8 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
     --in_flight_;
     in_flight_bytes_ -= memory_bytes(fetch);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
-    if (records_) {
-      const auto arriving = arriving_.find(fetch.sample);
-      if (arriving != arriving_.end() && arriving->second.is_read) arriving_.erase(arriving);
-      if (landing != Landing::kPushed) beacons_.erase(fetch.sample);
-    }
+    if (answers_) answers_->finish(fetch.sample);
+    if (answers_ && landing != Landing::kPushed) answers_->drop_beacon(fetch.sample);
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();
   }
@@ -638,8 +578,7 @@ void Pusher::set_budget(std::uint64_t budget_bytes) {
 
 void Pusher::set_source_rate(std::uint64_t bytes_per_second) {
   MutexLock lock(mutex_);
-  source_rate_ = bytes_per_second;
-  due_ = {};
+  source_rate_.set(bytes_per_second);
   plan_changed();
 }
 
@@ -657,7 +596,7 @@ std::uint64_t Pusher::budget_bytes() const {
 void Pusher::add_stats(MountStats& stats) const {
   stats.staging_bytes = store_ram_bytes_;
   MutexLock lock(mutex_);
-  stats.source_rate = source_rate_;
+  stats.source_rate = source_rate_.bytes_per_second();
   plan_.add_stats(stats);
 }
 

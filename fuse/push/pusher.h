@@ -8,9 +8,6 @@
 // One thread does all notifications, for they may block on a page that the kernel has locked for a READ. Bytes go from
 // the store's view to the kernel in one writev.
 //
-// READs of records of a pack are answered from what was fetched for them, pushed or not yet: else each would ask the
-// source once more, and the push would wait for the page that the kernel keeps locked until then.
-//
 // Thread-safety: every function from any thread; start() and join() by the owner.
 // Ownership: shared with the fetches under way, which may end after join(). The store outlives it.
 #pragma once
@@ -19,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +27,8 @@
 #include "headrace/fuse/kernel/inodes.h"
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/push/push_plan.h"
+#include "headrace/fuse/push/record_answers.h"
+#include "headrace/fuse/push/source_rate.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::fuse {
@@ -58,11 +56,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void on_read(cache::SampleIndex sample, const PageRange& range);
   // Of records: a READ came for these bytes of the pack.
   void on_pack_read(const PageRange& range);
-  // Answers a READ of the pack with what was fetched for one of its records, now or when that arrives: as the version
-  // that the inode stands for had it then. No bytes: they cannot be had here after all.
-  // False: nobody fetched it, and `answer` will not be called. It may be called on the store's threads.
-  using Answer = std::function<void(std::span<const std::byte> bytes)>;
-  [[nodiscard]] bool answer_read(std::uint64_t inode, const PageRange& range, const Answer& answer);
+  // RecordAnswers::answer_read() of a pack; false for other files. `answer` may be called on the store's threads.
+  [[nodiscard]] bool answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer);
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const;
   // Whether the kernel has dropped a good part of what was opened since the last call.
@@ -114,20 +109,6 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
     std::optional<std::uint64_t> beacon = std::nullopt;  // the page that is left out
     std::shared_ptr<const cache::View> view = nullptr;   // null: not read
   };
-  // A record that is fetched and not pushed yet.
-  struct Arriving {
-    std::uint64_t inode = 0;
-    PageRange pages;
-    bool is_read = false;
-    std::shared_ptr<const cache::View> view = nullptr;  // null: not read yet, or not to be shown
-    std::vector<std::pair<PageRange, Answer>> waiting = {};
-  };
-  // The page of a pushed record that is not in the page cache.
-  struct Beacon {
-    std::uint64_t inode = 0;
-    std::uint64_t offset = 0;
-    std::vector<std::byte> bytes;
-  };
 
   void run();
   void follow_order();
@@ -161,10 +142,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
-  // Whether the rate allows another fetch now.
-  [[nodiscard]] bool is_due() const HEADRACE_REQUIRES(mutex_);
   void wait_for_work(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
-  void charge(std::uint64_t source_bytes) HEADRACE_REQUIRES(mutex_);
   void plan_changed() HEADRACE_REQUIRES(mutex_);
 
   cache::Store& store_;
@@ -172,6 +150,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   const std::shared_ptr<const Inodes> inodes_;
   const std::filesystem::path root_;
   const std::shared_ptr<const PackRecords> records_;  // null: samples are files
+  const std::unique_ptr<RecordAnswers> answers_;      // null likewise
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
   const std::uint64_t fetch_bytes_max_;  // what fetches under way may take of that
   std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
@@ -196,12 +175,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   bool forgets_ HEADRACE_GUARDED_BY(mutex_) = false;                   // and the kernel is being told
   std::uint64_t change_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::unordered_map<cache::EntryId, std::uint64_t> changed_at_ HEADRACE_GUARDED_BY(mutex_);  // change_count_ then
-  std::unordered_map<cache::SampleIndex, Arriving> arriving_ HEADRACE_GUARDED_BY(mutex_);     // records alone, as
-  std::unordered_map<cache::SampleIndex, Beacon> beacons_ HEADRACE_GUARDED_BY(mutex_);        // these
   std::uint64_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t in_flight_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t source_rate_ HEADRACE_GUARDED_BY(mutex_) = 0;                   // bytes a second; 0: no limit
-  std::chrono::steady_clock::time_point due_ HEADRACE_GUARDED_BY(mutex_) = {};  // of the next fetch, by that rate
+  SourceRate source_rate_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace::fuse
