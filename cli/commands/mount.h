@@ -30,6 +30,12 @@ struct MountArguments {
   std::vector<std::string> words;  // the options that are in force, as a command line has them, for a handover
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
+
+struct TakeOverArguments {
+  int descriptor = -1;  // where the handover is read
+  MountArguments mount;
+};
+[[nodiscard]] io::Status run_take_over(const TakeOverArguments& arguments);
 // Makes the checks that mount makes before it touches anything, and nothing more.
 [[nodiscard]] io::Status check_mount(const MountArguments& arguments);
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mount will be, by its options: everything that they alone can make wrong is found here, before anything is
+// touched.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/cache/store.h"
+#include "headrace/cli/commands/mount.h"
+#include "headrace/cli/daemon/handover.h"
+#include "headrace/cli/daemon/memcached.h"
+#include "headrace/cli/setup/data_set.h"
+#include "headrace/io/result.h"
+
+namespace headrace::cli {
+
+// The spec that asks for the order to be found out from the reader's opens.
+inline constexpr std::string_view kLearnedOrder = "auto";
+
+struct MountPlan {
+  Source source;
+  std::filesystem::path mount_point;  // canonical
+  bool over_source = false;
+  std::uint64_t ram_bytes = 0;  // of what is pushed
+  std::uint64_t source_rate = 0;
+  cache::StoreOptions store;
+  std::vector<std::string> orders;
+  std::filesystem::path order_records;  // what was learned in earlier runs
+  std::filesystem::path working_folder;
+  MemcachedPlan memcached;
+};
+
+// Errors: kInvalidArgument, kNotFound, kSystem: one line that names the option or the path.
+[[nodiscard]] io::Result<MountPlan> make_plan(const MountArguments& arguments);
+// Of a mount that is handed over. Touches neither the mount, where a stand-in answers, nor the path of the source,
+// which the mount may cover.
+[[nodiscard]] io::Result<MountPlan> make_plan(const MountArguments& arguments, const Handover& handover);
+
+// What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means
+// the file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
+[[nodiscard]] std::string mounted_name(const Source& source);
+
+}  // namespace headrace::cli
