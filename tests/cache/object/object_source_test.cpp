@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -257,13 +258,14 @@ TEST_CASE("who joins a read ahead that is late gets a second request for it") {
   options.bucket.tuning.stall_timeout = std::chrono::hours(1);
   bucket.open(options);
   bucket.server.set(R"({"stalls": 1, "stall_seconds": 3600})");
-  std::atomic<bool> came_ahead = false;
+  std::promise<bool> came_ahead;  // after the one who joined has the bytes, or before
   bucket.store->read_async(
-      bucket.entry("a/1.jpg"), [&](const Result<View>& view) { came_ahead = view.has_value(); }, ReadHint::kAhead);
+      bucket.entry("a/1.jpg"), [&](const Result<View>& view) { came_ahead.set_value(view.has_value()); },
+      ReadHint::kAhead);
   while (bucket.server.count("stall") == 0) std::this_thread::yield();
   CHECK(bucket.store->stats().bucket->hedges == 0);
   CHECK(text_of(bucket.store->read(bucket.entry("a/1.jpg"))) == content(1000, 1));
-  CHECK(came_ahead);
+  CHECK(came_ahead.get_future().get());
   CHECK(bucket.store->stats().bucket->hedges_won == 1);
 }
 
