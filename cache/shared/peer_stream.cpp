@@ -85,6 +85,16 @@ std::optional<std::size_t> PeerStream::after_call(ssize_t count) {
   return std::nullopt;
 }
 
+// A peer that refuses says why, and closes. Where sending meets the closed connection first, its words lie unread.
+std::optional<std::string> PeerStream::said_last() {
+  std::byte unread{};
+  std::size_t bytes = 0;
+  ::ERR_clear_error();
+  const int result = ::SSL_read_ex(session_.get(), &unread, 1, &bytes);
+  if (result == 1 || ::SSL_get_error(session_.get(), result) != SSL_ERROR_SSL) return std::nullopt;
+  return PeerTls::reason_of(*session_);
+}
+
 std::optional<std::size_t> PeerStream::after_tls(int result, std::size_t bytes) {
   if (result == 1) return bytes;
   const int error = errno;
@@ -96,7 +106,7 @@ std::optional<std::size_t> PeerStream::after_tls(int result, std::size_t bytes) 
       fail(kClosed);
       break;
     case SSL_ERROR_SYSCALL:
-      fail(error == 0 ? kClosed : reason_of(error));
+      fail(said_last().value_or(error == 0 ? kClosed : reason_of(error)));
       break;
     default:
       fail(PeerTls::reason_of(*session_));

@@ -38,6 +38,7 @@ class PeerStream {
 
  private:
   [[nodiscard]] std::optional<std::size_t> after_call(ssize_t count);
+  [[nodiscard]] std::optional<std::string> said_last();
   [[nodiscard]] std::optional<std::size_t> after_tls(int result, std::size_t bytes);
 
   io::UniqueFd fd_;
