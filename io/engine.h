@@ -8,6 +8,7 @@
 //   while ((*engine)->in_flight() > 0) (*engine)->wait(deadline);
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,9 @@ enum class CacheMode : std::uint8_t {
   kBuffered,  // through the page cache; what was read stays there
   kDirect,    // O_DIRECT; the engine widens offset and length to the file's alignment and trims the result
 };
+
+// Operation::wanted of what nobody will wait for.
+inline constinit const std::atomic<bool> kNobodyWaits = false;
 
 // One read or write.
 // Ownership: the caller's; must neither move nor die until on_complete has run (exactly once).
@@ -46,6 +50,9 @@ struct Operation {
   // Reads: the version of the file whose bytes are wanted; lasts until on_complete. The engine compares it with the
   // opened file before the first byte and after the last one. nullptr: any version, also a mix of several.
   const FileAttributes* expected = nullptr;
+  // Whether somebody waits for it by now, as long as that may change; lasts until on_complete. What nobody waits for
+  // starts after what somebody waits for. nullptr: somebody waits.
+  const std::atomic<bool>* wanted = nullptr;
   FileAttributes found;  // set by the engine with kStale: the version that the opened file has
   // kReadPath: whoever has asked for it gets the open file, and closes it. Set before on_complete, in the cache mode
   // `opened_for`, where the read was a success; else -1. The kernel reads nothing ahead in such a file.
@@ -105,6 +112,10 @@ class Engine {
   virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;
   virtual void wake() = 0;
   [[nodiscard]] virtual std::size_t in_flight() const = 0;
+  // Of these, what has not started, because the device has enough to do.
+  [[nodiscard]] virtual std::size_t waiting() const = 0;
+  // Operation::wanted of some that have not started has become true: they start before the others.
+  virtual void hurry() = 0;
   [[nodiscard]] virtual EngineInfo info() const = 0;
   // Makes operations on `fd` cheaper (registered file). Optional: an engine that cannot keeps using the descriptor.
   // `fd` stays open until unregister_file(fd).

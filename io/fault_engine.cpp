@@ -34,6 +34,8 @@ class FaultEngineImpl final : public FaultEngine {
   void wait(TimePoint deadline) override;
   void wake() override { inner_->wake(); }
   [[nodiscard]] std::size_t in_flight() const override { return tickets_.size(); }
+  [[nodiscard]] std::size_t waiting() const override { return inner_->waiting(); }
+  void hurry() override { inner_->hurry(); }
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int fd) override { inner_->register_file(fd); }
   void unregister_file(int fd) override { inner_->unregister_file(fd); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/io_thread.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -42,6 +43,8 @@ struct IoThread::Impl {
 
   // The thread only.
   std::vector<Command> taken;
+
+  std::atomic<bool> is_crowded = false;  // operations wait for their turn
 
   mutable Mutex mutex;
   std::vector<Command> commands HEADRACE_GUARDED_BY(mutex);
@@ -101,6 +104,7 @@ void IoThread::Impl::run(const MakeEngine& make_engine, std::promise<Status> ope
       MutexLock lock(mutex);
       stop = stopping;
     }
+    is_crowded.store(engine->waiting() > 0, std::memory_order_relaxed);
     if (!stop) engine->wait(std::chrono::steady_clock::time_point::max());
   }
   run_commands();
@@ -148,6 +152,12 @@ void IoThread::submit(Operation& operation) {
 }
 void IoThread::post(std::function<void()> task) {
   impl_->push({nullptr, std::move(task)});
+}
+void IoThread::hurry() {
+  if (!impl_->is_crowded.load(std::memory_order_relaxed)) return;
+  post([&engine = impl_->engine] {
+    if (engine != nullptr) engine->hurry();
+  });
 }
 void IoThread::register_file(int fd) {
   post([&engine = impl_->engine, fd] {

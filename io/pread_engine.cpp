@@ -19,6 +19,7 @@
 #include "headrace/io/internal/operation_queue.h"
 #include "headrace/io/internal/perform.h"
 #include "headrace/io/internal/transfer.h"
+#include "headrace/io/internal/waiting_operations.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/open_beneath.h"
@@ -28,6 +29,7 @@ namespace {
 
 using internal::DepthController;
 using internal::OperationQueue;
+using internal::WaitingOperations;
 using Place = Operation::Internal::Place;
 
 // A thread per read in flight. 64: a network share at 10 ms still gives 6 400 reads/s; a local SSD needs fewer, and
@@ -49,6 +51,11 @@ class PreadEngine final : public Engine {
   void wait(std::chrono::steady_clock::time_point deadline) override;
   void wake() override;
   [[nodiscard]] std::size_t in_flight() const override { return in_flight_; }
+  [[nodiscard]] std::size_t waiting() const override {
+    MutexLock lock(mutex_);
+    return queued_.size();
+  }
+  void hurry() override;
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int) override {}  // a descriptor is as cheap as it gets here
   void unregister_file(int) override {}
@@ -74,10 +81,10 @@ class PreadEngine final : public Engine {
 
   std::atomic<unsigned> depth_limit_;  // written by the driving thread
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar work_changed_;      // workers wait here
   CondVar finished_changed_;  // the driving thread waits here
-  OperationQueue queued_ HEADRACE_GUARDED_BY(mutex_);
+  WaitingOperations queued_ HEADRACE_GUARDED_BY(mutex_);
   OperationQueue finished_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ HEADRACE_GUARDED_BY(mutex_);
   unsigned busy_ HEADRACE_GUARDED_BY(mutex_) = 0;
@@ -90,7 +97,7 @@ PreadEngine::~PreadEngine() {
   {
     MutexLock lock(mutex_);
     closing_ = true;
-    while (!queued_.empty()) end_queued(queued_.pop_front());
+    while (!queued_.empty()) end_queued(queued_.pop());
     work_changed_.notify_all();
     threads.swap(threads_);
   }
@@ -112,12 +119,15 @@ void PreadEngine::start_thread() {
   threads_.emplace_back([this, number = threads_.size()] { work(number); });
 }
 
-// Starts a thread for each operation that waits, up to the depth. A thread that was woken or started counts as idle
+// Starts a thread for each operation that may start. A thread that was woken or started counts as idle
 // until it runs. So when many operations are submitted at once, each gets a thread.
 void PreadEngine::start_wanted_threads() {
-  const std::size_t limit = depth_limit_.load(std::memory_order_relaxed);
+  const unsigned depth = depth_limit_.load(std::memory_order_relaxed);
   try {
-    while (threads_.size() < limit && queued_.size() > threads_.size() - busy_) start_thread();
+    while (queued_.may_start(static_cast<unsigned>(threads_.size()), depth) &&
+           queued_.size() > threads_.size() - busy_) {
+      start_thread();
+    }
   } catch (const std::system_error& error) {
     // The process may have no more threads. Operations wait for one of those that it has.
     log_debug("no further reading thread: {}", error.what());
@@ -130,9 +140,16 @@ void PreadEngine::submit(Operation& operation) {
   MutexLock lock(mutex_);
   if (closing_) return end_queued(operation);
   operation.internal.place = Place::kQueued;
-  queued_.push_back(operation);
+  queued_.push(operation);
   start_wanted_threads();
   work_changed_.notify_one();
+}
+
+void PreadEngine::hurry() {
+  MutexLock lock(mutex_);
+  queued_.hurry();
+  start_wanted_threads();
+  work_changed_.notify_all();
 }
 
 // The engine goes down: what no thread has begun ends here.
@@ -202,11 +219,11 @@ void PreadEngine::work(std::size_t number) {
   ::pthread_setname_np(::pthread_self(), name.c_str());
   MutexLock lock(mutex_);
   for (;;) {
-    while (!closing_ && (queued_.empty() || busy_ >= depth_limit_.load(std::memory_order_relaxed))) {
+    while (!closing_ && !queued_.may_start(busy_, depth_limit_.load(std::memory_order_relaxed))) {
       work_changed_.wait(lock);
     }
-    if (queued_.empty()) return;
-    Operation& operation = queued_.pop_front();
+    if (closing_) return;  // what waited has ended already
+    Operation& operation = queued_.pop();
     operation.internal.place = Place::kStarted;
     ++busy_;
     lock.unlock();

@@ -38,6 +38,7 @@
 #include "headrace/io/internal/operation_queue.h"
 #include "headrace/io/internal/ring.h"
 #include "headrace/io/internal/transfer.h"
+#include "headrace/io/internal/waiting_operations.h"
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
 #include "headrace/io/unique_fd.h"
@@ -50,11 +51,13 @@ using internal::Look;
 using internal::OpensNow;
 using internal::OperationQueue;
 using internal::Ring;
+using internal::WaitingOperations;
 using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using Place = Operation::Internal::Place;
 
-// Each holds a descriptor while it reads a path: half of the usual limit of 1024 open files.
+// Each holds a descriptor while it reads a path: with the places beyond it, five eighths of the usual limit of 1024 open
+// files.
 constexpr unsigned kDepthMax = 512;
 // Long-lived files: segments of disk tiers, packs. More than these simply use their descriptors.
 constexpr unsigned kRegisteredFilesMax = 64;
@@ -101,6 +104,8 @@ class UringEngine final : public Engine {
   void wait(Clock::time_point deadline) override;
   void wake() override;
   [[nodiscard]] std::size_t in_flight() const override { return in_flight_; }
+  [[nodiscard]] std::size_t waiting() const override { return queued_.size(); }
+  void hurry() override { queued_.hurry(); }
   [[nodiscard]] EngineInfo info() const override;
   void register_file(int fd) override;
   void unregister_file(int fd) override;
@@ -141,7 +146,7 @@ class UringEngine final : public Engine {
   OpensNow opens_now_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
-  OperationQueue queued_;
+  WaitingOperations queued_;
   OperationQueue finished_;
   std::size_t in_flight_ = 0;
   unsigned started_ = 0;
@@ -164,12 +169,12 @@ UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const Eng
       wake_fd_(std::move(wake_fd)),
       transfer_bytes_max_(mask.transfer_bytes_max),
       depth_(internal::depth_options(options, kDepthMax)),
-      slots_(depth_.depth_max()),
+      slots_(WaitingOperations::places(depth_.depth_max())),
       depth_shown_(depth_.depth()) {
   how_buffered_.flags = static_cast<std::uint64_t>(internal::open_flags(CacheMode::kBuffered));
   how_direct_.flags = static_cast<std::uint64_t>(internal::open_flags(CacheMode::kDirect));
   how_buffered_.resolve = how_direct_.resolve = kResolveBeneath;
-  for (unsigned slot = depth_.depth_max(); slot-- > 0;) free_slots_.push_back(slot);
+  for (auto slot = static_cast<std::uint32_t>(slots_.size()); slot-- > 0;) free_slots_.push_back(slot);
   if (ring_->has_file_table()) {
     for (unsigned i = kRegisteredFilesMax; i-- > 0;) free_file_slots_.push_back(i);
   }
@@ -178,7 +183,7 @@ UringEngine::UringEngine(std::unique_ptr<Ring> ring, UniqueFd wake_fd, const Eng
 
 UringEngine::~UringEngine() {
   closing_ = true;
-  while (!queued_.empty()) end_queued(queued_.pop_front());
+  while (!queued_.empty()) end_queued(queued_.pop());
   for (const Slot& slot : slots_) {
     if (slot.operation != nullptr) stop_started(*slot.operation);
   }
@@ -195,7 +200,7 @@ void UringEngine::submit(Operation& operation) {
   ++in_flight_;
   if (closing_) return end_queued(operation);
   operation.internal.place = Place::kQueued;
-  queued_.push_back(operation);
+  queued_.push(operation);
 }
 
 // The engine goes down: what was not started ends here.
@@ -290,8 +295,8 @@ void UringEngine::unregister_file(int fd) {
 }
 
 void UringEngine::start_queued() {
-  while (!queued_.empty() && started_ < depth_.depth()) {
-    Operation& operation = queued_.pop_front();
+  while (queued_.may_start(started_, depth_.depth())) {
+    Operation& operation = queued_.pop();
     operation.internal.slot = free_slots_.back();
     free_slots_.pop_back();
     slots_[operation.internal.slot].operation = &operation;
@@ -466,11 +471,10 @@ void UringEngine::push_finished(Operation& operation) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> open_uring_engine(const EngineOptions& options, const UringMask& mask) {
-  const internal::DepthOptions depth = internal::depth_options(options, kDepthMax);
+  const unsigned places = WaitingOperations::places(internal::depth_options(options, kDepthMax).max);
   HEADRACE_TRY(
       ring,
-      Ring::open(
-          {.entries = depth.max, .file_slots = kRegisteredFilesMax, .worker_count_max = depth.max, .mask = mask}));
+      Ring::open({.entries = places, .file_slots = kRegisteredFilesMax, .worker_count_max = places, .mask = mask}));
   UniqueFd wake_fd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd.valid()) return system_error(errno, "eventfd");
   for (const std::string& limit : ring->limits()) log_info("io_uring: {}", limit);

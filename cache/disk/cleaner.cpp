@@ -38,6 +38,7 @@ bool Cleaner::read_record() {
   if (!buffer) return false;
   read_ = io::Operation::read(from_->fd.get(), log_.block_of(slot_) * kBlockBytes, bytes, std::move(*buffer));
   read_.cache_mode = from_->cache_mode;
+  read_.wanted = &io::kNobodyWaits;
   read_.context = this;
   // By value, as the type of all callbacks says.
   // NOLINTNEXTLINE(performance-unnecessary-value-param)

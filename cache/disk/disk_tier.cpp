@@ -227,6 +227,7 @@ bool DiskTier::read(DiskRead& read) {
   read.operation = io::Operation::read(read.found.segment->fd.get(), log_->block_of(slot) * kBlockBytes,
                                        slot.payload_bytes, std::move(read.buffer));
   read.operation.cache_mode = read.found.segment->cache_mode;
+  read.operation.wanted = read.wanted;
   read.operation.context = &read;
   read.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     DiskRead& self = *static_cast<DiskRead*>(operation.context);
@@ -293,6 +294,7 @@ void DiskTier::submit_part(DiskPart& part, const ChunkRange& in_segment,
   part.operation =
       io::Operation::read(part.found.segment->fd.get(), in_segment.offset, in_segment.length, std::move(part.buffer));
   part.operation.cache_mode = part.found.segment->cache_mode;
+  part.operation.wanted = part.wanted;
   part.operation.context = &part;
   part.operation.on_complete = on_complete;
   thread_->submit(part.operation);

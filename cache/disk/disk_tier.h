@@ -60,7 +60,8 @@ struct FoundRecord {
 // Ownership: the caller's; must neither move nor die until on_done has run (exactly once).
 struct DiskRead {
   RecordId record;
-  io::Buffer buffer;  // capacity: footprint_bytes of the payload; given back in any case
+  io::Buffer buffer;                          // capacity: footprint_bytes of the payload; given back in any case
+  const std::atomic<bool>* wanted = nullptr;  // as of io::Operation
   void (*on_done)(DiskRead& self, Status status) = nullptr;  // kCorrupt, kStale, kSystem: ask the next tier
   void* context = nullptr;
   std::byte* data = nullptr;
@@ -75,8 +76,9 @@ struct DiskRead {
 // 64 KiB that the part touches. 64 KiB of a chunk of 4 MiB are 68 KiB from the disk that way.
 struct DiskPart {
   RecordId record;
-  ChunkRange range;   // within the payload, and not empty
-  io::Buffer buffer;  // capacity: part_buffer_bytes()
+  ChunkRange range;                           // within the payload, and not empty
+  io::Buffer buffer;                          // capacity: part_buffer_bytes()
+  const std::atomic<bool>* wanted = nullptr;  // as of io::Operation
   // kUnsupported: the record has no hashes of its pieces. The rest as of DiskRead.
   void (*on_done)(DiskPart& self, const Status& status) = nullptr;
   void* context = nullptr;
@@ -113,6 +115,10 @@ class DiskTier {
   // False: not held (on_done does not run).
   [[nodiscard]] bool read(DiskRead& read);
   [[nodiscard]] bool read_part(DiskPart& part);
+  // DiskRead::wanted of some that were handed over has become true.
+  void hurry() {
+    if (is_attached()) thread_->hurry();
+  }
   // Whether write() would take a record of this size now.
   [[nodiscard]] bool admits(std::uint64_t payload_bytes);
   // Appends the content of a holding that RamTier::pin_for_write() has given. `done` (may be empty) runs on the I/O

@@ -232,6 +232,7 @@ void SegmentLog::write_to_active(Append& record) {
   record.operation =
       io::Operation::write(segment.fd.get(), trailer.first_block * kBlockBytes, std::move(record.buffer));
   record.operation.cache_mode = segment.cache_mode;
+  record.operation.wanted = &io::kNobodyWaits;
   record.operation.context = &record;
   record.operation.on_complete = [](io::Operation& operation, Result<std::uint64_t> bytes) {
     Append& self = *static_cast<Append*>(operation.context);

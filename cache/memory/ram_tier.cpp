@@ -80,6 +80,7 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
   return {.outcome = Claim::Outcome::kWaiting,
           .holding = found,
           .in_line = in_line,
+          .is_first_to_wait = is_first_to_wait,
           .ahead = is_first_to_wait ? found->source_read.load() : nullptr};
 }
 

@@ -41,9 +41,10 @@ class RamTier {
   struct Claim {
     enum class Outcome : std::uint8_t { kReady, kWaiting, kOwner };
     Outcome outcome = Outcome::kReady;
-    Holding* holding = nullptr;  // kReady: pinned for the caller; kOwner: to be fetched, pinned for the fetch
-    bool in_line = false;        // kWaiting: the fetch had no memory yet
-    // kWaiting: until now nobody waited for this read of the source. It may have ended: only its address is of use.
+    Holding* holding = nullptr;     // kReady: pinned for the caller; kOwner: to be fetched, pinned for the fetch
+    bool in_line = false;           // kWaiting: the fetch had no memory yet
+    bool is_first_to_wait = false;  // kWaiting: until now nobody waited for the fetch
+    // Then its read of the source, if it has got there. It may have ended: only its address is of use.
     const SourceRead* ahead = nullptr;
   };
   // kReady leaves the waiter alone; otherwise it is linked to the holding until publish() or abandon().

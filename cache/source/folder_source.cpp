@@ -175,6 +175,7 @@ void FolderSource::issue(SourceRead& read, io::Operation operation) {
   read.folder.operation = std::move(operation);
   read.folder.operation.opens_wait = read.folder.root->file_system().opens_wait;
   read.folder.operation.expected = &read.identity;
+  read.folder.operation.wanted = read.ahead ? read.wanted : nullptr;
   read.folder.operation.context = &read;
   read.folder.operation.on_complete = [](io::Operation& done, Result<std::uint64_t> bytes) {
     SourceRead& self = *static_cast<SourceRead*>(done.context);

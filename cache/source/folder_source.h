@@ -59,6 +59,10 @@ class FolderSource final : public Source {
   // Where the page cache has the file.
   [[nodiscard]] bool read_now(SourceRead& read) override;
   [[nodiscard]] bool has_now(const char* path, const Identity& identity) override;
+  void hurry(const SourceRead* /*read*/) override {
+    if (sweep_) sweep_->hurry();
+    thread_->hurry();
+  }
   void let_go(EntryId entry) override { kept_.let_go(entry); }
   void post(std::function<void()> task) override { thread_->post(std::move(task)); }
   void stop_retrying() override {

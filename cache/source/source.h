@@ -44,8 +44,10 @@ struct SourceRead {
   Identity identity;           // the version of the file that is wanted; no other version's bytes are delivered
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
-  bool here = false;           // the calling thread may wait for it
-  EntryId keep = kNoEntry;     // the file, which stays open for the next read of it; kNoEntry: it is closed
+  const std::atomic<bool>* wanted =
+      nullptr;              // of one that is `ahead`: whether somebody waits by now; lasts until on_done
+  bool here = false;        // the calling thread may wait for it
+  EntryId keep = kNoEntry;  // the file, which stays open for the next read of it; kNoEntry: it is closed
   // Runs on the source's I/O thread, or on the thread that waits, and must not block. On success `data` has
   // range.length bytes.
   void (*on_done)(SourceRead& self, Status status) = nullptr;
@@ -63,8 +65,8 @@ class Source {
 
   virtual void read(SourceRead& read) = 0;
   // Somebody waits now for a read that was `ahead`. The read may have ended: only its address is compared. Nothing
-  // comes of it where the read is handed over in the same moment, or where the source treats all reads alike.
-  virtual void hurry(const SourceRead* /*read*/) {}
+  // comes of it where the read is handed over in the same moment.
+  virtual void hurry(const SourceRead* read) = 0;
   // Fills the buffer on the calling thread where that takes no longer than handing the read over. True: done, on_done
   // does not run.
   [[nodiscard]] virtual bool read_now(SourceRead& read) = 0;

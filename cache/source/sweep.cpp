@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include "headrace/cache/source/source.h"
+
 namespace headrace::cache {
 namespace {
 
@@ -78,23 +80,61 @@ void Sweep::on_done() {
 void Sweep::run() {
   MutexLock lock(mutex_);
   while (!stopping_) {
-    if (waiting_.empty() || in_flight_ >= kSweepInFlight) {
+    if (in_flight_ >= kSweepInFlight || (batch_.empty() && waiting_.empty())) {
       changed_.wait(lock);
-      continue;
+    } else if (batch_.empty()) {
+      make_batch(lock);
+    } else {
+      SourceRead& next = *batch_.front();
+      batch_.pop_front();
+      ++in_flight_;
+      lock.unlock();
+      options_.issue(next);
+      lock.lock();
     }
-    Batch batch = take_oldest(kSweepBatch);
-    lock.unlock();
-    sort_by_disk_offset(batch);
-    issue_when_there_is_room(batch);
-    lock.lock();
   }
-  const Batch rest = take_oldest(waiting_.size());
+  // Nothing waits for its place any more.
+  Batch rest(batch_.begin(), batch_.end());
+  rest.insert(rest.end(), waiting_.begin(), waiting_.end());
+  batch_.clear();
+  waiting_.clear();
+  in_flight_ += rest.size();
   lock.unlock();
-  issue_when_there_is_room(rest);  // which nothing waits for any more
+  for (SourceRead* const read : rest) options_.issue(*read);
 }
 
-Sweep::Batch Sweep::take_oldest(std::size_t count) {
-  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(count, waiting_.size()));
+void Sweep::make_batch(MutexLock& lock) {
+  Batch batch = take_oldest();
+  lock.unlock();
+  sort_by_disk_offset(batch);
+  lock.lock();
+  batch_.assign(batch.begin(), batch.end());
+  issue_wanted(lock);  // hurry() did not find these meanwhile
+}
+
+void Sweep::hurry() {
+  MutexLock lock(mutex_);
+  issue_wanted(lock);
+}
+
+// However much is under way: somebody waits.
+void Sweep::issue_wanted(MutexLock& lock) {
+  Batch wanted;
+  for (auto* queue : {&batch_, &waiting_}) {
+    std::erase_if(*queue, [&wanted](SourceRead* read) {
+      const bool is_wanted = read->wanted != nullptr && read->wanted->load(std::memory_order_relaxed);
+      if (is_wanted) wanted.push_back(read);
+      return is_wanted;
+    });
+  }
+  in_flight_ += wanted.size();
+  lock.unlock();
+  for (SourceRead* const read : wanted) options_.issue(*read);
+  lock.lock();
+}
+
+Sweep::Batch Sweep::take_oldest() {
+  const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(kSweepBatch, waiting_.size()));
   Batch batch(waiting_.begin(), end);
   waiting_.erase(waiting_.begin(), end);
   return batch;
@@ -109,16 +149,6 @@ void Sweep::sort_by_disk_offset(Batch& batch) const {
   for (SourceRead* const read : batch) placed.emplace_back(options_.disk_offset_of(*read).value_or(0), read);
   std::ranges::stable_sort(placed, {}, &std::pair<std::uint64_t, SourceRead*>::first);
   std::ranges::transform(placed, batch.begin(), &std::pair<std::uint64_t, SourceRead*>::second);
-}
-
-void Sweep::issue_when_there_is_room(const Batch& batch) {
-  for (SourceRead* const read : batch) {
-    MutexLock lock(mutex_);
-    while (in_flight_ >= kSweepInFlight && !stopping_) changed_.wait(lock);
-    ++in_flight_;
-    lock.unlock();
-    options_.issue(*read);
-  }
 }
 
 }  // namespace headrace::cache

@@ -6,7 +6,8 @@
 //   sweep.on_done();    // a read that was issued has ended
 //
 // While kSweepInFlight reads are under way, others wait. Then the oldest of them, at most kSweepBatch, are issued by
-// rising offset on the disk. A batch is closed: what comes later, and is needed later, cannot push ahead of it.
+// rising offset on the disk. A batch is closed: what comes later, and is needed later, cannot push ahead of it. A read
+// that somebody waits for by now is issued at once.
 //
 // Virtual disks often say that they rotate. A disk that answers faster than any head can move gets its reads at once,
 // in the order in which they come (SeekMeter). So does a disk of which nothing is known yet, for the first reads.
@@ -74,6 +75,8 @@ class Sweep {
 
   void add(SourceRead& read);
   void on_done();
+  // SourceRead::wanted of some that were added has become true.
+  void hurry();
   // Issues what waits and joins the thread. Nothing may be added any more. on_done() may still come.
   void close();
   // False: the device is too fast for sorting to gain anything.
@@ -83,9 +86,10 @@ class Sweep {
   using Batch = std::vector<SourceRead*>;
 
   void run();
-  [[nodiscard]] Batch take_oldest(std::size_t count) HEADRACE_REQUIRES(mutex_);
+  void make_batch(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] Batch take_oldest() HEADRACE_REQUIRES(mutex_);
+  void issue_wanted(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
   void sort_by_disk_offset(Batch& batch) const;
-  void issue_when_there_is_room(const Batch& batch);
 
   const Options options_;
   std::atomic<bool> sorts_;
@@ -93,6 +97,7 @@ class Sweep {
   io::Mutex mutex_;
   io::CondVar changed_;
   std::deque<SourceRead*> waiting_ HEADRACE_GUARDED_BY(mutex_);  // in order of arrival
+  std::deque<SourceRead*> batch_ HEADRACE_GUARDED_BY(mutex_);    // taken from there, by offset on the disk
   std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   SeekMeter meter_ HEADRACE_GUARDED_BY(mutex_);
   bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;

@@ -124,6 +124,7 @@ void Fetch::confirm_first() {
 
 void Fetch::read_next_tier() {
   disk_read_.record = record_;
+  disk_read_.wanted = &holding_.wanted_now;
   disk_read_.context = this;
   disk_read_.on_done = [](DiskRead& read, Status status) {
     static_cast<Fetch*>(read.context)->on_tier_read(std::move(status));
@@ -174,6 +175,7 @@ void Fetch::read_source() {
   source_read_.here = std::this_thread::get_id() == waits_here_;  // false once memory or a tier had to be waited for
   holding_.source_read = &source_read_;  // first: who joins from now on hurries it, who joined before is seen here
   source_read_.ahead = ahead() && !source_read_.here;
+  source_read_.wanted = &holding_.wanted_now;
   source_read_.identity = identity_;
   source_read_.buffer = std::move(disk_read_.buffer);
   if (store_.source->read_now(source_read_)) {
@@ -342,6 +344,12 @@ std::unique_ptr<Holding> make_holding(StoreParts& store, const ChunkRequest& req
   return fresh;
 }
 
+// A fetch that was begun ahead goes before the others of its kind, wherever it is.
+void hurry(StoreParts& store, const RamTier::Claim& claim) {
+  for (const auto& tier : store.tiers) tier->hurry();
+  if (claim.ahead != nullptr) store.source->hurry(claim.ahead);
+}
+
 // No fetch is needed.
 void give_back(StoreParts& store, const ChunkRequest& request) {
   if (request.memory == FetchMemory::kReserved) store.ram.unreserve(request.memory_bytes);
@@ -378,7 +386,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
       static_cast<void>(waiter.release());  // the fetch answers it
       give_back(store, request);
       if (claim.in_line && !is_ahead(request.hint)) store.memory.hurry();
-      if (claim.ahead != nullptr) store.source->hurry(claim.ahead);
+      if (claim.is_first_to_wait) hurry(store, claim);
       store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
       note_use_in_memory(store, request);
       return;

@@ -38,6 +38,7 @@ class LeanRead final : public MemoryRequest {
     source_read_.range = whole_pages(request.span, request.identity.size_bytes);
     source_read_.identity = request.identity;
     source_read_.ahead = is_ahead(request.hint);
+    source_read_.wanted = &io::kNobodyWaits;
     source_read_.keep = request.entry;
     source_read_.context = this;
     source_read_.on_done = [](SourceRead& read, Status status) {

@@ -55,6 +55,7 @@ void PartRead::granted() {
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return read_chunk_instead();
   part_.buffer = std::move(*buffer);
+  if (is_ahead(request_.hint)) part_.wanted = &io::kNobodyWaits;
   part_.context = this;
   part_.on_done = [](DiskPart& part, const Status& status) {
     static_cast<PartRead*>(part.context)->on_tier_read(status);

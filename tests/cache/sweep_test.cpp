@@ -108,6 +108,62 @@ TEST_CASE("a busy hard disk gets the reads that wait in the order of their place
   CHECK(sweep.sorts());
 }
 
+TEST_CASE("a read that somebody waits for by now is issued at once, from the batch or from behind it") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  std::atomic<bool> wanted = false;
+  SourceRead& in_batch = disk.read_at(50);
+  SourceRead& behind = disk.read_at(60);
+  in_batch.wanted = behind.wanted = &wanted;
+  for (const std::uint64_t place : shuffled(1000, kSweepBatch - 1)) sweep.add(disk.read_at(place));
+  sweep.add(in_batch);
+  sweep.on_done();
+  disk.wait_for(kSweepInFlight + 1);  // the batch is made
+  sweep.add(disk.read_at(70));
+  sweep.add(behind);
+  sweep.hurry();
+  wanted = true;
+  const std::size_t before = disk.wait_for(kSweepInFlight + 1).size();
+  sweep.hurry();
+  const std::vector<std::uint64_t> issued = disk.wait_for(before + 1);
+  CHECK(std::ranges::find(issued, 60U) != issued.end());
+  CHECK(std::ranges::find(issued, 50U) != issued.end());  // with it, or first of the batch
+  CHECK(std::ranges::find(issued, 70U) == issued.end());
+}
+
+// What is read ahead does not start until somebody is said to wait.
+class StartsWhenHurried final : public EngineAround {
+ public:
+  using EngineAround::EngineAround;
+  void submit(headrace::io::Operation& operation) override {
+    operation.wanted == nullptr || *operation.wanted ? inner().submit(operation) : held_.push_back(&operation);
+  }
+  [[nodiscard]] std::size_t waiting() const override { return held_.size(); }
+  [[nodiscard]] std::size_t in_flight() const override { return inner().in_flight() + held_.size(); }
+  void hurry() override {
+    for (headrace::io::Operation* const operation : std::exchange(held_, {})) submit(*operation);
+  }
+
+ private:
+  std::vector<headrace::io::Operation*> held_;
+};
+
+TEST_CASE("who comes to a read ahead that waits for its turn has it started") {
+  const TempDir data;
+  data.write("a/1.jpg", "one");
+  auto store = Store::open({.source = data.path(), .make_source_engine = []() -> Result<std::unique_ptr<Engine>> {
+                              return std::make_unique<StartsWhenHurried>(std::move(*headrace::io::open_engine({})));
+                            }});
+  REQUIRE(store.has_value());
+  std::promise<bool> came_ahead;
+  const auto entry = *(*store)->catalog().find("a/1.jpg");
+  (*store)->read_async(
+      entry, [&](const Result<View>& view) { came_ahead.set_value(view.has_value()); }, ReadHint::kAhead);
+  CHECK((*store)->read(entry)->bytes().size() == 3);
+  CHECK(came_ahead.get_future().get());
+}
+
 TEST_CASE("reads that come later do not push ahead of a batch, however near they lie") {
   Disk disk;
   Sweep sweep(disk.options());

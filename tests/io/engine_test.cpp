@@ -314,6 +314,7 @@ TEST_CASE("the next read is on its way before a completion runs") {
   } seen{path_read(dir, "f", 0, 100'000, CacheMode::kBuffered)};
   seen.next.on_complete = [](Operation&, Result<std::uint64_t>) {};
   Operation first = path_read(dir, "f", 0, 100'000, CacheMode::kBuffered);
+  first.wanted = seen.next.wanted = &kNobodyWaits;  // else it would find a place beside the first one
   first.context = &seen;
   first.on_complete = [](Operation& self, Result<std::uint64_t>) {
     auto& mine = *static_cast<Seen*>(self.context);
@@ -323,6 +324,39 @@ TEST_CASE("the next read is on its way before a completion runs") {
   (*engine)->submit(seen.next);
   drain(**engine);
   CHECK(seen.place == Operation::Internal::Place::kStarted);
+}
+
+TEST_CASE("a read that somebody waits for starts before those ahead that came before it, and beyond the depth") {
+  need_uring();
+  const TempDir folder;
+  const DirFd dir(folder.path());
+  folder.write("f", content_of(100'000, 1));
+  for (const bool is_hurried : {false, true}) {
+    auto engine = open_uring_engine({.queue_depth_max = 1}, {});
+    REQUIRE(engine);
+    std::atomic<bool> wanted = false;
+    struct Seen {
+      Operation late;
+      Operation::Internal::Place place = Operation::Internal::Place::kIdle;
+    } seen{path_read(dir, "f", 0, 100'000, CacheMode::kBuffered)};
+    Operation first = path_read(dir, "f", 0, 100'000, CacheMode::kBuffered);
+    Operation second = path_read(dir, "f", 0, 100'000, CacheMode::kBuffered);
+    first.wanted = second.wanted = &kNobodyWaits;
+    if (is_hurried) seen.late.wanted = &wanted;
+    second.on_complete = seen.late.on_complete = [](Operation&, Result<std::uint64_t>) {};
+    first.context = &seen;
+    first.on_complete = [](Operation& self, Result<std::uint64_t>) {
+      auto& mine = *static_cast<Seen*>(self.context);
+      mine.place = mine.late.internal.place;
+    };
+    for (Operation* operation : {&first, &second, &seen.late}) (*engine)->submit(*operation);
+    CHECK((*engine)->waiting() == 3);
+    wanted = true;
+    (*engine)->hurry();
+    drain(**engine);
+    CHECK(seen.place != Operation::Internal::Place::kQueued);
+    CHECK((*engine)->waiting() == 0);
+  }
 }
 
 TEST_CASE("what is written can be read back") {

@@ -23,6 +23,8 @@ class EngineAround : public io::Engine {
   void wait(std::chrono::steady_clock::time_point deadline) override { inner_->wait(deadline); }
   void wake() override { inner_->wake(); }
   [[nodiscard]] std::size_t in_flight() const override { return inner_->in_flight(); }
+  [[nodiscard]] std::size_t waiting() const override { return inner_->waiting(); }
+  void hurry() override { inner_->hurry(); }
   [[nodiscard]] io::EngineInfo info() const override { return inner_->info(); }
   void register_file(int fd) override { inner_->register_file(fd); }
   void unregister_file(int fd) override { inner_->unregister_file(fd); }
