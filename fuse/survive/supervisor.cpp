@@ -361,6 +361,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
   if (report_.get() >= 0) read_report();
   if (WIFEXITED(wait_status)) {
     if (WEXITSTATUS(wait_status) == 0) return Outcome::kEnded;
+    if (stopping_ && announced_ && !is_ready_) return Outcome::kEnded;  // what it lacked, nobody needs any more
     io::Error error = decode(error_);
     if (!may_retry(error)) return tl::unexpected(std::move(error));
     io::log_error(

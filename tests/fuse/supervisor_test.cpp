@@ -165,7 +165,7 @@ class Supervised {
     ready();
     ++seen_->ready;
     const bool refreshes = work_ == Work::kRefreshFirst || work_ == Work::kRefreshOnly;
-    if (refreshes && seen_->takeovers == 0) refresh(*store);
+    if (refreshes && seen_->takeovers == 0) refresh(*store, *mount);
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
     return {};
@@ -183,10 +183,11 @@ class Supervised {
     return stand_in(*store, channel);
   }
 
-  void refresh(cache::Store& store) {
+  void refresh(cache::Store& store, Mount& mount) {
     while (!seen_->may_refresh) std::this_thread::sleep_for(milliseconds(1));
     cache::Refresher refresher(store, {});
     while (refresher.state().rounds == 0) std::this_thread::sleep_for(milliseconds(1));
+    mount.wait_until_forgotten();
     const cache::CatalogChanges changes = store.changes();
     seen_->changed = changes.changed.size() + changes.vanished.size();
   }
