@@ -56,8 +56,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using Place = Operation::Internal::Place;
 
-// Each holds a descriptor while it reads a path: with the places beyond it, five eighths of the usual limit of 1024 open
-// files.
+// Each holds a descriptor while it reads a path: with the places beyond it, five eighths of the usual limit of 1024.
 constexpr unsigned kDepthMax = 512;
 // Long-lived files: segments of disk tiers, packs. More than these simply use their descriptors.
 constexpr unsigned kRegisteredFilesMax = 64;

@@ -44,9 +44,8 @@ struct SourceRead {
   Identity identity;           // the version of the file that is wanted; no other version's bytes are delivered
   io::Buffer buffer;           // capacity: the range in whole pages; given back, filled, on success
   bool ahead = false;          // nobody waits for it yet
-  const std::atomic<bool>* wanted =
-      nullptr;              // of one that is `ahead`: whether somebody waits by now; lasts until on_done
-  bool here = false;        // the calling thread may wait for it
+  const std::atomic<bool>* wanted = nullptr;  // of one that is `ahead`, as of io::Operation
+  bool here = false;                          // the calling thread may wait for it
   EntryId keep = kNoEntry;  // the file, which stays open for the next read of it; kNoEntry: it is closed
   // Runs on the source's I/O thread, or on the thread that waits, and must not block. On success `data` has
   // range.length bytes.
