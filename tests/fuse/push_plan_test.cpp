@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,25 @@ TEST_CASE("without an order unseen samples are pushed and opened ones make room"
   open(plan, first.front());
   CHECK(push_all(plan).size() == 1);
   CHECK(stats_of(plan).hits == 1);
+}
+
+// So reading ahead of an order that nobody knows cannot cost the source more than it spares, but for the first filling.
+TEST_CASE("without an order no more is pushed than the budget holds and its hits make room for") {
+  constexpr std::uint64_t kBudget = 20;
+  Planned planned;
+  std::mt19937 random(5);
+  const auto any = [&] { return static_cast<SampleIndex>(random() % kSampleCount); };
+  PushPlan plan = planned.plan({.budget_bytes = kBudget * kSampleBytes, .next_unseen = [&] { return any(); }});
+  std::size_t pushed = push_all(plan).size();
+  for (int round = 0; round < 20'000; ++round) {
+    const SampleIndex sample = any();
+    const bool is_held = plan.pages().is_held(sample);
+    open(plan, sample);
+    if (!is_held) plan.on_read(sample, kFromStart);
+    pushed += push_all(plan).size();
+    REQUIRE(pushed <= kBudget + stats_of(plan).hits);
+  }
+  CHECK(pushed > kBudget);
 }
 
 TEST_CASE("what an epoch of an unknown order did not read makes room for what it reads") {
