@@ -149,6 +149,25 @@ TEST_CASE("without an order no more is pushed than the budget holds and its hits
   CHECK(pushed > kBudget);
 }
 
+TEST_CASE("what was fetched for an order that is lost stays until it is opened, or the budget shrinks") {
+  Planned planned;
+  PushPlan plan =
+      planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential(), .next_unseen = [unseen = 20]() mutable {
+                      return unseen == kSampleCount ? std::nullopt : std::optional<SampleIndex>(unseen++);
+                    }});
+  const std::vector<SampleIndex> held = push_all(plan);
+  REQUIRE(held.size() >= 5);
+  plan.set_order({});
+  const std::size_t room = push_all(plan).size();
+  CHECK(room <= 1);
+  for (const SampleIndex sample : held) CHECK(plan.pages().is_held(sample));
+  open(plan, held.back());
+  CHECK(push_all(plan).size() == 1);
+  plan.set_budget(4 * kSampleBytes);
+  while (plan.next_victim(0)) continue;
+  CHECK(stats_of(plan).held_bytes <= 4 * kSampleBytes);
+}
+
 TEST_CASE("what an epoch of an unknown order did not read makes room for what it reads") {
   Planned planned;
   SampleIndex unseen = 0;
