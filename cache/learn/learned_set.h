@@ -7,9 +7,9 @@
 //   set.on_open(sample);              // each one after it
 //   if (set.is_believed()) ...        // only what is in set.samples() will be read
 //
-// That an epoch has turned proves nothing: where two jobs read in turn, or each epoch draws anew (repeated augmentation,
-// with replacement), what was read until then is any part of the data set. So it is believed once the opens after it lie
-// within it, far more of them than chance would have there.
+// That an epoch has turned proves nothing: where two jobs read in turn, or each epoch draws anew (repeated
+// augmentation, with replacement), what was read until then is any part of the data set. So it is believed once the
+// opens after it lie within it, far more of them than chance would have there.
 //
 // Pure: no threads, no I/O, no clock. Thread-safety: none. Memory: 5 bytes per sample at most.
 #pragma once

@@ -532,7 +532,7 @@ std::vector<SampleIndex> victims(PushPlan& plan) {
 
 TEST_CASE("a file that was changed on purpose is no loss, and is pushed again") {
   Planned planned;
-  PushPlan plan = planned.plan({.budget_bytes = 3 * kSampleCount * kSampleBytes, .order = sequential()});
+  PushPlan plan = planned.plan({.budget_bytes = 3 * kSampleBytes * kSampleCount, .order = sequential()});
   push_all(plan);
   plan.on_changed(3);
   CHECK(stats_of(plan).held_samples == kSampleCount - 1);

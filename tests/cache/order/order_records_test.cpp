@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/cache/learn/records.h"
-
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "headrace/cache/learn/records.h"
 
 #include "support/temp_dir.h"
 
