@@ -186,9 +186,14 @@ def figures(row, snapshots, reads, sizes, capacity, said):
         result["found_by"] = "told" + (", given up" if snapshots[-1]["orders_given_up"] else "")
     if found:
         now = snapshots[found]
-        result |= {"found_by": f"{now['order_found_by']}: {now['order']}",
+        result |= {"found_by": f"{now['order_found_by']}: {without_folder(now['order'])}",
                    "opens": snapshots[found - 1]["reads"] + now["order_opens"]}
     return result
+
+
+def without_folder(order):
+    """Records of orders lie in a temporary folder."""
+    return re.sub(r"(recorded:)\S*/", r"\1", order)
 
 
 def share(before, after):

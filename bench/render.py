@@ -170,7 +170,8 @@ def learning_table_section(items, folder):
     text = ("Real torch loaders in the shape of scripts that people have, through a mount over a slow source; RAM for "
             "40 % of the data set, three epochs. Bare: each read opens its file at the source. Minimum: what a cache "
             "of that size would fetch that knew all reads before. An order that is known is read ahead into the epoch "
-            "after the last. Shares: of each epoch's reads that found their file in memory.\n\n")
+            "after the last. Shares: of each epoch's reads that found their file in memory. One run each: where locks "
+            "come and go (two jobs, repeated augmentation) it differs by up to a half from the next.\n\n")
     return text + script_section(items, folder)
 
 
