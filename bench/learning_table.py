@@ -177,6 +177,8 @@ def figures(row, snapshots, reads, sizes, capacity, said):
     found = next((number for number, each in enumerate(snapshots) if each["order_found_by"]), None)
     result = {"how": "table", "loader": row.name, "source_opens": fetched, "bare": len(reads), "minimum": least,
               "of_bare": round(fetched / len(reads), 3), "of_minimum": round(fetched / least, 3),
+              "opens_by_epoch": " ".join(str(after["source_opens"] - before["source_opens"])
+                                         for before, after in zip(snapshots, snapshots[1:])),
               "shares": " ".join(f"{share(*pair):.2f}" for pair in zip(snapshots, snapshots[1:])),
               "locks": len(locks), "false_locks": sum(re.search(row.right, lock) is None for lock in locks),
               "found_by": "not found"}
@@ -184,9 +186,14 @@ def figures(row, snapshots, reads, sizes, capacity, said):
         result["found_by"] = "told" + (", given up" if snapshots[-1]["orders_given_up"] else "")
     if found:
         now = snapshots[found]
-        result |= {"found_by": f"{now['order_found_by']}: {now['order']}",
+        result |= {"found_by": f"{now['order_found_by']}: {without_folder(now['order'])}",
                    "opens": snapshots[found - 1]["reads"] + now["order_opens"]}
     return result
+
+
+def without_folder(order):
+    """Records of orders lie in a temporary folder."""
+    return re.sub(r"(recorded:)\S*/", r"\1", order)
 
 
 def share(before, after):

@@ -88,16 +88,16 @@ def measure_cluster(bench, name):
     return {"figures": json.loads(kept.read_text())}
 
 
-def script(name):
+def script(name, *words):
     """A part that is a program of its own: bench/NAME.py prints one JSON object per line."""
     def items(bench, _arguments):
-        return [("rows", lambda: run_script(bench, name))]
+        return [("rows", lambda: run_script(bench, name, words))]
     return items
 
 
-def run_script(bench, name):
+def run_script(bench, name, words=()):
     program = harness.REPOSITORY / "bench" / f"{name}.py"
-    options = ["--work", bench.work, *([] if bench.build_here else ["--build", bench.build])]
+    options = [*words, "--work", bench.work, *([] if bench.build_here else ["--build", bench.build])]
     options += ["--quick"] if bench.quick else []
     process = subprocess.run([str(word) for word in (harness.PYTHON, program, *options)], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, errors="replace", check=False)
@@ -121,7 +121,8 @@ PARTS = {
     "ways": lambda bench, _: [("ways", lambda: {"file_systems": ways.measure(bench)})],
     "trainings": lambda bench, _: trainings.items(bench),
     "scale": scale_items,
-    "learning": script("learning"),
+    "learning": script("learning", "--parts", "replay", "mount"),
+    "learning-table": script("learning", "--parts", "table"),
     "cluster": cluster,
     "faults": faults,
 }

@@ -166,6 +166,15 @@ def script_section(items, _folder):
     return text + left_out(missing) + left_out(items)
 
 
+def learning_table_section(items, folder):
+    text = ("Real torch loaders in the shape of scripts that people have, through a mount over a slow source; RAM for "
+            "40 % of the data set, three epochs. Bare: each read opens its file at the source. Minimum: what a cache "
+            "of that size would fetch that knew all reads before. An order that is known is read ahead into the epoch "
+            "after the last. Shares: of each epoch's reads that found their file in memory. One run each: where locks "
+            "come and go (two jobs, repeated augmentation) it differs by up to a half from the next.\n\n")
+    return text + script_section(items, folder)
+
+
 def ways_section(items, _folder):
     results = good(items).get("ways", {}).get("file_systems", {})
     text = "Samples of 108 kB on average per second, processor time and system calls per sample.\n"
@@ -250,6 +259,7 @@ SECTIONS = {
     "trainings": ("Trainings", trainings_section),
     "scale": ("Large trees, many readers", scale_section),
     "learning": ("Orders found out from the opens of loaders", script_section),
+    "learning-table": ("Orders of scripts as people have them", learning_table_section),
     "cluster": ("Nodes that share", cluster_section),
     "faults": ("Faults", faults_section),
 }

@@ -89,10 +89,11 @@ class OrderLearner {
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
 
   // For as long as no order is known: a sample of the part being read that was not opened in this epoch, each one once
-  // per epoch: in listing order or, after an epoch, what that one read, its last one first. nullopt: all were handed
-  // out, or nothing was opened yet.
+  // per epoch: in listing order or, after an epoch, what that one read, its last one first, and then what else may be
+  // read. nullopt: all were handed out, or nothing was opened yet.
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
-  // Once after each epoch whose order was not known: samples of the part that it did not read.
+  // Once after each epoch whose order was not known, when the next one is seen to read the same: samples of the part
+  // that they do not read.
   [[nodiscard]] std::vector<SampleIndex> take_left_out();
 
   struct State {

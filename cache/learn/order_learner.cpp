@@ -81,12 +81,12 @@ constexpr std::uint64_t kLeastShare = 50;
   return named(try_anywhere(request.predicted, task), "prediction");
 }
 
-// Orders over what the epoch before read: the same again, or where it left samples out, what scripts use over these.
+// Orders over what the epoch before read: the same again, or where nothing else is read, what scripts use over these.
 [[nodiscard]] std::optional<Match> try_over_set(const Track::Request& request, const SearchTask& task,
                                                 bool may_try_more) {
   if (!request.read_before) return std::nullopt;
   if (auto match = try_replay(request.read_before, task)) return named(std::move(match), "replay");
-  if (!may_try_more || request.read_before->size() == request.n) return std::nullopt;
+  if (!may_try_more || !request.reads_the_same || request.read_before->size() == request.n) return std::nullopt;
   auto sorted = std::make_shared<std::vector<SampleIndex>>(*request.read_before);
   std::ranges::sort(*sorted);
   std::vector<CandidateGroup> groups = small_candidates();

@@ -81,13 +81,16 @@ std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
 Track::Track(SampleRange range)
     : range_(range),
       seen_(range.count),
+      set_(range.count),
       recent_(std::clamp<std::uint64_t>(range.count / 4, 64, kJustNow), PreparedMatch::kNowhere) {}
 
 void Track::on_open(SampleIndex local) {
-  if (is_repetition(local)) {
+  const bool was_just_now = std::ranges::find(recent_, local) != recent_.end();
+  if (is_repetition(local, was_just_now)) {
     ++repeated_opens_;
     return;
   }
+  if (!was_just_now) set_.on_open(local);  // else a rank may finish the epoch before
   recent_[recent_at_] = local;
   recent_at_ = (recent_at_ + 1) % recent_.size();
   const bool expected = lock_ ? fits_lock(local) : !seen_[local];
@@ -95,9 +98,10 @@ void Track::on_open(SampleIndex local) {
   expected ? on_expected(local) : on_unexpected(local);
 }
 
-// Opened a moment ago already: by another rank, or twice by the same.
-bool Track::is_repetition(SampleIndex local) const {
-  if (std::ranges::find(recent_, local) != recent_.end()) return true;
+// Opened a moment ago already: by another rank, or twice by the same. What the end of an epoch and the beginning of the
+// next have in common is none.
+bool Track::is_repetition(SampleIndex local, bool was_just_now) const {
+  if (was_just_now && (lock_ || seen_[local])) return true;
   const bool reach_tells_epochs_apart = reach_ * 4 < static_cast<double>(range_.count);
   return lock_ && reach_tells_epochs_apart && seen_[local] && within_reach(local);
 }
@@ -144,7 +148,7 @@ void Track::on_expected(SampleIndex local) {
 void Track::on_unexpected(SampleIndex local) {
   suspects_.add(local);
   if (!lock_ && epoch_has_turned()) {
-    learn_set();
+    set_.learn(sequence_);
     begin_epoch(opens_since_first_unexpected());
   }
   if (lock_ && lock_has_failed()) drop_lock();
@@ -181,16 +185,6 @@ std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
     opens.push_back(recent_[(recent_at_ + recent_.size() - back) % recent_.size()]);
   }
   return opens;
-}
-
-// What is read is what the epoch has read: a data set may have files that this job never opens. Most opens of an epoch
-// after it would be new if it had been broken off early.
-void Track::learn_set() {
-  read_before_ = std::make_shared<const std::vector<SampleIndex>>(sequence_);
-  left_out_.clear();
-  for (std::uint64_t local = 0; local < range_.count; ++local) {
-    if (!seen_[local]) left_out_.push_back(static_cast<SampleIndex>(local));
-  }
 }
 
 void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
@@ -259,7 +253,10 @@ Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) c
       request.predicted.push_back(std::move(group));
     }
   }
-  if (!lock_) request.read_before = read_before_;
+  if (!lock_) {
+    request.read_before = set_.samples();
+    request.reads_the_same = set_.is_believed();
+  }
   if (link_) {
     request.link = link_;
     request.epochs_since_link = request.epoch_number - link_epoch_;
@@ -403,11 +400,14 @@ void Track::describe_again() {
 }
 
 std::optional<SampleIndex> Track::next_unseen() {
-  const std::uint64_t count = read_before_ ? read_before_->size() : range_.count;
-  while (next_unseen_ < count) {
+  const Indices& before = set_.samples();
+  const std::uint64_t first_other = before ? before->size() : 0;
+  const std::uint64_t end = first_other + (set_.is_believed() ? 0 : range_.count);
+  while (next_unseen_ < end) {
     const std::uint64_t at = next_unseen_++;
-    const SampleIndex candidate = read_before_ ? (*read_before_)[count - 1 - at] : static_cast<SampleIndex>(at);
-    if (!seen_[candidate]) return candidate;
+    const bool is_other = at >= first_other;
+    const auto candidate = is_other ? static_cast<SampleIndex>(at - first_other) : (*before)[first_other - 1 - at];
+    if (!seen_[candidate] && !(is_other && set_.contains(candidate))) return candidate;
   }
   return std::nullopt;
 }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/cache/learn/learned_set.h"
 #include "headrace/cache/learn/link.h"
 #include "headrace/cache/learn/reading.h"
 #include "headrace/cache/learn/search.h"
@@ -50,6 +51,7 @@ class Track {
     OpenSet opens;
     std::vector<CandidateGroup> predicted;  // by the order that was locked before
     Indices read_before;                    // what the epoch before read, as it did; null: it is not known
+    bool reads_the_same = false;            // and nothing else is read now
     std::optional<StreamLink> link;         // to the default generator's stream
     std::uint64_t epochs_since_link = 0;
   };
@@ -84,16 +86,17 @@ class Track {
   [[nodiscard]] std::uint64_t locks() const { return locks_; }
   [[nodiscard]] std::uint64_t drops() const { return drops_; }
 
-  // After an epoch, what that one read, and no others: the last one first, since that is most likely held still.
+  // After an epoch, what that one read, the last one first, since that is most likely held still; then the others,
+  // unless they are known not to be read.
   [[nodiscard]] std::optional<SampleIndex> next_unseen();
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
-  // Once after each epoch that ended without a lock: what it did not read.
-  [[nodiscard]] std::vector<SampleIndex> take_left_out() { return std::exchange(left_out_, {}); }
+  // Once after each epoch that ended without a lock: what it did not read, if the next one keeps to what it did.
+  [[nodiscard]] std::vector<SampleIndex> take_left_out() { return set_.take_left_out(); }
   // The opens of an epoch that ended without a lock, for the record; empty when there is none to be kept.
   [[nodiscard]] std::vector<SampleIndex> take_finished_epoch();
 
  private:
-  [[nodiscard]] bool is_repetition(SampleIndex local) const;
+  [[nodiscard]] bool is_repetition(SampleIndex local, bool was_just_now) const;
   [[nodiscard]] bool within_reach(SampleIndex local) const;
   [[nodiscard]] bool fits_lock(SampleIndex local) const;
   void advance_to(std::uint64_t position);
@@ -106,7 +109,6 @@ class Track {
   [[nodiscard]] bool epoch_has_turned() const;
   [[nodiscard]] bool lock_has_failed() const;
   void begin_epoch(const std::vector<SampleIndex>& opens);
-  void learn_set();
   void drop_lock();
   void clear_suspects();
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
@@ -127,8 +129,7 @@ class Track {
   OpenSet window_;                     // its first opens
   std::vector<SampleIndex> sequence_;  // all its opens, while nothing is locked
   std::vector<SampleIndex> finished_;  // those of the epoch before
-  Indices read_before_;                // those of the last epoch without a lock; null: there was none
-  std::vector<SampleIndex> left_out_;  // by that epoch, until somebody takes it
+  LearnedSet set_;                     // those of the last epoch without a lock
   std::uint64_t next_unseen_ = 0;
 
   // The last opens, and those among them that were not expected.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +128,44 @@ TEST_CASE("without an order unseen samples are pushed and opened ones make room"
   open(plan, first.front());
   CHECK(push_all(plan).size() == 1);
   CHECK(stats_of(plan).hits == 1);
+}
+
+// So reading ahead of an order that nobody knows cannot cost the source more than it spares, but for the first filling.
+TEST_CASE("without an order no more is pushed than the budget holds and its hits make room for") {
+  constexpr std::uint64_t kBudget = 20;
+  Planned planned;
+  std::mt19937 random(5);
+  const auto any = [&] { return static_cast<SampleIndex>(random() % kSampleCount); };
+  PushPlan plan = planned.plan({.budget_bytes = kBudget * kSampleBytes, .next_unseen = [&] { return any(); }});
+  std::size_t pushed = push_all(plan).size();
+  for (int round = 0; round < 20'000; ++round) {
+    const SampleIndex sample = any();
+    const bool is_held = plan.pages().is_held(sample);
+    open(plan, sample);
+    if (!is_held) plan.on_read(sample, kFromStart);
+    pushed += push_all(plan).size();
+    REQUIRE(pushed <= kBudget + stats_of(plan).hits);
+  }
+  CHECK(pushed > kBudget);
+}
+
+TEST_CASE("what was fetched for an order that is lost stays until it is opened, or the budget shrinks") {
+  Planned planned;
+  PushPlan plan =
+      planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential(), .next_unseen = [unseen = 20]() mutable {
+                      return unseen == kSampleCount ? std::nullopt : std::optional<SampleIndex>(unseen++);
+                    }});
+  const std::vector<SampleIndex> held = push_all(plan);
+  REQUIRE(held.size() >= 5);
+  plan.set_order({});
+  const std::size_t room = push_all(plan).size();
+  CHECK(room <= 1);
+  for (const SampleIndex sample : held) CHECK(plan.pages().is_held(sample));
+  open(plan, held.back());
+  CHECK(push_all(plan).size() == 1);
+  plan.set_budget(4 * kSampleBytes);
+  while (plan.next_victim(0)) continue;
+  CHECK(stats_of(plan).held_bytes <= 4 * kSampleBytes);
 }
 
 TEST_CASE("what an epoch of an unknown order did not read makes room for what it reads") {
@@ -493,7 +532,7 @@ std::vector<SampleIndex> victims(PushPlan& plan) {
 
 TEST_CASE("a file that was changed on purpose is no loss, and is pushed again") {
   Planned planned;
-  PushPlan plan = planned.plan({.budget_bytes = 3 * kSampleCount * kSampleBytes, .order = sequential()});
+  PushPlan plan = planned.plan({.budget_bytes = 3 * kSampleBytes * kSampleCount, .order = sequential()});
   push_all(plan);
   plan.on_changed(3);
   CHECK(stats_of(plan).held_samples == kSampleCount - 1);
