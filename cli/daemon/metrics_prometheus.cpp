@@ -69,7 +69,10 @@ constexpr Definition kMountMetrics[] = {
 
 constexpr Definition kTierMetrics[] = {
     {"used_bytes", "headrace_tier_used_bytes", "Bytes held by a tier", kGauge},
-    {"budget_bytes", "headrace_tier_budget_bytes", "Bytes that a tier may hold", kGauge},
+    {"budget_bytes", "headrace_tier_budget_bytes", "Bytes that a tier may hold now", kGauge},
+    {"asked_bytes", "headrace_tier_asked_bytes", "Bytes that a tier was given; it may hold less while space is short",
+     kGauge},
+    {"keep_free_bytes", "headrace_tier_keep_free_bytes", "Bytes of its file system that a tier leaves free", kGauge},
     {"samples", "headrace_tier_samples", "Samples held by a tier", kGauge},
     {"hits", "headrace_tier_hits_total", "Reads served by a tier", kCounter},
     {"hit_bytes", "headrace_tier_hit_bytes_total", "Bytes served by a tier", kCounter},
@@ -229,7 +232,7 @@ class Collector : public prometheus::Collectable {
     families.push_back(make_family(kTierOk));
     for (const json& tier : stat["store"]["tiers"]) {
       const std::string state = text_of(tier, kTierOk.member);
-      const double value = state == "ok" || state == "full" ? 1 : 0;
+      const double value = state == "ok" || state == "full" || state.starts_with("short") ? 1 : 0;
       families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
     }
     add_peers(stat["store"]["peers"], mount_point, families);

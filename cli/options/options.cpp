@@ -31,12 +31,16 @@ void add_bucket_options(CLI::App& command, CacheArguments& cache) {
 }
 
 void add_tier_options(CLI::App& command, CacheArguments& cache) {
-  command.add_option("--ssd", cache.ssd, "A tier on an SSD; more than one may be given, fastest first")
-      ->type_name("PATH:SIZE")
+  command
+      .add_option(
+          "--ssd", cache.ssd,
+          "A tier on an SSD; more than one may be given, fastest first. It leaves free of the disk what free= says, "
+          "such as 50G or 10%")
+      ->type_name("PATH:SIZE[,free=SIZE]")
       ->allow_extra_args(false)
       ->group(kTierGroup);
   command.add_option("--hdd", cache.hdd, "A tier on a hard disk or a network share")
-      ->type_name("PATH:SIZE")
+      ->type_name("PATH:SIZE[,free=SIZE]")
       ->allow_extra_args(false)
       ->group(kTierGroup);
   command

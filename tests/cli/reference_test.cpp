@@ -156,6 +156,9 @@ TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
       "mount\n/data/my photos\n/mnt\n--ram\n16G\n--ssd\n/nvme/a:200G\n--allow-other\n");
   CHECK(shell(call + " /d /m -o 'order=torch-distributed:seed=0;replicas=8'") ==
         "mount\n/d\n/m\n--order\ntorch-distributed:seed=0,replicas=8\n");
+  CHECK(shell(call + " /d /m -o 'ssd=/nvme/a:200G;free=10%,ram=1G'") ==
+        "mount\n/d\n/m\n--ssd\n/nvme/a:200G,free=10%\n--ram\n1G\n");
+  CHECK(contains(shell("! " + call + " /d /m -o ssd=/nvme/a:200G,free=10%"), "write a semicolon before it"));
   CHECK(shell(call + " /d /m") == "mount\n/d\n/m\n");
   CHECK(shell(call + " /d /m -f -o ram=1G").empty());
   CHECK(shell(call + " /d /m -s -o colour=red") == "mount\n/d\n/m\n");
