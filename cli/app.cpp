@@ -44,6 +44,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_upgrade_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
+  add_metrics_command(app, selected);
   add_peers_command(app, selected);
   add_warm_command(app, selected);
   add_read_command(app, selected);

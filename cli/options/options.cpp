@@ -34,13 +34,13 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
   command
       .add_option(
           "--ssd", cache.ssd,
-          "A tier on an SSD; more than one may be given, fastest first. It leaves free of the disk what free= says, "
-          "such as 50G or 10%")
-      ->type_name("PATH:SIZE[,free=SIZE]")
+          "A tier on an SSD; more than one may be given, fastest first. PATH:200G,free=10% leaves a tenth of its file "
+          "system free")
+      ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
       ->group(kTierGroup);
   command.add_option("--hdd", cache.hdd, "A tier on a hard disk or a network share")
-      ->type_name("PATH:SIZE[,free=SIZE]")
+      ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
       ->group(kTierGroup);
   command
