@@ -40,6 +40,7 @@ class MetricsServer {
 [[nodiscard]] io::Status check_metrics_address(std::string_view option, const std::string& address);
 // Returns an empty pointer for an empty address. Errors: as check_metrics_address(), kBusy (the port is taken).
 [[nodiscard]] io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option,
-                                                                       const std::string& address, LookAtMounts look);
+                                                                       const std::string& address,
+                                                                       const LookAtMounts& look);
 
 }  // namespace headrace::cli

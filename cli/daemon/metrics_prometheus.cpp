@@ -335,7 +335,7 @@ io::Status check_metrics_address(std::string_view option, const std::string& add
 }
 
 io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option, const std::string& address,
-                                                         LookAtMounts look) {
+                                                         const LookAtMounts& look) {
   if (address.empty()) return nullptr;
   HEADRACE_TRY_DO(check_metrics_address(option, address));
   try {
