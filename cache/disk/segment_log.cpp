@@ -347,8 +347,8 @@ Status SegmentLog::add_segment() {
   return {};
 }
 
-// How many segments the file system has room for beside what is to stay free of it. A segment takes all of its room when
-// it is made, so that nothing is used up between two looks by the tier itself.
+// How many segments the file system has room for beside what is to stay free of it. A segment takes all of its room
+// when it is made, so that nothing is used up between two looks by the tier itself.
 void SegmentLog::measure_room() {
   struct statvfs status {};
   if (keep_free_bytes_ == 0 || ::fstatvfs(folder_.fd(), &status) != 0) return;

@@ -30,8 +30,8 @@ struct MetricsArguments {
 // 4 s: Prometheus itself waits 10 s for a page, and a daemon that is well answers within milliseconds.
 constexpr std::chrono::milliseconds kPatience{4'000};
 
-// Mounts of other users are left out: a daemon answers its own user alone. All are asked at once, so that one that hangs
-// costs the others nothing.
+// Mounts of other users are left out: a daemon answers its own user alone. All are asked at once, so that one that
+// hangs costs the others nothing.
 std::vector<MountFigures> look_at_mounts() {
   std::vector<MountFigures> mounts;
   std::set<std::string> known;  // two series of one name would spoil the page

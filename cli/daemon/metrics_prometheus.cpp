@@ -282,8 +282,8 @@ class Collector : public prometheus::Collectable {
   const LookAtMounts look_;
 };
 
-// The page for those who only want to know whether it serves: it asks for the figures as /metrics does, so a daemon that
-// hangs does not answer.
+// The page for those who only want to know whether it serves: it asks for the figures as /metrics does, so a daemon
+// that hangs does not answer.
 class Health : public prometheus::Collectable {
  public:
   explicit Health(LookAtMounts look) : look_(std::move(look)) {}
