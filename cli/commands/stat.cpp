@@ -133,13 +133,14 @@ void print_tiers(const json& tiers) {
   fmt::print("\n{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", "tier", "used", "budget", "samples", "hits",
              "served", "errors", "state");
   for (const json& tier : tiers) {
-    const std::uint64_t budget = number_of(tier, "budget_bytes");
-    fmt::print("{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", text_of(tier, "kind"),
-               format_size(number_of(tier, "used_bytes")), budget > 0 ? format_size(budget) : "-",
-               format_count(number_of(tier, "samples")), format_count(number_of(tier, "hits")),
-               format_size(number_of(tier, "hit_bytes")),
-               format_count(number_of(tier, "errors") + number_of(tier, "corrupt")),
-               toned(stdout, tone_of_state(text_of(tier, "state")), text_of(tier, "state")));
+    // An older daemon does not tell what it was asked for.
+    const bool has_budget = number_of(tier, "asked_bytes") + number_of(tier, "budget_bytes") > 0;
+    fmt::print(
+        "{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", text_of(tier, "kind"),
+        format_size(number_of(tier, "used_bytes")), has_budget ? format_size(number_of(tier, "budget_bytes")) : "-",
+        format_count(number_of(tier, "samples")), format_count(number_of(tier, "hits")),
+        format_size(number_of(tier, "hit_bytes")), format_count(number_of(tier, "errors") + number_of(tier, "corrupt")),
+        toned(stdout, tone_of_state(text_of(tier, "state")), text_of(tier, "state")));
   }
 }
 
