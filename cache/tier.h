@@ -20,6 +20,7 @@ struct TierOptions {
   TierKind kind = TierKind::kSsd;  // kSsd or kHdd
   std::filesystem::path path;      // folder of the tier; made (0700) when missing
   std::uint64_t budget_bytes = 0;
+  std::uint64_t keep_free_bytes = 0;  // so much of its file system stays free: the tier gives room back for that
 };
 
 // The memory that the nodes of a job share, a memcached on each. The same on every node.
@@ -51,7 +52,9 @@ struct PeerStats {
 struct TierStats {
   TierKind kind = TierKind::kSource;
   std::string path;
-  std::uint64_t budget_bytes = 0;
+  std::uint64_t budget_bytes = 0;  // what it may hold now
+  std::uint64_t asked_bytes = 0;   // of a disk tier: what it was given; more than that, where its file system is short
+  std::uint64_t keep_free_bytes = 0;  // of a disk tier: what is to stay free of its file system
   std::uint64_t used_bytes = 0;
   std::uint64_t samples = 0;  // entries held; of the shared tier, those that its peers are to hold
   std::uint64_t hits = 0;     // reads served from here

@@ -19,6 +19,7 @@
 #include "headrace/cli/commands/warm.h"
 #include "headrace/cli/options/command.h"
 #include "headrace/cli/options/help_formatter.h"
+#include "headrace/cli/options/options.h"
 #include "headrace/cli/options/usage_error.h"
 #include "headrace/cli/setup/child_command.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -32,6 +33,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "Print this help");
+  add_verbose_flag(app);
   app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
   app.footer(
       "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
@@ -44,6 +46,7 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_upgrade_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);
+  add_metrics_command(app, selected);
   add_peers_command(app, selected);
   add_warm_command(app, selected);
   add_read_command(app, selected);

@@ -23,7 +23,7 @@ struct SeenMount {
   std::optional<uid_t> user;  // who mounted it; nullopt: the table does not say
 };
 
-// In the order in which they were mounted.
+// In the order in which they were mounted. One that is bound to other places, too, is listed where it was first.
 [[nodiscard]] std::vector<SeenMount> seen_mounts();
 // The same of `mountinfo`, the text of /proc/self/mountinfo.
 [[nodiscard]] std::vector<SeenMount> seen_mounts(std::string_view mountinfo);

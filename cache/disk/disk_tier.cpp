@@ -113,10 +113,12 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
 
 Status DiskTier::attach(TierFolder folder) {
   allow_open_files(options_.budget_bytes / folder.label().segment_bytes);
-  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_}, state_, *thread_));
+  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_, options_.keep_free_bytes},
+                                     state_, *thread_));
   log_ = std::move(log);
   cleaner_ = std::make_unique<Cleaner>(*log_, state_, *thread_);
   log_->save_periodically(timers_);
+  log_->watch_free_space(timers_);
   attached_.store(true, std::memory_order_release);
   if (evicting_.load()) log_->set_evicting(true);
   return {};
@@ -456,6 +458,8 @@ TierStats DiskTier::stats() const {
   stats.kind = kind();
   stats.path = options_.path.string();
   stats.budget_bytes = options_.budget_bytes;
+  stats.asked_bytes = options_.budget_bytes;
+  stats.keep_free_bytes = options_.keep_free_bytes;
   stats.hits = hits_.load();
   stats.hit_bytes = hit_bytes_.load();
   stats.evictions = evictions_.load();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "headrace/io/log.h"
@@ -23,6 +24,8 @@ using io::MutexLock;
 // One part in eight of the room is given up, so that no segment gained costs moving more than seven eighths of one.
 constexpr std::uint64_t kDeadParts = 8;
 constexpr std::chrono::seconds kSaveInterval{30};  // bounds what a restart after a crash has to scan
+// 5 s: who writes 1 GB/s takes 5 GB meanwhile, and a file system has the room of removed segments back by then.
+constexpr std::chrono::seconds kLookInterval{5};
 constexpr std::chrono::seconds kFinishTimeout{5};  // takes the bound on pending writes on any disk that works
 
 std::int64_t weight_of(std::uint32_t payload_bytes) {
@@ -39,8 +42,10 @@ SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, Tier
       blocks_per_segment_(static_cast<std::uint32_t>(folder_.label().segment_bytes / kBlockBytes)),
       segments_max_(
           static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.budget_bytes / folder_.label().segment_bytes))),
+      keep_free_bytes_(options.keep_free_bytes),
       state_(state),
-      thread_(thread) {}
+      thread_(thread),
+      segments_allowed_(segments_max_) {}
 
 Result<std::unique_ptr<SegmentLog>> SegmentLog::open(TierFolder folder, const SegmentLogOptions& options,
                                                      TierState& state, io::IoThread& thread) {
@@ -61,6 +66,7 @@ Status SegmentLog::load() {
     next_number_ = number + 1;
   }
   choose_active();
+  measure_room();
   if (auto named = folder_.add_data_set(data_set_); !named) state_.note_write_error(named.error());
   return {};
 }
@@ -150,10 +156,13 @@ std::uint64_t SegmentLog::evicting_bytes_of(std::uint64_t segments_max, std::uin
 }
 
 std::uint64_t SegmentLog::evicting_bytes() const {
-  return evicting_bytes_of(segments_max_, folder_.label().segment_bytes);
+  return evicting_bytes_of(segments_allowed_.load(), folder_.label().segment_bytes);
 }
 
 void SegmentLog::add_figures(TierStats& stats) const {
+  if (const std::uint32_t allowed = segments_allowed_.load(); allowed < segments_max_) {
+    stats.budget_bytes = allowed * folder_.label().segment_bytes;
+  }
   stats.used_bytes = used_blocks_.load() * kBlockBytes;
   stats.samples = index_.size();
   stats.writes = writes_.load();
@@ -187,6 +196,14 @@ void SegmentLog::save_periodically(io::TimerThread& timers) {
       if (Status saved = checkpoint(false); !saved) state_.note_write_error(saved.error());
     });
     save_periodically(timers);
+  });
+}
+
+void SegmentLog::watch_free_space(io::TimerThread& timers) {
+  if (keep_free_bytes_ == 0) return;
+  thread_.post([this] { keep_free(); });
+  timers.after(kLookInterval, [this, &timers] {
+    if (!state_.has_ended()) watch_free_space(timers);
   });
 }
 
@@ -304,8 +321,9 @@ void SegmentLog::seal(Segment& segment) {
 }
 
 Status SegmentLog::add_segment() {
-  if (segments().size() >= segments_max_ && !remove_least_useful()) {
-    state_.note_full();
+  measure_room();
+  if (segments().size() >= segments_allowed_.load() && !remove_least_useful()) {
+    segments_allowed_.load() < segments_max_ ? state_.note_short(keep_free_bytes_) : state_.note_full();
     return io::make_error(ErrorCode::kNoSpace, fmt::format("tier {}: full", folder_.path()));
   }
   auto segment = std::make_shared<Segment>();
@@ -326,8 +344,53 @@ Status SegmentLog::add_segment() {
     segment->place = static_cast<std::uint32_t>(free_place - segments_.begin());
     *free_place = std::move(segment);
   }
-  if (evicting_.load() && segments().size() >= segments_max_ && clean_) clean_();
+  if (evicting_.load() && segments().size() >= segments_allowed_.load() && clean_) clean_();
   return {};
+}
+
+// How many segments the file system has room for beside what is to stay free of it. A segment takes all of its room
+// when it is made, so that nothing is used up between two looks by the tier itself.
+void SegmentLog::measure_room() {
+  struct statvfs status {};
+  if (keep_free_bytes_ == 0 || ::fstatvfs(folder_.fd(), &status) != 0) return;
+  const std::uint64_t segment_bytes = folder_.label().segment_bytes;
+  const std::uint64_t free_bytes = std::uint64_t{status.f_bavail} * status.f_frsize;
+  const std::uint64_t present = segments().size();
+  std::uint64_t allowed = 0;
+  if (free_bytes >= keep_free_bytes_) {
+    allowed = present + (free_bytes - keep_free_bytes_) / segment_bytes;
+  } else {
+    const std::uint64_t too_many = (keep_free_bytes_ - free_bytes + segment_bytes - 1) / segment_bytes;
+    allowed = present - std::min(present, too_many);
+  }
+  segments_allowed_.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(allowed, segments_max_)));
+}
+
+// New records wait until it is done, and nothing is being cleaned then.
+void SegmentLog::keep_free() {
+  measure_room();
+  const std::size_t present = segments().size();
+  if (present < segments_allowed_.load()) state_.note_space();
+  if (present <= segments_allowed_.load() || gives_back_) return;
+  gives_back_ = true;
+  run_when_quiet([this] { give_back(); });
+}
+
+// Others have taken space. The segment that is being filled goes last.
+void SegmentLog::give_back() {
+  gives_back_ = false;
+  measure_room();
+  std::size_t gone = 0;
+  for (std::size_t left = segments().size(); left > segments_allowed_.load(); --left, ++gone) {
+    if (left == 1 && active_ != nullptr) seal(*std::exchange(active_, nullptr));
+    const std::shared_ptr<Segment> worst = least_useful();
+    if (worst == nullptr) break;
+    remove(*worst);
+  }
+  if (gone == 0) return;
+  io::log_info("tier {}: {} segments went, so that {} MiB of its file system stay free", folder_.path(), gone,
+               keep_free_bytes_ >> 20);
+  if (!evicting_.load()) state_.note_short(keep_free_bytes_);
 }
 
 std::shared_ptr<Segment> SegmentLog::least_useful() const {

@@ -8,7 +8,8 @@
 // Room: the oldest segments go when the budget has become smaller. A full log takes nothing more; only a segment of
 // which less than half is of use to the data set at hand makes room (the rest are records of other data sets, of files
 // that changed, damaged ones). Where single records are evicted (set_evicting()), dead records lie everywhere, and a
-// Cleaner is told when the last free segment was taken into use.
+// Cleaner is told when the last free segment was taken into use. Where some of the file system is to stay free, the
+// budget is what that leaves: it is looked at before each new segment and every few seconds, and segments go.
 //
 // Durability: nothing is synced while filling. A crash loses the records in flight; a scan finds those that no index
 // file covers. flush() syncs.
@@ -55,7 +56,8 @@ struct Append {
 
 struct SegmentLogOptions {
   std::uint64_t budget_bytes = 0;
-  TierFolder::DataSetName data_set;  // whose records count as useful
+  TierFolder::DataSetName data_set;   // whose records count as useful
+  std::uint64_t keep_free_bytes = 0;  // of the file system; 0: nothing is asked
 };
 
 class SegmentLog {
@@ -88,6 +90,8 @@ class SegmentLog {
   void finish();
   // Saves the index every 30 s from now on, until the state has ended.
   void save_periodically(io::TimerThread& timers);
+  // Keeps free what is to stay free from now on, until the state has ended.
+  void watch_free_space(io::TimerThread& timers);
   // Before the I/O thread ends. The segments' descriptors are not used any more.
   void unregister_files();
 
@@ -124,6 +128,9 @@ class SegmentLog {
   void seal(Segment& segment);
   [[nodiscard]] Status add_segment();
   [[nodiscard]] bool remove_least_useful();
+  void measure_room();
+  void keep_free();
+  void give_back();
   [[nodiscard]] Status checkpoint(bool sync);
   void run_when_quiet(std::function<void()> task);
   void run_quiet_tasks();
@@ -136,10 +143,12 @@ class SegmentLog {
   const TierFolder::DataSetName data_set_;
   const std::uint32_t blocks_per_segment_;
   const std::uint32_t segments_max_;
+  const std::uint64_t keep_free_bytes_;
   TierState& state_;
   io::IoThread& thread_;
   RecordIndex index_;
 
+  std::atomic<std::uint32_t> segments_allowed_;  // segments_max_, or fewer where its file system is short of space
   std::atomic<bool> evicting_ = false;
   std::atomic<std::uint64_t> used_blocks_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
@@ -152,6 +161,7 @@ class SegmentLog {
   std::uint32_t next_number_ = 1;
   std::size_t appends_in_flight_ = 0;  // a pause counts as one
   bool paused_ = false;
+  bool gives_back_ = false;                        // give_back() will run
   std::vector<std::function<void()>> when_quiet_;  // run once no append is in flight
   std::vector<Append*> held_back_;                 // begin after those, and after the pause
   std::function<void()> clean_;

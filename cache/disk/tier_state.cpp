@@ -31,7 +31,21 @@ void TierState::note_full() {
 
 void TierState::note_room() {
   State full = State::kFull;
+  if (state_.compare_exchange_strong(full, State::kOk)) return;
+  full = State::kShort;
   state_.compare_exchange_strong(full, State::kOk);
+}
+
+void TierState::note_short(std::uint64_t keep_free_bytes) {
+  const State before = state_.load();
+  if (before != State::kOk && before != State::kFull) return;
+  set(State::kShort, fmt::format("{} MiB of its file system are to stay free", keep_free_bytes >> 20));
+}
+
+void TierState::note_space() {
+  State is_short = State::kShort;
+  if (!state_.compare_exchange_strong(is_short, State::kOk)) return;
+  io::log_info("tier {}: its file system has space again, and records are added", tier_path_);
 }
 
 void TierState::note_free() {
@@ -92,7 +106,7 @@ bool TierState::close() {
 
 std::string TierState::describe() const {
   static constexpr const char* kNames[] = {
-      "ok", "full", "no space: ", "read-only: ", "write failed: ", "busy: ", "dropped: ", "closed"};
+      "ok", "full", "short: ", "no space: ", "read-only: ", "write failed: ", "busy: ", "dropped: ", "closed"};
   const State state = state_.load();
   std::string text = kNames[static_cast<std::size_t>(state)];
   if (!text.ends_with(' ')) return text;

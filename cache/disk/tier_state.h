@@ -37,6 +37,9 @@ class TierState {
 
   void note_full();
   void note_room();  // it is not full any more
+  // Nothing is added, so that `keep_free_bytes` of its file system stay free, until note_space() or note_room().
+  void note_short(std::uint64_t keep_free_bytes);
+  void note_space();
   void note_write_error(const io::Error& error);
   void note_good_write() {
     if (retry_in_ms_.load(std::memory_order_relaxed) != 0) end_retries();
@@ -56,7 +59,7 @@ class TierState {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class State : std::uint8_t { kOk, kFull, kNoSpace, kReadOnly, kWriteFailed, kBusy, kFailed, kClosed };
+  enum class State : std::uint8_t { kOk, kFull, kShort, kNoSpace, kReadOnly, kWriteFailed, kBusy, kFailed, kClosed };
   void set(State state, std::string why);
   void note_no_space(std::string why);
   [[nodiscard]] bool retries();

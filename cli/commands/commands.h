@@ -13,6 +13,7 @@ void add_config_command(CLI::App& app, Selected& selected);
 void add_diagnose_command(CLI::App& app, Selected& selected);
 void add_ls_command(CLI::App& app, Selected& selected);
 void add_manual_command(CLI::App& app, Selected& selected);
+void add_metrics_command(CLI::App& app, Selected& selected);
 void add_peers_command(CLI::App& app, Selected& selected);
 void add_read_command(CLI::App& app, Selected& selected);
 void add_refresh_command(CLI::App& app, Selected& selected);

@@ -154,7 +154,9 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan));
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
-  HEADRACE_TRY(metrics, start_metrics(arguments.metrics, service));
+  HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, [&] {
+                 return std::vector<MountFigures>{{plan.mount_point.string(), service.stat()}};
+               }));
 
   io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
                store->catalog().sample_count());
@@ -260,13 +262,13 @@ io::Status check_handover(const Handover& handover) {
 
 io::Status check_mount(const MountArguments& arguments) {
   HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
-  HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
+  HEADRACE_TRY_DO(check_metrics_address("--metrics", arguments.metrics));
   return make_plan(arguments).map([](const MountPlan&) {});
 }
 
 io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(level, parse_log_level(arguments.log_level));
-  HEADRACE_TRY_DO(check_metrics_address(arguments.metrics));
+  HEADRACE_TRY_DO(check_metrics_address("--metrics", arguments.metrics));
   HEADRACE_TRY(plan, make_plan(arguments));
   io::set_log_level(level);
   tell_what_is_shared(plan);

@@ -125,6 +125,7 @@ void print_mount(const json& mount) {
 }
 
 Tone tone_of_state(std::string_view state) {
+  if (state.starts_with("short")) return Tone::kWarning;
   return state.empty() || state == "ok" || state == "full" ? Tone::kPlain : Tone::kBad;
 }
 
@@ -132,21 +133,32 @@ void print_tiers(const json& tiers) {
   fmt::print("\n{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", "tier", "used", "budget", "samples", "hits",
              "served", "errors", "state");
   for (const json& tier : tiers) {
-    const std::uint64_t budget = number_of(tier, "budget_bytes");
-    fmt::print("{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", text_of(tier, "kind"),
-               format_size(number_of(tier, "used_bytes")), budget > 0 ? format_size(budget) : "-",
-               format_count(number_of(tier, "samples")), format_count(number_of(tier, "hits")),
-               format_size(number_of(tier, "hit_bytes")),
-               format_count(number_of(tier, "errors") + number_of(tier, "corrupt")),
-               toned(stdout, tone_of_state(text_of(tier, "state")), text_of(tier, "state")));
+    // An older daemon does not tell what it was asked for.
+    const bool has_budget = number_of(tier, "asked_bytes") + number_of(tier, "budget_bytes") > 0;
+    fmt::print(
+        "{:<7}{:>10} {:>10} {:>8} {:>8} {:>10} {:>7}  {}\n", text_of(tier, "kind"),
+        format_size(number_of(tier, "used_bytes")), has_budget ? format_size(number_of(tier, "budget_bytes")) : "-",
+        format_count(number_of(tier, "samples")), format_count(number_of(tier, "hits")),
+        format_size(number_of(tier, "hit_bytes")), format_count(number_of(tier, "errors") + number_of(tier, "corrupt")),
+        toned(stdout, tone_of_state(text_of(tier, "state")), text_of(tier, "state")));
   }
+}
+
+// Why a disk tier may hold less now than it was given.
+std::string shortage_of(const json& tier) {
+  const std::uint64_t keep_free = number_of(tier, "keep_free_bytes");
+  if (number_of(tier, "asked_bytes") <= number_of(tier, "budget_bytes")) return "";
+  return fmt::format("; {} of {} may be used now, since {} of the file system are to stay free",
+                     format_size(number_of(tier, "budget_bytes")), format_size(number_of(tier, "asked_bytes")),
+                     format_size(keep_free));
 }
 
 // How the disk tiers choose what to hold, and how many reads of the source are left.
 void print_placement(const json& store) {
   for (const json& tier : store["tiers"]) {
     if (!is_disk_tier(tier)) continue;
-    print_line(stdout, fmt::format("{:<7}{}", text_of(tier, "kind"), text_of(tier, "placement")), 7);
+    print_line(stdout, fmt::format("{:<7}{}{}", text_of(tier, "kind"), text_of(tier, "placement"), shortage_of(tier)),
+               7);
   }
   const json& reads = member_of(store, "epoch_reads");
   if (reads.empty()) return;

@@ -1,29 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the figures of a mount as a Prometheus page, http://ADDRESS:PORT/metrics; /healthz answers 200 while the
-// daemon serves. README.md lists the names.
+// Serves the figures of mounts as a Prometheus page, http://ADDRESS:PORT/metrics; /healthz answers 200 while it does.
+// README.md lists the names.
 //
-//   auto server = start_metrics("9750", service);   // 127.0.0.1 unless an address is given
+//   auto server = start_metrics("--metrics", "9750", look);   // 127.0.0.1 unless an address is given
 //
 // A build without prometheus-cpp refuses a request for metrics with kUnsupported.
-// Thread-safety: the server answers on threads of its own. Ownership: the service outlives the server.
+// Thread-safety: the server answers on threads of its own, and calls `look` there, one call at a time.
+// Ownership: what `look` uses outlives the server.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "headrace/cli/daemon/mount_service.h"
+#include <nlohmann/json.hpp>
+
+#include "headrace/io/result.h"
 
 namespace headrace::cli {
+
+struct MountFigures {
+  std::string mount_point;
+  std::optional<nlohmann::json> stat = {};  // as MountService::stat(); nullopt: its daemon does not answer
+};
+// No two of one mount point.
+using LookAtMounts = std::function<std::vector<MountFigures>()>;
 
 class MetricsServer {
  public:
   virtual ~MetricsServer() = default;
+  [[nodiscard]] virtual std::string url() const = 0;
 };
 
-// Errors: kInvalidArgument for anything but "", "PORT" and "ADDRESS:PORT"; kUnsupported.
-[[nodiscard]] io::Status check_metrics_address(const std::string& address);
+// `option` is what an error names. Errors: kInvalidArgument for anything but "", "PORT" and "ADDRESS:PORT";
+// kUnsupported.
+[[nodiscard]] io::Status check_metrics_address(std::string_view option, const std::string& address);
 // Returns an empty pointer for an empty address. Errors: as check_metrics_address(), kBusy (the port is taken).
-[[nodiscard]] io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& address,
-                                                                       const MountService& service);
+[[nodiscard]] io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option,
+                                                                       const std::string& address,
+                                                                       const LookAtMounts& look);
 
 }  // namespace headrace::cli

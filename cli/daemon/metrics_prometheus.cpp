@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -69,7 +72,10 @@ constexpr Definition kMountMetrics[] = {
 
 constexpr Definition kTierMetrics[] = {
     {"used_bytes", "headrace_tier_used_bytes", "Bytes held by a tier", kGauge},
-    {"budget_bytes", "headrace_tier_budget_bytes", "Bytes that a tier may hold", kGauge},
+    {"budget_bytes", "headrace_tier_budget_bytes", "Bytes that a tier may hold now", kGauge},
+    {"asked_bytes", "headrace_tier_asked_bytes", "Bytes that a tier was given; it may hold less while space is short",
+     kGauge},
+    {"keep_free_bytes", "headrace_tier_keep_free_bytes", "Bytes of its file system that a tier leaves free", kGauge},
     {"samples", "headrace_tier_samples", "Samples held by a tier", kGauge},
     {"hits", "headrace_tier_hits_total", "Reads served by a tier", kCounter},
     {"hit_bytes", "headrace_tier_hit_bytes_total", "Bytes served by a tier", kCounter},
@@ -120,7 +126,7 @@ constexpr Definition kFailureReasons = {"read_failure_reasons", "headrace_read_f
 constexpr Definition kReadWaits = {"read_waits", "headrace_read_wait_seconds",
                                    "How long readers waited for the answers to READs", MetricType::Histogram};
 constexpr Definition kBuildInfo = {"", "headrace_build_info", "Always 1; the label has the version", kGauge};
-constexpr Definition kUp = {"", "headrace_up", "Always 1: the daemon answers", kGauge};
+constexpr Definition kUp = {"", "headrace_up", "0: the daemon of a mount does not answer", kGauge};
 
 ClientMetric make_metric(MetricType type, double value, Labels labels) {
   ClientMetric metric;
@@ -204,69 +210,104 @@ void add_bucket(const json& bucket, const std::string& mount_point, std::vector<
   families.push_back(times_family(kBucketLatency, bucket, "latency_seconds", mount_point));
 }
 
+void add_tiers(const json& tiers, const std::string& mount_point, std::vector<MetricFamily>& families) {
+  for (const Definition& definition : kTierMetrics) {
+    families.push_back(make_family(definition));
+    for (const json& tier : tiers) {
+      const double value = tier.value(definition.member, 0.0);
+      families.back().metric.push_back(make_metric(definition.type, value, labels_of(mount_point, tier)));
+    }
+  }
+  families.push_back(make_family(kTierOk));
+  for (const json& tier : tiers) {
+    const std::string state = text_of(tier, kTierOk.member);
+    const double value = state == "ok" || state == "full" || state.starts_with("short") ? 1 : 0;
+    families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
+  }
+}
+
+std::vector<MetricFamily> families_of(const json& stat, const std::string& mount_point) {
+  std::vector<MetricFamily> families;
+  const json& mount = member_of(stat, "mount");
+  for (const Definition& definition : kMountMetrics) {
+    families.push_back(make_family(definition, mount.value(definition.member, 0.0), {{"mount", mount_point}}));
+  }
+  families.push_back(failure_family(mount, mount_point));
+  families.push_back(times_family(kReadWaits, mount, "read_wait_seconds", mount_point));
+  const json& store = member_of(stat, "store");
+  add_tiers(member_of(store, "tiers"), mount_point, families);
+  add_peers(member_of(store, "peers"), mount_point, families);
+  add_bucket(member_of(store, "bucket"), mount_point, families);
+  families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", text_of(stat, "version")}}));
+  return families;
+}
+
+MetricFamily up_family(const std::vector<MountFigures>& mounts) {
+  MetricFamily family = make_family(kUp);
+  for (const MountFigures& mount : mounts) {
+    family.metric.push_back(make_metric(kGauge, mount.stat ? 1 : 0, {{"mount", mount.mount_point}}));
+  }
+  return family;
+}
+
 class Collector : public prometheus::Collectable {
  public:
-  explicit Collector(const MountService& service) : service_(service) {}
+  explicit Collector(LookAtMounts look) : look_(std::move(look)) {}
 
+  // A family stands on the page once, with the series of all mounts.
   [[nodiscard]] std::vector<MetricFamily> Collect() const override {
-    const json stat = service_.stat();
-    const std::string mount_point = stat["mount_point"];
-    std::vector<MetricFamily> families;
-    for (const Definition& definition : kMountMetrics) {
-      families.push_back(make_family(definition));
-      const double value = stat["mount"].value(definition.member, 0.0);
-      families.back().metric.push_back(make_metric(definition.type, value, {{"mount", mount_point}}));
-    }
-    families.push_back(failure_family(stat["mount"], mount_point));
-    families.push_back(times_family(kReadWaits, stat["mount"], "read_wait_seconds", mount_point));
-    for (const Definition& definition : kTierMetrics) {
-      families.push_back(make_family(definition));
-      for (const json& tier : stat["store"]["tiers"]) {
-        const double value = tier.value(definition.member, 0.0);
-        families.back().metric.push_back(make_metric(definition.type, value, labels_of(mount_point, tier)));
+    const std::vector<MountFigures> mounts = look_();
+    std::map<std::string, MetricFamily> by_name;
+    for (const MountFigures& mount : mounts) {
+      if (!mount.stat) continue;
+      for (MetricFamily& family : families_of(*mount.stat, mount.mount_point)) {
+        const auto [known, is_new] = by_name.try_emplace(family.name, std::move(family));
+        if (is_new) continue;
+        std::move(family.metric.begin(), family.metric.end(), std::back_inserter(known->second.metric));
       }
     }
-    families.push_back(make_family(kTierOk));
-    for (const json& tier : stat["store"]["tiers"]) {
-      const std::string state = text_of(tier, kTierOk.member);
-      const double value = state == "ok" || state == "full" ? 1 : 0;
-      families.back().metric.push_back(make_metric(kTierOk.type, value, labels_of(mount_point, tier)));
-    }
-    add_peers(stat["store"]["peers"], mount_point, families);
-    add_bucket(member_of(stat["store"], "bucket"), mount_point, families);
-    families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", kVersion}}));
+    add_own_version(by_name);
+    std::vector<MetricFamily> families = {up_family(mounts)};
+    for (auto& [name, family] : by_name) families.push_back(std::move(family));
     return families;
   }
 
  private:
-  const MountService& service_;
-};
-
-// The page for those who only want to know whether the daemon serves: it asks for the figures as /metrics does, so a
-// daemon that hangs does not answer.
-class Health : public prometheus::Collectable {
- public:
-  explicit Health(const MountService& service) : service_(service) {}
-
-  [[nodiscard]] std::vector<MetricFamily> Collect() const override {
-    return {make_family(kUp, 1, {{"mount", text_of(service_.stat(), "mount_point")}})};
+  // Without a mount: that of the program which serves the page.
+  static void add_own_version(std::map<std::string, MetricFamily>& by_name) {
+    MetricFamily& family = by_name.try_emplace(kBuildInfo.name, make_family(kBuildInfo)).first->second;
+    family.metric.push_back(make_metric(kGauge, 1, {{"version", kVersion}}));
   }
 
+  const LookAtMounts look_;
+};
+
+// The page for those who only want to know whether it serves: it asks for the figures as /metrics does, so a daemon
+// that hangs does not answer.
+class Health : public prometheus::Collectable {
+ public:
+  explicit Health(LookAtMounts look) : look_(std::move(look)) {}
+
+  [[nodiscard]] std::vector<MetricFamily> Collect() const override { return {up_family(look_())}; }
+
  private:
-  const MountService& service_;
+  const LookAtMounts look_;
 };
 
 class PrometheusServer : public MetricsServer {
  public:
-  PrometheusServer(const std::string& address, const MountService& service)
-      : collector_(std::make_shared<Collector>(service)),
-        health_(std::make_shared<Health>(service)),
+  PrometheusServer(const std::string& address, const LookAtMounts& look)
+      : url_(fmt::format("http://{}/metrics", address)),
+        collector_(std::make_shared<Collector>(look)),
+        health_(std::make_shared<Health>(look)),
         exposer_(address, 1) {
     exposer_.RegisterCollectable(collector_);
     exposer_.RegisterCollectable(health_, "/healthz");
   }
+  [[nodiscard]] std::string url() const override { return url_; }
 
  private:
+  const std::string url_;
   std::shared_ptr<Collector> collector_;
   std::shared_ptr<Health> health_;
   prometheus::Exposer exposer_;  // last: its threads use the collector
@@ -286,21 +327,24 @@ std::optional<std::string> complete_address(std::string_view text) {
 
 }  // namespace
 
-io::Status check_metrics_address(const std::string& address) {
+io::Status check_metrics_address(std::string_view option, const std::string& address) {
   if (address.empty() || complete_address(address)) return {};
   return make_error(
       ErrorCode::kInvalidArgument,
-      fmt::format("--metrics '{}' is no address; write PORT or ADDRESS:PORT, for instance 9750", address));
+      fmt::format("{} '{}' is no address; write PORT or ADDRESS:PORT, for instance 9750", option, address));
 }
 
-io::Result<std::unique_ptr<MetricsServer>> start_metrics(const std::string& address, const MountService& service) {
+io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option, const std::string& address,
+                                                         const LookAtMounts& look) {
   if (address.empty()) return nullptr;
-  HEADRACE_TRY_DO(check_metrics_address(address));
+  HEADRACE_TRY_DO(check_metrics_address(option, address));
   try {
-    return std::make_unique<PrometheusServer>(*complete_address(address), service);
+    return std::make_unique<PrometheusServer>(*complete_address(address), look);
   } catch (const std::exception&) {  // civetweb's text does not help; the usual reason is a port in use
-    return make_error(ErrorCode::kBusy,
-                      fmt::format("--metrics {}: nothing can listen there; is the port in use?", address));
+    return make_error(
+        ErrorCode::kBusy,
+        fmt::format("{} {}: nothing can listen there; is the port in use, or the address another machine's?", option,
+                    address));
   }
 }
 

@@ -73,8 +73,8 @@ std::string answer_request(std::string_view line, const HandleCommand& handle) {
   return format_reply(handle(text_of(request, "command"), member_of(request, "arguments")));
 }
 
-io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
-                             const json& arguments) {
+io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
+                             std::chrono::milliseconds patience) {
   HEADRACE_TRY(socket, control_socket_of(mount_point));
   io::Result<ControlClient> client = ControlClient::connect(socket);
   if (!client && client.error().code == ErrorCode::kNotFound) {
@@ -89,7 +89,7 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
                                   "lets it go on",
                                   mount_point.string(), client->peer()));
   }
-  HEADRACE_TRY(reply, client->ask(format_request(command, arguments)));
+  HEADRACE_TRY(reply, client->ask(format_request(command, arguments), patience));
   return parse_reply(reply);
 }
 

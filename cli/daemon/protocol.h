@@ -9,6 +9,7 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -38,9 +39,11 @@ using HandleCommand =
 
 // Connects to the daemon of a mount point and asks it.
 // Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); kTimedOut when its process
-// is stopped; the daemon's own.
+// is stopped, or has not answered within `patience`; the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
-                                                     const nlohmann::json& arguments);
+                                                     const nlohmann::json& arguments,
+                                                     std::chrono::milliseconds patience = std::chrono::milliseconds{
+                                                         10'000});
 
 struct DaemonProcesses {
   pid_t worker = 0;      // serves, and answers on the socket

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/daemon/stats_json.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/show/figures.h"
@@ -89,6 +91,8 @@ json to_json(const cache::StoreStats& stats) {
     tiers.push_back({{"kind", name_of(tier.kind)},
                      {"path", tier.path},
                      {"budget_bytes", tier.budget_bytes},
+                     {"asked_bytes", std::max(tier.asked_bytes, tier.budget_bytes)},
+                     {"keep_free_bytes", tier.keep_free_bytes},
                      {"used_bytes", tier.used_bytes},
                      {"samples", tier.samples},
                      {"hits", tier.hits},

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/options/options.h"
 
+#include "headrace/io/log.h"
+
 namespace headrace::cli {
+
+void add_verbose_flag(CLI::App& command) {
+  const std::string name = command.get_name();
+  if (name == "mount" || name == "take-over") return;
+  command.add_flag_callback(
+      "-v,--verbose", [] { io::set_log_level(io::LogLevel::kInfo); }, "Say on stderr what is done on the way");
+}
 
 void add_listing_options(CLI::App& command, CacheArguments& cache) {
   constexpr const char* kGroup = "Which files are samples";
@@ -31,7 +40,11 @@ void add_bucket_options(CLI::App& command, CacheArguments& cache) {
 }
 
 void add_tier_options(CLI::App& command, CacheArguments& cache) {
-  command.add_option("--ssd", cache.ssd, "A tier on an SSD; more than one may be given, fastest first")
+  command
+      .add_option(
+          "--ssd", cache.ssd,
+          "A tier on an SSD; more than one may be given, fastest first. PATH:200G,free=10% leaves a tenth of its file "
+          "system free")
       ->type_name("PATH:SIZE")
       ->allow_extra_args(false)
       ->group(kTierGroup);

@@ -21,6 +21,10 @@ struct CommandText {
   const char* description;
 };
 
+// -v: what the log says of ordinary events goes to stderr, too. `mount` has --log-level instead, for the log of its
+// daemon.
+void add_verbose_flag(CLI::App& command);
+
 // Adds a subcommand. Its arguments live as long as the app.
 template <typename Arguments>
 CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text, io::Status (*run)(const Arguments&),
@@ -29,6 +33,7 @@ CLI::App& add_command(CLI::App& app, Selected& selected, const CommandText& text
   CLI::App* command = app.add_subcommand(text.name, text.description);
   command->group(text.group);
   command->footer("");  // not the one of the whole, which a command would inherit
+  add_verbose_flag(*command);
   command->callback([&selected, command, run, arguments] {
     if (!command->get_subcommands().empty()) return;  // a command below this one was chosen
     selected = [run, arguments] { return run(*arguments); };

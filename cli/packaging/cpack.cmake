@@ -22,6 +22,26 @@ set(CPACK_DEBIAN_TOOL_PACKAGE_DEPENDS fuse3)
 set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS memcached)  # mounts that share
 set(CPACK_COMPONENT_TOOL_DESCRIPTION "Mounts data sets so that training samples are in memory before they are read.")
 
+# What a Debian package has beside its files. Only a package rotates logs: it alone owns /etc.
+set(packaging ${PROJECT_SOURCE_DIR}/cli/packaging)
+foreach(package IN ITEMS tool:headrace lib:libheadrace1 dev:libheadrace-dev python3:python3-headrace)
+  string(REPLACE ":" ";" package ${package})
+  list(GET package 0 component)
+  list(GET package 1 name)
+  install(CODE "
+    set(doc \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/${name}\")
+    file(INSTALL ${packaging}/copyright DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/${name}\")
+    file(ARCHIVE_CREATE OUTPUT \"\${doc}/changelog.gz\" PATHS ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+      FORMAT raw COMPRESSION GZip)"
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+endforeach()
+install(CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL /usr)
+    file(INSTALL ${packaging}/logrotate DESTINATION /etc/logrotate.d RENAME headrace)
+  endif()" COMPONENT tool EXCLUDE_FROM_ALL)
+file(WRITE ${PROJECT_BINARY_DIR}/packaging/conffiles "/etc/logrotate.d/headrace\n")
+set(CPACK_DEBIAN_TOOL_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/packaging/conffiles)
+
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS

@@ -78,7 +78,7 @@ says whether headrace mount would take it.
 source = "/data/train"
 mountpoint = "/mnt/train"
 ram = "16G"
-ssd = ["/nvme/headrace:200G"]
+ssd = ["/nvme/headrace:200G,free=10%"]
 order = "torch\-distributed:seed=0"
 allow\-other = true
 .fi
@@ -112,7 +112,8 @@ It returns when the data set can be read.
 .PP
 Options are those of
 .B headrace mount
-without their dashes. Commas part options, so that a comma within an order or between peers is written as a semicolon:
+without their dashes. Commas part options, so that a comma within an order, between peers or
+before the free= of a tier is written as a semicolon:
 .BR order=torch\-distributed:seed=0;replicas=8 .
 Options that every file system has, such as ro, noauto, nofail, _netdev and x\-*, are taken and left to mount(8).
 .B remount

@@ -10,7 +10,7 @@ namespace headrace::cli {
 
 struct CacheArguments {
   std::string ram;               // a size or a percentage of the machine's memory; empty: what the command takes
-  std::vector<std::string> ssd;  // each PATH:SIZE; the fastest tier first
+  std::vector<std::string> ssd;  // each PATH:SIZE[,free=SIZE]; the fastest tier first
   std::vector<std::string> hdd;
   std::vector<std::string> peers;  // each HOST or HOST:PORT
   std::string share;               // a size: what each peer's memcached has

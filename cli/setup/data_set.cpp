@@ -46,12 +46,33 @@ std::uint64_t file_system_bytes(fs::path path) {
   return std::uint64_t{status.f_blocks} * status.f_frsize;
 }
 
+// "free=10%" or "free=50G", behind a tier's size: what is to stay free of a file system of `room` bytes.
+io::Result<std::uint64_t> parse_keep_free(std::string_view option, const std::string& text, std::string_view words,
+                                          std::uint64_t room) {
+  constexpr std::string_view kName = "free=";
+  if (words.empty()) return 0;
+  if (!words.starts_with(kName)) {
+    return option_error(option,
+                        fmt::format("{}: '{}': only free= may follow the size, for instance free=10%", text, words));
+  }
+  io::Result<std::uint64_t> bytes = parse_size(words.substr(kName.size()), room);
+  if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
+  if (*bytes == 0) return option_error(option, fmt::format("{}: free=0 keeps nothing free; leave it out", text));
+  if (room == 0 || *bytes < room) return bytes;
+  return option_error(option, fmt::format("{}: the whole file system there has {}, and nothing would be left for the "
+                                          "tier; keep less free",
+                                          text, format_size(room)));
+}
+
+// PATH:SIZE or PATH:SIZE,free=SIZE
 io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKind kind, const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) {
     return option_error(option, fmt::format("'{}': write PATH:SIZE, for instance /nvme/headrace:200G", text));
   }
-  io::Result<std::uint64_t> bytes = parse_size(std::string_view(text).substr(colon + 1));
+  const std::string_view words = std::string_view(text).substr(colon + 1);
+  const std::size_t comma = std::min(words.find(','), words.size());
+  io::Result<std::uint64_t> bytes = parse_size(words.substr(0, comma));
   if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
   if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of size 0 holds nothing; leave it out", text));
   HEADRACE_TRY_DO(cache::check_links(text.substr(0, colon)));
@@ -61,7 +82,8 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
     return option_error(option,
                         fmt::format("{}: the whole file system there has {}; take less", text, format_size(room)));
   }
-  return cache::TierOptions{.kind = kind, .path = path, .budget_bytes = *bytes};
+  HEADRACE_TRY(keep_free, parse_keep_free(option, text, words.substr(std::min(comma + 1, words.size())), room));
+  return cache::TierOptions{.kind = kind, .path = path, .budget_bytes = *bytes, .keep_free_bytes = keep_free};
 }
 
 io::Status add_tiers(std::string_view option, cache::TierKind kind, const std::vector<std::string>& texts,

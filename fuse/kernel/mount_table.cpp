@@ -11,6 +11,7 @@
 #include <functional>
 #include <future>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -184,10 +185,11 @@ std::vector<MountEntry> mounts_at(const fs::path& path) {
 
 std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
   std::vector<SeenMount> seen;
+  std::set<std::string> devices;
   std::istringstream lines{std::string(mountinfo)};
   for (std::string line; std::getline(lines, line);) {
     const MountEntry entry = parse_line(line);
-    if (!entry.is_headrace() || entry.is_overlay()) continue;
+    if (!entry.is_headrace() || entry.is_overlay() || !devices.insert(entry.device).second) continue;
     seen.push_back({entry.path, entry.source, user_in(entry.options)});
   }
   return seen;

@@ -515,6 +515,23 @@ TEST_CASE("read prints rates, and JSON alone when asked") {
   CHECK(json["store"]["tiers"].back()["kind"] == "source");
 }
 
+TEST_CASE("-v says on stderr what is done on the way, and nothing of it on stdout") {
+  const Tool tool;
+  const std::string photos = (tool.home() / "photos").string();
+  const std::string tier = (tool.home() / "tier").string() + ":4M";
+  REQUIRE(tool({"synth", photos, "--files", "60", "--classes", "2"}).status == 0);
+  const std::vector<std::vector<std::string>> calls = {{"warm", photos, "--ssd", tier, "--json"},
+                                                       {"warm", photos, "--ssd", tier, "--json", "-v"},
+                                                       {"-v", "warm", photos, "--ssd", tier, "--json"}};
+  for (const std::vector<std::string>& call : calls) {
+    const Outcome outcome = tool(call);
+    CAPTURE(outcome.errors);
+    CHECK_FALSE(nlohmann::json::parse(outcome.output, nullptr, false).is_discarded());
+    const bool is_verbose = std::find(call.begin(), call.end(), "-v") != call.end();
+    CHECK(contains(outcome.errors, " info headrace[") == is_verbose);
+  }
+}
+
 TEST_CASE("read reports samples that cannot be read and ends with 1") {
   const Tool tool;
   const DataSet data;

@@ -10,10 +10,8 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <nlohmann/json.hpp>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,46 +37,7 @@ using headrace::test::wait_until;
 using nlohmann::json;
 using std::chrono::steady_clock;
 
-namespace {
-
 namespace fs = std::filesystem;
-
-sockaddr_in on_loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-// Nobody listens there now. A number of its own for each test: the same one may run under another preset beside it.
-std::uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = on_loopback(0);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
-// What a web server on this machine answers to GET.
-std::string fetch_page(std::uint16_t port, const std::string& page_path = "/metrics") {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = on_loopback(port);
-  REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  const std::string request = "GET " + page_path + " HTTP/1.0\r\n\r\n";
-  REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0);
-  std::string page;
-  char chunk[4096];
-  for (ssize_t count = 0; (count = ::recv(fd, chunk, sizeof chunk, 0)) > 0;) {
-    page.append(chunk, static_cast<std::size_t>(count));
-  }
-  ::close(fd);
-  return page;
-}
-
-}  // namespace
 
 TEST_CASE("mount returns when the data set can be read, unmount when the daemon is gone") {
   const Fixture fixture;
@@ -283,6 +242,13 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ssd", tier + ":0"}, 2, "size 0");
   f.check_refused({"mount", source, point, "--ssd", tier + ":8000T"}, 2, "file system");
   f.check_refused({"mount", source, point, "--ssd", tier + ":50%"}, 2, "percentage");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=101%"}, 2, "'101%' is more than 100%");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=100%"}, 2, "nothing would be left");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=8000T"}, 2, "nothing would be left");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=0"}, 2, "keeps nothing free; leave it out");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free="}, 2, "'' is not a size");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=16"}, 2, "did you mean 16G?");
+  f.check_refused({"mount", source, point, "--hdd", tier + ":1G,keep=1G"}, 2, "only free= may follow the size");
   f.check_refused({"mount", source, point, "--ssd", source + "/tier:1G"}, 2, "inside the source");
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G", "--hdd", tier + ":1G"}, 2, "tier already");
   f.check_refused({"mount", source, point, "--ssd", point + "/tier:1G"}, 2, "inside the mount point");
@@ -481,37 +447,6 @@ TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have l
   }
   REQUIRE(wait_until([&] { return row()["answers"] == false; }));
   CHECK(contains(fixture.tool({"ls"}).output, "end it with headrace unmount " + point));
-}
-
-TEST_CASE("metrics are served on loopback alone, with names and values") {
-  const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
-  const std::uint16_t port = free_port();
-  const std::string metrics = std::to_string(port);
-  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--metrics", metrics});
-  if (contains(mounted.errors, "built without")) skip("built without prometheus-cpp");
-  CAPTURE(mounted.errors);
-  REQUIRE(mounted.status == 0);
-  const std::string page = fetch_page(port);
-  CHECK(contains(page, "headrace_tier_hits_total{mount=\"" + point + "\",tier=\"source\""));
-  CHECK(contains(page, "# TYPE headrace_opens_total counter"));
-  CHECK(contains(page, "headrace_tier_ok{mount=\"" + point + "\",tier=\"source\""));
-  CHECK(contains(page, "headrace_build_info{mount=\"" + point + "\",version=\""));
-  CHECK(contains(page, "# TYPE headrace_read_wait_seconds histogram"));
-  CHECK(contains(page, "headrace_read_wait_seconds_bucket{mount=\"" + point + "\",le=\"+Inf\"} "));
-  REQUIRE(::truncate((fixture.source / "dog" / "7.jpg").c_str(), 1) == 0);  // shorter than the catalog has it
-  static_cast<void>(read_file(fixture.mount_point / "dog" / "7.jpg"));
-  if (fixture.stat()["mount"]["read_failures"] > 0) {
-    CHECK(contains(fetch_page(port), "headrace_read_failure_reasons_total{mount=\"" + point + "\",reason=\"E"));
-  }
-  const std::string health = fetch_page(port, "/healthz");
-  CHECK(contains(health, " 200 OK"));
-  CHECK(contains(health, "headrace_up{mount=\"" + point + "\"} 1"));
-  const std::string sockets = read_file("/proc/net/tcp");
-  CHECK(contains(sockets, fmt::format("0100007F:{:04X} 00000000:0000 0A", port)));        // listens at 127.0.0.1
-  CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere
-  fixture.check_refused_elsewhere({"--metrics", "port"}, 2, "--metrics 'port'");
-  fixture.check_refused_elsewhere({"--metrics", metrics}, 1, "in use");
 }
 
 TEST_CASE("warm fills the memory of a mount") {

@@ -156,6 +156,9 @@ TEST_CASE("mount -t headrace turns its options into those of headrace mount") {
       "mount\n/data/my photos\n/mnt\n--ram\n16G\n--ssd\n/nvme/a:200G\n--allow-other\n");
   CHECK(shell(call + " /d /m -o 'order=torch-distributed:seed=0;replicas=8'") ==
         "mount\n/d\n/m\n--order\ntorch-distributed:seed=0,replicas=8\n");
+  CHECK(shell(call + " /d /m -o 'ssd=/nvme/a:200G;free=10%,ram=1G'") ==
+        "mount\n/d\n/m\n--ssd\n/nvme/a:200G,free=10%\n--ram\n1G\n");
+  CHECK(contains(shell("! " + call + " /d /m -o ssd=/nvme/a:200G,free=10%"), "write a semicolon before it"));
   CHECK(shell(call + " /d /m") == "mount\n/d\n/m\n");
   CHECK(shell(call + " /d /m -f -o ram=1G").empty());
   CHECK(shell(call + " /d /m -s -o colour=red") == "mount\n/d\n/m\n");
@@ -212,10 +215,10 @@ TEST_CASE("mount(8) mounts a line of fstab, with all that may stand in one") {
 }
 
 TEST_CASE("the systemd units are good, reload by a refresh, and leave the mount where all see it") {
-  for (const char* name : {"headrace@", "headrace-user@"}) {
+  for (const char* name : {"headrace@", "headrace-user@", "headrace-metrics"}) {
     CAPTURE(name);
     const std::string text = read_file(std::string(HEADRACE_REFERENCE "/") + name + ".service");
-    CHECK(contains(text, "\nExecReload="));
+    CHECK(contains(text, "\nExecReload=") == (std::string(name) != "headrace-metrics"));
     // What gives a service a mount namespace of its own: the mount would be seen by nobody else.
     for (const char* hides : {"ProtectSystem", "ProtectHome", "ProtectKernel", "ProtectControlGroups", "ProtectProc",
                               "ProcSubset", "Private", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths",

@@ -5,11 +5,15 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "headrace/cli/daemon/control.h"
@@ -18,6 +22,7 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace fs = std::filesystem;
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
 using headrace::cli::parse_reply;
@@ -137,4 +142,37 @@ TEST_CASE("refresh finds the mount by its config file, as the systemd unit's rel
   CHECK(fixture.tool({"refresh", point, "--config", config}).status == 2);
   CHECK(fixture.tool({"refresh", "--config", fixture.data.write("empty.toml", "ram = \"64M\"\n").string()}).status ==
         2);
+}
+
+TEST_CASE("a tier leaves free of its file system what free= says, and stat says when it is short") {
+  if (::geteuid() != 0) skip("needs root");
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string disk = (fixture.tool.home() / "disk").string();
+  fs::create_directory(disk);
+  REQUIRE(::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64M") == 0);
+  const std::unique_ptr<const std::string, std::function<void(const std::string*)>> mounted(
+      &disk, [&fixture, &point](const std::string* at) {
+        static_cast<void>(fixture.tool({"unmount", "--force", point}));
+        ::umount2(at->c_str(), MNT_DETACH);
+      });
+  const std::string config =
+      fixture.data
+          .write("mount.toml", "source = \"" + fixture.source.string() + "\"\nmountpoint = \"" + point +
+                                   "\"\nram = \"32M\"\nssd = [\"" + disk + "/tier:48M,free=50%\"]\n")
+          .string();
+  CHECK(fixture.tool({"config", "check", config}).status == 0);
+  const Outcome begun = fixture.tool({"mount", "--config", config});
+  CAPTURE(begun.errors);
+  REQUIRE(begun.status == 0);
+  const auto tier = [&] { return fixture.stat()["store"]["tiers"][1]; };
+  CHECK(tier()["keep_free_bytes"] == 32 << 20);
+  CHECK(tier()["asked_bytes"] == 48 << 20);
+  std::ofstream(disk + "/other") << std::string(40 << 20, 'x');
+  CHECK(wait_until([&] { return tier()["budget_bytes"] == 0; }));
+  const std::string text = fixture.tool({"stat", point}).output;
+  CHECK(contains(text, "0 B of 48.0 MiB may be used now"));
+  CHECK(contains(text, "\nssd           0 B        0 B"));  // not "-", which is no limit
+  static_cast<void>(read_file(fixture.mount_point / "cat" / "3.jpg"));
+  CHECK(wait_until([&] { return tier()["state"] == "short: 32 MiB of its file system are to stay free"; }));
 }

@@ -4,6 +4,7 @@
 
 Needs neither root nor a network. tests/package/run installs them in a clean system.
 """
+import gzip
 import os
 import re
 import subprocess
@@ -19,8 +20,11 @@ HOLDS = {
     "headrace": (["/usr/bin/headrace", "/usr/sbin/mount.headrace", "/usr/share/man/man1/headrace.1",
                   "/usr/share/man/man5/headrace.toml.5", "/usr/share/man/man8/mount.headrace.8",
                   "/usr/share/fish/vendor_completions.d/headrace.fish",
-                  "/usr/lib/systemd/system/headrace@.service", "/usr/lib/systemd/user/headrace@.service"],
-                 r"/usr/(s?bin|share|lib/systemd/(system|user))/.*"),
+                  "/usr/lib/systemd/system/headrace@.service",
+                  "/usr/lib/systemd/system/headrace-metrics.service",
+                  "/usr/lib/systemd/user/headrace@.service", "/etc/logrotate.d/headrace",
+                  "/usr/share/doc/headrace/examples/train.toml"],
+                 r"/(usr/(s?bin|share|lib/systemd/(system|user))/.*|etc/logrotate.d/headrace)"),
     "libheadrace1": (["/usr/lib/libheadrace.so.1"], r"/usr/lib/libheadrace\.so\.1(\.[0-9.]+)?"),
     "libheadrace-dev": (["/usr/lib/libheadrace.so", "/usr/include/headrace/headrace.h", "/usr/lib/libheadrace_io.a",
                          "/usr/lib/pkgconfig/headrace.pc"],
@@ -56,8 +60,9 @@ def check_contents(packages):
     for name, path in packages.items():
         files = files_of(path)
         some, all_of_them = HOLDS[name]
-        missing = [file for file in some if file not in files]
-        strange = [file for file in files if not re.fullmatch(all_of_them, file)]
+        documents = [f"/usr/share/doc/{name}/{file}" for file in ("copyright", "changelog.gz")]
+        missing = [file for file in some + documents if file not in files]
+        strange = [file for file in files if file not in documents and not re.fullmatch(all_of_them, file)]
         assert not missing and not strange, f"{name}: missing {missing}, strange {strange}"
         for file in files:
             assert file not in owners, f"{file} is in {owners[file]} and in {name}"
@@ -73,9 +78,44 @@ def check_dependencies(packages):
     assert output_of("dpkg-deb", "--field", packages["python3-headrace"], "Architecture") == "all\n"
 
 
+def check_documents(root):
+    doc = f"{root}/usr/share/doc/headrace"
+    with gzip.open(f"{doc}/changelog.gz", "rt") as log:
+        assert "[Unreleased]" in log.read()
+    with open(f"{doc}/copyright") as text:
+        assert "Apache-2.0" in text.read()
+    # All but its paths, which this machine does not have, is right.
+    with open(f"{doc}/examples/train.toml") as example:
+        text = re.sub("(?m)^# (?=ssd|order)", "", example.read()).replace("/nvme/headrace:200G", f"{root}/tier:64M")
+    for path in ("/data/imagenet", "/mnt/imagenet"):
+        os.makedirs(root + path, exist_ok=True)
+        text = text.replace(path, root + path)
+    Path(f"{root}/train.toml").write_text(text)
+    Path(f"{root}/data/imagenet/1.jpg").write_text("x")
+    output_of(f"{root}/usr/bin/headrace", "config", "check", f"{root}/train.toml")
+
+
+def check_rotation(packages, root):
+    """A log that is rotated while a daemon adds to it loses nothing, and goes on from its start."""
+    conffiles = output_of("dpkg-deb", "--info", packages["headrace"], "conffiles")
+    assert conffiles == "/etc/logrotate.d/headrace\n", conffiles
+    if which("logrotate") is None:
+        return print("logrotate is not installed: the log was not rotated")
+    folder = Path(root, "var/log/headrace")
+    folder.mkdir(parents=True)
+    rules = Path(root, "logrotate")
+    rules.write_text(Path(root, "etc/logrotate.d/headrace").read_text().replace("/var/log", f"{root}/var/log"))
+    log = folder / "mnt.log"
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as daemon:
+        print("before", file=daemon, flush=True)
+        subprocess.run(["logrotate", "--force", "--state", f"{root}/state", rules], check=True)
+        print("after", file=daemon, flush=True)
+    assert log.read_text() == "after\n", log.read_text()
+    with gzip.open(f"{log}.1.gz", "rt") as old:
+        assert old.read() == "before\n"
+
+
 def check_python(packages, root):
-    for name in ("headrace", "libheadrace1", "python3-headrace"):
-        subprocess.run(["dpkg-deb", "--extract", packages[name], root], check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     environment.update(PYTHONPATH=f"{root}/usr/lib/python3/dist-packages", LD_LIBRARY_PATH=f"{root}/usr/lib",
                        PATH=f"{root}/usr/bin:{os.environ['PATH']}", HEADRACE_CACHE_DIR=f"{root}/cache")
@@ -96,7 +136,12 @@ def main():
         assert sorted(packages) == sorted(HOLDS), packages
         check_contents(packages)
         check_dependencies(packages)
-        check_python(packages, os.path.realpath(work) + "/root")
+        root = os.path.realpath(work) + "/root"
+        for name in ("headrace", "libheadrace1", "python3-headrace"):
+            subprocess.run(["dpkg-deb", "--extract", packages[name], root], check=True)
+        check_documents(root)
+        check_rotation(packages, root)
+        check_python(packages, root)
     return 0
 
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// headrace metrics: one page of figures for all mounts of this machine.
+#include "headrace/cli/daemon/metrics.h"
+
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/options/options.h"
+#include "headrace/cli/setup/stop_signal.h"
+#include "headrace/cli/show/terminal.h"
+#include "headrace/fuse/mounts.h"
+
+namespace headrace::cli {
+namespace {
+
+struct MetricsArguments {
+  std::string address = "9750";
+};
+
+// 4 s: Prometheus itself waits 10 s for a page, and a daemon that is well answers within milliseconds.
+constexpr std::chrono::milliseconds kPatience{4'000};
+
+// Mounts of other users are left out: a daemon answers its own user alone. All are asked at once, so that one that
+// hangs costs the others nothing.
+std::vector<MountFigures> look_at_mounts() {
+  std::vector<MountFigures> mounts;
+  std::set<std::string> known;  // two series of one name would spoil the page
+  for (const fuse::SeenMount& mount : fuse::seen_mounts()) {
+    const bool is_own = !mount.user || *mount.user == ::geteuid();
+    if (is_own && known.insert(mount.path.string()).second) mounts.push_back({.mount_point = mount.path.string()});
+  }
+  std::vector<std::thread> asking;
+  asking.reserve(mounts.size());
+  for (MountFigures& mount : mounts) {
+    asking.emplace_back([&mount] {
+      ::pthread_setname_np(::pthread_self(), "hr-ask");
+      auto stat = call_daemon(mount.mount_point, "stat", nlohmann::json::object(), kPatience);
+      if (stat) mount.stat = std::move(*stat);
+    });
+  }
+  for (std::thread& thread : asking) thread.join();
+  return mounts;
+}
+
+io::Status run_metrics(const MetricsArguments& arguments) {
+  StopSignal stop;
+  HEADRACE_TRY(server, start_metrics("metrics", arguments.address, look_at_mounts));
+  print_line(stderr, "headrace: the mounts of this user are at " + server->url() + "; Ctrl-C ends it");
+  stop.wait();
+  return {};
+}
+
+}  // namespace
+
+void add_metrics_command(CLI::App& app, Selected& selected) {
+  std::shared_ptr<MetricsArguments> arguments;
+  CLI::App& command = add_command(
+      app, selected, {kMountCommands, "metrics", "Serve one Prometheus page for all mounts of this machine"},
+      run_metrics, arguments);
+  command.add_option("ADDRESS", arguments->address, "Where to listen; 127.0.0.1 unless an address is given")
+      ->type_name("[ADDRESS:]PORT")
+      ->capture_default_str();
+  command.footer(
+      "It shows the mounts of the user who runs it. One whose daemon does not answer\n"
+      "has headrace_up 0. /healthz answers while it runs.\n\n"
+      "Examples:\n  headrace metrics\n  headrace metrics 10.0.0.7:9750");
+}
+
+}  // namespace headrace::cli
