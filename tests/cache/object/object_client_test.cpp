@@ -344,6 +344,18 @@ TEST_CASE("a bucket in another region is found, once for all reads") {
   CHECK(server.count("status 400") == 1);
 }
 
+TEST_CASE("a bucket in the name of the host is read, and the signature is of that host") {
+  ObjectServer server;
+  server.put("a b", "content");
+  ObjectStoreOptions options = server.options();
+  options.endpoint = "http://localhost" + server.url().substr(server.url().rfind(':'));
+  options.path_style = false;
+  CHECK(bytes_of(*open(options), "a b", 7) == "content");
+  CHECK(server.count("virtual host") == 1);
+  options.bucket = "other";
+  CHECK(says(error_of(*open(options), "a b"), "no such bucket"));
+}
+
 TEST_CASE("a redirect is followed, but not in a circle") {
   ObjectServer server;
   ObjectServer other;

@@ -176,6 +176,38 @@ TEST_CASE("a bucket's URL says where requests go") {
   }
 }
 
+TEST_CASE("a bucket is a part of the host's name at Amazon, if it may be one, and of the path elsewhere") {
+  const auto url_of = [](const std::string& bucket, const std::string& endpoint, const std::string& region = "eu-1") {
+    ObjectStoreOptions options;
+    options.bucket = bucket;
+    options.endpoint = endpoint;
+    options.region = region;
+    const Endpoint made = make_endpoint(options).value();
+    return made.url(made.bucket_path, "");
+  };
+  CHECK(url_of("b-1", "") == "https://b-1.s3.eu-1.amazonaws.com/");
+  CHECK(url_of("b-1", "", "cn-north-1") == "https://b-1.s3.cn-north-1.amazonaws.com.cn/");
+  for (const std::string host : {"s3.eu-1.amazonaws.com", "s3.dualstack.eu-1.amazonaws.com",
+                                 "s3-accelerate.amazonaws.com", "s3.cn-north-1.amazonaws.com.cn"}) {
+    CHECK(url_of("b-1", "https://" + host) == "https://b-1." + host + "/");
+    CHECK(url_of("b.1", "https://" + host) == "https://" + host + "/b.1/");
+  }
+  const std::string path = "https://s3.eu-1.amazonaws.com/";
+  for (const std::string& bucket : {std::string("b.1"), std::string("b_1"), std::string("Bucket"), std::string("-b1"),
+                                    std::string("b1-"), std::string(64, 'b')}) {
+    CHECK(url_of(bucket, "") == path + bucket + "/");
+  }
+  CHECK(url_of(std::string(63, 'b'), "") == "https://" + std::string(63, 'b') + ".s3.eu-1.amazonaws.com/");
+  for (const std::string url : {"https://minio.example", "http://10.0.0.1:9000", "https://amazonaws.com.example",
+                                "https://storage.googleapis.com"}) {
+    CHECK(url_of("b-1", url) == url + "/b-1/");
+  }
+  // As libcurl writes Host.
+  CHECK(url_of("b-1", "https://minio.example:443") == "https://minio.example/b-1/");
+  CHECK(url_of("b-1", "http://minio.example:80/x") == "http://minio.example/x/b-1/");
+  CHECK(url_of("b-1", "http://minio.example:443") == "http://minio.example:443/b-1/");
+}
+
 TEST_CASE("each answer has its verdict") {
   const auto of = [](int status, const char* code = "", const char* region = "", const char* location = "") {
     return judge({.status = status, .code = code, .region = region, .location = location});

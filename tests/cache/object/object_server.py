@@ -108,6 +108,8 @@ def check_signature(method, path, query, headers, body=b""):
     fields = dict(part.strip().split("=", 1) for part in authorization.split(" ", 1)[1].split(","))
     key_id, day, region, service, _ = fields["Credential"].split("/")
     names = fields["SignedHeaders"]
+    if "host" not in names.split(";"):
+        raise Refused(403, "AccessDenied", "the host is not signed")
     if key_id in faults.expired:
         raise Refused(400, "ExpiredToken", "The provided token has expired.", {"x-amz-bucket-region": faults.region})
     if key_id not in faults.keys:
@@ -137,6 +139,19 @@ def check_signature(method, path, query, headers, body=b""):
         key = sign(key, part)
     if sign(key, text).hex() != fields["Signature"]:
         raise Refused(403, "SignatureDoesNotMatch", canonical)
+
+
+def place_of(path, headers):
+    """Bucket and key: the bucket is in the path, or in the name of the host before the server's own."""
+    host = headers["host"].rpartition(":")[0]
+    bucket, _, rest = host.partition(".")
+    if rest == "localhost":
+        STORE.count("virtual host")
+        path = f"/{bucket}{path}"
+    elif host not in ("127.0.0.1", "localhost"):
+        raise Refused(400, "InvalidRequest", f"'{host}' is no host of this store")
+    parts = path.split("/", 2)
+    return urllib.parse.unquote(parts[1]), urllib.parse.unquote(parts[2]) if len(parts) > 2 else ""
 
 
 def encode(name):
@@ -302,10 +317,9 @@ class Connection:
         if faults.delay:
             await asyncio.sleep(faults.delay)
         check_signature(method, path, query, headers)
-        parts = path.split("/", 2)
-        if urllib.parse.unquote(parts[1]) != STORE.bucket:
+        bucket, key = place_of(path, headers)
+        if bucket != STORE.bucket:
             raise Refused(404, "NoSuchBucket", "The specified bucket does not exist")
-        key = urllib.parse.unquote(parts[2]) if len(parts) > 2 else ""
         if not key and method == "GET":
             STORE.count("LIST")
             if faults.list_delay:
