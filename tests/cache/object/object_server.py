@@ -51,6 +51,7 @@ class Faults:
         self.page = 1000
         self.service_keys = {}     # what the metadata, container and token services give out
         self.service_status = 200
+        self.service_seconds = 0   # until they answer
         self.raw_list = ""         # the body of each listing
         self.endless = False       # each folder has a folder
         self.empty_pages = 0       # so many pages have no key, and are not the last ones
@@ -281,6 +282,9 @@ class Connection:
         """The services of machines, containers and roles."""
         faults = STORE.faults
         STORE.count(path if path != "/sts/" else "sts " + dict(urllib.parse.parse_qsl(body.decode()))["Action"])
+        if faults.service_seconds:
+            await asyncio.sleep(faults.service_seconds)
+            STORE.count("late keys")
         keys = faults.service_keys
         if path == "/latest/api/token":
             good = method == "PUT" and "x-aws-ec2-metadata-token-ttl-seconds" in headers
