@@ -28,8 +28,9 @@ class Latencies {
   // From when on a request is late: three times what 95 of 100 take, and no sooner than the floor.
   [[nodiscard]] Duration late_after() const { return late_after_; }
   void note_sent() { ++sent_; }
-  // A request is late. Whether a second one may be sent: at most 3 of 100, and none while more than 10 of 100 are late.
-  [[nodiscard]] bool may_hedge();
+  // A request is late. Whether a second one may be sent: of 100 at most 3, or 2 for those that nobody `waits` for yet,
+  // and none while more than 10 of 100 are late.
+  [[nodiscard]] bool may_hedge(bool waits);
   [[nodiscard]] std::size_t count() const { return count_; }  // of what was noted
 
  private:

@@ -477,6 +477,27 @@ TEST_CASE("a read ahead that has been sent gets a second request when somebody w
   CHECK(client->stats().hedges_won == 1);
 }
 
+TEST_CASE("a read ahead that is late gets a second request where it is known how long answers take") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  options.tuning.hedge_floor = milliseconds(50);
+  const auto client = open(options);
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  for (int i = 0; i < 64; ++i) bytes_of(*client, "a", 12);
+  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  Waited late("a", 12, head.read.found.etag);
+  late.read.ahead = true;
+  client->read(late.read);
+  REQUIRE(late.wait().has_value());
+  CHECK(as_text(late.data) == "content of a");
+  CHECK(client->stats().hedges_won == 1);
+}
+
 TEST_CASE("a store that is slower than the longest stall is read when it is asked again") {
   ObjectServer server;
   server.put("a", "content of a");

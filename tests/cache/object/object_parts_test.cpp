@@ -291,7 +291,7 @@ TEST_CASE("few requests get a second one, and none while all are late") {
   unsigned hedges = 0;
   for (int i = 0; i < 10'000; ++i) {
     latencies.note_sent();
-    if (i % 20 == 0 && latencies.may_hedge()) ++hedges;
+    if (i % 20 == 0 && latencies.may_hedge(true)) ++hedges;
     latencies.note(milliseconds(i % 100 == 0 ? 500 : 60));
   }
   CHECK(latencies.late_after() == milliseconds(180));
@@ -299,10 +299,29 @@ TEST_CASE("few requests get a second one, and none while all are late") {
   CHECK(hedges <= 301);
   for (int i = 0; i < 1000; ++i) {
     latencies.note_sent();
-    hedges += latencies.may_hedge() ? 1 : 0;
+    hedges += latencies.may_hedge(true) ? 1 : 0;
     latencies.note(milliseconds(60));
   }
   CHECK(hedges <= 301 + 20);
+}
+
+TEST_CASE("reads ahead leave a part of the second requests to those that somebody waits for") {
+  Latencies latencies(milliseconds(100));
+  unsigned ahead = 0;
+  unsigned waiting = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    latencies.note_sent();
+    if (i % 20 == 0 && latencies.may_hedge(false)) ++ahead;
+    latencies.note(milliseconds(60));
+  }
+  CHECK(ahead >= 190);
+  CHECK(ahead <= 201);
+  while (latencies.may_hedge(true)) {
+    ++waiting;
+    for (int i = 0; i < 20; ++i) latencies.note(milliseconds(60));
+  }
+  CHECK(waiting >= 90);
+  CHECK(ahead + waiting <= 301);
 }
 
 TEST_CASE("parts of a range touch, whatever was guessed") {

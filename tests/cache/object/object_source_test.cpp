@@ -16,6 +16,8 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/order.h"
+#include "headrace/cache/reader.h"
 #include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/buffer.h"
@@ -264,6 +266,25 @@ TEST_CASE("who joins a read ahead that is late gets a second request for it") {
   CHECK(bucket.store->stats().bucket->hedges == 0);
   CHECK(text_of(bucket.store->read(bucket.entry("a/1.jpg"))) == content(1000, 1));
   CHECK(came_ahead);
+  CHECK(bucket.store->stats().bucket->hedges_won == 1);
+}
+
+TEST_CASE("a Reader that comes to a read ahead that is late gets a second request for it") {
+  Bucket bucket;
+  StoreOptions options = bucket.options();
+  options.bucket.tuning.stall_timeout = std::chrono::hours(1);
+  bucket.open(options);
+  bucket.server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  const auto order = headrace::cache::make_order("sequential", {.sample_count = 4, .find_sample = {}});
+  REQUIRE(order);
+  auto reader = headrace::cache::Reader::open(*bucket.store, **order, {});
+  REQUIRE(reader);
+  std::size_t bytes = 0;
+  while (auto sample = (*reader)->next()) {
+    REQUIRE(sample->bytes);
+    bytes += sample->bytes->bytes().size();
+  }
+  CHECK(bytes == 1000 + 70'000 + kLarge);
   CHECK(bucket.store->stats().bucket->hedges_won == 1);
 }
 
