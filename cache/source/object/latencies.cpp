@@ -15,7 +15,7 @@ constexpr double kLateShareMax = 0.10;
 void Latencies::note(Duration latency) {
   last_[count_++ % kKept] = latency;
   late_share_ *= 1 - kMemory;
-  if (count_ % kLookEvery == 0) late_after_ = std::max(floor_, 3 * percentile(95));
+  if (count_ % kLookEvery == 0) late_after_ = std::max(floor_, std::min(3 * percentile(95), percentile(99) * 3 / 2));
 }
 
 Latencies::Duration Latencies::percentile(unsigned percent) const {

@@ -228,13 +228,13 @@ void ObjectTransfers::wait_for(const void* known_as) {
   }
 }
 
-// A read ahead has more time. But where the reader comes to it, all wait for one answer, and one that stalls takes the
-// place of another among those in flight.
+// Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing is
+// known at first, and then only those that somebody waits for are worth a guess.
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
   if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge) return;
   if (!job.waits && latencies_.count() < kLatenciesKnown) return;
-  timers_.emplace(sent + latencies_.late_after() * (job.waits ? 1 : 2), Timer{id, Due::kHedge, job.attempts});
+  timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
 }
 
 // How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known

@@ -294,7 +294,7 @@ TEST_CASE("few requests get a second one, and none while all are late") {
     if (i % 20 == 0 && latencies.may_hedge(true)) ++hedges;
     latencies.note(milliseconds(i % 100 == 0 ? 500 : 60));
   }
-  CHECK(latencies.late_after() == milliseconds(180));
+  CHECK(latencies.late_after() == milliseconds(100));  // 90, but for the floor
   CHECK(hedges >= 290);
   CHECK(hedges <= 301);
   for (int i = 0; i < 1000; ++i) {
@@ -303,6 +303,17 @@ TEST_CASE("few requests get a second one, and none while all are late") {
     latencies.note(milliseconds(60));
   }
   CHECK(hedges <= 301 + 20);
+}
+
+TEST_CASE("a request is late when it takes longer than nearly all others did") {
+  const auto late_after = [](auto latency_of) {
+    Latencies latencies(milliseconds(100));
+    for (int i = 0; i < 512; ++i) latencies.note(milliseconds(latency_of(i)));
+    return latencies.late_after();
+  };
+  CHECK(late_after([](int) { return 10; }) == milliseconds(100));
+  CHECK(late_after([](int) { return 200; }) == milliseconds(300));
+  CHECK(late_after([](int i) { return i % 50 == 0 ? 5000 : 200; }) == milliseconds(600));
 }
 
 TEST_CASE("reads ahead leave a part of the second requests to those that somebody waits for") {
