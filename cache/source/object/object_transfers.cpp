@@ -304,6 +304,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   remove(attempt);
   counts_.received(attempt.received());
   ObjectAnswer answer = attempt.conclude(end);
+  answer.may_have_to_pay = !options_.requester_pays && !options_.no_sign_request;
   if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
   if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
     counts_.answered(RequestCounts::Answer::kRefused);

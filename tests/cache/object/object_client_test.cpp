@@ -308,6 +308,22 @@ TEST_CASE("what cannot work says why and what to do") {
     CHECK(error.code == ErrorCode::kPermission);
     CHECK(says(error, "s3:GetObject"));
   }
+  SUBCASE("who reads has to pay") {
+    server.set(R"({"requester_pays": true})");
+    ObjectStoreOptions options = server.options();
+    const auto error = error_of(*open(options), "a");
+    CHECK(error.code == ErrorCode::kPermission);
+    CHECK(says(error, "--requester-pays"));
+    options.requester_pays = true;
+    CHECK(bytes_of(*open(options), "a", 7) == "content");
+    server.set(R"({"deny": true})");
+    CHECK_FALSE(says(error_of(*open(options), "a"), "--requester-pays"));
+    server.set(R"({"deny": false})");
+    options.requester_pays = false;
+    options.environment = environment_of({{"AWS_REQUEST_PAYER", "requester"}});
+    CHECK(bytes_of(*open(options), "a", 7) == "content");
+    CHECK(open(options)->stats().requester_pays);
+  }
   SUBCASE("nobody there") {
     ObjectStoreOptions options = server.options();
     options.endpoint = "http://127.0.0.1:1";

@@ -45,6 +45,8 @@ class Faults:
         self.clock = 0             # seconds by which the store's clock is ahead
         self.deny = False
         self.deny_list = False
+        self.requester_pays = False
+        self.etags = "strong"      # or "weak", "none"
         self.keys = {"AKIDEXAMPLE": {"secret": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token": ""}}
         self.expired = []          # access keys that are refused as expired
         self.unsigned = False      # requests without a signature are good
@@ -54,6 +56,8 @@ class Faults:
         self.service_seconds = 0   # until they answer
         self.raw_list = ""         # the body of each listing
         self.endless = False       # each folder has a folder
+        self.endless_keys = False  # each page has a key, and says that there are more
+        self.wide = 0              # each folder has so many folders
         self.empty_pages = 0       # so many pages have no key, and are not the last ones
 
 
@@ -142,6 +146,10 @@ def check_signature(method, path, query, headers, body=b""):
         raise Refused(403, "SignatureDoesNotMatch", canonical)
 
 
+def as_told(etag):
+    return {"strong": f'"{etag}"', "weak": f'W/"{etag}"', "none": ""}[STORE.faults.etags]
+
+
 def place_of(path, headers):
     """Bucket and key: the bucket is in the path, or in the name of the host before the server's own."""
     host = headers["host"].rpartition(":")[0]
@@ -169,6 +177,14 @@ def list_page(query):
     if faults.endless:
         return (f"<ListBucketResult><CommonPrefixes><Prefix>{prefix}a/</Prefix></CommonPrefixes>"
                 "</ListBucketResult>").encode()
+    if faults.endless_keys:
+        STORE.count("endless")
+        key = f"{prefix}{STORE.counts['endless']:012}"
+        return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{key}</NextContinuationToken>"
+                f"<Contents><Key>{key}</Key><Size>1</Size></Contents></ListBucketResult>").encode()
+    if faults.wide:
+        folders = (f"<CommonPrefixes><Prefix>{prefix}{n}/</Prefix></CommonPrefixes>" for n in range(faults.wide))
+        return f"<ListBucketResult>{''.join(folders)}</ListBucketResult>".encode()
     if faults.empty_pages > 0:
         faults.empty_pages -= 1
         return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{after}!"
@@ -199,7 +215,7 @@ def list_page(query):
     for key in items:
         data, etag = STORE.objects[key]
         out.append(f"<Contents><Key>{encode(key)}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified>"
-                   f"<ETag>&quot;{etag}&quot;</ETag><Size>{len(data)}</Size></Contents>")
+                   f"<ETag>{escape(as_told(etag))}</ETag><Size>{len(data)}</Size></Contents>")
     for folder in folders:
         out.append(f"<CommonPrefixes><Prefix>{encode(folder)}</Prefix></CommonPrefixes>")
     out.append("</ListBucketResult>")
@@ -321,6 +337,8 @@ class Connection:
         if faults.delay:
             await asyncio.sleep(faults.delay)
         check_signature(method, path, query, headers)
+        if faults.requester_pays and headers.get("x-amz-request-payer") != "requester":
+            raise Refused(403, "AccessDenied", "Access Denied")
         bucket, key = place_of(path, headers)
         if bucket != STORE.bucket:
             raise Refused(404, "NoSuchBucket", "The specified bucket does not exist")
@@ -350,7 +368,8 @@ class Connection:
             raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
         if faults.wrong_etag:
             data, etag = bytes(len(data)), "0123"
-        answer = {"ETag": f'"{etag}"', "Last-Modified": faults.last_modified}
+        answer = {"ETag": as_told(etag), "Last-Modified": faults.last_modified}
+        answer = {name: value for name, value in answer.items() if value}
         status, part = 200, data
         if "range" in headers and not faults.ignore_range:
             first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))
