@@ -311,6 +311,11 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
     finish(id, tl::unexpected<Error>(*wrong));
     return;
   }
+  if (attempt.is_too_young()) {
+    answer.is_broken = true;
+    answer.trouble = "it was written just now, and the store names no ETag";
+    answer.retry_after = std::chrono::seconds(2);
+  }
   const Verdict verdict = judge(answer);
   counts_.answered(outcome_of(verdict, answer));
   has_answered_ = has_answered_ || answer.status != 0;

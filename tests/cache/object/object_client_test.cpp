@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <fstream>
 #include <iterator>
@@ -215,6 +216,23 @@ TEST_CASE("another version of an object is stale, and none of its bytes are take
   CHECK(says(gone, "/bucket/a: no such object"));
   CHECK(client->stats().stale == 6);
   CHECK(client->stats().errors == 0);
+}
+
+TEST_CASE("an object that was written just now, and has no ETag, is asked for again when its second is over") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  const auto client = open(server.options());
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::time_t time = std::chrono::system_clock::to_time_t(now);
+  std::string date(64, '\0');
+  std::tm parts = {};
+  date.resize(std::strftime(date.data(), date.size(), "%a, %d %b %Y %H:%M:%S GMT", ::gmtime_r(&time, &parts)));
+  server.set(R"({"etags": "none", "last_modified": ")" + date + R"("})");
+  Waited young("a", 12);
+  young.read.mtime_ns = std::chrono::nanoseconds(now.time_since_epoch()).count();
+  client->read(young.read);
+  REQUIRE_MESSAGE(young.wait().has_value(), young.wait().error().message());
+  CHECK(client->stats().retries == 1);
 }
 
 TEST_CASE("another range than was asked for is not taken for it") {

@@ -196,6 +196,25 @@ TEST_CASE("where the store's ETags cannot be asked for, the answer's own one dec
   CHECK(bucket.store->stats().tiers.back().errors == 2);  // each time it was found to be another
 }
 
+TEST_CASE("where the store names no strong ETag, the time tells versions apart, and without one nothing is read") {
+  Bucket bucket;
+  SUBCASE("none") {
+    bucket.server.set(R"({"etags": "none"})");
+  }
+  SUBCASE("weak ones") {
+    bucket.server.set(R"({"etags": "weak"})");
+  }
+  bucket.open();
+  CHECK(bucket.read("a/1.jpg") == content(1000, 1));
+  CHECK(bucket.read("b/large") == content(kLarge, 3));
+  bucket.server.put("train/a/1.jpg", content(1000, 9));  // as large as before
+  bucket.server.set(R"({"last_modified": "Thu, 02 Jan 2025 00:00:00 GMT"})");
+  CHECK(bucket.read("a/1.jpg") == content(1000, 9));
+  CHECK(bucket.store->stats().tiers.back().errors == 1);  // found to be another
+  bucket.server.set(R"({"last_modified": ""})");
+  CHECK(bucket.read("a/2.jpg").find("neither a strong ETag nor Last-Modified") != std::string::npos);
+}
+
 TEST_CASE("a comparison lists the bucket and finds what changed, went and appeared") {
   Bucket bucket;
   bucket.open();
