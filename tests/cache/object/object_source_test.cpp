@@ -18,6 +18,7 @@
 #include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/reader.h"
+#include "headrace/cache/refresher.h"
 #include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/buffer.h"
@@ -365,4 +366,20 @@ TEST_CASE("a bucket that cannot be listed does not open, and the error says why"
   StoreOptions other = bucket.options();
   other.source = "s3://B/train";
   CHECK(Store::open(other).error().code == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("a comparison that failed is tried again by itself, and what it finds then is told") {
+  Bucket bucket;
+  bucket.open();
+  bucket.server.set(R"({"deny_list": true})");
+  headrace::cache::Refresher refresher(*bucket.store, {.again_after = std::chrono::milliseconds(5)});
+  while (refresher.state().failures < 3) std::this_thread::yield();
+  CHECK(refresher.state().failure.find("ListBucket") != std::string::npos);
+  CHECK(refresher.state().rounds == 0);
+  bucket.server.put("train/a/1.jpg", content(1001, 9));
+  bucket.server.set(R"({"deny_list": false})");
+  while (refresher.state().rounds == 0) std::this_thread::yield();
+  CHECK(refresher.state().failures == 0);
+  CHECK(refresher.state().failure.empty());
+  CHECK(refresher.state().changed == 1);
 }
