@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where requests for a bucket go: from options and region to scheme, host and the path before the key. At Amazon the
-// bucket is a part of the host's name ("virtual-host style"), if it is a label that may stand there; elsewhere it is the
-// beginning of the path, which every store understands.
+// bucket is a part of the host's name ("virtual-host style"), if it is a label that may stand there; elsewhere it is
+// the beginning of the path, which every store understands.
 //
 //   HEADRACE_TRY(endpoint, make_endpoint(options));
 //   endpoint.url("a%20b.jpg", "")   // "https://bucket.s3.eu-west-1.amazonaws.com/train/a%20b.jpg"

@@ -25,8 +25,8 @@ class Latencies {
   void note(Duration latency);
   [[nodiscard]] Duration percentile(unsigned percent) const;  // of the last kKept; 0: nothing is known
 
-  // From when on a request is late: half as long again as 99 of 100 take. Where these differ much from each other, three
-  // times what 95 take, if that is less. No sooner than the floor.
+  // From when on a request is late: half as long again as 99 of 100 take, or three times what 95 take, if that is less.
+  // No sooner than the floor.
   [[nodiscard]] Duration late_after() const { return late_after_; }
   void note_sent() { ++sent_; }
   // A request is late. Whether a second one may be sent: of 100 at most 3, or 2 for those that nobody `waits` for yet,

@@ -9,9 +9,9 @@
 // and a GET can ask for this version and no other (If-Match). Of any other ETag these 16 bytes are a hash. It tells
 // versions apart all the same, when the answer to a GET names its ETag.
 //
-// Where a store names no ETag, or a weak one, size and time tell versions apart: the answer's Last-Modified is compared,
-// and one whose second is not over yet is asked for again (object_attempt.h). Where it names no time either, nothing is
-// read.
+// Where a store names no ETag, or a weak one, size and time tell versions apart: the answer's Last-Modified is
+// compared, and one whose second is not over yet is asked for again (object_attempt.h). Where it names no time either,
+// nothing is read.
 //
 // The times of objects are whole seconds in HTTP. What is below a second in the modification time says which kind of
 // ETag it is.

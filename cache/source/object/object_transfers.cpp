@@ -228,8 +228,8 @@ void ObjectTransfers::wait_for(const void* known_as) {
   }
 }
 
-// Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing is
-// known at first, and then only those that somebody waits for are worth a guess.
+// Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing
+// is known at first, and then only those that somebody waits for are worth a guess.
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
   if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge) return;
