@@ -53,7 +53,8 @@ struct ObjectStoreOptions {
   std::string ca_file;           // PEM; empty: AWS_CA_BUNDLE, the system's
   bool no_sign_request = false;  // a public bucket
   bool requester_pays = false;
-  std::optional<bool> path_style;  // the bucket in the path, not in the host name; nullopt: unless it is Amazon's own
+  // The bucket in the path, not in the host name; nullopt: unless it is Amazon's own and the name may be part of one.
+  std::optional<bool> path_style;
   std::optional<AccessKeys> keys;  // nullopt: they are looked for, see ObjectStoreStats::credentials
   ObjectTuning tuning = {};
   // For tests: instead of the process's environment. nullptr: there is no such variable.

@@ -23,6 +23,8 @@ namespace headrace::cache {
 struct RefresherOptions {
   std::chrono::seconds every{0};  // 0: at the start, if at all, then only on request
   bool at_start = true;           // false: for a catalog that was listed just now
+  // A comparison that failed is tried again after this, twice this, four times ..., up to 32 times this.
+  std::chrono::milliseconds again_after{30'000};
   // Few, because a comparison runs beside the training job.
   unsigned threads = 2;
   // Called when the store knows all that a comparison found; the comparison ends after that. On the refresher's thread.
@@ -46,6 +48,7 @@ class Refresher {
     std::uint64_t vanished = 0;
     std::uint64_t appeared = 0;  // names that a new mount will show
     std::string failure;         // of the last one; empty: none
+    std::uint64_t failures = 0;  // that followed each other up to now; it is tried again by itself
   };
   [[nodiscard]] State state() const;
 

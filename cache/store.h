@@ -110,6 +110,9 @@ class Store {
   virtual void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                                 ReadHint hint = ReadHint::kNow) = 0;
 
+  // Somebody waits now for reads ahead of the entry that are under way. Of no effect where there are none.
+  virtual void hurry(EntryId entry) = 0;
+
   // The RAM tier gives the entry up, now or with its last view. Disk tiers keep it.
   virtual void drop(EntryId entry) = 0;
   // The owner of the plan no longer wants what kAheadAndKeep asked for: it stays until its room is taken.

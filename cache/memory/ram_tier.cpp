@@ -64,7 +64,7 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
     fresh->pins = 1;
     fresh->waiters = &waiter;
     if (found == nullptr && !fresh->lent) shard.insert(*fresh);
-    return {.outcome = Claim::Outcome::kOwner, .holding = fresh.release()};
+    return {{}, Claim::Outcome::kOwner, fresh.release()};
   }
   shard.touch(*found, fresh->keep);
   found->ranged |= fresh->ranged;
@@ -73,15 +73,20 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
     found->pins += 1;
     shard.counters().hits += 1;
     shard.counters().hit_bytes += found->size;
-    return {.outcome = Claim::Outcome::kReady, .holding = found};
+    return {{}, Claim::Outcome::kReady, found};
   }
   waiter.next = found->waiters;
   found->waiters = &waiter;
-  return {.outcome = Claim::Outcome::kWaiting,
-          .holding = found,
-          .in_line = in_line,
-          .is_first_to_wait = is_first_to_wait,
-          .ahead = is_first_to_wait ? found->source_read.load() : nullptr};
+  const SourceRead* const ahead = is_first_to_wait ? found->source_read.load() : nullptr;
+  return {{.is_first = is_first_to_wait, .in_line = in_line, .ahead = ahead}, Claim::Outcome::kWaiting, found};
+}
+
+RamTier::Wanted RamTier::want_now(ChunkKey key) {
+  RamShard& shard = shard_of(key);
+  MutexLock lock(shard.mutex);
+  Holding* const found = shard.find(key);
+  if (found == nullptr || found->ready || found->wanted_now.exchange(true)) return {};
+  return {.is_first = true, .in_line = !found->has_memory, .ahead = found->source_read.load()};
 }
 
 bool RamTier::reserve(std::uint64_t bytes, bool may_evict_kept) {

@@ -38,14 +38,20 @@ class RamTier {
 
   [[nodiscard]] bool contains(ChunkKey key) const;  // in memory or on its way
 
-  struct Claim {
+  // A fetch that is under way.
+  struct Wanted {
+    bool is_first = false;  // until now nobody waited for it; the rest is only said then
+    bool in_line = false;   // it had no memory yet
+    // Its read of the source, if it has got there. It may have ended: only its address is of use.
+    const SourceRead* ahead = nullptr;
+  };
+  // Somebody waits now for a fetch that is under way.
+  [[nodiscard]] Wanted want_now(ChunkKey key);
+
+  struct Claim : Wanted {  // of a fetch: kWaiting
     enum class Outcome : std::uint8_t { kReady, kWaiting, kOwner };
     Outcome outcome = Outcome::kReady;
-    Holding* holding = nullptr;     // kReady: pinned for the caller; kOwner: to be fetched, pinned for the fetch
-    bool in_line = false;           // kWaiting: the fetch had no memory yet
-    bool is_first_to_wait = false;  // kWaiting: until now nobody waited for the fetch
-    // Then its read of the source, if it has got there. It may have ended: only its address is of use.
-    const SourceRead* ahead = nullptr;
+    Holding* holding = nullptr;  // kReady: pinned for the caller; kOwner: to be fetched, pinned for the fetch
   };
   // kReady leaves the waiter alone; otherwise it is linked to the holding until publish() or abandon().
   // The wishes of `fresh` (keep, ranged, wanted_now) are added to what is there already. If `fresh` has memory, and a

@@ -344,12 +344,6 @@ std::unique_ptr<Holding> make_holding(StoreParts& store, const ChunkRequest& req
   return fresh;
 }
 
-// A fetch that was begun ahead goes before the others of its kind, wherever it is.
-void hurry(StoreParts& store, const RamTier::Claim& claim) {
-  for (const auto& tier : store.tiers) tier->hurry();
-  if (claim.ahead != nullptr) store.source->hurry(claim.ahead);
-}
-
 // No fetch is needed.
 void give_back(StoreParts& store, const ChunkRequest& request) {
   if (request.memory == FetchMemory::kReserved) store.ram.unreserve(request.memory_bytes);
@@ -362,6 +356,13 @@ std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& requ
   if (held == nullptr) return std::nullopt;
   note_use_in_memory(store, request);
   return held->view(TierKind::kRam, request.offset, request.length);
+}
+
+void hurry_fetch(StoreParts& store, const RamTier::Wanted& fetch) {
+  if (!fetch.is_first) return;
+  if (fetch.in_line) store.memory.hurry();
+  for (const auto& tier : store.tiers) tier->hurry();
+  if (fetch.ahead != nullptr) store.source->hurry(fetch.ahead);
 }
 
 void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
@@ -385,8 +386,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
     case RamTier::Claim::Outcome::kWaiting:
       static_cast<void>(waiter.release());  // the fetch answers it
       give_back(store, request);
-      if (claim.in_line && !is_ahead(request.hint)) store.memory.hurry();
-      if (claim.is_first_to_wait) hurry(store, claim);
+      hurry_fetch(store, claim);
       store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
       note_use_in_memory(store, request);
       return;

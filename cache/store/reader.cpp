@@ -200,7 +200,12 @@ std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
       start(sample, ReadHint::kNow);
       lock.lock();
     } else if (!found->second.result) {
-      found->second.awaited = true;
+      if (!std::exchange(found->second.awaited, true) && !demanded) {
+        lock.unlock();
+        store_.hurry(store_.catalog().sample_entry(sample));
+        lock.lock();
+        continue;  // it may have come meanwhile
+      }
       changed_.wait(lock);
     } else {
       Result<View> result = std::move(*found->second.result);

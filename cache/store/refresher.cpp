@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/refresher.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -50,6 +51,7 @@ struct Refresher::Impl {
 
   void run();
   bool wait_for_turn();
+  [[nodiscard]] steady_clock::time_point next_turn();
   void compare();
   [[nodiscard]] Result<std::size_t> tell_store(const CatalogChanges& changes);
   [[nodiscard]] Status tell_file(EntryId entry, const Found& now);
@@ -105,10 +107,21 @@ void Refresher::Impl::run() {
   }
 }
 
+steady_clock::time_point Refresher::Impl::next_turn() {
+  constexpr std::uint64_t kDoublingsMax = 5;
+  const auto now = steady_clock::now();
+  auto turn = options.every.count() > 0 ? now + options.every : steady_clock::time_point::max();
+  MutexLock lock(mutex);
+  if (state.failures > 0) {
+    turn = std::min<steady_clock::time_point>(
+        turn, now + options.again_after * (1U << std::min(state.failures - 1, kDoublingsMax)));
+  }
+  return turn;
+}
+
 // False: to end.
 bool Refresher::Impl::wait_for_turn() {
-  const auto deadline =
-      options.every.count() > 0 ? steady_clock::now() + options.every : steady_clock::time_point::max();
+  const auto deadline = next_turn();
   MutexLock lock(mutex);
   while (!stop.load() && !requested && steady_clock::now() < deadline) {
     if (deadline == steady_clock::time_point::max()) {
@@ -140,13 +153,15 @@ void Refresher::Impl::compare() {
            .changed = changes->changed.size(),
            .vanished = changes->vanished.size(),
            .appeared = changes->appeared,
-           .failure = ""};
+           .failure = "",
+           .failures = 0};
 }
 
 void Refresher::Impl::fail(const io::Error& error) {
   io::log_warning("refresh: {}", error.message());
   MutexLock lock(mutex);
   state.failure = error.message();
+  ++state.failures;
 }
 
 // Returns how many files the store did not know to be as they are.

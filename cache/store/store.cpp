@@ -102,6 +102,7 @@ class StoreImpl final : public Store {
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                         ReadHint hint) override;
   void drop(EntryId entry) override;
+  void hurry(EntryId entry) override;
   void release(EntryId entry) override;
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
   void set_identity(EntryId entry, const Identity& identity) override { parts_.set_identity(entry, identity); }
@@ -266,6 +267,13 @@ bool StoreImpl::is_on_disk(EntryId entry) const {
     if (!parts_.held_on_disk({hash_name(path, chunk), chunk, *identity})) return false;
   }
   return true;
+}
+
+void StoreImpl::hurry(EntryId entry) {
+  const std::uint32_t chunks = parts_.identities.chunks_of(entry);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    hurry_fetch(parts_, parts_.ram.want_now({entry, chunk}));
+  }
 }
 
 void StoreImpl::drop(EntryId entry) {

@@ -200,6 +200,10 @@ void print_notes(const json& stat) {
   if (const json& tiers = stat["store"]["tiers"]; !tiers.empty()) {
     if (const std::string how = text_of(tiers.back(), "placement"); !how.empty()) print_note("source: " + how);
   }
+  if (const std::uint64_t times = number_of(member_of(stat, "refresh"), "failures"); times > 0) {
+    print_note(fmt::format("looking for changes of the source failed {} times, and is tried again by itself: {}", times,
+                           text_of(stat["refresh"], "failure")));
+  }
   for (const json& fallback : stat["mount"]["fallbacks"]) print_note(fallback.get<std::string>());
   if (const std::uint64_t given_up = number_of(stat["mount"], "orders_given_up"); given_up > 0) {
     print_note(

@@ -114,7 +114,8 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
 json MountService::refresh_state() const {
   const cache::Refresher::State state = refresher_.state();
   return {{"running", state.running},   {"rounds", state.rounds},     {"changed", state.changed},
-          {"vanished", state.vanished}, {"appeared", state.appeared}, {"failure", state.failure}};
+          {"vanished", state.vanished}, {"appeared", state.appeared}, {"failure", state.failure},
+          {"failures", state.failures}};
 }
 
 json MountService::stat() const {

@@ -36,7 +36,10 @@ void add_bucket_options(CLI::App& command, CacheArguments& cache) {
       ->group(kGroup);
   command.add_flag("--no-sign-request", cache.no_sign_request, "The bucket is public: send no signature")
       ->group(kGroup);
-  command.add_flag("--requester-pays", cache.requester_pays, "Agree to pay for the requests")->group(kGroup);
+  command
+      .add_flag("--requester-pays", cache.requester_pays,
+                "Agree to pay for the requests; also AWS_REQUEST_PAYER=requester")
+      ->group(kGroup);
 }
 
 void add_tier_options(CLI::App& command, CacheArguments& cache) {

@@ -6,7 +6,8 @@
 //   while (waiting.may_start(started, depth)) start(waiting.pop());
 //
 // Reads ahead fill the depth. What somebody waits for may go beyond it by a quarter, so that it finds a place however
-// many of them there are. One start in sixteen is of those that nobody waits for: they are late, but never wait for ever.
+// many of them there are. One start in sixteen is of those that nobody waits for: they are late, but never wait for
+// ever.
 //
 // Thread-safety: none; the engine's lock or its driving thread. Ownership: of nothing; operations are the caller's.
 #pragma once

@@ -104,6 +104,7 @@ class HangingStore final : public cache::Store {
     }
     inner_.read_range_async(entry, offset, length, std::move(done), hint);
   }
+  void hurry(EntryId entry) override { inner_.hurry(entry); }
   void drop(EntryId entry) override { inner_.drop(entry); }
   void release(EntryId entry) override { inner_.release(entry); }
   void set_ram_bytes(std::uint64_t bytes) override { inner_.set_ram_bytes(bytes); }

@@ -50,14 +50,16 @@ std::optional<pid_t> spawn(const std::string& command, int output) {
   return failed == 0 ? std::optional(pid) : std::nullopt;
 }
 
-// False: there is no time left, or it is too much.
-bool read_all(int fd, std::string& text, Clock::time_point deadline) {
+// False: there is no time left, it is too much, or nobody needs it any more.
+bool read_all(int fd, std::string& text, Clock::time_point deadline, const StopEvent* stop) {
   std::size_t size = 0;
   text.resize(kOutputBytesMax);  // at once: a string that grows leaves copies behind
   while (size < text.size()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
-    if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) == 0) return false;
+    std::array<pollfd, 2> ready = {{{.fd = fd, .events = POLLIN, .revents = 0},
+                                    {.fd = stop != nullptr ? stop->fd() : -1, .events = POLLIN, .revents = 0}}};
+    if (left.count() <= 0 || ::poll(ready.data(), ready.size(), static_cast<int>(left.count())) == 0) return false;
+    if (stop != nullptr && stop->is_set()) return false;
     const ssize_t got = ::read(fd, text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
@@ -71,7 +73,8 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline) {
 
 }  // namespace
 
-io::Result<std::string> command_output(const std::string& command, std::chrono::milliseconds wait) {
+io::Result<std::string> command_output(const std::string& command, std::chrono::milliseconds wait,
+                                       const StopEvent* stop) {
   std::array<int, 2> ends = {-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return io::system_error(errno, "pipe");
   const io::UniqueFd output(ends[0]);
@@ -81,7 +84,7 @@ io::Result<std::string> command_output(const std::string& command, std::chrono::
   input.reset();
   std::string text;
   const Clock::time_point deadline = Clock::now() + wait;
-  const bool is_whole = read_all(output.get(), text, deadline);
+  const bool is_whole = read_all(output.get(), text, deadline, stop);
   if (!is_whole) ::kill(-*pid, SIGKILL);
   int status = 0;
   while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
@@ -89,6 +92,7 @@ io::Result<std::string> command_output(const std::string& command, std::chrono::
   if (is_whole && WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
   const bool is_late = Clock::now() >= deadline;
   io::wipe(text);
+  if (!is_whole && stop != nullptr && stop->is_set()) return make_error(ErrorCode::kCancelled, "nobody waits for it");
   if (!is_whole && is_late)
     return make_error(ErrorCode::kTimedOut, fmt::format("no end within {} s", wait.count() / 1000));
   if (!is_whole) return make_error(ErrorCode::kInvalidArgument, "its output is too long");

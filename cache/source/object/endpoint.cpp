@@ -40,6 +40,9 @@ UrlParts parts_of(std::string_view url) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view(".-:[]_").find(c) != std::string::npos;
   });
   if (!good) parts.host = {};
+  // libcurl leaves out the scheme's own port in Host, and the signature has to say the same.
+  const std::string_view port = parts.scheme == "https" ? ":443" : ":80";
+  if (parts.host.ends_with(port)) parts.host.remove_suffix(port.size());
   return parts;
 }
 
@@ -49,10 +52,17 @@ bool may_be_bucket(std::string_view name) {
          });
 }
 
-// A certificate's *.s3.amazonaws.com covers no name with a dot, and host names have no capitals.
+// Whether it is a label of a host's name (RFC 1035). A certificate's *.s3.amazonaws.com covers no name with a dot, and
+// host names have no capitals.
 bool fits_into_host(std::string_view bucket) {
-  return std::none_of(bucket.begin(), bucket.end(),
+  return bucket.size() <= 63 && !bucket.starts_with('-') && !bucket.ends_with('-') &&
+         std::none_of(bucket.begin(), bucket.end(),
                       [](char c) { return c == '.' || c == '_' || (c >= 'A' && c <= 'Z'); });
+}
+
+// Amazon's own, also where its URL is given: that of a region, of FIPS, of IPv6, of the accelerated ones.
+bool is_amazons(std::string_view host) {
+  return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
 }
 
 }  // namespace
@@ -102,7 +112,6 @@ io::Result<Endpoint> make_endpoint(const ObjectStoreOptions& options) {
   Endpoint endpoint;
   std::string path;
   if (options.endpoint.empty()) {
-    endpoint.is_amazon = true;
     const std::string& region = options.region;
     const bool is_china = region.starts_with("cn-");
     endpoint.host = fmt::format("s3.{}.amazonaws.com{}", region, is_china ? ".cn" : "");
@@ -117,7 +126,7 @@ io::Result<Endpoint> make_endpoint(const ObjectStoreOptions& options) {
     endpoint.host = parts.host;
     path = encode_path(parts.path);
   }
-  const bool in_path = options.path_style.value_or(!endpoint.is_amazon || !fits_into_host(options.bucket));
+  const bool in_path = options.path_style.value_or(!is_amazons(endpoint.host) || !fits_into_host(options.bucket));
   if (in_path) {
     endpoint.bucket_path = path + "/" + encode_path(options.bucket) + "/";
   } else {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where requests for a bucket go: from options and region to scheme, host and the path before the key.
+// Where requests for a bucket go: from options and region to scheme, host and the path before the key. At Amazon the
+// bucket is a part of the host's name ("virtual-host style"), if it is a label that may stand there; elsewhere it is
+// the beginning of the path, which every store understands.
 //
 //   HEADRACE_TRY(endpoint, make_endpoint(options));
 //   endpoint.url("a%20b.jpg", "")   // "https://bucket.s3.eu-west-1.amazonaws.com/train/a%20b.jpg"
@@ -21,7 +23,6 @@ struct Endpoint {
   std::string scheme = "https";
   std::string host;         // with the port, as the header Host has it
   std::string bucket_path;  // encoded, ends in '/': "/" or "/bucket/"
-  bool is_amazon = false;   // its host names follow the region
 
   [[nodiscard]] std::string url(std::string_view path, std::string_view query) const {
     std::string text = scheme + "://" + host;
@@ -33,7 +34,7 @@ struct Endpoint {
 
 // `options` has its endpoint and region already. Errors: kInvalidArgument (no URL, no bucket name).
 [[nodiscard]] io::Result<Endpoint> make_endpoint(const ObjectStoreOptions& options);
-// The host of an endpoint's URL; empty: it is no http(s) URL.
+// The host of an endpoint's URL, as the header Host has it; empty: it is no http(s) URL.
 [[nodiscard]] std::string host_of(std::string_view url);
 
 }  // namespace headrace::cache

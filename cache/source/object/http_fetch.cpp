@@ -33,7 +33,10 @@ class Collector : public HttpSink {
 
 io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetchOptions& options) {
   using Clock = std::chrono::steady_clock;
-  HttpLoop loop({.ca_file = options.ca_file, .connect_timeout = options.connect_wait, .no_proxy = options.no_proxy});
+  HttpLoop loop({.ca_file = options.ca_file,
+                 .connect_timeout = options.connect_wait,
+                 .no_proxy = options.no_proxy,
+                 .stop_fd = options.stop != nullptr ? options.stop->fd() : -1});
   HEADRACE_TRY_DO(loop.ready());
   Collector collector;
   HttpExchange exchange;
@@ -44,7 +47,8 @@ io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetch
   exchange.sink = &collector;
   loop.start(exchange);
   const Clock::time_point deadline = Clock::now() + options.wait;
-  while (!collector.ended) {
+  const auto is_stopped = [&] { return options.stop != nullptr && options.stop->is_set(); };
+  while (!collector.ended && !is_stopped()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) break;
     loop.run_once(left);
@@ -53,6 +57,7 @@ io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetch
   if (collector.ended && collector.ended->is_complete) return std::move(collector.fetched);
   io::wipe(collector.fetched.body);
   const std::string host = question.url.substr(0, question.url.find('/', 8));
+  if (is_stopped()) return io::make_error(io::ErrorCode::kCancelled, host);
   return io::make_error(io::ErrorCode::kTimedOut,
                         host + ": " + (collector.ended ? collector.ended->trouble : std::string("no answer in time")));
 }

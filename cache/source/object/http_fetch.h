@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "headrace/cache/source/object/http_loop.h"
+#include "headrace/cache/source/object/stop_event.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -27,6 +28,7 @@ struct HttpFetchOptions {
   std::chrono::milliseconds connect_wait{5'000};
   bool no_proxy = false;
   std::string ca_file = {};
+  const StopEvent* stop = nullptr;
 };
 
 struct HttpFetched {
@@ -34,7 +36,7 @@ struct HttpFetched {
   std::string body;  // at most 256 KiB; may hold a secret: the caller overwrites it
 };
 
-// Errors: kTimedOut (nothing there, or too slow).
+// Errors: kTimedOut (nothing there, or too slow), kCancelled (`stop`).
 [[nodiscard]] io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetchOptions& options);
 
 }  // namespace headrace::cache

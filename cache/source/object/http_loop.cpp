@@ -61,6 +61,9 @@ HttpLoop::HttpLoop(HttpLoopOptions options)
   ::curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(options_.connections_max));
   epoll_event event = {.events = EPOLLIN, .data = {.fd = wake_fd_.get()}};
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_fd_.get(), &event);
+  if (options_.stop_fd < 0) return;
+  event.data.fd = options_.stop_fd;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, options_.stop_fd, &event);
 }
 
 HttpLoop::~HttpLoop() {
@@ -216,6 +219,7 @@ void HttpLoop::run_once(milliseconds wait_max) {
   int running = 0;
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.fd == options_.stop_fd) continue;
     if (event.data.fd == wake_fd_.get()) {
       std::uint64_t wakes = 0;
       static_cast<void>(!::read(wake_fd_.get(), &wakes, sizeof wakes));

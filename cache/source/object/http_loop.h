@@ -69,6 +69,7 @@ struct HttpLoopOptions {
   std::chrono::milliseconds connect_timeout{5'000};
   unsigned connections_max = 64;  // kept open
   bool no_proxy = false;          // else the environment names one
+  int stop_fd = -1;               // run_once() does not wait while this can be read from
 };
 
 class HttpLoop {

@@ -51,6 +51,7 @@ KeyKeeper::KeyKeeper(KeySources sources, FoundKeys found)
     : sources_(std::move(sources)),
       current_(std::make_shared<const FoundKeys>(std::move(found))),
       next_look_(time_to_renew(*current_)) {
+  sources_.stop = &stop_;
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "hr-credentials");
     run();
@@ -80,6 +81,7 @@ void KeyKeeper::join() {
     closed_ = true;
     changed_.notify_one();
   }
+  stop_.set();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -110,6 +112,7 @@ void KeyKeeper::run() {
 std::optional<FoundKeys> KeyKeeper::find_again() const {
   io::Result<std::optional<FoundKeys>> found = find_keys(sources_);
   if (found && *found) return std::move(**found);
+  if (stop_.is_set()) return std::nullopt;
   io::log_warning("access keys could not be renewed: {}",
                   found ? std::string("no source has them any more") : found.error().message());
   return std::nullopt;

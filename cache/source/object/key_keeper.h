@@ -35,6 +35,7 @@ class KeyKeeper {
   // `done` runs on the keeper's thread when current() is another one, or when none was found. After join() it runs at
   // once. What was refused is not asked for anew more than once a second.
   void renew(const KeysPtr& refused, std::function<void()> done);
+  // Does not wait for a service or a program that hangs.
   void join();
 
  private:
@@ -48,7 +49,8 @@ class KeyKeeper {
     std::function<void()> done;
   };
 
-  const KeySources sources_;
+  KeySources sources_;  // constant after construction
+  StopEvent stop_;
   mutable io::Mutex mutex_;
   io::CondVar changed_;
   KeysPtr current_ HEADRACE_GUARDED_BY(mutex_);

@@ -147,7 +147,7 @@ class Finder {
                     .source = source};
     if (!found.keys.id.empty() && !found.keys.secret.empty()) return Found(std::move(found));
     if (const std::string command = profile.value("credential_process"); !command.empty()) {
-      Result<std::string> output = command_output(command, kCommandWait);
+      Result<std::string> output = command_output(command, kCommandWait, sources_.stop);
       if (!output) return gave_none(source, "credential_process: " + output.error().message());
       return wrap(keys_in_json(*output, source));
     }
@@ -251,7 +251,8 @@ class Finder {
   }
 
   [[nodiscard]] Result<FoundKeys> ask_token_service(HttpQuestion& question, const std::string& source) const {
-    Result<HttpFetched> answer = http_fetch(question, {.wait = kServiceWait, .ca_file = sources_.ca_file});
+    Result<HttpFetched> answer =
+        http_fetch(question, {.wait = kServiceWait, .ca_file = sources_.ca_file, .stop = sources_.stop});
     io::wipe(question.body);
     if (!answer) return gave_none(source, answer.error().message());
     if (answer->status != 200) {
@@ -284,8 +285,8 @@ class Finder {
     if (token.find_first_of("\r\n") != std::string::npos) return gave_none(source, "its token holds a line end");
     if (!token.empty()) question.headers.push_back("Authorization: " + token);
     io::wipe(token);
-    Result<HttpFetched> answer =
-        http_fetch(question, {.wait = kServiceWait, .no_proxy = true, .ca_file = sources_.ca_file});
+    Result<HttpFetched> answer = http_fetch(
+        question, {.wait = kServiceWait, .no_proxy = true, .ca_file = sources_.ca_file, .stop = sources_.stop});
     for (std::string& header : question.headers) io::wipe(header);
     if (!answer) return gave_none(source, answer.error().message());
     if (answer->status != 200) return gave_none(source, fmt::format("its service answers HTTP {}", answer->status));
@@ -317,7 +318,8 @@ class Finder {
     std::string service = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     if (service.empty()) service = "http://169.254.169.254";
     while (service.ends_with('/')) service.pop_back();
-    const HttpFetchOptions options{.wait = kServiceWait, .connect_wait = kMachineWait, .no_proxy = true};
+    const HttpFetchOptions options{
+        .wait = kServiceWait, .connect_wait = kMachineWait, .no_proxy = true, .stop = sources_.stop};
     Result<HttpFetched> session = http_fetch({.method = HttpExchange::Method::kPut,
                                               .url = service + "/latest/api/token",
                                               .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}},

@@ -19,6 +19,7 @@
 
 #include "headrace/cache/object_store.h"
 #include "headrace/cache/source/object/profile_file.h"
+#include "headrace/cache/source/object/stop_event.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -34,6 +35,7 @@ struct KeySources {
   std::string profile;  // empty: AWS_PROFILE, else "default"
   std::string region;   // of the token service
   std::string ca_file;
+  const StopEvent* stop = nullptr;  // ends the search soon, whatever hangs; its result is of no use then
 };
 
 // The name of the profile in use.

@@ -15,7 +15,7 @@ constexpr double kLateShareMax = 0.10;
 void Latencies::note(Duration latency) {
   last_[count_++ % kKept] = latency;
   late_share_ *= 1 - kMemory;
-  if (count_ % kLookEvery == 0) late_after_ = std::max(floor_, 3 * percentile(95));
+  if (count_ % kLookEvery == 0) late_after_ = std::max(floor_, std::min(3 * percentile(95), percentile(99) * 3 / 2));
 }
 
 Latencies::Duration Latencies::percentile(unsigned percent) const {
@@ -27,11 +27,11 @@ Latencies::Duration Latencies::percentile(unsigned percent) const {
   return *at;
 }
 
-bool Latencies::may_hedge() {
+bool Latencies::may_hedge(bool waits) {
   late_share_ += kMemory;
   if (late_share_ > kLateShareMax) return false;
   // One is free: three of a hundred of the first reads are none.
-  if (hedges_ * 100 >= sent_ * 3 + 100) return false;
+  if (hedges_ * 100 >= sent_ * (waits ? 3 : 2) + 100) return false;
   ++hedges_;
   return true;
 }

@@ -25,11 +25,13 @@ class Latencies {
   void note(Duration latency);
   [[nodiscard]] Duration percentile(unsigned percent) const;  // of the last kKept; 0: nothing is known
 
-  // From when on a request is late: three times what 95 of 100 take, and no sooner than the floor.
+  // From when on a request is late: half as long again as 99 of 100 take, or three times what 95 take, if that is less.
+  // No sooner than the floor.
   [[nodiscard]] Duration late_after() const { return late_after_; }
   void note_sent() { ++sent_; }
-  // A request is late. Whether a second one may be sent: at most 3 of 100, and none while more than 10 of 100 are late.
-  [[nodiscard]] bool may_hedge();
+  // A request is late. Whether a second one may be sent: of 100 at most 3, or 2 for those that nobody `waits` for yet,
+  // and none while more than 10 of 100 are late.
+  [[nodiscard]] bool may_hedge(bool waits);
   [[nodiscard]] std::size_t count() const { return count_; }  // of what was noted
 
  private:

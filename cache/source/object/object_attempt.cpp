@@ -9,6 +9,7 @@
 #include <curl/curl.h>
 #include <strings.h>
 
+#include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/source/object/object_settings.h"
 #include "headrace/cache/source/object/xml.h"
 
@@ -29,11 +30,6 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   if (error != std::errc() || number > std::uint64_t{INT64_MAX}) return std::nullopt;  // no file is so large
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
-}
-
-std::string without_quotes(std::string_view etag) {
-  if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
-  return std::string(etag);
 }
 
 std::optional<std::chrono::sys_seconds> http_date(std::string_view text) {
@@ -61,7 +57,7 @@ void ObjectAttempt::on_status(int status) {
 
 void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
   if (is_header(name, "etag")) {
-    found_.etag = without_quotes(value);
+    found_.etag = strong_etag(value);
   } else if (is_header(name, "content-length")) {
     content_length_ = take_number(value);
   } else if (is_header(name, "content-range") && value.starts_with("bytes ")) {
@@ -87,9 +83,30 @@ void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
   }
 }
 
+bool ObjectAttempt::goes_by_time() const {
+  const bool is_any = read_ == nullptr || (read_->etag == nullptr && read_->mtime_ns == ObjectRead::kAnyTime);
+  return !is_any && found_.etag.empty();
+}
+
+ObjectAttempt::Mismatch ObjectAttempt::look_at_version() const {
+  if (goes_by_time()) {
+    if (read_->mtime_ns <= 0 || found_.mtime_ns <= 0) return Mismatch::kNoVersion;
+    return found_.mtime_ns == read_->mtime_ns ? Mismatch::kNone : Mismatch::kOtherVersion;
+  }
+  const bool is_other = read_->etag != nullptr && !found_.etag.empty() && found_.etag != read_->etag;
+  return is_other ? Mismatch::kOtherVersion : Mismatch::kNone;
+}
+
+bool ObjectAttempt::is_too_young() const {
+  constexpr std::chrono::seconds kSafe{2};  // the one it was written in, and the one that Date was rounded down to
+  if (!is_success() || !goes_by_time() || !answer_.date) return false;
+  const std::chrono::nanoseconds now = answer_.date->time_since_epoch();
+  return now - std::chrono::nanoseconds(found_.mtime_ns) < kSafe;
+}
+
 ObjectAttempt::Mismatch ObjectAttempt::look_at_headers() const {
   if (read_ == nullptr) return Mismatch::kNone;
-  if (read_->etag != nullptr && !found_.etag.empty() && found_.etag != read_->etag) return Mismatch::kOtherEtag;
+  if (const Mismatch version = look_at_version(); version != Mismatch::kNone) return version;
   const bool is_part = answer_.status == 206;
   const std::optional<std::uint64_t> total = is_part ? range_total_ : content_length_;
   if (total && read_->object_bytes != ObjectRead::kAnySize && *total != read_->object_bytes) {
@@ -155,7 +172,12 @@ std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const 
   switch (look_at_headers()) {
     case Mismatch::kNone:
       return std::nullopt;
-    case Mismatch::kOtherEtag:
+    case Mismatch::kNoVersion:
+      return io::Error{io::ErrorCode::kUnsupported, 0,
+                       what +
+                           ": the store names neither a strong ETag nor Last-Modified, so that nothing would tell a "
+                           "replaced object; it is not read"};
+    case Mismatch::kOtherVersion:
       return io::Error{io::ErrorCode::kStale, 0, what + ": the object was replaced"};
     case Mismatch::kOtherSize:
       return io::Error{io::ErrorCode::kStale, 0, what + ": the object has another size than it had"};

@@ -38,6 +38,9 @@ class ObjectAttempt : public HttpSink {
   // Why an answer that says 200 is not what was wanted; nullopt: it is, or it was lost before it said so.
   [[nodiscard]] std::optional<io::Error> mismatch(const std::string& what) const;
 
+  // It was told apart by its time alone, and that second is hardly over: another version may have the same.
+  [[nodiscard]] bool is_too_young() const;
+
   [[nodiscard]] const ObjectRead::Found& found() const { return found_; }
   [[nodiscard]] std::string& text() { return text_; }  // of a query's answer, or of an error's
   [[nodiscard]] std::uint64_t received() const { return received_; }
@@ -52,9 +55,11 @@ class ObjectAttempt : public HttpSink {
  private:
   [[nodiscard]] bool is_success() const { return answer_.status == 200 || answer_.status == 206; }
   [[nodiscard]] bool is_whole() const;
+  [[nodiscard]] bool goes_by_time() const;
 
-  enum class Mismatch : std::uint8_t { kNone, kOtherEtag, kOtherSize, kNoSize, kOtherRange };
+  enum class Mismatch : std::uint8_t { kNone, kOtherVersion, kNoVersion, kOtherSize, kNoSize, kOtherRange };
   [[nodiscard]] Mismatch look_at_headers() const;
+  [[nodiscard]] Mismatch look_at_version() const;
 
   const ObjectRead* const read_;  // null: a query
   const OnEnd on_end_;

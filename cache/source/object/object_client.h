@@ -7,11 +7,12 @@
 //   client->read(read);                      // on_done runs exactly once
 //
 // A read names the version that it wants by ETag and size. Each GET carries the ETag in If-Match, and the answer's own
-// ETag and length are compared before a byte is taken: an answer of another version ends with kStale.
+// ETag and length are compared before a byte is taken: an answer of another version ends with kStale. Where an answer
+// names no ETag, its Last-Modified is compared; one that has neither is refused.
 //
 // What may pass is tried again (object_verdict.h): at most 6 times or 60 s, with pauses drawn at random so that readers
-// that failed together do not come back together. A read that somebody waits for gets a second request where the first
-// takes far longer than others do; the faster one wins.
+// that failed together do not come back together. A read gets a second request where the first takes far longer than
+// others do; the faster one wins.
 //
 // Requests wait in queues of the client's own and not in libcurl: what somebody waits for goes before what is read
 // ahead. How many are in flight follows what they bring (request_window.h).
@@ -37,7 +38,9 @@ struct ObjectRead {
   const char* key = nullptr;              // relative to the prefix
   const char* etag = nullptr;             // wanted, without the quotes; nullptr: whatever the object is now
   std::uint64_t object_bytes = kAnySize;  // the size of the whole object that is wanted
-  std::uint64_t offset = 0;               // the range lies within the object
+  // When the version that is wanted was written, in whole seconds; counts where the answer names no ETag. 0: not known.
+  std::int64_t mtime_ns = kAnyTime;
+  std::uint64_t offset = 0;  // the range lies within the object
   std::uint64_t length = 0;
   std::byte* into = nullptr;       // `length` bytes, written until on_done runs
   bool ahead = false;              // nobody waits for it yet
@@ -50,13 +53,14 @@ struct ObjectRead {
 
   // Set before on_done on success: what the store says of the object.
   struct Found {
-    std::string etag;  // without the quotes; empty: the store names none
+    std::string etag;  // without the quotes; empty: the store names none, or a weak one
     std::uint64_t object_bytes = 0;
     std::int64_t mtime_ns = 0;  // 0: the store does not say
   };
   Found found = {};
 
   static constexpr std::uint64_t kAnySize = UINT64_MAX;
+  static constexpr std::int64_t kAnyTime = -1;
 };
 
 // The body of one page of a listing, as list_objects() asks for it.

@@ -71,6 +71,12 @@ std::int64_t whole_seconds(std::int64_t time_ns) {
 
 }  // namespace
 
+std::string_view strong_etag(std::string_view text) {
+  if (text.starts_with("W/")) return {};
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
+  return text;
+}
+
 io::ScannedAttributes attributes_of_object(const ObjectVersion& version) {
   const PackedEtag packed = pack(version.etag);
   return {.size_bytes = version.size_bytes,
@@ -88,6 +94,10 @@ std::string etag_of(const Identity& identity) {
   std::string etag = fmt::format("{:016x}{:016x}", packed.high, packed.low);
   if (packed.kind > 0) etag += fmt::format("-{}", packed.kind);
   return etag;
+}
+
+std::int64_t written_at(const Identity& identity) {
+  return whole_seconds(identity.mtime_ns);
 }
 
 bool has_etag(const Identity& identity, std::string_view etag) {

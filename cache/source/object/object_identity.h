@@ -9,6 +9,10 @@
 // and a GET can ask for this version and no other (If-Match). Of any other ETag these 16 bytes are a hash. It tells
 // versions apart all the same, when the answer to a GET names its ETag.
 //
+// Where a store names no ETag, or a weak one, size and time tell versions apart: the answer's Last-Modified is
+// compared, and one whose second is not over yet is asked for again (object_attempt.h). Where it names no time either,
+// nothing is read.
+//
 // The times of objects are whole seconds in HTTP. What is below a second in the modification time says which kind of
 // ETag it is.
 //
@@ -30,10 +34,15 @@ struct ObjectVersion {
   std::int64_t mtime_ns = 0;
 };
 
+// What an ETag says of the bytes, without its quotes. Nothing, if it is a weak one (RFC 9110, 8.8.1): other bytes may
+// have the same.
+[[nodiscard]] std::string_view strong_etag(std::string_view text);
 // Of a file that all may read, owned by whoever runs this process.
 [[nodiscard]] io::ScannedAttributes attributes_of_object(const ObjectVersion& version);
 // Empty: the identity has a hash of it.
 [[nodiscard]] std::string etag_of(const Identity& identity);
+// In whole seconds; 0: not known.
+[[nodiscard]] std::int64_t written_at(const Identity& identity);
 // Whether it is the ETag that the identity was made of. Other than a comparison of identities this leaves out the time:
 // content that was uploaded again is the same content.
 [[nodiscard]] bool has_etag(const Identity& identity, std::string_view etag);

@@ -10,11 +10,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "headrace/cache/source/object/key_ranges.h"
 #include "headrace/cache/source/object/object_client.h"
 #include "headrace/cache/source/object/uri.h"
 #include "headrace/cache/source/object/xml.h"
 #include "headrace/io/log.h"
+#include "headrace/io/memory_limit.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/printable.h"
 
@@ -33,6 +36,8 @@ constexpr std::size_t kNameBytesMax = 255;  // NAME_MAX
 constexpr std::size_t kKeyBytesMax = 1024;  // S3's own bound; what is in folders without an end has no other
 // A store that passes over what was deleted may answer with no key at all, and say that there are more.
 constexpr unsigned kEmptyPagesMax = 1000;
+// It becomes a part of a URL, of which servers take 8 to 16 KiB. Those that are a key in base64 have 2 KiB.
+constexpr std::size_t kTokenBytesMax = 8192;
 
 struct Page;
 
@@ -59,6 +64,12 @@ void on_page(ObjectQuery& query, io::Status status) {
   box->changed.notify_one();
 }
 
+// A line of a log has room for that much of a name that may have megabytes.
+std::string shown(std::string_view key) {
+  constexpr std::size_t kShownMax = 300;
+  return io::printable(key.substr(0, kShownMax)) + (key.size() > kShownMax ? "..." : "");
+}
+
 bool may_be_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.size() <= kNameBytesMax &&
          name.find('\0') == std::string_view::npos && name.find('/') == std::string_view::npos;
@@ -67,7 +78,11 @@ bool may_be_name(std::string_view name) {
 class Walk {
  public:
   Walk(ObjectClient& client, const ListOptions& options)
-      : client_(client), options_(options), prefix_(client.options().prefix), box_(std::make_shared<Mailbox>()) {}
+      : client_(client),
+        options_(options),
+        prefix_(client.options().prefix),
+        box_(std::make_shared<Mailbox>()),
+        bytes_max_(options.bytes_max > 0 ? options.bytes_max : io::memory_limit_bytes() / 4) {}
 
   [[nodiscard]] Result<ObjectListing> run() {
     todo_.push_back({.folder = prefix_ + options_.below});
@@ -77,6 +92,7 @@ class Walk {
       for (std::unique_ptr<Page>& page : pages) {
         --in_flight_;
         HEADRACE_TRY_DO(take(*page));
+        HEADRACE_TRY_DO(look_at_size());
       }
       if (options_.on_progress) options_.on_progress(listing_.objects.size());
     }
@@ -141,6 +157,7 @@ class Walk {
       if (!folder.starts_with(range.folder) || folder == range.folder) return wrong_key(folder);
       if (is_in_range(folder)) add_folder(folder, range.folder);
     }
+    if (parsed->next.size() > kTokenBytesMax) return goes_not_on();
     if (beyond) {
       forget_empty(range, *beyond);
     } else if (!parsed->next.empty() && parsed->objects.empty() && parsed->folders.empty()) {
@@ -163,9 +180,19 @@ class Walk {
                     client_.name());
   }
 
+  [[nodiscard]] io::Status look_at_size() const {
+    const std::uint64_t bytes =
+        listing_.objects.size() * sizeof(ListedObject) + listing_.keys.size() + listing_.etags.size() + folder_bytes_;
+    if (bytes <= bytes_max_) return {};
+    return make_error(ErrorCode::kNoSpace,
+                      fmt::format("{}: its listing has no end that fits into memory: {} objects in {} folders so far; "
+                                  "name a prefix with fewer",
+                                  client_.name(), listing_.objects.size(), folders_.size()));
+  }
+
   [[nodiscard]] tl::unexpected<io::Error> wrong_key(const std::string& key) const {
     return make_error(ErrorCode::kCorrupt,
-                      client_.name() + ": the listing holds what was not asked for: " + io::printable(key));
+                      client_.name() + ": the listing holds what was not asked for: " + shown(key));
   }
 
   [[nodiscard]] tl::unexpected<io::Error> goes_not_on() const {
@@ -232,7 +259,10 @@ class Walk {
       return;
     }
     std::string key = folder.substr(prefix_.size(), folder.size() - prefix_.size() - 1);
-    if (folders_.insert(std::move(key)).second) todo_.push_back({.folder = folder});
+    const std::uint64_t bytes = 2 * (sizeof(KeyRange) + folder.size());  // in both lists
+    if (!folders_.insert(std::move(key)).second) return;
+    folder_bytes_ += bytes;
+    todo_.push_back({.folder = folder});
   }
 
   void skip(const std::string& key) {
@@ -240,7 +270,7 @@ class Walk {
     name_skipped(key);
   }
   void name_skipped(std::string_view key) {
-    if (listing_.skipped_names.size() < kSkippedNamesMax) listing_.skipped_names.push_back(io::printable(key));
+    if (listing_.skipped_names.size() < kSkippedNamesMax) listing_.skipped_names.push_back(shown(key));
   }
 
   void put_in_order() {
@@ -268,6 +298,8 @@ class Walk {
   std::deque<KeyRange> todo_;
   unsigned in_flight_ = 0;
   bool may_split_ = true;
+  const std::uint64_t bytes_max_;
+  std::uint64_t folder_bytes_ = 0;
   std::unordered_set<std::string> folders_;  // relative to the prefix, without '/' at the end
   ObjectListing listing_;
 };

@@ -56,12 +56,16 @@ struct ObjectListing {
 struct ListOptions {
   std::string below = {};       // a folder relative to the client's prefix, ends in '/'; empty: all of the prefix
   unsigned in_flight_max = 32;  // list requests; S3 slows down beyond a few hundred a second per prefix
+  // What the listing may take in memory; 0: a quarter of what this process may have. A listing without an end
+  // ends there.
+  std::uint64_t bytes_max = 0;
   const std::atomic<bool>* stop = nullptr;                      // another thread sets it: kCancelled within 100 ms
   std::function<void(std::uint64_t objects)> on_progress = {};  // on the caller's thread, after each page
 };
 
 // Errors: kNotFound (no such bucket), kPermission (may not list it: the line names the right that is missing),
-// kCancelled, and what the client's requests end with. A prefix without objects is an empty listing, no error.
+// kCancelled, kCorrupt (no listing, or one that goes in a circle), kNoSpace (`bytes_max`), and what the client's
+// requests end with. A prefix without objects is an empty listing, no error.
 [[nodiscard]] io::Result<ObjectListing> list_objects(ObjectClient& client, const ListOptions& options);
 
 }  // namespace headrace::cache

@@ -38,6 +38,8 @@ io::Result<ObjectStoreOptions> complete_options(ObjectStoreOptions options) {
   fill(options.region, {value_of(env, "AWS_REGION"), value_of(env, "AWS_DEFAULT_REGION"), profile.value("region"),
                         std::string(kFirstRegion)});
   fill(options.ca_file, {value_of(env, "AWS_CA_BUNDLE"), profile.value("ca_bundle")});
+  // As GDAL and what is built on it say it.
+  options.requester_pays = options.requester_pays || value_of(env, "AWS_REQUEST_PAYER") == "requester";
   while (options.endpoint.ends_with('/')) options.endpoint.pop_back();
   if (!options.prefix.empty() && !options.prefix.ends_with('/')) options.prefix += '/';
   if (!may_be_region(options.region)) {

@@ -32,6 +32,7 @@ void ObjectSource::read(SourceRead& read) {
   request->object = {.key = read.path,
                      .etag = request->etag.empty() ? nullptr : request->etag.c_str(),
                      .object_bytes = read.identity.size_bytes,
+                     .mtime_ns = written_at(read.identity),
                      .offset = read.range.offset,
                      .length = read.range.length,
                      .into = read.buffer.data(),

@@ -204,7 +204,7 @@ void ObjectTransfers::fire_timers() {
     Job& job = *found->second;
     if (timer.due == Due::kRetry) {
       try_at_once(timer.job, job);
-    } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge()) {
+    } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge(job.waits)) {
       counts_.hedged();
       begin(timer.job, job, true);
     }
@@ -228,9 +228,12 @@ void ObjectTransfers::wait_for(const void* known_as) {
   }
 }
 
+// Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing
+// is known at first, and then only those that somebody waits for are worth a guess.
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
-  if (job.read == nullptr || !job.waits || job.read->etag == nullptr || !options_.tuning.hedge) return;
+  if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge) return;
+  if (!job.waits && latencies_.count() < kLatenciesKnown) return;
   timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
 }
 
@@ -301,11 +304,17 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   remove(attempt);
   counts_.received(attempt.received());
   ObjectAnswer answer = attempt.conclude(end);
+  answer.may_have_to_pay = !options_.requester_pays && !options_.no_sign_request;
   if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
   if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
     counts_.answered(RequestCounts::Answer::kRefused);
     finish(id, tl::unexpected<Error>(*wrong));
     return;
+  }
+  if (attempt.is_too_young()) {
+    answer.is_broken = true;
+    answer.trouble = "it was written just now, and the store names no ETag";
+    answer.retry_after = std::chrono::seconds(2);
   }
   const Verdict verdict = judge(answer);
   counts_.answered(outcome_of(verdict, answer));

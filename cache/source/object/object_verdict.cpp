@@ -47,6 +47,11 @@ std::string_view advice(const ObjectAnswer& answer) {
   for (const Advice& entry : kAdvice) {
     if (entry.code == answer.code) return entry.text;
   }
+  if (answer.status == 403 && answer.may_have_to_pay) {
+    return "the store refuses it; the keys need s3:GetObject and s3:ListBucket on this bucket, one whose requester "
+           "pays "
+           "is read with --requester-pays, and a public one with --no-sign-request";
+  }
   if (answer.status == 401 || answer.status == 403) {
     return "the store refuses it; the keys need s3:GetObject and s3:ListBucket on this bucket, and a public bucket is "
            "read with --no-sign-request";

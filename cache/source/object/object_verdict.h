@@ -48,8 +48,9 @@ struct ObjectAnswer {
   std::string trouble;        // of the connection, for people
   std::string code;           // of the store's error: "NoSuchKey"; a HEAD has none
   std::string message;
-  std::string region;    // where the bucket lies, if the store says
-  std::string location;  // of a redirect
+  std::string region;            // where the bucket lies, if the store says
+  std::string location;          // of a redirect
+  bool may_have_to_pay = false;  // a signed request that did not say who pays
   std::optional<std::chrono::seconds> retry_after;
   std::optional<std::chrono::sys_seconds> date;  // the store's clock
 };

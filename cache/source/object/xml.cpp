@@ -14,6 +14,7 @@
 #include <malloc.h>
 #include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero()
 
+#include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/source/object/uri.h"
 
 namespace headrace::cache {
@@ -108,11 +109,6 @@ std::optional<std::uint64_t> as_number(std::string_view text) {
   return number;
 }
 
-std::string without_quotes(std::string& text) {
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
-  return text;
-}
-
 // What parse_list_page() gathers. Names are decoded in the end: the encoding is named after them.
 struct PageReader {
   ListPage page;
@@ -131,7 +127,7 @@ struct PageReader {
     } else if (path == "/Contents/Key") {
       item.key = std::move(text);
     } else if (path == "/Contents/ETag") {
-      item.etag = without_quotes(text);
+      item.etag = strong_etag(text);
     } else if (path == "/Contents/Size") {
       const std::optional<std::uint64_t> size = as_number(text);
       is_wrong = is_wrong || !size || *size > std::uint64_t{INT64_MAX};  // no file is so large

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <fstream>
 #include <iterator>
@@ -217,6 +218,23 @@ TEST_CASE("another version of an object is stale, and none of its bytes are take
   CHECK(client->stats().errors == 0);
 }
 
+TEST_CASE("an object that was written just now, and has no ETag, is asked for again when its second is over") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  const auto client = open(server.options());
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::time_t time = std::chrono::system_clock::to_time_t(now);
+  std::string date(64, '\0');
+  std::tm parts = {};
+  date.resize(std::strftime(date.data(), date.size(), "%a, %d %b %Y %H:%M:%S GMT", ::gmtime_r(&time, &parts)));
+  server.set(R"({"etags": "none", "last_modified": ")" + date + R"("})");
+  Waited young("a", 12);
+  young.read.mtime_ns = std::chrono::nanoseconds(now.time_since_epoch()).count();
+  client->read(young.read);
+  REQUIRE_MESSAGE(young.wait().has_value(), young.wait().error().message());
+  CHECK(client->stats().retries == 1);
+}
+
 TEST_CASE("another range than was asked for is not taken for it") {
   ObjectServer server;
   server.put("a", "0123456789");
@@ -308,6 +326,22 @@ TEST_CASE("what cannot work says why and what to do") {
     CHECK(error.code == ErrorCode::kPermission);
     CHECK(says(error, "s3:GetObject"));
   }
+  SUBCASE("who reads has to pay") {
+    server.set(R"({"requester_pays": true})");
+    ObjectStoreOptions options = server.options();
+    const auto error = error_of(*open(options), "a");
+    CHECK(error.code == ErrorCode::kPermission);
+    CHECK(says(error, "--requester-pays"));
+    options.requester_pays = true;
+    CHECK(bytes_of(*open(options), "a", 7) == "content");
+    server.set(R"({"deny": true})");
+    CHECK_FALSE(says(error_of(*open(options), "a"), "--requester-pays"));
+    server.set(R"({"deny": false})");
+    options.requester_pays = false;
+    options.environment = environment_of({{"AWS_REQUEST_PAYER", "requester"}});
+    CHECK(bytes_of(*open(options), "a", 7) == "content");
+    CHECK(open(options)->stats().requester_pays);
+  }
   SUBCASE("nobody there") {
     ObjectStoreOptions options = server.options();
     options.endpoint = "http://127.0.0.1:1";
@@ -342,6 +376,18 @@ TEST_CASE("a bucket in another region is found, once for all reads") {
   CHECK(bytes_of(*client, "a", 7) == "content");
   CHECK(client->stats().region == "eu-west-1");
   CHECK(server.count("status 400") == 1);
+}
+
+TEST_CASE("a bucket in the name of the host is read, and the signature is of that host") {
+  ObjectServer server;
+  server.put("a b", "content");
+  ObjectStoreOptions options = server.options();
+  options.endpoint = "http://localhost" + server.url().substr(server.url().rfind(':'));
+  options.path_style = false;
+  CHECK(bytes_of(*open(options), "a b", 7) == "content");
+  CHECK(server.count("virtual host") == 1);
+  options.bucket = "other";
+  CHECK(says(error_of(*open(options), "a b"), "no such bucket"));
 }
 
 TEST_CASE("a redirect is followed, but not in a circle") {
@@ -462,6 +508,27 @@ TEST_CASE("a read ahead that has been sent gets a second request when somebody w
   CHECK(client->stats().hedges == 0);
   client->hurry(&late);
   REQUIRE(late.wait().has_value());
+  CHECK(client->stats().hedges_won == 1);
+}
+
+TEST_CASE("a read ahead that is late gets a second request where it is known how long answers take") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  options.tuning.hedge_floor = milliseconds(50);
+  const auto client = open(options);
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  for (int i = 0; i < 64; ++i) bytes_of(*client, "a", 12);
+  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  Waited late("a", 12, head.read.found.etag);
+  late.read.ahead = true;
+  client->read(late.read);
+  REQUIRE(late.wait().has_value());
+  CHECK(as_text(late.data) == "content of a");
   CHECK(client->stats().hedges_won == 1);
 }
 

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -305,4 +307,37 @@ TEST_CASE("who waits for keys is told when there will be none") {
   std::atomic<bool> at_once = false;
   (*keeper)->renew(refused, [&] { at_once.store(true); });
   CHECK(at_once.load());
+}
+
+TEST_CASE("a keeper that ends waits for no service and no program that hangs") {
+  ObjectServer server;
+  const TempDir dir;
+  give_out(server, "KEY", 3600);
+  std::map<std::string, std::string> variables;
+  std::function<bool()> has_begun;
+  std::function<bool()> has_ended;
+  SUBCASE("a service") {
+    variables = {{"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url()}};
+    has_begun = [&] { return server.count("/latest/api/token") == 2; };
+    has_ended = [&] { return server.count("late keys") > 0; };
+  }
+  SUBCASE("a program") {
+    const std::string program = fmt::format(
+        "cd {}; test -e first && touch begun && sleep 9 && touch ended; touch first; "
+        R"(echo '{{"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "s"}}')",
+        dir.path().string());
+    dir.write(".aws/config", "[default]\ncredential_process = " + program + "\n");
+    variables = {{"HOME", dir.path()}};
+    has_begun = [&] { return std::filesystem::exists(dir.path() / "begun"); };
+    has_ended = [&] { return std::filesystem::exists(dir.path() / "ended"); };
+  }
+  auto keeper = KeyKeeper::open({.environment = environment_of(variables), .region = "us-east-1"});
+  REQUIRE(keeper.has_value());
+  server.set(R"({"service_seconds": 9})");  // within what a service is waited for
+  bool told = false;
+  (*keeper)->renew((*keeper)->current(), [&] { told = true; });
+  while (!has_begun()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  (*keeper)->join();
+  CHECK(told);
+  CHECK_FALSE(has_ended());
 }

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "headrace/cache/source/object/object_client.h"
 
@@ -215,4 +216,59 @@ TEST_CASE("a listing that may not be had, is nonsense, or is stopped is an error
   empty_prefix.prefix = "nothing/";
   server.set(R"({"list_delay": 0})");
   CHECK(list(empty_prefix).objects.empty());
+}
+
+TEST_CASE("a listing without an end ends where its memory does, and says so") {
+  ObjectServer server;
+  SUBCASE("keys") {
+    server.set(R"({"endless_keys": true})");
+  }
+  SUBCASE("folders") {
+    server.set(R"({"wide": 100})");
+  }
+  const auto client = open(server.options());
+  const auto listing = list_objects(*client, {.bytes_max = 100'000});
+  REQUIRE_FALSE(listing.has_value());
+  CHECK(listing.error().code == ErrorCode::kNoSpace);
+  CHECK(listing.error().message().find("name a prefix with fewer") != std::string::npos);
+}
+
+TEST_CASE("a listing that was made to do harm is refused in a short line") {
+  ObjectServer server;
+  auto options = server.options();
+  options.prefix = "p/";
+  const auto set = [&](const std::string& inside, const std::string& before = "") {
+    server.set(nlohmann::json{{"raw_list", before + "<ListBucketResult>" + inside + "</ListBucketResult>"}}.dump());
+  };
+  const auto refusal = [&] {
+    const auto client = open(options);
+    const auto listing = list_objects(*client, {});
+    REQUIRE_FALSE(listing.has_value());
+    CHECK(listing.error().code == ErrorCode::kCorrupt);
+    CHECK(listing.error().message().size() < 1000);
+  };
+  const std::string large(3 << 20, 'k');
+  set("<Contents><Key>p/" + large + "</Key><Size>1</Size></Contents>");
+  const ObjectListing listing = list(options);
+  CHECK(listing.objects.empty());
+  CHECK(listing.skipped == 1);
+  CHECK(listing.skipped_names.front().size() < 1000);
+  set("<Contents><Key>" + large + "</Key><Size>1</Size></Contents>");  // not below the prefix
+  refusal();
+  set("<IsTruncated>true</IsTruncated><NextContinuationToken>" + large +
+      "</NextContinuationToken>"
+      "<Contents><Key>p/a</Key><Size>1</Size></Contents>");
+  refusal();
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "<a>";
+  set(deep);
+  refusal();
+  std::string laughs = "<!ENTITY l0 \"ha\">";
+  for (int i = 1; i < 10; ++i) {
+    laughs += fmt::format("<!ENTITY l{} \"", i);
+    for (int k = 0; k < 10; ++k) laughs += fmt::format("&l{};", i - 1);
+    laughs += "\">";
+  }
+  set("<Contents><Key>p/&l9;</Key><Size>1</Size></Contents>", "<!DOCTYPE x [" + laughs + "]>");
+  refusal();
 }

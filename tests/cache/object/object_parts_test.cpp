@@ -176,6 +176,38 @@ TEST_CASE("a bucket's URL says where requests go") {
   }
 }
 
+TEST_CASE("a bucket is a part of the host's name at Amazon, if it may be one, and of the path elsewhere") {
+  const auto url_of = [](const std::string& bucket, const std::string& endpoint, const std::string& region = "eu-1") {
+    ObjectStoreOptions options;
+    options.bucket = bucket;
+    options.endpoint = endpoint;
+    options.region = region;
+    const Endpoint made = make_endpoint(options).value();
+    return made.url(made.bucket_path, "");
+  };
+  CHECK(url_of("b-1", "") == "https://b-1.s3.eu-1.amazonaws.com/");
+  CHECK(url_of("b-1", "", "cn-north-1") == "https://b-1.s3.cn-north-1.amazonaws.com.cn/");
+  for (const std::string host : {"s3.eu-1.amazonaws.com", "s3.dualstack.eu-1.amazonaws.com",
+                                 "s3-accelerate.amazonaws.com", "s3.cn-north-1.amazonaws.com.cn"}) {
+    CHECK(url_of("b-1", "https://" + host) == "https://b-1." + host + "/");
+    CHECK(url_of("b.1", "https://" + host) == "https://" + host + "/b.1/");
+  }
+  const std::string path = "https://s3.eu-1.amazonaws.com/";
+  for (const std::string& bucket : {std::string("b.1"), std::string("b_1"), std::string("Bucket"), std::string("-b1"),
+                                    std::string("b1-"), std::string(64, 'b')}) {
+    CHECK(url_of(bucket, "") == path + bucket + "/");
+  }
+  CHECK(url_of(std::string(63, 'b'), "") == "https://" + std::string(63, 'b') + ".s3.eu-1.amazonaws.com/");
+  for (const std::string url : {"https://minio.example", "http://10.0.0.1:9000", "https://amazonaws.com.example",
+                                "https://storage.googleapis.com"}) {
+    CHECK(url_of("b-1", url) == url + "/b-1/");
+  }
+  // As libcurl writes Host.
+  CHECK(url_of("b-1", "https://minio.example:443") == "https://minio.example/b-1/");
+  CHECK(url_of("b-1", "http://minio.example:80/x") == "http://minio.example/x/b-1/");
+  CHECK(url_of("b-1", "http://minio.example:443") == "http://minio.example:443/b-1/");
+}
+
 TEST_CASE("each answer has its verdict") {
   const auto of = [](int status, const char* code = "", const char* region = "", const char* location = "") {
     return judge({.status = status, .code = code, .region = region, .location = location});
@@ -259,18 +291,48 @@ TEST_CASE("few requests get a second one, and none while all are late") {
   unsigned hedges = 0;
   for (int i = 0; i < 10'000; ++i) {
     latencies.note_sent();
-    if (i % 20 == 0 && latencies.may_hedge()) ++hedges;
+    if (i % 20 == 0 && latencies.may_hedge(true)) ++hedges;
     latencies.note(milliseconds(i % 100 == 0 ? 500 : 60));
   }
-  CHECK(latencies.late_after() == milliseconds(180));
+  CHECK(latencies.late_after() == milliseconds(100));  // 90, but for the floor
   CHECK(hedges >= 290);
   CHECK(hedges <= 301);
   for (int i = 0; i < 1000; ++i) {
     latencies.note_sent();
-    hedges += latencies.may_hedge() ? 1 : 0;
+    hedges += latencies.may_hedge(true) ? 1 : 0;
     latencies.note(milliseconds(60));
   }
   CHECK(hedges <= 301 + 20);
+}
+
+TEST_CASE("a request is late when it takes longer than nearly all others did") {
+  const auto late_after = [](auto latency_of) {
+    Latencies latencies(milliseconds(100));
+    for (int i = 0; i < 512; ++i) latencies.note(milliseconds(latency_of(i)));
+    return latencies.late_after();
+  };
+  CHECK(late_after([](int) { return 10; }) == milliseconds(100));
+  CHECK(late_after([](int) { return 200; }) == milliseconds(300));
+  CHECK(late_after([](int i) { return i % 50 == 0 ? 5000 : 200; }) == milliseconds(600));
+}
+
+TEST_CASE("reads ahead leave a part of the second requests to those that somebody waits for") {
+  Latencies latencies(milliseconds(100));
+  unsigned ahead = 0;
+  unsigned waiting = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    latencies.note_sent();
+    if (i % 20 == 0 && latencies.may_hedge(false)) ++ahead;
+    latencies.note(milliseconds(60));
+  }
+  CHECK(ahead >= 190);
+  CHECK(ahead <= 201);
+  while (latencies.may_hedge(true)) {
+    ++waiting;
+    for (int i = 0; i < 20; ++i) latencies.note(milliseconds(60));
+  }
+  CHECK(waiting >= 90);
+  CHECK(ahead + waiting <= 301);
 }
 
 TEST_CASE("parts of a range touch, whatever was guessed") {

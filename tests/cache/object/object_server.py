@@ -45,14 +45,19 @@ class Faults:
         self.clock = 0             # seconds by which the store's clock is ahead
         self.deny = False
         self.deny_list = False
+        self.requester_pays = False
+        self.etags = "strong"      # or "weak", "none"
         self.keys = {"AKIDEXAMPLE": {"secret": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token": ""}}
         self.expired = []          # access keys that are refused as expired
         self.unsigned = False      # requests without a signature are good
         self.page = 1000
         self.service_keys = {}     # what the metadata, container and token services give out
         self.service_status = 200
+        self.service_seconds = 0   # until they answer
         self.raw_list = ""         # the body of each listing
         self.endless = False       # each folder has a folder
+        self.endless_keys = False  # each page has a key, and says that there are more
+        self.wide = 0              # each folder has so many folders
         self.empty_pages = 0       # so many pages have no key, and are not the last ones
 
 
@@ -108,6 +113,8 @@ def check_signature(method, path, query, headers, body=b""):
     fields = dict(part.strip().split("=", 1) for part in authorization.split(" ", 1)[1].split(","))
     key_id, day, region, service, _ = fields["Credential"].split("/")
     names = fields["SignedHeaders"]
+    if "host" not in names.split(";"):
+        raise Refused(403, "AccessDenied", "the host is not signed")
     if key_id in faults.expired:
         raise Refused(400, "ExpiredToken", "The provided token has expired.", {"x-amz-bucket-region": faults.region})
     if key_id not in faults.keys:
@@ -139,6 +146,23 @@ def check_signature(method, path, query, headers, body=b""):
         raise Refused(403, "SignatureDoesNotMatch", canonical)
 
 
+def as_told(etag):
+    return {"strong": f'"{etag}"', "weak": f'W/"{etag}"', "none": ""}[STORE.faults.etags]
+
+
+def place_of(path, headers):
+    """Bucket and key: the bucket is in the path, or in the name of the host before the server's own."""
+    host = headers["host"].rpartition(":")[0]
+    bucket, _, rest = host.partition(".")
+    if rest == "localhost":
+        STORE.count("virtual host")
+        path = f"/{bucket}{path}"
+    elif host not in ("127.0.0.1", "localhost"):
+        raise Refused(400, "InvalidRequest", f"'{host}' is no host of this store")
+    parts = path.split("/", 2)
+    return urllib.parse.unquote(parts[1]), urllib.parse.unquote(parts[2]) if len(parts) > 2 else ""
+
+
 def encode(name):
     return urllib.parse.quote_plus(name, safe="/-._~")
 
@@ -153,6 +177,14 @@ def list_page(query):
     if faults.endless:
         return (f"<ListBucketResult><CommonPrefixes><Prefix>{prefix}a/</Prefix></CommonPrefixes>"
                 "</ListBucketResult>").encode()
+    if faults.endless_keys:
+        STORE.count("endless")
+        key = f"{prefix}{STORE.counts['endless']:012}"
+        return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{key}</NextContinuationToken>"
+                f"<Contents><Key>{key}</Key><Size>1</Size></Contents></ListBucketResult>").encode()
+    if faults.wide:
+        folders = (f"<CommonPrefixes><Prefix>{prefix}{n}/</Prefix></CommonPrefixes>" for n in range(faults.wide))
+        return f"<ListBucketResult>{''.join(folders)}</ListBucketResult>".encode()
     if faults.empty_pages > 0:
         faults.empty_pages -= 1
         return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{after}!"
@@ -183,7 +215,7 @@ def list_page(query):
     for key in items:
         data, etag = STORE.objects[key]
         out.append(f"<Contents><Key>{encode(key)}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified>"
-                   f"<ETag>&quot;{etag}&quot;</ETag><Size>{len(data)}</Size></Contents>")
+                   f"<ETag>{escape(as_told(etag))}</ETag><Size>{len(data)}</Size></Contents>")
     for folder in folders:
         out.append(f"<CommonPrefixes><Prefix>{encode(folder)}</Prefix></CommonPrefixes>")
     out.append("</ListBucketResult>")
@@ -266,6 +298,9 @@ class Connection:
         """The services of machines, containers and roles."""
         faults = STORE.faults
         STORE.count(path if path != "/sts/" else "sts " + dict(urllib.parse.parse_qsl(body.decode()))["Action"])
+        if faults.service_seconds:
+            await asyncio.sleep(faults.service_seconds)
+            STORE.count("late keys")
         keys = faults.service_keys
         if path == "/latest/api/token":
             good = method == "PUT" and "x-aws-ec2-metadata-token-ttl-seconds" in headers
@@ -302,10 +337,11 @@ class Connection:
         if faults.delay:
             await asyncio.sleep(faults.delay)
         check_signature(method, path, query, headers)
-        parts = path.split("/", 2)
-        if urllib.parse.unquote(parts[1]) != STORE.bucket:
+        if faults.requester_pays and headers.get("x-amz-request-payer") != "requester":
+            raise Refused(403, "AccessDenied", "Access Denied")
+        bucket, key = place_of(path, headers)
+        if bucket != STORE.bucket:
             raise Refused(404, "NoSuchBucket", "The specified bucket does not exist")
-        key = urllib.parse.unquote(parts[2]) if len(parts) > 2 else ""
         if not key and method == "GET":
             STORE.count("LIST")
             if faults.list_delay:
@@ -332,7 +368,8 @@ class Connection:
             raise Refused(412, "PreconditionFailed", "At least one of the preconditions did not hold")
         if faults.wrong_etag:
             data, etag = bytes(len(data)), "0123"
-        answer = {"ETag": f'"{etag}"', "Last-Modified": faults.last_modified}
+        answer = {"ETag": as_told(etag), "Last-Modified": faults.last_modified}
+        answer = {name: value for name, value in answer.items() if value}
         status, part = 200, data
         if "range" in headers and not faults.ignore_range:
             first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))

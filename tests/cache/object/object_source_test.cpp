@@ -17,6 +17,9 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/order.h"
+#include "headrace/cache/reader.h"
+#include "headrace/cache/refresher.h"
 #include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/buffer.h"
@@ -195,6 +198,25 @@ TEST_CASE("where the store's ETags cannot be asked for, the answer's own one dec
   CHECK(bucket.store->stats().tiers.back().errors == 2);  // each time it was found to be another
 }
 
+TEST_CASE("where the store names no strong ETag, the time tells versions apart, and without one nothing is read") {
+  Bucket bucket;
+  SUBCASE("none") {
+    bucket.server.set(R"({"etags": "none"})");
+  }
+  SUBCASE("weak ones") {
+    bucket.server.set(R"({"etags": "weak"})");
+  }
+  bucket.open();
+  CHECK(bucket.read("a/1.jpg") == content(1000, 1));
+  CHECK(bucket.read("b/large") == content(kLarge, 3));
+  bucket.server.put("train/a/1.jpg", content(1000, 9));  // as large as before
+  bucket.server.set(R"({"last_modified": "Thu, 02 Jan 2025 00:00:00 GMT"})");
+  CHECK(bucket.read("a/1.jpg") == content(1000, 9));
+  CHECK(bucket.store->stats().tiers.back().errors == 1);  // found to be another
+  bucket.server.set(R"({"last_modified": ""})");
+  CHECK(bucket.read("a/2.jpg").find("neither a strong ETag nor Last-Modified") != std::string::npos);
+}
+
 TEST_CASE("a comparison lists the bucket and finds what changed, went and appeared") {
   Bucket bucket;
   bucket.open();
@@ -269,6 +291,25 @@ TEST_CASE("who joins a read ahead that is late gets a second request for it") {
   CHECK(bucket.store->stats().bucket->hedges_won == 1);
 }
 
+TEST_CASE("a Reader that comes to a read ahead that is late gets a second request for it") {
+  Bucket bucket;
+  StoreOptions options = bucket.options();
+  options.bucket.tuning.stall_timeout = std::chrono::hours(1);
+  bucket.open(options);
+  bucket.server.set(R"({"stalls": 1, "stall_seconds": 3600})");
+  const auto order = headrace::cache::make_order("sequential", {.sample_count = 4, .find_sample = {}});
+  REQUIRE(order);
+  auto reader = headrace::cache::Reader::open(*bucket.store, **order, {});
+  REQUIRE(reader);
+  std::size_t bytes = 0;
+  while (auto sample = (*reader)->next()) {
+    REQUIRE(sample->bytes);
+    bytes += sample->bytes->bytes().size();
+  }
+  CHECK(bytes == 1000 + 70'000 + kLarge);
+  CHECK(bucket.store->stats().bucket->hedges_won == 1);
+}
+
 TEST_CASE("a large bucket is shown as it was saved, without a listing, until one has found what changed") {
   const TempDir folder;
   Bucket bucket;
@@ -327,4 +368,20 @@ TEST_CASE("a bucket that cannot be listed does not open, and the error says why"
   StoreOptions other = bucket.options();
   other.source = "s3://B/train";
   CHECK(Store::open(other).error().code == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("a comparison that failed is tried again by itself, and what it finds then is told") {
+  Bucket bucket;
+  bucket.open();
+  bucket.server.set(R"({"deny_list": true})");
+  headrace::cache::Refresher refresher(*bucket.store, {.again_after = std::chrono::milliseconds(5)});
+  while (refresher.state().failures < 3) std::this_thread::yield();
+  CHECK(refresher.state().failure.find("ListBucket") != std::string::npos);
+  CHECK(refresher.state().rounds == 0);
+  bucket.server.put("train/a/1.jpg", content(1001, 9));
+  bucket.server.set(R"({"deny_list": false})");
+  while (refresher.state().rounds == 0) std::this_thread::yield();
+  CHECK(refresher.state().failures == 0);
+  CHECK(refresher.state().failure.empty());
+  CHECK(refresher.state().changed == 1);
 }
