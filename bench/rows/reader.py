@@ -2,12 +2,13 @@
 """The C++ reader and the disk tier, compared with the device and with what a thread pool or cp gets out of it."""
 
 import json
+import os
 import shutil
 import subprocess
 import time
 
 from harness import SHORT_ROUNDS, Figures, Row
-from sources import need_root
+from sources import SlowDisk, SlowFs, need_root
 
 ORDER = "torch-distributed:seed=0"
 TIER_SIZE = "8G"  # more than any data set here
@@ -163,4 +164,31 @@ class Warm(Row):
         return result["epochs"][0]["xxh3"] if from_source == 0 else f"{from_source} samples were not in the tier"
 
 
-ROWS = (ReaderSource, ReaderThreads, ReaderSsd, Warm)
+class DemandLatency(Row):
+    """The seconds are the 99th percentile of a read that somebody waits for, so the ratio is alone / behind others."""
+    name = "demand-latency"
+    bar = 0.67
+    other_is_bound = True
+    variants = ("a source 20 ms late", "a hard disk")
+    headrace_side = "p99 of a read that somebody waits for, behind 128 reads ahead"
+    other_side = "alone"
+    rounds = SHORT_ROUNDS
+
+    def prepare(self):
+        need_root("drop the page cache")
+        self.folder = self.bench.data_set(self.bench.count(4000, 200))
+        disk = self.stack.enter_context(SlowDisk(self.bench.work, self.folder, read_iops=200))
+        slow = self.stack.enter_context(SlowFs(self.bench.program("slow_fs"), self.folder,
+                                               self.bench.work / f"slow-{os.getpid()}"))
+        self.sources = {"a source 20 ms late": (slow, [], None), "a hard disk": (disk.path, ["--hard-disk"],
+                                                                                disk.limit_me)}
+
+    def run(self, side, variant):
+        source, options, enter = self.sources[variant]
+        self.bench.drop_caches()
+        command = [self.bench.program("demand_latency"), source, "--ahead", 128 if side == "headrace" else 0, "--reads",
+                   self.bench.count(200, 10), *options]
+        return self.bench.measure(command, preexec_fn=enter)
+
+
+ROWS = (ReaderSource, ReaderThreads, ReaderSsd, Warm, DemandLatency)
