@@ -80,9 +80,10 @@ void PushPlan::make_plan(const OrderPosition& order) {
     Result<std::unique_ptr<cache::Order>> listed = cache::make_order("sequential", {.sample_count = sample_count});
     if (listed) order_ = std::move(*listed);
   }
-  // Until the new plan asks for it. Where there is none what is held stays: a guess of what is read next is no better.
+  // Until the new plan asks for it. Where there is none what is held stays, as far as the budget goes: a guess of what
+  // is read next is no better.
   const bool is_guessing = !order_ && next_unseen_ && !records_;
-  if (!is_guessing || pages_.must_evict()) pages_.release_all();
+  if (!is_guessing || pages_.held_bytes() > pages_.budget_bytes()) pages_.release_all();
   if (!order_ || budget_bytes_ == 0 || sample_count == 0) return;
   read_ahead_ = std::make_unique<ReadAhead>(*order_, pages_.sizes(),
                                             cache::ReadAheadOptions{.budget_bytes = pages_.wanted_bytes_max(),

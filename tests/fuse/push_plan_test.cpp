@@ -168,6 +168,17 @@ TEST_CASE("what was fetched for an order that is lost stays until it is opened, 
   CHECK(stats_of(plan).held_bytes <= 4 * kSampleBytes);
 }
 
+TEST_CASE("a smaller budget is reached by evicting also while no order is known and nothing is opened") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .next_unseen = [unseen = 0U]() mutable {
+                                  return unseen == kSampleCount ? std::nullopt : std::optional<SampleIndex>(unseen++);
+                                }});
+  CHECK(push_all(plan).size() == kSampleCount);
+  plan.set_budget(4 * kSampleBytes);
+  while (plan.next_victim(0)) continue;
+  CHECK(stats_of(plan).held_bytes <= 4 * kSampleBytes);
+}
+
 TEST_CASE("what an epoch of an unknown order did not read makes room for what it reads") {
   Planned planned;
   SampleIndex unseen = 0;
