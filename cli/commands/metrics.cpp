@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// headrace metrics: one page of figures for all mounts of this machine.
+// headrace metrics: one page of figures for all mounts of this machine that are this user's.
 #include "headrace/cli/daemon/metrics.h"
 
 #include <set>
@@ -39,7 +39,7 @@ std::vector<MountFigures> look_at_mounts() {
     const bool is_own = !mount.user || *mount.user == ::geteuid();
     if (is_own && known.insert(mount.path.string()).second) mounts.push_back({.mount_point = mount.path.string()});
   }
-  std::vector<std::thread> asking;
+  std::vector<std::jthread> asking;  // joined at the end, also where the process may have no more of them
   asking.reserve(mounts.size());
   for (MountFigures& mount : mounts) {
     asking.emplace_back([&mount] {
@@ -48,11 +48,14 @@ std::vector<MountFigures> look_at_mounts() {
       if (stat) mount.stat = std::move(*stat);
     });
   }
-  for (std::thread& thread : asking) thread.join();
+  asking.clear();
   return mounts;
 }
 
 io::Status run_metrics(const MetricsArguments& arguments) {
+  if (arguments.address.empty()) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, "metrics: ADDRESS is empty; give a port, such as 9750");
+  }
   StopSignal stop;
   HEADRACE_TRY(server, start_metrics("metrics", arguments.address, look_at_mounts));
   print_line(stderr, "headrace: the mounts of this user are at " + server->url() + "; Ctrl-C ends it");
@@ -65,7 +68,7 @@ io::Status run_metrics(const MetricsArguments& arguments) {
 void add_metrics_command(CLI::App& app, Selected& selected) {
   std::shared_ptr<MetricsArguments> arguments;
   CLI::App& command = add_command(
-      app, selected, {kMountCommands, "metrics", "Serve one Prometheus page for all mounts of this machine"},
+      app, selected, {kMountCommands, "metrics", "Serve one Prometheus page for all your mounts on this machine"},
       run_metrics, arguments);
   command.add_option("ADDRESS", arguments->address, "Where to listen; 127.0.0.1 unless an address is given")
       ->type_name("[ADDRESS:]PORT")

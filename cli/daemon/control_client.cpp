@@ -54,9 +54,14 @@ io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& so
   HEADRACE_TRY(address, unix_address(socket));
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) return system_error(errno, "socket");
+  // A daemon that is stopped accepts nobody, and once its queue is full connect() would wait for ever. All that is sent
+  // and received later has a deadline of its own.
+  constexpr timeval kPatience{.tv_sec = 4, .tv_usec = 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     const bool nobody = errno == ENOENT || errno == ECONNREFUSED;
     if (nobody) return make_error(ErrorCode::kNotFound, "no daemon listens at " + socket.string());
+    if (errno == EAGAIN) return make_error(ErrorCode::kTimedOut, "the daemon does not answer");
     return system_error(errno, "connect to " + socket.string());
   }
   return ControlClient(fd.release());

@@ -155,7 +155,7 @@ void add_peers(const json& peers, const std::string& mount_point, std::vector<Me
   for (const Definition& definition : kPeerMetrics) {
     families.push_back(make_family(definition));
     for (const json& peer : peers) {
-      const double value = peer.value(definition.member, 0.0);
+      const double value = real_of(peer, definition.member);
       families.back().metric.push_back(make_metric(definition.type, value, labels(peer)));
     }
   }
@@ -172,8 +172,10 @@ Labels labels_of(const std::string& mount_point, const json& tier) {
 
 MetricFamily failure_family(const json& mount, const std::string& mount_point) {
   MetricFamily family = make_family(kFailureReasons);
-  for (const auto& [reason, count] : member_of(mount, kFailureReasons.member).items()) {
-    family.metric.push_back(make_metric(kCounter, count.get<double>(), {{"mount", mount_point}, {"reason", reason}}));
+  const json& reasons = member_of(mount, kFailureReasons.member);
+  for (const auto& [reason, ignored] : reasons.items()) {
+    family.metric.push_back(
+        make_metric(kCounter, real_of(reasons, reason.c_str()), {{"mount", mount_point}, {"reason", reason}}));
   }
   return family;
 }
@@ -186,7 +188,8 @@ MetricFamily times_family(const Definition& definition, const json& figures, con
   std::uint64_t count = 0;
   for (const json& each : member_of(figures, definition.member)) {
     count += number_of(each, "count");
-    const double bound = each.value("seconds_max", std::numeric_limits<double>::infinity());
+    const bool is_last = member_of(each, "seconds_max").is_null() || real_of(each, "seconds_max") <= 0;
+    const double bound = is_last ? std::numeric_limits<double>::infinity() : real_of(each, "seconds_max");
     metric.histogram.bucket.push_back({count, bound});
   }
   metric.histogram.sample_count = count;
@@ -200,12 +203,12 @@ MetricFamily times_family(const Definition& definition, const json& figures, con
 void add_bucket(const json& bucket, const std::string& mount_point, std::vector<MetricFamily>& families) {
   if (bucket.empty()) return;
   for (const Definition& definition : kBucketMetrics) {
-    families.push_back(make_family(definition, bucket.value(definition.member, 0.0), {{"mount", mount_point}}));
+    families.push_back(make_family(definition, real_of(bucket, definition.member), {{"mount", mount_point}}));
   }
   families.push_back(make_family(kBucketRequests));
   for (const auto& [member, outcome] : kOutcomes) {
     families.back().metric.push_back(
-        make_metric(kCounter, bucket.value(member, 0.0), {{"mount", mount_point}, {"outcome", outcome}}));
+        make_metric(kCounter, real_of(bucket, member), {{"mount", mount_point}, {"outcome", outcome}}));
   }
   families.push_back(times_family(kBucketLatency, bucket, "latency_seconds", mount_point));
 }
@@ -214,7 +217,7 @@ void add_tiers(const json& tiers, const std::string& mount_point, std::vector<Me
   for (const Definition& definition : kTierMetrics) {
     families.push_back(make_family(definition));
     for (const json& tier : tiers) {
-      const double value = tier.value(definition.member, 0.0);
+      const double value = real_of(tier, definition.member);
       families.back().metric.push_back(make_metric(definition.type, value, labels_of(mount_point, tier)));
     }
   }
@@ -230,7 +233,7 @@ std::vector<MetricFamily> families_of(const json& stat, const std::string& mount
   std::vector<MetricFamily> families;
   const json& mount = member_of(stat, "mount");
   for (const Definition& definition : kMountMetrics) {
-    families.push_back(make_family(definition, mount.value(definition.member, 0.0), {{"mount", mount_point}}));
+    families.push_back(make_family(definition, real_of(mount, definition.member), {{"mount", mount_point}}));
   }
   families.push_back(failure_family(mount, mount_point));
   families.push_back(times_family(kReadWaits, mount, "read_wait_seconds", mount_point));

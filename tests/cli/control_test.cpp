@@ -206,6 +206,21 @@ TEST_CASE("replies survive paths that are not UTF-8") {
         "b");
 }
 
+TEST_CASE("a daemon that takes no calls any more is given up, however many wait for it already") {
+  const TempDir directory;
+  const std::filesystem::path socket = directory.path() / "stopped.sock";
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto address = headrace::cli::unix_address(socket).value();
+  REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  std::vector<headrace::io::Result<ControlClient>> clients;  // these fill the queue; nobody accepts
+  do {
+    clients.push_back(ControlClient::connect(socket));
+  } while (clients.back() && clients.size() < 10);
+  REQUIRE_FALSE(clients.back());
+  CHECK(clients.back().error().code == ErrorCode::kTimedOut);
+}
+
 TEST_CASE("a socket path too long for the system is refused with a remedy") {
   const auto client = ControlClient::connect("/tmp/" + std::string(200, 'a'));
   REQUIRE_FALSE(client);
