@@ -18,7 +18,13 @@ constexpr double kLeastChance = 0.5;
 
 }  // namespace
 
+bool LearnedSet::is_same(const std::vector<SampleIndex>& read) const {
+  return samples_ && read.size() == samples_->size() &&
+         std::ranges::all_of(read, [this](SampleIndex sample) { return has_[sample]; });
+}
+
 void LearnedSet::learn(const std::vector<SampleIndex>& read) {
+  const bool is_proven = is_same(read);
   samples_ = std::make_shared<const std::vector<SampleIndex>>(read);
   has_.assign(has_.size(), false);
   for (const SampleIndex sample : read) has_[sample] = true;
@@ -26,7 +32,8 @@ void LearnedSet::learn(const std::vector<SampleIndex>& read) {
   const double chance = std::max(share, kLeastChance);
   bits_inside_ = std::log2((1 - (1 - chance) * std::exp2(kBitsOutside)) / chance);
   bits_ = 0;
-  is_confirmed_ = false;
+  is_believed_ = is_believed_ || is_proven;
+  is_confirmed_ = is_proven;
   was_taken_ = false;
 }
 

@@ -9,7 +9,8 @@
 //
 // That an epoch has turned proves nothing: where two jobs read in turn, or each epoch draws anew (repeated
 // augmentation, with replacement), what was read until then is any part of the data set. So it is believed once the
-// opens after it lie within it, far more of them than chance would have there.
+// opens after it lie within it, far more of them than chance would have there. Two epochs in a row that read the same are
+// proof, too: a set that lacks a few samples of many gets no other.
 //
 // Pure: no threads, no I/O, no clock. Thread-safety: none. Memory: 5 bytes per sample at most.
 #pragma once
@@ -36,6 +37,8 @@ class LearnedSet {
   [[nodiscard]] std::vector<SampleIndex> take_left_out();
 
  private:
+  [[nodiscard]] bool is_same(const std::vector<SampleIndex>& read) const;
+
   Indices samples_;
   std::vector<bool> has_;
   double bits_ = 0;         // log2 of how much better "all of the set, but for strays" explains the opens than chance
