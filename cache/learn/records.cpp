@@ -45,7 +45,7 @@ Records::Candidates Records::candidates() const {
 }
 
 std::vector<std::string> Records::specs() const {
-  return folder_.empty() ? specs_ : read_specs(folder_ / "specs");
+  return folder_.empty() || cannot_write_ ? specs_ : read_specs(folder_ / "specs");
 }
 
 void Records::keep_spec(const std::string& spec) {
@@ -61,7 +61,9 @@ void Records::keep_spec(const std::string& spec) {
   fs::create_directories(folder_, failed);
   std::ofstream stream(folder_ / "specs", std::ios::trunc);
   for (const std::string& line : specs_) stream << line << '\n';
-  if (!stream.flush()) io::log_warning("order: cannot write {}", (folder_ / "specs").string());
+  if (stream.flush()) return;
+  cannot_write_ = true;
+  io::log_warning("order: cannot write {}", (folder_ / "specs").string());
 }
 
 void Records::keep_epoch(const std::vector<SampleIndex>& samples) {

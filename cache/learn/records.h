@@ -25,7 +25,7 @@ namespace headrace::cache {
 
 class Records {
  public:
-  // An empty root: specs are kept in memory alone, epochs not at all.
+  // An empty root, or one that cannot be written: specs are kept in memory alone, epochs not at all.
   Records(const std::filesystem::path& root, SampleRange range);
 
   struct Candidates {
@@ -44,7 +44,8 @@ class Records {
   const std::filesystem::path folder_;
   mutable io::Mutex mutex_;
   std::uint64_t epochs_kept_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  std::vector<std::string> specs_ HEADRACE_GUARDED_BY(mutex_);  // newest first; where there is no folder
+  std::vector<std::string> specs_ HEADRACE_GUARDED_BY(mutex_);  // newest first; where there is no folder, or
+  bool cannot_write_ HEADRACE_GUARDED_BY(mutex_) = false;       // it takes none
 };
 
 }  // namespace headrace::cache
