@@ -50,10 +50,15 @@ struct IoThread::Impl {
   std::vector<Command> commands HEADRACE_GUARDED_BY(mutex);
   bool asleep HEADRACE_GUARDED_BY(mutex) = false;  // may be in wait(): needs a wake()
   bool stopping HEADRACE_GUARDED_BY(mutex) = false;
+  bool ended HEADRACE_GUARDED_BY(mutex) = false;  // nobody takes commands any more
 };
 
 void IoThread::Impl::push(Command command) {
   MutexLock lock(mutex);
+  if (ended) {
+    lock.unlock();
+    return command.operation == nullptr ? command.task() : end_without_engine(*command.operation);
+  }
   commands.push_back(std::move(command));
   // The thread itself looks at the commands before it sleeps again. Other threads wake it once, however many commands
   // follow.
@@ -62,12 +67,13 @@ void IoThread::Impl::push(Command command) {
   engine->wake();
 }
 
-// False when there is nothing to do: the thread may sleep.
+// False when there is nothing to do: the thread may sleep, or end.
 bool IoThread::Impl::take_commands() {
   MutexLock lock(mutex);
   taken.clear();
   taken.swap(commands);
   asleep = taken.empty() && !stopping;
+  ended = taken.empty() && engine == nullptr;
   return !taken.empty();
 }
 
@@ -137,6 +143,10 @@ Result<std::unique_ptr<IoThread>> IoThread::start(const std::string& name,
 }
 
 IoThread::~IoThread() {
+  stop();
+}
+
+void IoThread::stop() {
   if (!impl_->thread.joinable()) return;
   {
     MutexLock lock(impl_->mutex);

@@ -4,8 +4,7 @@
 //   auto thread = IoThread::start({.name = "hr-source"});
 //   (*thread)->submit(operation);   // on_complete runs on that thread
 //
-// Thread-safety: every function from any thread. Destruction cancels what is in flight, runs every on_complete and
-// joins; it must not happen on the thread itself.
+// Thread-safety: every function from any thread. Destruction is stop(); neither may happen on the thread itself.
 #pragma once
 
 #include <functional>
@@ -31,6 +30,10 @@ class IoThread {
   ~IoThread();
   IoThread(const IoThread&) = delete;
   IoThread& operator=(const IoThread&) = delete;
+
+  // Cancels what is in flight, runs every on_complete and joins. What is submitted from then on ends as cancelled, on
+  // the thread that submits it.
+  void stop();
 
   void submit(Operation& operation);
   // Runs `task` on the thread, after what was submitted before it.

@@ -174,7 +174,7 @@ void DiskTier::settle() {
 
 void DiskTier::join() {
   if (is_attached()) log_->unregister_files();
-  thread_.reset();
+  if (thread_) thread_->stop();
 }
 
 DiskTier::~DiskTier() {

@@ -228,7 +228,7 @@ void FolderSource::finish(SourceRead& read, Result<std::uint64_t> bytes) {
 
 void FolderSource::join() {
   if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
-  thread_.reset();
+  thread_->stop();
 }
 
 void FolderSource::settle() {

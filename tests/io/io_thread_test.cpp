@@ -107,6 +107,26 @@ TEST_CASE("what tasks and completions ask for during shutdown still ends") {
   }
 }
 
+TEST_CASE("what is submitted once the thread has stopped ends as cancelled, and tasks run where they are posted") {
+  const TempDir folder;
+  folder.write("f", "content");
+  const DirFd dir(folder.path());
+  for (const EngineCase& engine_case : engine_cases()) {
+    CAPTURE(engine_case.name);
+    auto io_thread = start_thread(engine_case);
+    io_thread->stop();
+    std::atomic<int> completed = 0;
+    CountedRead late(dir, completed);
+    io_thread->submit(late.operation);
+    CHECK(completed == 1);
+    io_thread->hurry();
+    bool has_run = false;
+    io_thread->post([&has_run] { has_run = true; });
+    CHECK(has_run);
+    io_thread->stop();
+  }
+}
+
 TEST_CASE("an engine that cannot be opened is an error of start") {
   auto thread = IoThread::start(
       "hr-test", []() -> Result<std::unique_ptr<Engine>> { return make_error(ErrorCode::kUnsupported, "no engine"); });
