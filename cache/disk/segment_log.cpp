@@ -344,8 +344,16 @@ Status SegmentLog::add_segment() {
     segment->place = static_cast<std::uint32_t>(free_place - segments_.begin());
     *free_place = std::move(segment);
   }
-  if (evicting_.load() && segments().size() >= segments_allowed_.load() && clean_) clean_();
+  if (evicting_.load() && segments().size() >= segments_allowed_.load() && clean_ && can_gain_by_cleaning()) clean_();
   return {};
+}
+
+// A segment that is nearly full of what is wanted would be written once more, and no room gained. There is no other
+// where the tier has shrunk (keep_free): then the next segment takes the place of the least useful one.
+bool SegmentLog::can_gain_by_cleaning() const {
+  const std::shared_ptr<Segment> worst = least_useful();
+  const std::uint64_t most = folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
+  return worst != nullptr && worst->useful_bytes.load() <= static_cast<std::int64_t>(most);
 }
 
 // How many segments the file system has room for beside what is to stay free of it. A segment takes all of its room

@@ -127,6 +127,7 @@ class SegmentLog {
   [[nodiscard]] Status make_room_for(std::uint32_t blocks);
   void seal(Segment& segment);
   [[nodiscard]] Status add_segment();
+  [[nodiscard]] bool can_gain_by_cleaning() const;
   [[nodiscard]] bool remove_least_useful();
   void measure_room();
   void keep_free();
