@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -12,6 +13,7 @@
 #include "headrace/cache/source/object/object_identity.h"
 #include "headrace/cache/source/object/object_settings.h"
 #include "headrace/cache/source/object/xml.h"
+#include "headrace/cache/source/young_file.h"
 
 namespace headrace::cache {
 namespace {
@@ -99,9 +101,11 @@ ObjectAttempt::Mismatch ObjectAttempt::look_at_version() const {
 
 bool ObjectAttempt::is_too_young() const {
   constexpr std::chrono::seconds kSafe{2};  // the one it was written in, and the one that Date was rounded down to
-  if (!is_success() || !goes_by_time() || !answer_.date) return false;
-  const std::chrono::nanoseconds now = answer_.date->time_since_epoch();
-  return now - std::chrono::nanoseconds(found_.mtime_ns) < kSafe;
+  if (!is_told_by_time()) return false;
+  const auto here = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::chrono::nanoseconds now = answer_.date.value_or(here).time_since_epoch();
+  const std::chrono::nanoseconds age = now - std::chrono::nanoseconds(found_.mtime_ns);
+  return age < kSafe && -age <= kClockAheadMax;  // a clock that is plainly wrong holds nobody up
 }
 
 ObjectAttempt::Mismatch ObjectAttempt::look_at_headers() const {
@@ -132,6 +136,7 @@ bool ObjectAttempt::on_body(std::span<const std::byte> bytes) {
   }
   has_headers_ = true;
   if (received_ == 0 && look_at_headers() != Mismatch::kNone) return false;
+  if (!is_alone && goes_by_time()) return false;  // two versions of one second would be mixed
   if (bytes.size() > read_->length - received_) return false;
   std::memcpy(read_->into + received_, bytes.data(), bytes.size());
   received_ += bytes.size();

@@ -40,6 +40,8 @@ class ObjectAttempt : public HttpSink {
 
   // It was told apart by its time alone, and that second is hardly over: another version may have the same.
   [[nodiscard]] bool is_too_young() const;
+  // An answer that has no strong ETag where one is known, or time alone is.
+  [[nodiscard]] bool is_told_by_time() const { return is_success() && goes_by_time(); }
 
   [[nodiscard]] const ObjectRead::Found& found() const { return found_; }
   [[nodiscard]] std::string& text() { return text_; }  // of a query's answer, or of an error's
@@ -48,6 +50,7 @@ class ObjectAttempt : public HttpSink {
   HttpExchange exchange;
   std::uint64_t job = 0;
   bool is_hedge = false;
+  bool is_alone = true;  // no other attempt writes to the same memory
   Clock::time_point sent = {};
   Clock::time_point last_byte = {};
   KeyKeeper::KeysPtr keys = {};  // signed with; null: not renewable

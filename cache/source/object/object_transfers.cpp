@@ -232,7 +232,7 @@ void ObjectTransfers::wait_for(const void* known_as) {
 // is known at first, and then only those that somebody waits for are worth a guess.
 void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
-  if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge) return;
+  if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge || tells_by_time_) return;
   if (!job.waits && latencies_.count() < kLatenciesKnown) return;
   timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
 }
@@ -274,6 +274,8 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
       std::make_unique<ObjectAttempt>(job.read, [this](ObjectAttempt& self, const HttpEnd& end) { on_end(self, end); });
   attempt->job = id;
   attempt->is_hedge = is_hedge;
+  attempt->is_alone = job.live.empty();
+  for (const auto& other : job.live) other->is_alone = false;
   attempt->sent = now;
   attempt->last_byte = now;
   attempt->exchange.sink = attempt.get();
@@ -311,6 +313,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
     finish(id, tl::unexpected<Error>(*wrong));
     return;
   }
+  if (attempt.is_told_by_time()) tells_by_time_ = true;
   if (attempt.is_too_young()) {
     answer.is_broken = true;
     answer.trouble = "it was written just now, and the store names no ETag";

@@ -117,7 +117,8 @@ class ObjectTransfers {
   std::multimap<Clock::time_point, Timer> timers_;
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
   Clock::time_point next_stall_look_ = {};
-  bool has_answered_ = false;  // the store, at all
+  bool has_answered_ = false;   // the store, at all
+  bool tells_by_time_ = false;  // some of its answers have no strong ETag
 
   RequestCounts counts_;
   std::atomic<std::uint64_t> queued_ = 0;
