@@ -55,7 +55,8 @@ void Sweep::close() {
 void Sweep::add(SourceRead& read) {
   {
     MutexLock lock(mutex_);
-    if (meter_.seeks()) {
+    const bool is_wanted = read.wanted != nullptr && read.wanted->load(std::memory_order_relaxed);  // by now
+    if (meter_.seeks() && !is_wanted) {
       waiting_.push_back(&read);
       changed_.notify_one();
       return;

@@ -38,7 +38,8 @@ class LeanRead final : public MemoryRequest {
     source_read_.range = whole_pages(request.span, request.identity.size_bytes);
     source_read_.identity = request.identity;
     source_read_.ahead = is_ahead(request.hint);
-    source_read_.wanted = &io::kNobodyWaits;
+    // For a record that is on its way a READ may wait, of which nobody tells the source.
+    source_read_.wanted = request.hint == ReadHint::kAheadAlone ? nullptr : &io::kNobodyWaits;
     source_read_.keep = request.entry;
     source_read_.context = this;
     source_read_.on_done = [](SourceRead& read, Status status) {

@@ -132,6 +132,19 @@ TEST_CASE("a read that somebody waits for by now is issued at once, from the bat
   CHECK(std::ranges::find(issued, 70U) == issued.end());
 }
 
+TEST_CASE("a read that somebody waits for already when it is added does not wait in the sweep") {
+  Disk disk;
+  Sweep sweep(disk.options());
+  fill(sweep, disk);
+  const std::atomic<bool> wanted = true;
+  SourceRead& late = disk.read_at(60);
+  late.wanted = &wanted;
+  sweep.add(disk.read_at(50));
+  sweep.add(late);
+  const std::vector<std::uint64_t> issued = disk.wait_for(kSweepInFlight + 1);
+  CHECK(issued.back() == 60);
+}
+
 // What is read ahead does not start until somebody is said to wait.
 class StartsWhenHurried final : public EngineAround {
  public:
