@@ -82,6 +82,9 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
     return option_error(option,
                         fmt::format("{}: the whole file system there has {}; take less", text, format_size(room)));
   }
+  if (comma + 1 == words.size()) {
+    return option_error(option, fmt::format("{}: nothing follows the comma; free=10% could, for instance", text));
+  }
   HEADRACE_TRY(keep_free, parse_keep_free(option, text, words.substr(std::min(comma + 1, words.size())), room));
   return cache::TierOptions{.kind = kind, .path = path, .budget_bytes = *bytes, .keep_free_bytes = keep_free};
 }

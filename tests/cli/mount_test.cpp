@@ -247,6 +247,7 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=8000T"}, 2, "nothing would be left");
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=0"}, 2, "keeps nothing free; leave it out");
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free="}, 2, "'' is not a size");
+  f.check_refused({"mount", source, point, "--ssd", tier + ":1G,"}, 2, "nothing follows the comma");
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G,free=16"}, 2, "did you mean 16G?");
   f.check_refused({"mount", source, point, "--hdd", tier + ":1G,keep=1G"}, 2, "only free= may follow the size");
   f.check_refused({"mount", source, point, "--ssd", source + "/tier:1G"}, 2, "inside the source");
