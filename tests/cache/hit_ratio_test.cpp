@@ -255,6 +255,8 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
       one->enter(++epoch);
       other->enter(epoch);
     }
+    // On a busy machine the writes may fall behind, and what has no room among them is not written.
+    if (i % 16 == 0) REQUIRE(store.flush().has_value());
     fixture.read_and_compare(store, trace.reads[i]);
   }
   const auto misses = static_cast<double>(store.stats().tiers.back().hits);
