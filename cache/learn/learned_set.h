@@ -9,8 +9,8 @@
 //
 // That an epoch has turned proves nothing: where two jobs read in turn, or each epoch draws anew (repeated
 // augmentation, with replacement), what was read until then is any part of the data set. So it is believed once the
-// opens after it lie within it, far more of them than chance would have there. Two epochs in a row that read the same are
-// proof, too: a set that lacks a few samples of many gets no other.
+// opens after it lie within it, far more of them than chance would have there. Two epochs in a row that read the same
+// are proof, too: a set that lacks a few samples of many gets no other.
 //
 // Pure: no threads, no I/O, no clock. Thread-safety: none. Memory: 5 bytes per sample at most.
 #pragma once
