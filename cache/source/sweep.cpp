@@ -84,7 +84,15 @@ void Sweep::run() {
     if (in_flight_ >= kSweepInFlight || (batch_.empty() && waiting_.empty())) {
       changed_.wait(lock);
     } else if (batch_.empty()) {
-      make_batch(lock);
+      Batch batch = take_oldest();
+      lock.unlock();
+      sort_by_disk_offset(batch);
+      lock.lock();
+      batch_.assign(batch.begin(), batch.end());
+      const Batch wanted = take_wanted();  // hurry() did not find these meanwhile
+      lock.unlock();
+      issue_all(wanted);
+      lock.lock();
     } else {
       SourceRead& next = *batch_.front();
       batch_.pop_front();
@@ -101,25 +109,20 @@ void Sweep::run() {
   waiting_.clear();
   in_flight_ += rest.size();
   lock.unlock();
-  for (SourceRead* const read : rest) options_.issue(*read);
-}
-
-void Sweep::make_batch(MutexLock& lock) {
-  Batch batch = take_oldest();
-  lock.unlock();
-  sort_by_disk_offset(batch);
-  lock.lock();
-  batch_.assign(batch.begin(), batch.end());
-  issue_wanted(lock);  // hurry() did not find these meanwhile
+  issue_all(rest);
 }
 
 void Sweep::hurry() {
-  MutexLock lock(mutex_);
-  issue_wanted(lock);
+  Batch wanted;
+  {
+    MutexLock lock(mutex_);
+    wanted = take_wanted();
+  }
+  issue_all(wanted);
 }
 
-// However much is under way: somebody waits.
-void Sweep::issue_wanted(MutexLock& lock) {
+// However much is under way: somebody waits. They count as issued.
+Sweep::Batch Sweep::take_wanted() {
   Batch wanted;
   for (auto* queue : {&batch_, &waiting_}) {
     std::erase_if(*queue, [&wanted](SourceRead* read) {
@@ -129,9 +132,11 @@ void Sweep::issue_wanted(MutexLock& lock) {
     });
   }
   in_flight_ += wanted.size();
-  lock.unlock();
-  for (SourceRead* const read : wanted) options_.issue(*read);
-  lock.lock();
+  return wanted;
+}
+
+void Sweep::issue_all(const Batch& batch) const {
+  for (SourceRead* const read : batch) options_.issue(*read);
 }
 
 Sweep::Batch Sweep::take_oldest() {

@@ -86,9 +86,9 @@ class Sweep {
   using Batch = std::vector<SourceRead*>;
 
   void run();
-  void make_batch(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] Batch take_oldest() HEADRACE_REQUIRES(mutex_);
-  void issue_wanted(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] Batch take_wanted() HEADRACE_REQUIRES(mutex_);
+  void issue_all(const Batch& batch) const;
   void sort_by_disk_offset(Batch& batch) const;
 
   const Options options_;

@@ -18,7 +18,8 @@ void RecordAnswers::expect(SampleIndex record, std::uint64_t inode) {
   arriving_.try_emplace(record, Arriving{.inode = inode, .pages = records_->pages_of(record), .age = age_});
 }
 
-void RecordAnswers::arrive(SampleIndex record, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+void RecordAnswers::arrive(SampleIndex record, std::span<const std::byte> bytes,
+                           const std::shared_ptr<const void>& owner) {
   MutexLock lock(mutex_);
   const auto found = arriving_.find(record);
   if (found == arriving_.end()) return;

@@ -37,7 +37,7 @@ class RecordAnswers {
   void expect(cache::SampleIndex record, std::uint64_t inode);
   // The pages of the record, for READs that wait for it and for those that come until finish().
   // `owner` keeps them; null: they cannot be shown.
-  void arrive(cache::SampleIndex record, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+  void arrive(cache::SampleIndex record, std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner);
   // The record is pushed, or will not be.
   void finish(cache::SampleIndex record);
 
