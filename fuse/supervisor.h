@@ -36,7 +36,7 @@
 namespace headrace::fuse {
 
 // Runs in a child process; its result is the result of supervise(). It calls `ready` once the mount is usable. Signals
-// are as they were when supervise() was called.
+// are as they were when supervise() was called, but those that tell it to stop are not blocked.
 using Worker = std::function<Status(Channel& channel, const std::function<void()>& ready)>;
 
 struct SupervisorOptions {

@@ -169,6 +169,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
 // `taken`: what the program before this one handed over.
 io::Status serve(const MountArguments& arguments, const MountPlan& plan, const ReadyCallback& ready,
                  const std::optional<Handover>& taken = std::nullopt) {
+  hold_stop_signals();  // headrace unmount --force sends one to whom it finds alive
   HEADRACE_TRY(kept, taken ? KeptSettings::take_over(io::UniqueFd(taken->kept_fd)) : KeptSettings::make());
   std::optional<MemcachedKeeper> memcached;  // ends when the mount has ended
   if (taken && taken->memcached_keeper > 0) {

@@ -17,7 +17,6 @@
 
 #include "headrace/cache/peer_certificates.h"
 #include "headrace/cli/setup/argument_list.h"
-#include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/environment.h"
 #include "headrace/io/log.h"
 
@@ -220,7 +219,6 @@ io::Result<MemcachedKeeper> MemcachedKeeper::start(const MemcachedPlan& plan) {
 
 MemcachedKeeper::~MemcachedKeeper() {
   if (keeper_ <= 0) return;
-  const StopSignal meanwhile;  // headrace unmount sends one to whom it finds alive, which would leave memcached behind
   ::kill(keeper_, SIGTERM);
   ::waitpid(keeper_, nullptr, 0);
 }

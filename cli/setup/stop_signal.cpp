@@ -97,6 +97,11 @@ EndOnStop::EndOnStop(StopSignal& stop)
         end_by(last_stop_signal());
       }) {}
 
+void hold_stop_signals() {
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 int last_stop_signal() {
   return last_signal.load();
 }

@@ -101,7 +101,12 @@ class HeldSignals {
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
-  [[nodiscard]] const sigset_t& before() const { return before_; }
+  // For the processes that the supervisor starts: whoever called may have blocked those signals, too.
+  [[nodiscard]] sigset_t of_children() const {
+    sigset_t signals = before_;
+    for (const int signal : kWatchedSignals) ::sigdelset(&signals, signal);
+    return signals;
+  }
 
  private:
   sigset_t before_ = {};
@@ -109,8 +114,8 @@ class HeldSignals {
 
 class Supervisor {
  public:
-  Supervisor(const SupervisorOptions& options, Channel& channel, const sigset_t& signals_before)
-      : options_(options), channel_(channel), watched_(signals_to_watch()), signals_before_(signals_before) {}
+  Supervisor(const SupervisorOptions& options, Channel& channel, const sigset_t& signals_of_children)
+      : options_(options), channel_(channel), watched_(signals_to_watch()), signals_of_children_(signals_of_children) {}
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -145,7 +150,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   Channel& channel_;
   const sigset_t watched_;
-  const sigset_t signals_before_;
+  const sigset_t signals_of_children_;
   io::UniqueFd signal_fd_;
   io::UniqueFd report_;      // the read end of the worker's pipe
   io::UniqueFd life_;        // hangs up when the worker is dying
@@ -214,7 +219,7 @@ Status Supervisor::start_worker() {
 void Supervisor::be_worker(int report_fd, LifeLine life) {
   life.hold();
   report_crashes(report_fd);
-  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &signals_of_children_, nullptr);
   const auto report = [report_fd](const std::string& text) {
     // Fails with the supervisor's death, of which SIGTERM tells. The text fits a pipe's buffer.
     [[maybe_unused]] const ssize_t written = ::write(report_fd, text.data(), text.size());
@@ -294,7 +299,7 @@ void Supervisor::start_stand_in() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != supervisor) ::_exit(1);
   signal_fd_.reset();
-  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &signals_of_children_, nullptr);
   const Status status = options_.stand_in
                             ? options_.stand_in(channel_)
                             : Status(io::make_error(ErrorCode::kUnsupported, "nobody is there to stand in"));
@@ -436,15 +441,13 @@ Status leave_nothing(const Channel& channel, Status status) {
 Status supervise(const SupervisorOptions& options) {
   const HeldSignals held;  // before mounting: a signal right after it would leave the mount behind
   HEADRACE_TRY(channel, open_channel(options.channel));
-  return leave_nothing(channel, Supervisor(options, channel, held.before()).run());
+  return leave_nothing(channel, Supervisor(options, channel, held.of_children()).run());
 }
 
 // The signals were blocked all the while: one of them in between would have left the mount behind.
 Status go_on(const SupervisorOptions& options, Channel channel, pid_t stand_in) {
   const HeldSignals held;
-  sigset_t before = held.before();
-  for (const int signal : kWatchedSignals) ::sigdelset(&before, signal);
-  Supervisor supervisor(options, channel, before);
+  Supervisor supervisor(options, channel, held.of_children());
   supervisor.resume(stand_in);
   return leave_nothing(channel, supervisor.run());
 }

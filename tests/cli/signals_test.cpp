@@ -221,3 +221,20 @@ TEST_CASE("diagnose takes along the command that it has started, and what that h
   std::istringstream list(read_file(pids));
   for (pid_t pid; list >> pid;) CHECK(wait_until([&] { return has_ended(pid); }));
 }
+
+// The last of them come when the mount has ended and its process has not. They must not turn that into a failure.
+TEST_CASE("a mount in the foreground that is told to stop again and again has ended well") {
+  if (::access("/dev/fuse", R_OK | W_OK) != 0) skip("needs /dev/fuse");
+  const Tool tool;
+  const DataSet data;
+  fs::create_directory(tool.home() / "mnt");
+  const auto child =
+      tool.start({"mount", data.source(), (tool.home() / "mnt").string(), "--ram", "64M", "--foreground"});
+  REQUIRE(wait_until([&] { return contains(child->errors(), "mounted at"); }));
+  CHECK(wait_until([&] {
+    if (has_ended(child->pid())) return true;
+    child->signal(SIGTERM);
+    return false;
+  }));
+  CHECK(child->wait().status == 0);
+}
