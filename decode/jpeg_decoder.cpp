@@ -409,7 +409,7 @@ void JpegDecoder::Impl::read_rest() {
 
 // Notes repaired damage; with kSalvage, keeps the rows decoded before a fatal error and blackens the others.
 Status JpegDecoder::Impl::finish(Status status, const Box& box, RowSink& rows) {
-  damage = errors.warning_text.data();
+  damage = status ? errors.warning_text.data() : "";
   jpeg_abort_decompress(&info);
   if (status || options.damage != Damage::kSalvage || status.error().code != ErrorCode::kCorrupt) return status;
   damage = status.error().context;

@@ -84,7 +84,7 @@ class JpegDecoder {
   // files), kCorrupt (the file is not sound as far as it was read).
   [[nodiscard]] Result<SplicedJpeg> splice(const Box& box);
 
-  // What was repaired or salvaged in the last decode(); empty for a sound file.
+  // What was repaired or salvaged in the last decode(); empty for a sound file, and where decode() failed.
   [[nodiscard]] const std::string& damage() const;
   void forget_damage();
 
