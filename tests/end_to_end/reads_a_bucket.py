@@ -50,13 +50,16 @@ def files_below(root):
 
 
 def read_anew(path):
-    """As a loader does that opens a file again: who has opened the version before gets ESTALE, never a mix."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        if error.errno != errno.ESTALE:
-            raise
-        return path.read_bytes()
+    """As a loader does that opens a file again: who has opened the version before gets ESTALE, never a mix. The kernel
+    is told of the new version a moment after that. 30 s: no machine is so busy."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            if error.errno != errno.ESTALE or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
 
 
 def compare(store, mount):
