@@ -28,12 +28,12 @@ struct HuffmanWalker::Steps {
     }
   }
 
-  // A code has up to 16, its value up to 15.
+  // What fill() promises. A code has up to 16 bits, its value up to 15; three looks at a table take 33.
   static constexpr int kFilledBits = 33;
 
   HEADRACE_INLINE void fill(Bits& bits) {
     if (bits.count >= kFilledBits) return;
-    if (bits.end - bits.next >= 4) [[likely]] {
+    if (bits.count > 0 && bits.end - bits.next >= 4) [[likely]] {  // to none at hand, 32 more are one too few
       std::uint32_t word = 0;
       std::memcpy(&word, bits.next, 4);
       if ((((~word) - 0x01010101U) & word & 0x80808080U) == 0) [[likely]] {  // no byte is 0xff

@@ -11,7 +11,7 @@
 namespace headrace::decode {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x01494a48;  // "HJI", version 1
+constexpr std::uint32_t kMagic = 0x02494a48;  // "HJI", version 2; the walk of version 1 misread a rare bit
 constexpr std::size_t kFields = 1 + kScanComponentsMax;
 
 struct Header {

@@ -112,6 +112,30 @@ TEST_CASE("a block may be full, but not more than full") {
   CHECK_FALSE(walker.skip());
 }
 
+// Coefficients of as many bits as one look takes: the bits at hand end at each place of a look.
+TEST_CASE("no look goes beyond the bits that are at hand") {
+  HuffmanCodes ac_codes;
+  ac_codes.counts[5] = 1;  // 00000, for a value of 6 bits
+  ac_codes.symbols[0] = 0x06;
+  HuffmanWalker walker;
+  walker.set_dc_codes(0, kDcCodes);
+  walker.set_ac_codes(0, ac_codes);
+  constexpr std::uint32_t kBlocks = 64;
+  std::string words;
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    words += i % 2 == 0 ? "00" : "010 101";
+    for (int k = 1; k < 64; ++k) words += " 00000 101111";
+  }
+  const auto data = bytes_of(words);
+  walker.begin(layout_of(data, kBlocks));
+  for (std::uint32_t i = 0; i < kBlocks; ++i) {
+    CAPTURE(i);
+    const Decoded decoded = decode_one(walker);
+    REQUIRE(decoded.good);
+    CHECK(std::all_of(decoded.block + 1, decoded.block + 64, [](int coefficient) { return coefficient == 47; }));
+  }
+}
+
 TEST_CASE("codes that nobody has, and data that end too early, are refused") {
   HuffmanWalker walker;
   set_codes(walker);
