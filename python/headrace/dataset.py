@@ -175,6 +175,10 @@ class Dataset:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a data set has threads and tiers, which cannot be copied or sent to another process; open "
+                        f"{self.root} there")
+
     # The handle, for one call. In a child of a fork the lock may be held for ever, and nobody closes there.
     @contextlib.contextmanager
     def _open_handle(self) -> Iterator[ctypes.c_void_p]:

@@ -296,6 +296,10 @@ class DataLoader:
     def __enter__(self) -> "DataLoader":
         return self
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a loader of {self.dataset.root} has threads, which cannot be copied or sent to another process; "
+                        "make one there, and give it state_dict()")
+
     def __exit__(self, *_: object) -> None:
         self.close()
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input is an exception of the fitting type with one line that names the thing; Ctrl-C and fork never hang."""
+import copy
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -165,8 +167,9 @@ class ErrorsTest(unittest.TestCase):
 
     def test_what_the_library_finds_when_it_starts(self):
         for kind, words, options in (
-                (IndexError, "index 60 at position 1 is out of range", {"sampler": [3, 60]}),
-                (IndexError, "negative", {"sampler": [3, -1]}),
+                (IndexError, "index 60 at position 1 is out of range: .* has 60 samples$", {"sampler": [3, 60]}),
+                (IndexError, "index -1 at position 1 of the sampler", {"sampler": [3, -1]}),
+                (IndexError, "index 4294967296 at position 0 of the sampler", {"sampler": [2**32]}),
                 (TypeError, "sampler: an index must be an int, not 1.5", {"sampler": [3, 1.5]}),
                 (ValueError, "batch_size must be 1 to 65536", {"batch_size": 65537}),
                 (ValueError, "flip probability", {"transform": CHAIN + [hr.RandomHorizontalFlip(2)]}),
@@ -182,6 +185,17 @@ class ErrorsTest(unittest.TestCase):
                 self.raises(kind, words, lambda: list(loader))
         loader = hr.DataLoader(hr.Files(self.folder, ram="64M"), batch_size=65537)
         self.raises(ValueError, "batch_size must be", lambda: list(loader))
+
+    def test_an_iterator_is_no_sampler_of_two_epochs(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer", sampler=iter([5, 4, 3]))
+        self.assertEqual([batch.indices.tolist() for batch in loader.batches()], [[5, 4, 3]])
+        self.raises(ValueError, "sampler <list_iterator .* has given its one epoch", list, loader)
+
+    def test_a_data_set_and_a_loader_are_not_copied(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer")
+        for function in (copy.copy, copy.deepcopy, pickle.dumps):
+            self.raises(TypeError, f"cannot be copied or sent .*; open {self.folder} there", function, self.data)
+            self.raises(TypeError, f"a loader of {self.folder} .* cannot be copied or sent", function, loader)
 
     def bad_copy(self):
         folder = support.WORK / "bad"
