@@ -316,8 +316,8 @@ class DecodeFailure(NamedTuple):
 
 class Files(Dataset):
     """Any samples, as bytes: every file below `root`, sorted by path. `decode` turns the bytes of one sample into what
-    the loader yields; it runs on threads of Python's, while headrace's threads read ahead. A sample that it raises on is
-    a bad one; it is not asked about one that cannot be read, which is None (without `decode`: no bytes)."""
+    the loader yields; it runs on threads of Python's, while headrace's threads read ahead. A sample that it raises on
+    is a bad one; it is not asked about one that cannot be read, which is None (without `decode`: no bytes)."""
 
     decodes = False
 

@@ -299,8 +299,8 @@ class DataLoader:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"a loader of {self.dataset.root} has threads, which cannot be copied or sent to another process: "
-                        "make one there, and give it state_dict()")
+        raise TypeError(f"a loader of {self.dataset.root} has threads, which cannot be copied or sent to another "
+                        "process; make one there, and give it state_dict()")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -660,7 +660,7 @@ def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, batch: Batch, runnin
     return batch
 
 
-# Samples that the user's function cannot decode are bad ones as any others, but that none moves up where one is skipped.
+# Samples that the user's function cannot decode are bad ones as any others, but none moves up where one is skipped.
 def _judge_failures(loader: DataLoader, batch: Batch, failed: List[int], positions: List[int]) -> None:
     for place in failed:
         error = batch.images[place].error

@@ -111,15 +111,15 @@ class SamplerEpochs:
         asked_before, self._asked = self._asked, True
         iterator = iter(self.sampler)
         if asked_before and iterator is self.sampler:
-            raise ValueError(f"sampler {self.sampler!r} has given its one epoch; give a list, or an iterable that begins "
-                             "anew for each")
+            raise ValueError(f"sampler {self.sampler!r} has given its one epoch; give a list, or an iterable that "
+                             "begins anew for each")
         indices = array("I")
         for value in iterator:
             try:
                 indices.append(_index(value))
             except OverflowError:
-                raise IndexError(f"index {value!r} at position {len(indices)} of the sampler is no sample's: they count "
-                                 "from 0") from None
+                raise IndexError(f"index {value!r} at position {len(indices)} of the sampler is no sample's: they "
+                                 "count from 0") from None
         return Part(None, _c_array(indices), len(indices), min(position, len(indices)), 0, 0, 1,
                     zlib.crc32(memoryview(indices).cast("B")))
 
