@@ -24,7 +24,10 @@ namespace {
 class ByteBatches final : public Batches {
  public:
   ByteBatches(Parts& parts, const hr_loader_options& options)
-      : reader_(*parts.reader), options_(batch_options(options)), feeder_([this] { feed(); }) {}
+      : reader_(*parts.reader),
+        options_(batch_options(options)),
+        positions_(positions_of(options)),
+        feeder_([this] { feed(); }) {}
   ~ByteBatches() override {
     stop();
     feeder_.join();
@@ -48,6 +51,7 @@ class ByteBatches final : public Batches {
 
   cache::Reader& reader_;
   const decode::BatchOptions options_;
+  const Positions positions_;
   decode::StageCounters counters_;
 
   io::Mutex mutex_;
@@ -146,7 +150,7 @@ void ByteBatches::add(BatchHandle& batch, cache::Sample sample) {
     counters_.bad_samples.fetch_add(1, std::memory_order_relaxed);
     const std::string& reason = sample.bytes.error().message();
     io::log_warning("bad sample {}: {}", sample.index, reason);
-    batch.all_notes.push_back({sample.position, sample.index, HR_SAMPLE_BAD, nullptr});
+    batch.all_notes.push_back({positions_.of(sample.position), sample.index, HR_SAMPLE_BAD, nullptr});
     batch.reasons.push_back(reason);
     if (options_.bad_samples == decode::BadSamples::kSkip) return;
     batch.own_states.push_back(HR_SAMPLE_BAD);

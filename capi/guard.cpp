@@ -53,7 +53,13 @@ hr_status fail(hr_status status, const std::string& text) noexcept try {
   return HR_NO_MEMORY;  // the text of an earlier failure stays
 }
 
-hr_status fail(const io::Error& error) noexcept try { return fail(status_of(error), error.message()); } catch (...) {
+hr_status fail(const io::Error& error) noexcept try {
+  const hr_status status = status_of(error);
+  // What is wrong with a sample has no status of its own; of the others the text need not name it again.
+  const bool status_tells = status == HR_INVALID_ARGUMENT || status == HR_NOT_FOUND || status == HR_PERMISSION;
+  const bool has_text = error.os_errno == 0 && !error.context.empty();
+  return fail(status, status_tells && has_text ? error.context : error.message());
+} catch (...) {
   return HR_NO_MEMORY;
 }
 

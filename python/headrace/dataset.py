@@ -10,8 +10,8 @@ import threading
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import (Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar,
-                    Union)
+from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple,
+                    TypeVar, Union)
 
 from . import _abi, sharing
 from ._abi import check, lib
@@ -175,6 +175,10 @@ class Dataset:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a data set has threads and tiers, which cannot be copied or sent to another process; open "
+                        f"{self.root} there")
+
     # The handle, for one call. In a child of a fork the lock may be held for ever, and nobody closes there.
     @contextlib.contextmanager
     def _open_handle(self) -> Iterator[ctypes.c_void_p]:
@@ -305,9 +309,15 @@ class ImageFolder(Dataset):
         return self.samples
 
 
+class DecodeFailure(NamedTuple):
+    """Stands for a sample on which the user's function raised."""
+    error: Exception
+
+
 class Files(Dataset):
     """Any samples, as bytes: every file below `root`, sorted by path. `decode` turns the bytes of one sample into what
-    the loader yields; it runs on threads of Python's, while headrace's threads read ahead."""
+    the loader yields; it runs on threads of Python's, while headrace's threads read ahead. A sample that it raises on
+    is a bad one; it is not asked about one that cannot be read, which is None (without `decode`: no bytes)."""
 
     decodes = False
 
@@ -317,10 +327,18 @@ class Files(Dataset):
         self._decode = decode
         self._pool: Optional[ThreadPoolExecutor] = None
 
-    def decode_all(self, contents: List[bytes]) -> List[Any]:
-        """What `decode` makes of each; the bytes themselves where there is none."""
+    def decode_all(self, contents: List[Optional[bytes]]) -> List[Any]:
+        """What `decode` makes of each, or a DecodeFailure; the bytes themselves where there is none."""
         if self._decode is None:
-            return contents
+            return [content or b"" for content in contents]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hr-python")
-        return list(self._pool.map(self._decode, contents))
+        return list(self._pool.map(self._decode_one, contents))
+
+    def _decode_one(self, content: Optional[bytes]) -> Any:
+        if content is None or self._decode is None:
+            return None
+        try:
+            return self._decode(content)
+        except Exception as error:  # a function of the user's, which may raise anything
+            return DecodeFailure(error)

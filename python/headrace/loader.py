@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast, overload
 
 from . import _abi, batch_transforms, delivery, device as devices, sampler as orders, transforms
-from ._abi import check, lib
-from .dataset import Dataset, Files
+from ._abi import BadSampleError, check, lib
+from .dataset import Dataset, DecodeFailure, Files
 
 STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
@@ -99,7 +99,9 @@ class DataLoader:
         channels_last: images lie in memory as N x H x W x 3.
         output: "torch", "numpy" or "buffer"; None: the first that is installed.
         rank, world_size: of torch.distributed, or of the environment (RANK, WORLD_SIZE), where both are None.
-        bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero).
+        bad_samples: "raise", "skip" (the samples behind move up) or "zero" (its image is all zero; of Files: None, or
+            no bytes). A sample that the function of Files raises on is bad, too; where it is skipped, its batch is
+            smaller.
         damage: "repair" (as PIL does), "reject" or "salvage" (also files that end early).
         threads: that decode; 0: as many as this process may use.
         prefetch_batches: made ahead of the consumer; of images two at least, three with a device. The loader has memory
@@ -296,6 +298,10 @@ class DataLoader:
     def __enter__(self) -> "DataLoader":
         return self
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a loader of {self.dataset.root} has threads, which cannot be copied or sent to another "
+                        "process; make one there, and give it state_dict()")
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -377,6 +383,14 @@ class _Running:
     def position_behind(self, slot: delivery.Slot) -> int:
         """Within the epoch, over all ranks: what is delivered with this batch where all ranks are as far."""
         return int(self.part.base + slot.batch.contents.next_position * self.part.stride)
+
+    def positions_in(self, slot: delivery.Slot) -> List[int]:
+        """Of each sample of the next batch, within the epoch, over all ranks."""
+        batch, part = slot.batch.contents, self.part
+        noted = {note.position for note in batch.notes[:batch.note_count]}
+        all_read = [part.base + part.rank + i * part.stride for i in range(self.done, batch.next_position)]
+        skipped = noted if batch.count < len(all_read) else set()
+        return [position for position in all_read if position not in skipped]
 
     def shut(self) -> None:
         """Closes, also while another thread waits for a batch."""
@@ -485,14 +499,16 @@ class _Epoch:
 
     # The next batch, delivered; None at the end of the epoch.
     def _take(self, running: _Running) -> Optional[Batch]:
-        slot = running.next()
-        if slot is None:
-            return None
-        # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
-        batch = _deliver(self._loader, slot, running.position_behind(slot))
-        self._note_delivered(running, batch)
-        running.took(slot)
-        return batch
+        while True:
+            slot = running.next()
+            if slot is None:
+                return None
+            # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
+            batch = _deliver(self._loader, slot, running)
+            self._note_delivered(running, batch)
+            running.took(slot)
+            if batch.states:  # else its samples were all skipped
+                return batch
 
     def _note_delivered(self, running: _Running, batch: Batch) -> None:
         with self._loader._lock:
@@ -563,10 +579,10 @@ def _choice(name: str, value: str, known: Dict[str, int]) -> int:
     return known[value]
 
 
-def _deliver(loader: DataLoader, slot: delivery.Slot, position: int) -> Batch:
-    batch = _describe(slot, position)
+def _deliver(loader: DataLoader, slot: delivery.Slot, running: _Running) -> Batch:
+    batch = _describe(slot, running.position_behind(slot))
     if not loader.dataset.decodes:
-        return _deliver_bytes(loader, slot, batch)
+        return _deliver_bytes(loader, slot, batch, running)
     shape = _shape_in_slot(loader)
     images, labels, indices = delivery.arrays_of(slot, shape, loader.dtype)
     make = loader._delivery or delivery.BufferDelivery()
@@ -633,9 +649,28 @@ def _mix(loader: DataLoader, draws: batch_transforms.Draws, images: Any, labels:
     return images, labels
 
 
-def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, batch: Batch) -> Batch:
+def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, batch: Batch, running: _Running) -> Batch:
     held = slot.batch.contents
-    contents = [ctypes.string_at(one.data, one.bytes) if one.data else b"" for one in held.contents[:held.count]]
+    contents = [ctypes.string_at(one.data, one.bytes) if one.data else None for one in held.contents[:held.count]]
     batch.images = cast(Files, loader.dataset).decode_all(contents)
     batch.labels, batch.indices = held.labels[:held.count], held.indices[:held.count]
+    failed = [place for place, made in enumerate(batch.images) if isinstance(made, DecodeFailure)]
+    if failed:
+        _judge_failures(loader, batch, failed, running.positions_in(slot))
     return batch
+
+
+# Samples that the user's function cannot decode are bad ones as any others, but none moves up where one is skipped.
+def _judge_failures(loader: DataLoader, batch: Batch, failed: List[int], positions: List[int]) -> None:
+    for place in failed:
+        error = batch.images[place].error
+        reason = " ".join(f"{loader.dataset.path(batch.indices[place])}: decode raised {type(error).__name__}: "
+                          f"{error}".split())
+        if loader._options.bad_samples == _abi.BAD_SAMPLES["raise"]:
+            raise BadSampleError(reason) from error
+        batch.notes.append(Note(positions[place], batch.indices[place], "bad", reason))
+        batch.images[place], batch.states[place] = None, "bad"
+    if loader._options.bad_samples == _abi.BAD_SAMPLES["skip"]:
+        for of_samples in (batch.images, batch.labels, batch.indices, batch.states):
+            for place in reversed(failed):
+                del of_samples[place]

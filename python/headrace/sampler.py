@@ -96,6 +96,7 @@ class SamplerEpochs:
         if not hasattr(sampler, "__iter__"):
             raise TypeError(f"sampler {sampler!r} is no iterable of sample numbers")
         self.sampler = sampler
+        self._asked = False
 
     def length(self, epoch: int) -> int:
         return len(self.sampler)
@@ -107,10 +108,18 @@ class SamplerEpochs:
     def part(self, epoch: int, position: int) -> Part:
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(epoch)
-        try:
-            indices = array("I", map(_index, self.sampler))
-        except OverflowError:
-            raise IndexError("sampler: an index is negative or above 2^32") from None
+        asked_before, self._asked = self._asked, True
+        iterator = iter(self.sampler)
+        if asked_before and iterator is self.sampler:
+            raise ValueError(f"sampler {self.sampler!r} has given its one epoch; give a list, or an iterable that "
+                             "begins anew for each")
+        indices = array("I")
+        for value in iterator:
+            try:
+                indices.append(_index(value))
+            except OverflowError:
+                raise IndexError(f"index {value!r} at position {len(indices)} of the sampler is no sample's: they "
+                                 "count from 0") from None
         return Part(None, _c_array(indices), len(indices), min(position, len(indices)), 0, 0, 1,
                     zlib.crc32(memoryview(indices).cast("B")))
 

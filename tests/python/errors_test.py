@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input is an exception of the fitting type with one line that names the thing; Ctrl-C and fork never hang."""
+import copy
 import os
+import pickle
 import select
 import shutil
 import signal
@@ -165,8 +167,9 @@ class ErrorsTest(unittest.TestCase):
 
     def test_what_the_library_finds_when_it_starts(self):
         for kind, words, options in (
-                (IndexError, "index 60 at position 1 is out of range", {"sampler": [3, 60]}),
-                (IndexError, "negative", {"sampler": [3, -1]}),
+                (IndexError, "index 60 at position 1 is out of range: .* has 60 samples$", {"sampler": [3, 60]}),
+                (IndexError, "index -1 at position 1 of the sampler", {"sampler": [3, -1]}),
+                (IndexError, "index 4294967296 at position 0 of the sampler", {"sampler": [2**32]}),
                 (TypeError, "sampler: an index must be an int, not 1.5", {"sampler": [3, 1.5]}),
                 (ValueError, "batch_size must be 1 to 65536", {"batch_size": 65537}),
                 (ValueError, "flip probability", {"transform": CHAIN + [hr.RandomHorizontalFlip(2)]}),
@@ -182,6 +185,17 @@ class ErrorsTest(unittest.TestCase):
                 self.raises(kind, words, lambda: list(loader))
         loader = hr.DataLoader(hr.Files(self.folder, ram="64M"), batch_size=65537)
         self.raises(ValueError, "batch_size must be", lambda: list(loader))
+
+    def test_an_iterator_is_no_sampler_of_two_epochs(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer", sampler=iter([5, 4, 3]))
+        self.assertEqual([batch.indices.tolist() for batch in loader.batches()], [[5, 4, 3]])
+        self.raises(ValueError, "sampler <list_iterator .* has given its one epoch", list, loader)
+
+    def test_a_data_set_and_a_loader_are_not_copied(self):
+        loader = hr.DataLoader(self.data, 4, transform=CHAIN, output="buffer")
+        for function in (copy.copy, copy.deepcopy, pickle.dumps):
+            self.raises(TypeError, f"cannot be copied or sent .*; open {self.folder} there", function, self.data)
+            self.raises(TypeError, f"a loader of {self.folder} .* cannot be copied or sent", function, loader)
 
     def bad_copy(self):
         folder = support.WORK / "bad"
@@ -234,6 +248,49 @@ class ErrorsTest(unittest.TestCase):
             path.unlink()
         loader = hr.DataLoader(data, 2, bad_samples="skip")
         self.assertEqual([list(loader) for _ in range(3)], [[], [], []])
+
+    def decoded(self, files, **options):
+        """[indices, samples, states, (index, position, state) of the notes] of each batch of two ranks' second."""
+        loader = hr.DataLoader(files, 4, rank=1, world_size=2, **options)
+        return [(batch.indices, batch.images, batch.states, batch.labels,
+                 [(note.index, note.position, note.state) for note in batch.notes]) for batch in loader.batches()]
+
+    def test_a_sample_that_the_function_of_files_raises_on_is_a_bad_one(self):
+        folder = support.WORK / "numbered"
+        folder.mkdir()
+        for number in range(24):
+            (folder / f"{number:02}").write_bytes(b"%d" % number)
+        (folder / "09").write_bytes(b"no\nnumber")
+        for number in (17, 19, 21, 23):
+            (folder / f"{number:02}").write_bytes(b"none")
+        files = hr.Files(folder, decode=int, ram="64M")
+        batches = hr.DataLoader(files, 4, rank=1, world_size=2).batches()
+        next(batches)
+        self.raises(hr.BadSampleError, f"{folder}/09: decode raised ValueError: invalid literal .*no", next, batches)
+
+        four = ["good"] * 4
+        first = ([1, 3, 5, 7], [1, 3, 5, 7], four, [0] * 4, [])
+        notes = [(number, number, "bad") for number in (17, 19, 21, 23)]
+        self.assertEqual(self.decoded(files, bad_samples="zero"), [
+            first, ([9, 11, 13, 15], [None, 11, 13, 15], ["bad", "good", "good", "good"], [0] * 4, [(9, 9, "bad")]),
+            ([17, 19, 21, 23], [None] * 4, ["bad"] * 4, [0] * 4, notes)])
+        files = hr.Files(folder, decode=int, ram="64M")
+        (folder / "05").unlink()  # the library skips it, and 7 and those behind it move up
+        self.assertEqual(self.decoded(files, bad_samples="skip"), [
+            ([1, 3, 7], [1, 3, 7], ["good"] * 3, [0] * 3, [(5, 5, "bad"), (9, 9, "bad")]),
+            ([11, 13, 15], [11, 13, 15], ["good"] * 3, [0] * 3, [(17, 17, "bad")])])  # and none of 19, 21 and 23
+
+    def test_files_that_cannot_be_read_are_none_for_the_function(self):
+        folder = support.WORK / "unreadable-ones"
+        folder.mkdir()
+        for number in range(3):
+            (folder / f"{number}").write_bytes(b"%d" % number)
+        with hr.Files(folder, decode=len, ram="64M") as lengths, hr.Files(folder, ram="64M") as plain:
+            (folder / "1").unlink()
+            self.assertEqual([list(samples) for samples, _ in hr.DataLoader(lengths, 3, bad_samples="zero")],
+                             [[1, None, 1]])
+            self.assertEqual([list(samples) for samples, _ in hr.DataLoader(plain, 3, bad_samples="zero")],
+                             [[b"0", b"", b"2"]])
 
     def test_a_batch_may_be_larger_than_the_memory_of_its_data_set(self):
         folder = support.WORK / "large"

@@ -217,7 +217,7 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
 
         loader = hr.DataLoader(hr.Files(self.folder, decode=decode, ram="64M"), 7)
         batches = loader.batches()
-        self.assertRaises(KeyError, next, batches)
+        self.assertRaisesRegex(hr.BadSampleError, "decode raised KeyError", next, batches)
         self.assertEqual(loader.state_dict()["position"], 0)
         fail.clear()
         self.assertEqual(next(batches).indices, list(range(7)))
