@@ -27,8 +27,11 @@ Latencies::Duration Latencies::percentile(unsigned percent) const {
   return *at;
 }
 
-bool Latencies::may_hedge(bool waits) {
+void Latencies::note_late() {
   late_share_ += kMemory;
+}
+
+bool Latencies::may_hedge(bool waits) {
   if (late_share_ > kLateShareMax) return false;
   // One is free: three of a hundred of the first reads are none.
   if (hedges_ * 100 >= sent_ * (waits ? 3 : 2) + 100) return false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long requests take, and whether one that takes longer gets a second one beside it.
 //
-//   if (latencies.may_hedge()) send_again();   // after latencies.late_after()
+//   latencies.note_late();                          // after latencies.late_after()
+//   if (latencies.may_hedge(waits)) send_again();
 //
 // A few requests of a thousand take seconds for no reason of their own, and a second one is answered at once (Dean and
 // Barroso, "The Tail at Scale", CACM 2013). Where many are late, the store is slow, and more requests make it slower.
@@ -29,8 +30,9 @@ class Latencies {
   // No sooner than the floor.
   [[nodiscard]] Duration late_after() const { return late_after_; }
   void note_sent() { ++sent_; }
-  // A request is late. Whether a second one may be sent: of 100 at most 3, or 2 for those that nobody `waits` for yet,
-  // and none while more than 10 of 100 are late.
+  void note_late();  // once for each request that is
+  // Whether another one may be sent beside it: of 100 at most 3, or 2 for those that nobody `waits` for yet, and none
+  // while more than 10 of 100 are late.
   [[nodiscard]] bool may_hedge(bool waits);
   [[nodiscard]] std::size_t count() const { return count_; }  // of what was noted
 

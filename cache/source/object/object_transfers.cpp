@@ -22,6 +22,10 @@ constexpr unsigned kFollowsMax = 2;
 constexpr std::size_t kPublishEvery = 64;  // answers
 constexpr std::size_t kLatenciesKnown = 64;
 constexpr milliseconds kStallMin{500};
+// Where one of a hundred stalls, three second requests leave one of a hundred million stalled. What is late after
+// seven times as long is left to stall_time().
+constexpr unsigned kHedgesMax = 3;
+constexpr std::size_t kLiveMax = 2;
 constexpr unsigned kSlowerMax = 2;  // doublings of the longest stall: a first byte after 20 s is one still
 
 RequestCounts::Answer outcome_of(Verdict verdict, const ObjectAnswer& answer) {
@@ -204,9 +208,8 @@ void ObjectTransfers::fire_timers() {
     Job& job = *found->second;
     if (timer.due == Due::kRetry) {
       try_at_once(timer.job, job);
-    } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge(job.waits)) {
-      counts_.hedged();
-      begin(timer.job, job, true);
+    } else if (timer.attempt == job.attempts) {
+      hedge(timer.job, job);
     }
   }
   if (now >= next_stall_look_) end_stalled();
@@ -224,17 +227,39 @@ void ObjectTransfers::wait_for(const void* known_as) {
     waited_for_.push_back(id);
     ahead_.erase(queued);
   } else if (!job.live.empty()) {
-    hedge_later(id, job, job.live.front()->sent);
+    hedge_later(id, job, job.live.back()->sent);
   }
 }
 
 // Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing
 // is known at first, and then only those that somebody waits for are worth a guess.
-void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
+void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point since) {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
   if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge || tells_by_time_) return;
   if (!job.waits && latencies_.count() < kLatenciesKnown) return;
-  timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+  timers_.emplace(since + late_after(job), Timer{id, Due::kHedge, job.attempts});
+}
+
+// Twice as long with each second request, so that a store that has become slow gets the time that it takes.
+Latencies::Duration ObjectTransfers::late_after(const Job& job) const {
+  return latencies_.late_after() * (1U << job.hedges);
+}
+
+// A second request may stall as well, or fail. Then another one takes the place of the one that is silent the longest.
+void ObjectTransfers::hedge(JobId id, Job& job) {
+  const Clock::time_point now = Clock::now();
+  if (job.live.empty() || job.hedges == kHedgesMax) return;
+  ObjectAttempt& newest = *job.live.back();
+  if (now - newest.sent < late_after(job)) return;  // a timer of before; this one has its own
+  if (!std::exchange(newest.is_late, true)) latencies_.note_late();
+  const auto heard_before = [](const auto& one, const auto& other) { return one->last_byte < other->last_byte; };
+  ObjectAttempt& silent = **std::min_element(job.live.begin(), job.live.end(), heard_before);
+  const bool has_room = job.live.size() < kLiveMax || now - silent.last_byte >= latencies_.late_after();
+  if (!has_room || !latencies_.may_hedge(job.waits)) return hedge_later(id, job, now);
+  if (job.live.size() == kLiveMax) remove(silent);
+  counts_.hedged();
+  ++job.hedges;
+  begin(id, job, true);
 }
 
 // How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known
@@ -280,14 +305,17 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
   attempt->last_byte = now;
   attempt->exchange.sink = attempt.get();
   attempt->keys = requests_.describe(job.read, job.query, job.place, attempt->exchange);
-  if (!is_hedge) ++job.attempts;
+  if (!is_hedge) {
+    ++job.attempts;
+    job.hedges = 0;
+  }
   counts_.sent(job.query != nullptr);
   latencies_.note_sent();
   in_flight_.insert(attempt.get());
   in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
   http_.start(attempt->exchange);
   job.live.push_back(std::move(attempt));
-  if (!is_hedge) hedge_later(id, job, now);
+  hedge_later(id, job, now);
 }
 
 void ObjectTransfers::remove(ObjectAttempt& attempt) {

@@ -59,6 +59,7 @@ class ObjectTransfers {
     bool waits = true;             // somebody waits for it
     Clock::time_point began = {};  // the first attempt; unset: none yet
     unsigned attempts = 0;
+    unsigned hedges = 0;     // beside the last attempt
     unsigned failures = 0;   // of attempts that say something about this object
     unsigned follows = 0;    // redirects
     std::string place = {};  // scheme and host that a redirect gave; empty: the endpoint's
@@ -66,7 +67,7 @@ class ObjectTransfers {
     bool has_set_clock = false;
     bool has_changed_region = false;
     std::optional<io::Error> last_error = {};
-    std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // two at most
+    std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // kLiveMax at most
   };
   enum class Due : std::uint8_t { kRetry, kHedge };
   struct Timer {
@@ -80,7 +81,9 @@ class ObjectTransfers {
   void start_waiting();
   void fire_timers();
   void wait_for(const void* known_as);
-  void hedge_later(JobId id, const Job& job, Clock::time_point sent);
+  void hedge_later(JobId id, const Job& job, Clock::time_point since);
+  void hedge(JobId id, Job& job);
+  [[nodiscard]] Latencies::Duration late_after(const Job& job) const;
   [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
   void end_stalled();
   [[nodiscard]] std::chrono::milliseconds time_to_next() const;

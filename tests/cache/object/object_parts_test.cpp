@@ -291,6 +291,7 @@ TEST_CASE("few requests get a second one, and none while all are late") {
   unsigned hedges = 0;
   for (int i = 0; i < 10'000; ++i) {
     latencies.note_sent();
+    if (i % 20 == 0) latencies.note_late();
     if (i % 20 == 0 && latencies.may_hedge(true)) ++hedges;
     latencies.note(milliseconds(i % 100 == 0 ? 500 : 60));
   }
@@ -299,6 +300,7 @@ TEST_CASE("few requests get a second one, and none while all are late") {
   CHECK(hedges <= 301);
   for (int i = 0; i < 1000; ++i) {
     latencies.note_sent();
+    latencies.note_late();
     hedges += latencies.may_hedge(true) ? 1 : 0;
     latencies.note(milliseconds(60));
   }
