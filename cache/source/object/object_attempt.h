@@ -50,7 +50,6 @@ class ObjectAttempt : public HttpSink {
   HttpExchange exchange;
   std::uint64_t job = 0;
   bool is_hedge = false;
-  bool is_late = false;  // has been counted as such
   bool is_alone = true;  // no other attempt writes to the same memory
   Clock::time_point sent = {};
   Clock::time_point last_byte = {};
