@@ -92,8 +92,8 @@ io::Status leave_terminal(const std::string& log_name) {
   return {};
 }
 
-// What the child tells its parent through the pipe: how far it is, a number and a line end each time; then one byte, and
-// for an error its code, errno and context.
+// What the child tells its parent through the pipe: how far it is, a number and a line end each time. Then one byte;
+// for an error its code, errno and context follow.
 constexpr char kCount = 'C';
 constexpr char kReady = 'R';
 constexpr char kFailed = 'F';
