@@ -34,7 +34,9 @@ struct ReaderOptions {
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;
   std::uint64_t first_position = 0;  // resume: skips this many samples of first_epoch
-  std::uint64_t window_bytes = 0;    // how far to read ahead; 0: a 32nd of the RAM, but 256 samples or 64 MiB at least
+  // How far to read ahead. 0: a 32nd of the RAM, but 256 samples or 64 MiB at least; of a bucket 1 024 samples, as far
+  // as a quarter of the RAM holds them.
+  std::uint64_t window_bytes = 0;
 };
 
 class Reader {

@@ -51,6 +51,8 @@ struct StoreOptions {
   // The saved catalog of a large bucket is used as it is, without a listing: the caller compares it afterwards (a
   // Refresher does). What find_changes() lists is saved for the next start.
   bool catalog_may_be_old = false;
+  // How many objects of a bucket are listed so far, while it is opened; on the thread that opens it, often.
+  std::function<void(std::uint64_t objects)> on_listing = {};
   int catalog_fd = -1;  // a saved catalog that is used instead, whatever the source holds by now (not owned)
   // Bytes of content that may lie in RAM. 0: views have no limit, but content goes with its last view. Only of what
   // read_range_async() works through, 32 MiB stay.

@@ -33,7 +33,7 @@ Result<OpenedSource> open_folder(const SourceOptions& options) {
 Result<OpenedSource> open_bucket(const SourceOptions& options) {
   HEADRACE_TRY(bucket, bucket_options(options.path.native(), options.bucket));
   HEADRACE_TRY(client, ObjectClient::open(bucket));
-  auto tree = std::make_shared<ObjectTree>(std::move(client), options.catalog_may_be_old);
+  auto tree = std::make_shared<ObjectTree>(std::move(client), options.catalog_may_be_old, options.on_listing);
   return OpenedSource{tree, [tree, name = options.path.string()](io::TimerThread&) -> Result<std::unique_ptr<Source>> {
                         return std::make_unique<ObjectSource>(name, tree);
                       }};

@@ -29,6 +29,7 @@ struct SourceOptions {
   bool path_covered = false;
   std::filesystem::path catalog_file;
   bool catalog_may_be_old = false;
+  std::function<void(std::uint64_t objects)> on_listing = {};
   io::EngineOptions engine = {};
   std::optional<bool> rotational;
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;

@@ -82,6 +82,7 @@ SourceOptions source_options(const StoreOptions& options) {
           .path_covered = options.source_path_covered,
           .catalog_file = options.catalog_file,
           .catalog_may_be_old = options.catalog_may_be_old,
+          .on_listing = options.on_listing,
           .engine = options.engine,
           .rotational = options.source_rotational,
           .make_engine = options.make_source_engine};

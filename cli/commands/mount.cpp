@@ -34,6 +34,7 @@
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/progress.h"
 #include "headrace/cli/version.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
@@ -274,9 +275,16 @@ io::Status run_mount(const MountArguments& arguments) {
   io::set_log_level(level);
   tell_what_is_shared(plan);
   const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
-  const DaemonBody body = [&](const ReadyCallback& ready) { return serve(arguments, plan, ready); };
+  const DaemonBody body = [&](const ReadyCallback& ready, const CountCallback& count) {
+    plan.store.on_listing = count;
+    return serve(arguments, plan, ready);
+  };
   if (arguments.foreground) return run_in_foreground(body);
-  HEADRACE_TRY_DO(run_detached({.log_name = log_name}, body));
+  {
+    CountProgress progress(stderr, "listing " + plan.source.path.string(), "objects");
+    const auto show = [&](std::uint64_t count) { progress.update(count); };
+    HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
+  }
   return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
 }
 

@@ -92,7 +92,9 @@ io::Status leave_terminal(const std::string& log_name) {
   return {};
 }
 
-// What the child tells its parent through the pipe: one byte. For an error its code, errno and context follow.
+// What the child tells its parent through the pipe: how far it is, a number and a line end each time. Then one byte;
+// for an error its code, errno and context follow.
+constexpr char kCount = 'C';
 constexpr char kReady = 'R';
 constexpr char kFailed = 'F';
 
@@ -106,9 +108,28 @@ void send_outcome(int fd, const io::Status& status) {
       ::write(fd, message.data(), message.size());  // one write: it is smaller than PIPE_BUF
 }
 
+// Left out where the parent has stopped reading, or has gone.
+void send_count(int fd, std::uint64_t count) {
+  pollfd pipe = {fd, POLLOUT, 0};
+  if (::poll(&pipe, 1, 0) != 1 || pipe.revents != POLLOUT) return;
+  const std::string message = fmt::format("{}{}\n", kCount, count);
+  [[maybe_unused]] const ssize_t written = ::write(fd, message.data(), message.size());
+}
+
+// Takes the counts that are complete from the beginning of the message.
+void take_counts(std::string& message, const CountCallback& on_count) {
+  while (message.starts_with(kCount)) {
+    const std::size_t line_end = message.find('\n');
+    if (line_end == std::string::npos) return;
+    if (on_count) on_count(std::strtoull(message.c_str() + 1, nullptr, 10));
+    message.erase(0, line_end + 1);
+  }
+}
+
 io::Status parse_outcome(const std::string& message) {
-  if (message.empty() && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
-  if (message.empty()) return make_error(ErrorCode::kSystem, "the daemon died while it started; its log may say why");
+  const bool has_ended = message.empty() || message.starts_with(kCount);
+  if (has_ended && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
+  if (has_ended) return make_error(ErrorCode::kSystem, "the daemon died while it started; its log may say why");
   if (message.front() == kReady) return {};
   const std::size_t line_end = message.find('\n');
   if (message.size() < 3 || line_end == std::string::npos) return make_error(ErrorCode::kSystem, "the daemon failed");
@@ -120,11 +141,15 @@ io::Status parse_outcome(const std::string& message) {
   bool ready_sent = false;
   io::Status status = leave_terminal(options.log_name);
   if (status) {
-    status = body([&] {
-      send_outcome(outcome.get(), {});
-      outcome.reset();
-      ready_sent = true;
-    });
+    status = body(
+        [&] {
+          send_outcome(outcome.get(), {});
+          outcome.reset();
+          ready_sent = true;
+        },
+        [&](std::uint64_t count) {
+          if (outcome.valid()) send_count(outcome.get(), count);
+        });
   }
   if (!status && ready_sent) io::log_error("{}", status.error().message());
   if (!ready_sent) send_outcome(outcome.get(), status);
@@ -132,7 +157,7 @@ io::Status parse_outcome(const std::string& message) {
 }
 
 // Reads what the child says until it is ready or gone. The first signal to stop is passed on to it.
-std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
+std::string await_outcome(int pipe, pid_t child, const StopSignal& stop, const CountCallback& on_count) {
   std::string message;
   int signals = stop.descriptor();
   while (true) {
@@ -147,7 +172,8 @@ std::string await_outcome(int pipe, pid_t child, const StopSignal& stop) {
     const ssize_t count = ::read(pipe, chunk, sizeof chunk);
     if (count <= 0) return message;
     message.append(chunk, static_cast<std::size_t>(count));
-    if (message.front() == kReady) return message;
+    take_counts(message, on_count);
+    if (message.starts_with(kReady)) return message;
   }
 }
 
@@ -189,7 +215,7 @@ io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
     run_child(options, body, std::move(write_end));
   }
   write_end.reset();
-  const std::string message = await_outcome(read_end.get(), child, *stop);
+  const std::string message = await_outcome(read_end.get(), child, *stop, options.on_count);
   if (message.empty() || message.front() != kReady) ::waitpid(child, nullptr, 0);
   stop.reset();
   return parse_outcome(message);
@@ -197,7 +223,7 @@ io::Status run_detached(const DaemonOptions& options, const DaemonBody& body) {
 
 io::Status run_in_foreground(const DaemonBody& body) {
   if (stderr_is_journal()) io::set_log_to_journal();
-  return body(notify_systemd);
+  return body(notify_systemd, [](std::uint64_t) {});  // the log says how far it is
 }
 
 }  // namespace headrace::cli

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a job in the background or in the foreground, and tells whoever waits that it is ready.
 //
-//   return run_detached({.log_name = "mnt.log"}, [&](const ReadyCallback& ready) -> io::Status {
-//     ... start ...; ready(); stop.wait(); ... end ...; return {};
+//   return run_detached({.log_name = "mnt.log"}, [&](const ReadyCallback& ready, const CountCallback& count) {
+//     ... start, count(n) ...; ready(); stop.wait(); ... end ...; return io::Status();
 //   });
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -14,11 +15,14 @@
 namespace headrace::cli {
 
 using ReadyCallback = std::function<void()>;
-using DaemonBody = std::function<io::Status(const ReadyCallback& ready)>;
+using CountCallback = std::function<void(std::uint64_t count)>;
+// `count`: how far the start is.
+using DaemonBody = std::function<io::Status(const ReadyCallback& ready, const CountCallback& count)>;
 
 struct DaemonOptions {
   // Name of the log file in io::log_directory(). It is used where there is no journal.
   std::string log_name;
+  CountCallback on_count = {};  // runs in the process that waits, with what the body counted last
 };
 
 // Runs `body` in a child process with a session of its own. Returns when the body calls ready(), or with its error when

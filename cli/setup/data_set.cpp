@@ -20,6 +20,7 @@
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
+#include "headrace/cli/show/progress.h"
 #include "headrace/io/memory_limit.h"
 #include "headrace/io/own_folders.h"
 #include "headrace/io/printable.h"
@@ -264,10 +265,17 @@ io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog
                     fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
 }
 
-io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& options, StopSignal& stop) {
+io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& wanted, StopSignal& stop) {
   const EndOnStop end_on_stop(stop);
-  const fs::path source = options.source;
-  HEADRACE_TRY(store, cache::Store::open(options));
+  const fs::path source = wanted.source;
+  std::unique_ptr<cache::Store> store;
+  {
+    cache::StoreOptions options = wanted;
+    CountProgress progress(stderr, "listing " + source.string(), "objects");
+    if (!options.on_listing) options.on_listing = [&](std::uint64_t count) { progress.update(count); };
+    HEADRACE_TRY(opened, cache::Store::open(options));
+    store = std::move(opened);
+  }
   HEADRACE_TRY_DO(check_not_empty(source, store->catalog()));
   return store;
 }

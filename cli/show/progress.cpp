@@ -91,4 +91,28 @@ void Progress::draw(Amount done) {
   std::fflush(stream_);
 }
 
+CountProgress::CountProgress(std::FILE* stream, std::string label, std::string unit)
+    : stream_(stream),
+      label_(std::move(label)),
+      unit_(std::move(unit)),
+      terminal_(terminal_columns(stream) > 0),
+      next_draw_(steady_clock::now() + (terminal_ ? kTerminalInterval : kLineInterval)) {}
+
+CountProgress::~CountProgress() {
+  if (!terminal_ || !is_drawn_) return;
+  fmt::print(stream_, "\r\x1b[K");
+  std::fflush(stream_);
+}
+
+void CountProgress::update(std::uint64_t count) {
+  const auto now = steady_clock::now();
+  if (now < next_draw_) return;
+  next_draw_ = now + (terminal_ ? kTerminalInterval : kLineInterval);
+  std::string line = fmt::format("{}: {} {}", label_, format_count(count), unit_);
+  if (terminal_) line.resize(std::min(line.size(), std::max<std::size_t>(terminal_columns(stream_), 2) - 1));
+  fmt::print(stream_, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
+  std::fflush(stream_);
+  is_drawn_ = true;
+}
+
 }  // namespace headrace::cli

@@ -45,4 +45,24 @@ class Progress {
   std::chrono::steady_clock::time_point next_draw_;
 };
 
+// Where nothing says how much there is: "listing s3://bucket/train: 120000 objects". On a terminal the line goes away
+// again. Thread-safety: one thread at a time.
+class CountProgress {
+ public:
+  CountProgress(std::FILE* stream, std::string label, std::string unit);
+  ~CountProgress();
+  CountProgress(const CountProgress&) = delete;
+  CountProgress& operator=(const CountProgress&) = delete;
+
+  void update(std::uint64_t count);
+
+ private:
+  std::FILE* const stream_;
+  const std::string label_;
+  const std::string unit_;
+  const bool terminal_;
+  bool is_drawn_ = false;
+  std::chrono::steady_clock::time_point next_draw_;
+};
+
 }  // namespace headrace::cli

@@ -22,6 +22,7 @@ sys.dont_write_bytecode = True
 
 from script_test import run  # noqa: E402, before the modules of bench, which it makes known
 from harness import Bench, Failed, Mount  # noqa: E402
+from sources import unmount  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
@@ -195,6 +196,30 @@ def fills_tiers(bench, store):
     assert of_both[0]["epochs"][0]["xxh3"] == of_both[1]["epochs"][0]["xxh3"], "the reader's bytes differ"
 
 
+def says_how_far_its_listing_is(bench, store):
+    """On a terminal, which it leaves clean."""
+    mount_point = bench.work / "listed"
+    mount_point.mkdir()
+    ours, theirs = os.openpty()
+    store.set(page=10, list_delay=0.1)
+    mount = [bench.program("headrace"), "mount", "s3://bucket/train", mount_point, "--endpoint", store.url]
+    try:
+        process = subprocess.Popen([str(word) for word in mount], stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: nobody has the other end any more
+            while chunk := os.read(ours, 4096):
+                shown += chunk
+        assert process.wait() == 0, shown
+        bench.execute([bench.program("headrace"), "unmount", mount_point])
+    finally:
+        unmount(mount_point)
+        os.close(ours)
+        store.set(page=1000, list_delay=0.0)
+    assert b"\rlisting s3://bucket/train: " in shown and b" objects" in shown, shown
+    assert shown.endswith(b"\r\x1b[K"), shown
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -240,7 +265,8 @@ def check(build, work):
         fill(store)
         started = time.monotonic()
         for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
-                     serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers, says_what_is_wrong):
+                     serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers,
+                     says_how_far_its_listing_is, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:
                 each(bench, store)

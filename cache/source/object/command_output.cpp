@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,16 +51,25 @@ std::optional<pid_t> spawn(const std::string& command, int output) {
   return failed == 0 ? std::optional(pid) : std::nullopt;
 }
 
-// False: there is no time left, it is too much, or nobody needs it any more.
+// False: there is no time left, or nobody needs it any more.
+bool wait_for(int fd, Clock::time_point deadline, const StopEvent* stop) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    std::array<pollfd, 2> ready = {{{.fd = fd, .events = POLLIN, .revents = 0},
+                                    {.fd = stop != nullptr ? stop->fd() : -1, .events = POLLIN, .revents = 0}}};
+    if (left.count() <= 0) return false;
+    const int count = ::poll(ready.data(), ready.size(), static_cast<int>(left.count()));
+    if (count == 0 || (stop != nullptr && stop->is_set())) return false;
+    if (count > 0) return true;
+  }
+}
+
+// False: as wait_for(), or it is too much.
 bool read_all(int fd, std::string& text, Clock::time_point deadline, const StopEvent* stop) {
   std::size_t size = 0;
   text.resize(kOutputBytesMax);  // at once: a string that grows leaves copies behind
   while (size < text.size()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    std::array<pollfd, 2> ready = {{{.fd = fd, .events = POLLIN, .revents = 0},
-                                    {.fd = stop != nullptr ? stop->fd() : -1, .events = POLLIN, .revents = 0}}};
-    if (left.count() <= 0 || ::poll(ready.data(), ready.size(), static_cast<int>(left.count())) == 0) return false;
-    if (stop != nullptr && stop->is_set()) return false;
+    if (!wait_for(fd, deadline, stop)) return false;
     const ssize_t got = ::read(fd, text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
@@ -69,6 +79,12 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline, const StopE
     size += static_cast<std::size_t>(got);
   }
   return false;
+}
+
+// A command may close its output and go on. False: as wait_for().
+bool wait_for_end(pid_t pid, Clock::time_point deadline, const StopEvent* stop) {
+  const io::UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return !process.valid() || wait_for(process.get(), deadline, stop);  // before Linux 5.3 waitpid() takes what it takes
 }
 
 }  // namespace
@@ -84,7 +100,7 @@ io::Result<std::string> command_output(const std::string& command, std::chrono::
   input.reset();
   std::string text;
   const Clock::time_point deadline = Clock::now() + wait;
-  const bool is_whole = read_all(output.get(), text, deadline, stop);
+  const bool is_whole = read_all(output.get(), text, deadline, stop) && wait_for_end(*pid, deadline, stop);
   if (!is_whole) ::kill(-*pid, SIGKILL);
   int status = 0;
   while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {

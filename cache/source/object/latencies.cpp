@@ -7,14 +7,13 @@
 namespace headrace::cache {
 namespace {
 
-constexpr double kMemory = 1.0 / 128;  // of late_share_: the weight of the newest
-constexpr double kLateShareMax = 0.10;
+// Of the first 256 that are in flight at once several may stall, and 3 of 100 are not one yet. No store notices eight.
+constexpr std::uint64_t kFirstHedges = 8;
 
 }  // namespace
 
 void Latencies::note(Duration latency) {
   last_[count_++ % kKept] = latency;
-  late_share_ *= 1 - kMemory;
   if (count_ % kLookEvery == 0) late_after_ = std::max(floor_, std::min(3 * percentile(95), percentile(99) * 3 / 2));
 }
 
@@ -27,11 +26,9 @@ Latencies::Duration Latencies::percentile(unsigned percent) const {
   return *at;
 }
 
-bool Latencies::may_hedge(bool waits) {
-  late_share_ += kMemory;
-  if (late_share_ > kLateShareMax) return false;
-  // One is free: three of a hundred of the first reads are none.
-  if (hedges_ * 100 >= sent_ * (waits ? 3 : 2) + 100) return false;
+bool Latencies::may_hedge(bool waits, std::size_t late, unsigned limit) {
+  if (late > 1 + limit / 10) return false;
+  if (hedges_ * 100 >= sent_ * (waits ? 3 : 2) + kFirstHedges * 100) return false;
   ++hedges_;
   return true;
 }

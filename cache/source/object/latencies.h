@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long requests take, and whether one that takes longer gets a second one beside it.
 //
-//   if (latencies.may_hedge()) send_again();   // after latencies.late_after()
+//   if (now - sent >= latencies.late_after() && latencies.may_hedge(waits, late, limit)) send_again();
 //
 // A few requests of a thousand take seconds for no reason of their own, and a second one is answered at once (Dean and
 // Barroso, "The Tail at Scale", CACM 2013). Where many are late, the store is slow, and more requests make it slower.
@@ -29,9 +29,9 @@ class Latencies {
   // No sooner than the floor.
   [[nodiscard]] Duration late_after() const { return late_after_; }
   void note_sent() { ++sent_; }
-  // A request is late. Whether a second one may be sent: of 100 at most 3, or 2 for those that nobody `waits` for yet,
-  // and none while more than 10 of 100 are late.
-  [[nodiscard]] bool may_hedge(bool waits);
+  // Whether another one may be sent beside one that is late: of 100 at most 3, or 2 for those that nobody `waits` for
+  // yet, and a few at first. None while more than a tenth of the `limit` of requests that may be in flight is `late`.
+  [[nodiscard]] bool may_hedge(bool waits, std::size_t late, unsigned limit);
   [[nodiscard]] std::size_t count() const { return count_; }  // of what was noted
 
  private:
@@ -42,7 +42,6 @@ class Latencies {
   std::array<Duration, kKept> last_ = {};
   std::size_t count_ = 0;
   Duration late_after_ = floor_;
-  double late_share_ = 0;  // of the last hundred or so
   std::uint64_t sent_ = 0;
   std::uint64_t hedges_ = 0;
 };

@@ -12,7 +12,7 @@
 //
 // What may pass is tried again (object_verdict.h): at most 6 times or 60 s, with pauses drawn at random so that readers
 // that failed together do not come back together. A read gets a second request where the first takes far longer than
-// others do; the faster one wins.
+// others do; the faster one wins, and one that is late as well is followed by another one.
 //
 // Requests wait in queues of the client's own and not in libcurl: what somebody waits for goes before what is read
 // ahead. How many are in flight follows what they bring (request_window.h).

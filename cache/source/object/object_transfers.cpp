@@ -22,6 +22,12 @@ constexpr unsigned kFollowsMax = 2;
 constexpr std::size_t kPublishEvery = 64;  // answers
 constexpr std::size_t kLatenciesKnown = 64;
 constexpr milliseconds kStallMin{500};
+// A fifth of the least that is late. 1 024 requests in flight are looked at in 60 us.
+constexpr milliseconds kLookEvery{20};
+// Where one of a hundred stalls, three second requests leave one of a hundred million stalled. What is late after
+// seven times as long is left to stall_time().
+constexpr unsigned kHedgesMax = 3;
+constexpr std::size_t kLiveMax = 2;
 constexpr unsigned kSlowerMax = 2;  // doublings of the longest stall: a first byte after 20 s is one still
 
 RequestCounts::Answer outcome_of(Verdict verdict, const ObjectAnswer& answer) {
@@ -188,7 +194,7 @@ milliseconds ObjectTransfers::time_to_next() const {
     wait = std::clamp(std::chrono::ceil<milliseconds>(time - now), milliseconds(0), wait);
   };
   if (!timers_.empty()) until(timers_.begin()->first);
-  if (!in_flight_.empty()) until(next_stall_look_);
+  if (!in_flight_.empty()) until(next_look_);
   // An on_done that has asked for more did so on this thread, which nobody has to wake.
   MutexLock lock(mutex_);
   return submitted_.empty() && !closed_ ? wait : milliseconds(0);
@@ -197,19 +203,12 @@ milliseconds ObjectTransfers::time_to_next() const {
 void ObjectTransfers::fire_timers() {
   const Clock::time_point now = Clock::now();
   while (!timers_.empty() && timers_.begin()->first <= now) {
-    const Timer timer = timers_.begin()->second;
+    const JobId id = timers_.begin()->second;
     timers_.erase(timers_.begin());
-    const auto found = jobs_.find(timer.job);
-    if (found == jobs_.end()) continue;  // it has ended meanwhile
-    Job& job = *found->second;
-    if (timer.due == Due::kRetry) {
-      try_at_once(timer.job, job);
-    } else if (timer.attempt == job.attempts && job.live.size() == 1 && latencies_.may_hedge(job.waits)) {
-      counts_.hedged();
-      begin(timer.job, job, true);
-    }
+    const auto found = jobs_.find(id);
+    if (found != jobs_.end()) try_at_once(id, *found->second);  // else it has ended meanwhile
   }
-  if (now >= next_stall_look_) end_stalled();
+  if (now >= next_look_) look_at_in_flight();
 }
 
 void ObjectTransfers::wait_for(const void* known_as) {
@@ -220,21 +219,62 @@ void ObjectTransfers::wait_for(const void* known_as) {
   Job& job = *jobs_.at(id);
   job.waits = true;
   const auto queued = std::find(ahead_.begin(), ahead_.end(), id);
-  if (queued != ahead_.end()) {
-    waited_for_.push_back(id);
-    ahead_.erase(queued);
-  } else if (!job.live.empty()) {
-    hedge_later(id, job, job.live.front()->sent);
+  if (queued == ahead_.end()) return;
+  waited_for_.push_back(id);
+  ahead_.erase(queued);
+}
+
+// What takes long is told by how long others take now, which one timer per request would not follow.
+void ObjectTransfers::look_at_in_flight() {
+  const Clock::time_point now = Clock::now();
+  next_look_ = now + std::min<Clock::duration>(kLookEvery, options_.tuning.stall_timeout / 4);
+  std::vector<ObjectAttempt*> stalled;
+  std::vector<JobId> may_need_another;
+  std::size_t late = 0;
+  for (ObjectAttempt* const attempt : in_flight_) {
+    const Job& job = *jobs_.at(attempt->job);
+    const Clock::duration age = now - attempt->sent;
+    if (age >= latencies_.late_after()) ++late;
+    if (now - attempt->last_byte >= stall_time(job)) {
+      stalled.push_back(attempt);
+    } else if (attempt == job.live.back().get() && age >= late_after(job) && may_be_hedged(job)) {
+      may_need_another.push_back(attempt->job);
+    }
+  }
+  for (ObjectAttempt* const attempt : stalled) {
+    if (in_flight_.contains(attempt)) end_stalled(*attempt, now);  // the end of one may have taken its sibling with it
+  }
+  for (const JobId id : may_need_another) {
+    const auto found = jobs_.find(id);
+    if (found != jobs_.end()) hedge(id, *found->second, late);
   }
 }
 
 // Reads ahead, too: the reader is close behind them, and would wait for each that stalls, one after the other. Nothing
 // is known at first, and then only those that somebody waits for are worth a guess.
-void ObjectTransfers::hedge_later(JobId id, const Job& job, Clock::time_point sent) {
+bool ObjectTransfers::may_be_hedged(const Job& job) const {
   // Without an ETag two answers might be of two versions, and one buffer would hold a mixture.
-  if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge || tells_by_time_) return;
-  if (!job.waits && latencies_.count() < kLatenciesKnown) return;
-  timers_.emplace(sent + latencies_.late_after(), Timer{id, Due::kHedge, job.attempts});
+  if (job.read == nullptr || job.read->etag == nullptr || !options_.tuning.hedge || tells_by_time_) return false;
+  return (job.waits || latencies_.count() >= kLatenciesKnown) && job.hedges < kHedgesMax;
+}
+
+// Twice as long with each second request, so that a store that has become slow gets the time that it takes.
+Latencies::Duration ObjectTransfers::late_after(const Job& job) const {
+  return latencies_.late_after() * (1U << job.hedges);
+}
+
+// A second request may stall as well, or fail. Then another one takes the place of the one that is silent the longest.
+void ObjectTransfers::hedge(JobId id, Job& job, std::size_t late) {
+  if (job.live.empty()) return;
+  const auto heard_before = [](const auto& one, const auto& other) { return one->last_byte < other->last_byte; };
+  ObjectAttempt& silent = **std::min_element(job.live.begin(), job.live.end(), heard_before);
+  const bool is_full = job.live.size() == kLiveMax;
+  if (is_full && Clock::now() - silent.last_byte < latencies_.late_after()) return;  // both bring bytes
+  if (!latencies_.may_hedge(job.waits, late, window_.limit())) return;
+  if (is_full) remove(silent);
+  counts_.hedged();
+  ++job.hedges;
+  begin(id, job, true);
 }
 
 // How long an attempt may move no byte. An answer that stalls holds a place among those in flight: where it is known
@@ -247,20 +287,10 @@ Latencies::Duration ObjectTransfers::stall_time(const Job& job) const {
   return std::min<Latencies::Duration>(most, least * (1U << std::min(job.failures, 8U)));
 }
 
-void ObjectTransfers::end_stalled() {
-  const Clock::time_point now = Clock::now();
-  next_stall_look_ = now + std::min<Clock::duration>(kStallMin, options_.tuning.stall_timeout) / 4;
-  std::vector<ObjectAttempt*> stalled;
-  for (ObjectAttempt* const attempt : in_flight_) {
-    if (now - attempt->last_byte >= stall_time(*jobs_.at(attempt->job))) stalled.push_back(attempt);
-  }
-  for (ObjectAttempt* const attempt : stalled) {
-    // The end of one may have taken its sibling with it.
-    if (!in_flight_.contains(attempt)) continue;
-    http_.cancel(attempt->exchange);
-    const auto silence = std::chrono::duration_cast<milliseconds>(now - attempt->last_byte);
-    on_end(*attempt, {.trouble = fmt::format("no byte came for {} ms", silence.count())});
-  }
+void ObjectTransfers::end_stalled(ObjectAttempt& attempt, Clock::time_point now) {
+  http_.cancel(attempt.exchange);
+  const auto silence = std::chrono::duration_cast<milliseconds>(now - attempt.last_byte);
+  on_end(attempt, {.trouble = fmt::format("no byte came for {} ms", silence.count())});
 }
 
 std::string ObjectTransfers::what(const Job& job) const {
@@ -280,14 +310,16 @@ void ObjectTransfers::begin(JobId id, Job& job, bool is_hedge) {
   attempt->last_byte = now;
   attempt->exchange.sink = attempt.get();
   attempt->keys = requests_.describe(job.read, job.query, job.place, attempt->exchange);
-  if (!is_hedge) ++job.attempts;
+  if (!is_hedge) {
+    ++job.attempts;
+    job.hedges = 0;
+  }
   counts_.sent(job.query != nullptr);
   latencies_.note_sent();
   in_flight_.insert(attempt.get());
   in_flight_count_.store(static_cast<unsigned>(in_flight_.size()), std::memory_order_relaxed);
   http_.start(attempt->exchange);
   job.live.push_back(std::move(attempt));
-  if (!is_hedge) hedge_later(id, job, now);
 }
 
 void ObjectTransfers::remove(ObjectAttempt& attempt) {
@@ -402,7 +434,7 @@ void ObjectTransfers::try_later(JobId id, Job& job, const ObjectAnswer& answer, 
     return;
   }
   io::log_debug("{}; tried again in {} ms", job.last_error->context, pause.count());
-  timers_.emplace(now + pause, Timer{id, Due::kRetry, job.attempts});
+  timers_.emplace(now + pause, id);
 }
 
 void ObjectTransfers::try_at_once(JobId id, const Job& job) {

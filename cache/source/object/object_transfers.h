@@ -59,6 +59,7 @@ class ObjectTransfers {
     bool waits = true;             // somebody waits for it
     Clock::time_point began = {};  // the first attempt; unset: none yet
     unsigned attempts = 0;
+    unsigned hedges = 0;     // beside the last attempt
     unsigned failures = 0;   // of attempts that say something about this object
     unsigned follows = 0;    // redirects
     std::string place = {};  // scheme and host that a redirect gave; empty: the endpoint's
@@ -66,13 +67,7 @@ class ObjectTransfers {
     bool has_set_clock = false;
     bool has_changed_region = false;
     std::optional<io::Error> last_error = {};
-    std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // two at most
-  };
-  enum class Due : std::uint8_t { kRetry, kHedge };
-  struct Timer {
-    JobId job;
-    Due due;
-    unsigned attempt;  // kHedge: of which attempt
+    std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // kLiveMax at most
   };
 
   void run();
@@ -80,9 +75,12 @@ class ObjectTransfers {
   void start_waiting();
   void fire_timers();
   void wait_for(const void* known_as);
-  void hedge_later(JobId id, const Job& job, Clock::time_point sent);
+  void look_at_in_flight();
+  [[nodiscard]] bool may_be_hedged(const Job& job) const;
+  [[nodiscard]] Latencies::Duration late_after(const Job& job) const;
+  void hedge(JobId id, Job& job, std::size_t late);
   [[nodiscard]] Latencies::Duration stall_time(const Job& job) const;
-  void end_stalled();
+  void end_stalled(ObjectAttempt& attempt, Clock::time_point now);
   [[nodiscard]] std::chrono::milliseconds time_to_next() const;
 
   void begin(JobId id, Job& job, bool is_hedge);
@@ -114,9 +112,9 @@ class ObjectTransfers {
   std::deque<JobId> ahead_;
   std::unordered_map<const void*, JobId> known_;  // reads ahead that nobody waits for yet, by what they are known as
   std::unordered_set<ObjectAttempt*> in_flight_;
-  std::multimap<Clock::time_point, Timer> timers_;
+  std::multimap<Clock::time_point, JobId> timers_;     // when to try again
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
-  Clock::time_point next_stall_look_ = {};
+  Clock::time_point next_look_ = {};
   bool has_answered_ = false;   // the store, at all
   bool tells_by_time_ = false;  // some of its answers have no strong ETag
 

@@ -172,9 +172,11 @@ void tell_what_is_left_out(const ObjectListing& listing, const std::string& name
                   count > listing.skipped_names.size() ? " ..." : "");
 }
 
-Result<ScannedTree> list(ObjectClient& client, const std::atomic<bool>* stop) {
+Result<ScannedTree> list(ObjectClient& client, const std::atomic<bool>* stop,
+                         const ObjectTree::OnListing& on_listing = {}) {
   auto next_line = steady_clock::now() + kProgressInterval;
   const auto show_progress = [&](std::uint64_t objects) {
+    if (on_listing) on_listing(objects);
     if (steady_clock::now() < next_line) return;
     next_line = steady_clock::now() + kProgressInterval;
     io::log_info("{}: {} objects are listed so far", client.name(), objects);
@@ -197,7 +199,7 @@ Result<Catalog> ObjectTree::open_catalog(const CatalogOptions& options, const st
     kept_ = kept;
   }
   if (std::optional<Catalog> saved = load(kept)) return std::move(*saved);
-  HEADRACE_TRY(tree, list(*client_, nullptr));
+  HEADRACE_TRY(tree, list(*client_, nullptr, on_listing_));
   HEADRACE_TRY(listed, build_catalog(std::move(tree), options, client_->name()));
   if (!file.empty()) keep_catalog(listed, file);
   return listed;

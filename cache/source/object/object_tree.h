@@ -8,7 +8,9 @@
 // Thread-safety: every function from any thread but the client's.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +25,11 @@ namespace headrace::cache {
 
 class ObjectTree final : public SourceTree {
  public:
+  using OnListing = std::function<void(std::uint64_t objects)>;  // StoreOptions::on_listing
+
   // `may_be_old`: a saved catalog need not be listed again, if that takes long (StoreOptions::catalog_may_be_old).
-  ObjectTree(std::unique_ptr<ObjectClient> client, bool may_be_old)
-      : client_(std::move(client)), may_be_old_(may_be_old) {}
+  ObjectTree(std::unique_ptr<ObjectClient> client, bool may_be_old, OnListing on_listing = {})
+      : client_(std::move(client)), may_be_old_(may_be_old), on_listing_(std::move(on_listing)) {}
 
   [[nodiscard]] ObjectClient& client() { return *client_; }
 
@@ -63,6 +67,7 @@ class ObjectTree final : public SourceTree {
 
   const std::unique_ptr<ObjectClient> client_;
   const bool may_be_old_;
+  const OnListing on_listing_;  // of open_catalog()
   mutable io::Mutex mutex_;
   mutable Kept kept_ HEADRACE_GUARDED_BY(mutex_);  // of the last open_catalog()
   // One for each read that ends just now.

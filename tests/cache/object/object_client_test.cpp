@@ -532,6 +532,29 @@ TEST_CASE("a read ahead that is late gets a second request where it is known how
   CHECK(client->stats().hedges_won == 1);
 }
 
+TEST_CASE("a second request that stalls as well is followed by another one") {
+  ObjectServer server;
+  server.put("a", "content of a");
+  ObjectStoreOptions options = server.options();
+  options.tuning.stall_timeout = milliseconds(3'600'000);
+  options.tuning.hedge_floor = milliseconds(50);
+  const auto client = open(options);
+  Waited head("a", 0);
+  head.read.object_bytes = ObjectRead::kAnySize;
+  client->read(head.read);
+  REQUIRE(head.wait().has_value());
+  for (int i = 0; i < 40; ++i) bytes_of(*client, "a", 12);  // of 100 requests three may be second ones
+  server.set(R"({"stalls": 2, "stall_seconds": 3600})");
+  Waited late("a", 12, head.read.found.etag);
+  client->read(late.read);
+  REQUIRE(late.wait().has_value());
+  CHECK(as_text(late.data) == "content of a");
+  CHECK(client->stats().hedges >= 2);
+  CHECK(client->stats().hedges_won == 1);
+  CHECK(client->stats().retries == 0);
+  CHECK(client->stats().in_flight == 0);
+}
+
 TEST_CASE("a store that is slower than the longest stall is read when it is asked again") {
   ObjectServer server;
   server.put("a", "content of a");

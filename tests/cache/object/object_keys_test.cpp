@@ -17,6 +17,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "headrace/cache/source/object/command_output.h"
 #include "headrace/cache/source/object/key_keeper.h"
 #include "headrace/cache/source/object/key_sources.h"
 #include "headrace/cache/source/object/object_client.h"
@@ -28,6 +29,7 @@
 
 namespace {
 
+using headrace::cache::command_output;
 using headrace::cache::find_keys;
 using headrace::cache::FoundKeys;
 using headrace::cache::KeyKeeper;
@@ -180,6 +182,12 @@ TEST_CASE("keys come from a program") {
   CHECK(has(refusal(config("exit 3")), "it ended with status 3"));
   CHECK(has(refusal(config("echo hello")), "the answer holds none"));
   CHECK(has(refusal(config("yes")), "its output is too long"));
+}
+
+TEST_CASE("a program that closes its output and does not end is ended") {
+  const auto late = command_output("exec >&-; exec sleep 3600", std::chrono::milliseconds(200));
+  REQUIRE_FALSE(late.has_value());
+  CHECK(late.error().code == ErrorCode::kTimedOut);
 }
 
 TEST_CASE("keys come from a role, by the keys of another profile") {

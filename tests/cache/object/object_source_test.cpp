@@ -310,6 +310,25 @@ TEST_CASE("a Reader that comes to a read ahead that is late gets a second reques
   CHECK(bucket.store->stats().bucket->hedges_won == 1);
 }
 
+TEST_CASE("a Reader of a bucket reads far enough ahead that it does not wait for an answer that stalls") {
+  ObjectServer server;
+  constexpr std::uint64_t kObjects = 1600;
+  std::vector<std::string> keys;
+  for (std::uint64_t i = 0; i < kObjects; ++i) keys.push_back("train/" + std::to_string(i));
+  server.put_all(keys);
+  const auto store = Store::open({.source = "s3://bucket/train",
+                                  .bucket = server.options(),
+                                  .catalog = {.listing = headrace::cache::ListingRule::kSorted},
+                                  .ram_bytes = 6 << 20});
+  REQUIRE(store);
+  const auto order = headrace::cache::make_order("sequential", {.sample_count = kObjects, .find_sample = {}});
+  REQUIRE(order);
+  auto reader = headrace::cache::Reader::open(**store, **order, {});
+  REQUIRE(reader);
+  for (int i = 0; i < 1100; ++i) REQUIRE((*reader)->next());  // past what is resident
+  CHECK((*reader)->state().ahead > 300);                      // 384 pages are a quarter of the memory
+}
+
 TEST_CASE("a large bucket is shown as it was saved, without a listing, until one has found what changed") {
   const TempDir folder;
   Bucket bucket;
