@@ -516,6 +516,18 @@ void Mount::set_ram_bytes(std::uint64_t bytes) {
   impl_->set_ram_bytes(bytes);
 }
 
+Result<PinOutcome> Mount::pin(std::span<const cache::SampleIndex> samples) {
+  return impl_->pusher->pin(samples);
+}
+
+Status Mount::evict(std::span<const cache::SampleIndex> samples) {
+  return impl_->pusher->evict(samples);
+}
+
+std::vector<cache::SampleIndex> Mount::pinned(cache::SampleIndex first, std::size_t count) const {
+  return impl_->pusher->pinned(first, count);
+}
+
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
   if (impl_->pusher->budget_bytes() == 0) {
     return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
