@@ -68,9 +68,9 @@ class EndOnStop {
   OnStop on_stop_;
 };
 
-// For a process that ends with its job, and stops that job by other means than a StopSignal: from now on SIGTERM, SIGINT
-// and SIGHUP end nothing by themselves. One that comes when the job is done would end the process with a failure, and
-// leave behind what is still to be cleaned up. Call it before any thread is started.
+// For a process that ends with its job, and stops that job by other means than a StopSignal: from now on SIGTERM,
+// SIGINT and SIGHUP end nothing by themselves. One that comes when the job is done would end the process with a
+// failure, and leave behind what is still to be cleaned up. Call it before any thread is started.
 void hold_stop_signals();
 
 // The last signal that a StopSignal of this process got, or that was noted; 0: none so far.
