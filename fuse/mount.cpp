@@ -190,6 +190,7 @@ Status Mount::Impl::start(Channel& channel) {
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
+  if (!channel.can_resend()) add_fallback("the mount ends with its worker process: taking over needs Linux 6.9");
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) pusher->forget_all(options.pack);

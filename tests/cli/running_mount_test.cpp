@@ -135,6 +135,18 @@ TEST_CASE("samples of a list are pinned and evicted while a mount is read, and s
   fixture.check_equal_trees(fixture.mount_point);
 }
 
+TEST_CASE("a mount says from its start whether it ends with its worker") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  const bool is_said = contains(fixture.stat()["mount"]["fallbacks"].dump(), "ends with its worker process");
+  REQUIRE(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
+  if (is_said) {
+    CHECK(wait_until([&] { return !headrace::test::is_mounted(fixture.mount_point); }));
+  } else {
+    CHECK(wait_until([&] { return fixture.tool({"stat", fixture.mount_point.string()}).status == 0; }));
+  }
+}
+
 TEST_CASE("a budget that is none, or more than there is, is refused by the daemon itself") {
   const Fixture fixture;
   REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
