@@ -235,7 +235,7 @@ io::Result<std::vector<cache::SampleIndex>> MountService::listed(const json& arg
   }
   HEADRACE_TRY(samples, (*order)->epoch(0));
   std::ranges::sort(samples);
-  samples.erase(std::ranges::unique(samples).begin(), samples.end());
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
   if (samples.empty()) return make_error(ErrorCode::kInvalidArgument, "list " + list + ": names no samples");
   return samples;
 }
