@@ -17,9 +17,12 @@ namespace headrace::cache {
 
 enum class SampleSize : std::uint8_t {
   kContent,           // the file's bytes
-  kPagesInPageCache,  // pages of 4096 bytes, so that a file of 100 GB counts in full; as the next
+  kPagesInPageCache,  // in units of 4096 bytes, so that a file of 100 GB counts in full; as the next
   kPagesInStore,      // of the RAM budget or, as records, of a disk tier: each chunk and its trailer in whole pages
 };
+
+// What a file takes of the page cache, in units of 4096 bytes: whole pages, which have 16 or 64 KiB on some machines.
+[[nodiscard]] std::uint64_t page_cache_units(std::uint64_t file_bytes, std::uint64_t page_bytes);
 
 // What cannot be counted in 32 bits counts as kSampleSizeMax.
 inline constexpr std::uint32_t kSampleSizeMax = UINT32_MAX;

@@ -117,6 +117,8 @@ class Store {
 
   // The RAM tier gives the entry up, now or with its last view. Disk tiers keep it.
   virtual void drop(EntryId entry) = 0;
+  // The same, and disk tiers give it up, too: the next read of it is one of the source.
+  virtual void evict(EntryId entry) = 0;
   // The owner of the plan no longer wants what kAheadAndKeep asked for: it stays until its room is taken.
   virtual void release(EntryId entry) = 0;
   // What the RAM tier may hold from now on. What no longer fits is evicted at once, pinned content with its last view.

@@ -43,6 +43,8 @@ void add_commands(CLI::App& app, Selected& selected) {
   add_unmount_command(app, selected);
   add_refresh_command(app, selected);
   add_set_command(app, selected);
+  add_pin_command(app, selected);
+  add_evict_command(app, selected);
   add_upgrade_command(app, selected);
   add_ls_command(app, selected);
   add_stat_command(app, selected);

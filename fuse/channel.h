@@ -45,7 +45,7 @@ struct ChannelParts {
 
 // Two programs with the same number understand each other's channel: the layouts of its memory and of the catalog that
 // is kept, and what INIT was answered with. Raise it with any of these.
-inline constexpr unsigned kHandoverVersion = 1;
+inline constexpr unsigned kHandoverVersion = 2;
 
 class Channel {
  public:

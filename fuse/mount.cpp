@@ -190,6 +190,7 @@ Status Mount::Impl::start(Channel& channel) {
   if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
+  if (!channel.can_resend()) add_fallback("the mount ends with its worker process: taking over needs Linux 6.9");
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) pusher->forget_all(options.pack);
@@ -514,6 +515,18 @@ void Mount::set_source_rate(std::uint64_t bytes_per_second) {
 
 void Mount::set_ram_bytes(std::uint64_t bytes) {
   impl_->set_ram_bytes(bytes);
+}
+
+Result<PinOutcome> Mount::pin(std::span<const cache::SampleIndex> samples) {
+  return impl_->pusher->pin(samples);
+}
+
+Status Mount::evict(std::span<const cache::SampleIndex> samples) {
+  return impl_->pusher->evict(samples);
+}
+
+std::vector<cache::SampleIndex> Mount::pinned(cache::SampleIndex first, std::size_t count) const {
+  return impl_->pusher->pinned(first, count);
 }
 
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {

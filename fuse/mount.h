@@ -15,7 +15,9 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/record_map.h"
@@ -89,6 +91,14 @@ class Mount {
   void set_ram_bytes(std::uint64_t bytes);
   // As MountOptions::source_rate, from now on.
   void set_source_rate(std::uint64_t bytes_per_second);
+  // Holds these samples whatever is read, until they are evicted: all of them, or none where they do not fit. A process
+  // that takes over goes on with them. Errors: as Pusher::pin().
+  [[nodiscard]] Result<PinOutcome> pin(std::span<const cache::SampleIndex> samples);
+  // Gives up what memory, the page cache and disk tiers hold of these samples, and pins them no more. What the order
+  // reads next of them comes again, from the source. Errors: kUnsupported (a mount of records).
+  [[nodiscard]] Status evict(std::span<const cache::SampleIndex> samples);
+  // At most `count` of those from `first` on.
+  [[nodiscard]] std::vector<cache::SampleIndex> pinned(cache::SampleIndex first, std::size_t count) const;
   // Blocks until no more can be pushed; `on_progress` runs about ten times a second on the calling thread and may
   // return false to end the wait (pushing goes on). Errors: kCancelled (the mount ended), kInvalidArgument (ram_bytes
   // is 0).

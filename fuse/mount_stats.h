@@ -48,6 +48,11 @@ struct MountStats {
   std::uint64_t retained_budget_bytes = 0;
   std::uint64_t retained_bytes = 0;
   std::uint64_t retained_samples = 0;
+  // Samples that were pinned: of the budget they may take so much, and are held for as long as they do not take more.
+  std::uint64_t pinnable_bytes = 0;
+  std::uint64_t pinned_bytes = 0;
+  std::uint64_t pinned_samples = 0;
+  std::uint64_t pinned_held_samples = 0;
   std::uint64_t pushed_samples = 0;
   std::uint64_t pushed_bytes = 0;
   std::uint64_t evicted_samples = 0;
@@ -84,6 +89,14 @@ struct PushProgress {
   std::uint64_t target_bytes = 0;  // the budget, or the data set where that is less
   std::uint64_t held_samples = 0;
   std::uint64_t target_samples = 0;  // an estimate until the end where the budget is less than the data set
+};
+
+// Whether samples were pinned: all of them, or none where they do not fit.
+struct PinOutcome {
+  bool is_pinned = false;
+  std::uint64_t asked_bytes = 0;     // of those that were not pinned before
+  std::uint64_t pinned_bytes = 0;    // before
+  std::uint64_t pinnable_bytes = 0;  // in all
 };
 
 }  // namespace headrace::fuse

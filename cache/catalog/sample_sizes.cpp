@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include <unistd.h>
+
 #include "headrace/cache/chunk.h"
 
 namespace headrace::cache {
@@ -15,12 +17,17 @@ std::uint64_t bytes_in_store(std::uint64_t file_bytes) {
   return last * footprint_bytes(kChunkBytes) + footprint_bytes(chunk_range(file_bytes, last).length);
 }
 
+std::uint64_t machine_page_bytes() {
+  static const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return page_bytes;
+}
+
 std::uint64_t size_of(std::uint64_t file_bytes, SampleSize what) {
   switch (what) {
     case SampleSize::kContent:
       return file_bytes;
     case SampleSize::kPagesInPageCache:
-      return (file_bytes + io::kBufferAlignment - 1) / io::kBufferAlignment;
+      return page_cache_units(file_bytes, machine_page_bytes());
     case SampleSize::kPagesInStore:
       break;
   }
@@ -28,6 +35,11 @@ std::uint64_t size_of(std::uint64_t file_bytes, SampleSize what) {
 }
 
 }  // namespace
+
+std::uint64_t page_cache_units(std::uint64_t file_bytes, std::uint64_t page_bytes) {
+  const std::uint64_t unit_bytes = std::max<std::uint64_t>(page_bytes, io::kBufferAlignment);
+  return (file_bytes + unit_bytes - 1) / unit_bytes * (unit_bytes / io::kBufferAlignment);
+}
 
 std::vector<std::uint32_t> sample_sizes(const Catalog& catalog, SampleSize what) {
   std::vector<std::uint32_t> sizes(catalog.sample_count());

@@ -103,6 +103,7 @@ class StoreImpl final : public Store {
   void read_range_async(EntryId entry, std::uint64_t offset, std::uint64_t length, ReadCallback done,
                         ReadHint hint) override;
   void drop(EntryId entry) override;
+  void evict(EntryId entry) override;
   void hurry(EntryId entry) override;
   void release(EntryId entry) override;
   void set_ram_bytes(std::uint64_t bytes) override { parts_.ram.set_budget(bytes); }
@@ -280,6 +281,15 @@ void StoreImpl::hurry(EntryId entry) {
 void StoreImpl::drop(EntryId entry) {
   const std::uint32_t chunks = parts_.identities.chunks_of(entry);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) parts_.ram.drop({entry, chunk});
+}
+
+void StoreImpl::evict(EntryId entry) {
+  drop(entry);
+  const std::string path = parts_.catalog.path(entry);
+  const std::uint32_t chunks = parts_.identities.chunks_of(entry);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (const auto& tier : parts_.tiers) tier->drop({hash_name(path, chunk), chunk, {}});
+  }
 }
 
 void StoreImpl::release(EntryId entry) {

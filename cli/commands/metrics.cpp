@@ -57,7 +57,7 @@ io::Status run_metrics(const MetricsArguments& arguments) {
     return io::make_error(io::ErrorCode::kInvalidArgument, "metrics: ADDRESS is empty; give a port, such as 9750");
   }
   StopSignal stop;
-  HEADRACE_TRY(server, start_metrics("metrics", arguments.address, look_at_mounts));
+  HEADRACE_TRY(server, start_metrics("metrics", arguments.address, MetricsPage::kMachine, look_at_mounts));
   print_line(stderr, "headrace: the mounts of this user are at " + server->url() + "; Ctrl-C ends it");
   stop.wait();
   return {};

@@ -155,7 +155,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan));
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
-  HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, [&] {
+  HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, MetricsPage::kMount, [&] {
                  return std::vector<MountFigures>{{plan.mount_point.string(), service.stat()}};
                }));
 

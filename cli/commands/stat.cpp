@@ -107,6 +107,17 @@ void print_ram(const json& mount) {
                                  shortage));
 }
 
+void print_pins(const json& mount) {
+  const std::uint64_t bytes = number_of(mount, "pinned_bytes");
+  const std::uint64_t samples = number_of(mount, "pinned_samples");
+  if (samples == 0) return;
+  const std::uint64_t pinnable = number_of(mount, "pinnable_bytes");
+  const std::string kept = fmt::format("{} of them are held", number_of(mount, "pinned_held_samples"));
+  const std::string not_kept = fmt::format("not kept now, since {} may be pinned", format_size(pinnable));
+  print_field("pinned",
+              fmt::format("{} samples, {}; {}", samples, format_size(bytes), bytes <= pinnable ? kept : not_kept));
+}
+
 void print_mount(const json& mount) {
   print_ram(mount);
   const std::uint64_t retained_budget = number_of(mount, "retained_budget_bytes");
@@ -118,6 +129,7 @@ void print_mount(const json& mount) {
                                       format_size(number_of(mount, "retained_bytes")), format_size(retained_budget),
                                       number_of(mount, "retained_samples")));
   }
+  print_pins(mount);
   print_opens(mount);
   print_field("requests", fmt::format("{} reached the daemon, {} read; readers waited {:.1f} s for them",
                                       number_of(mount, "request_total"), format_size(number_of(mount, "read_bytes")),

@@ -4,20 +4,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iostream>
 #include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/size.h"
+#include "headrace/cli/setup/spooled_list.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
@@ -26,7 +23,6 @@
 #include "headrace/cli/warm/index_warm.h"
 #include "headrace/cli/warm/warm_plan.h"
 #include "headrace/cli/warm/warmer.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
 namespace {
@@ -41,47 +37,6 @@ constexpr const char* kDiskForecast = "disk_forecast";
 constexpr const char* kRamForecast = "ram_forecast";
 
 constexpr std::chrono::milliseconds kStep{100};  // between two looks at the progress
-
-// Keeps the list from standard input in memory, under a path that a daemon of the same user can open while this lives.
-// So there is no file that a signal could leave behind.
-class SpooledList {
- public:
-  [[nodiscard]] io::Result<fs::path> read_standard_input() {
-    fd_ = io::UniqueFd(::memfd_create("standard-input", MFD_CLOEXEC));
-    if (fd_.get() < 0) return io::system_error(errno, "keep the list on standard input");
-    const fs::path path = fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get());
-    std::ofstream file(path, std::ios::binary);
-    std::vector<char> line(kLineBytesMax);
-    std::uint64_t bytes = 0;
-    while (file && std::cin.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
-      const std::streamsize length = std::cin.gcount() - (std::cin.eof() ? 0 : 1);  // without the line end
-      file.write(line.data(), length).put('\n');
-      bytes += static_cast<std::uint64_t>(length) + 1;
-      if (bytes > kListBytesMax)
-        return make_error(ErrorCode::kInvalidArgument, "the list on standard input is longer than 8 GiB");
-    }
-    if (!std::cin.eof()) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("the list on standard input has a line of more than {} bytes", kLineBytesMax));
-    }
-    if (!file.flush()) return make_error(ErrorCode::kNoSpace, "the list on standard input is too long to be kept");
-    path_ = path;
-    return path;
-  }
-
-  // Lets a message say "on standard input" where it names the path.
-  void rename_in(std::string& message) const {
-    const std::size_t place = path_.empty() ? std::string::npos : message.find(path_.native());
-    if (place != std::string::npos) message.replace(place, path_.native().size(), "on standard input");
-  }
-
- private:
-  static constexpr std::size_t kLineBytesMax = 8192;                      // PATH_MAX is 4096
-  static constexpr std::uint64_t kListBytesMax = std::uint64_t{8} << 30;  // 100 million long paths
-
-  io::UniqueFd fd_;
-  fs::path path_;
-};
 
 // --seed N means seed=N in the order.
 io::Result<std::string> with_seed(const std::string& order, std::uint64_t seed) {
@@ -104,8 +59,7 @@ io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& 
   if (!arguments.order.empty() || arguments.seed != kNoSeed) {
     return make_error(ErrorCode::kInvalidArgument, "--list excludes --order and --seed: the list is the order");
   }
-  if (arguments.list != "-") return absolute_order_spec("file:" + arguments.list);
-  return spooled.read_standard_input().map([](const fs::path& path) { return "file:" + path.string(); });
+  return spooled.path_of(arguments.list).map([](const fs::path& path) { return "file:" + path.string(); });
 }
 
 io::Status check_outcome(const WarmerState& state) {

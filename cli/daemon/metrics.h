@@ -9,6 +9,7 @@
 // Ownership: what `look` uses outlives the server.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,9 +39,12 @@ class MetricsServer {
 // `option` is what an error names. Errors: kInvalidArgument for anything but "", "PORT" and "ADDRESS:PORT";
 // kUnsupported.
 [[nodiscard]] io::Status check_metrics_address(std::string_view option, const std::string& address);
+// Whose page it is: that of one mount, whose daemon serves it; or that of a machine, served by a program of its own,
+// which has a version of its own.
+enum class MetricsPage : std::uint8_t { kMount, kMachine };
 // Returns an empty pointer for an empty address. Errors: as check_metrics_address(), kBusy (the port is taken).
 [[nodiscard]] io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option,
-                                                                       const std::string& address,
+                                                                       const std::string& address, MetricsPage page,
                                                                        const LookAtMounts& look);
 
 }  // namespace headrace::cli

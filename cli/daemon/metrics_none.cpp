@@ -14,7 +14,7 @@ io::Status check_metrics_address(std::string_view option, const std::string& add
 }
 
 io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option, const std::string& address,
-                                                         const LookAtMounts&) {
+                                                         MetricsPage, const LookAtMounts&) {
   return check_metrics_address(option, address).map([] { return std::unique_ptr<MetricsServer>(); });
 }
 

@@ -255,7 +255,7 @@ MetricFamily up_family(const std::vector<MountFigures>& mounts) {
 
 class Collector : public prometheus::Collectable {
  public:
-  explicit Collector(LookAtMounts look) : look_(std::move(look)) {}
+  Collector(MetricsPage page, LookAtMounts look) : page_(page), look_(std::move(look)) {}
 
   // A family stands on the page once, with the series of all mounts.
   [[nodiscard]] std::vector<MetricFamily> Collect() const override {
@@ -269,7 +269,7 @@ class Collector : public prometheus::Collectable {
         std::move(family.metric.begin(), family.metric.end(), std::back_inserter(known->second.metric));
       }
     }
-    add_own_version(by_name);
+    if (page_ == MetricsPage::kMachine) add_own_version(by_name);
     std::vector<MetricFamily> families = {up_family(mounts)};
     for (auto& [name, family] : by_name) families.push_back(std::move(family));
     return families;
@@ -282,6 +282,7 @@ class Collector : public prometheus::Collectable {
     family.metric.push_back(make_metric(kGauge, 1, {{"version", kVersion}}));
   }
 
+  const MetricsPage page_;
   const LookAtMounts look_;
 };
 
@@ -299,9 +300,9 @@ class Health : public prometheus::Collectable {
 
 class PrometheusServer : public MetricsServer {
  public:
-  PrometheusServer(const std::string& address, const LookAtMounts& look)
+  PrometheusServer(const std::string& address, MetricsPage page, const LookAtMounts& look)
       : url_(fmt::format("http://{}/metrics", address)),
-        collector_(std::make_shared<Collector>(look)),
+        collector_(std::make_shared<Collector>(page, look)),
         health_(std::make_shared<Health>(look)),
         exposer_(address, 1) {
     exposer_.RegisterCollectable(collector_);
@@ -338,11 +339,11 @@ io::Status check_metrics_address(std::string_view option, const std::string& add
 }
 
 io::Result<std::unique_ptr<MetricsServer>> start_metrics(std::string_view option, const std::string& address,
-                                                         const LookAtMounts& look) {
+                                                         MetricsPage page, const LookAtMounts& look) {
   if (address.empty()) return nullptr;
   HEADRACE_TRY_DO(check_metrics_address(option, address));
   try {
-    return std::make_unique<PrometheusServer>(*complete_address(address), look);
+    return std::make_unique<PrometheusServer>(*complete_address(address), page, look);
   } catch (const std::exception&) {  // civetweb's text does not help; the usual reason is a port in use
     return make_error(
         ErrorCode::kBusy,

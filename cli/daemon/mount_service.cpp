@@ -103,6 +103,9 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   }
   if (command == "refresh-state") return refresh_state();
   if (command == "set") return set(arguments);
+  if (command == "pin") return pin(arguments);
+  if (command == "pinned") return pinned(arguments);
+  if (command == "evict") return evict(arguments);
   if (command == "handover") return to_json(handover_);
   if (command == "upgrade") return upgrade(arguments);
   if (command == "order") return order(arguments);
@@ -215,6 +218,70 @@ io::Result<json> MountService::set(const json& arguments) {
                  *rate);
   }
   return json::object();
+}
+
+// Each once. A line that names no sample is an error, with its number.
+io::Result<std::vector<cache::SampleIndex>> MountService::listed(const json& arguments) const {
+  const std::string list = text_of(arguments, "list");
+  if (list.empty()) return make_error(ErrorCode::kInvalidArgument, "list is the path of a file");
+  auto order = open_order("file:" + list, store_.catalog(), ListFiles::kRegular);
+  if (!order) {
+    constexpr std::string_view kOrderFile = "order file";
+    io::Error error = std::move(order).error();
+    if (const std::size_t at = error.context.find(kOrderFile); at != std::string::npos) {
+      error.context.replace(at, kOrderFile.size(), "list");  // who gave it thinks of no order
+    }
+    return tl::unexpected(std::move(error));
+  }
+  HEADRACE_TRY(samples, (*order)->epoch(0));
+  std::ranges::sort(samples);
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
+  if (samples.empty()) return make_error(ErrorCode::kInvalidArgument, "list " + list + ": names no samples");
+  return samples;
+}
+
+io::Result<json> MountService::pin(const json& arguments) {
+  HEADRACE_TRY(samples, listed(arguments));
+  HEADRACE_TRY(outcome, mount_.pin(samples));
+  if (!outcome.is_pinned) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the list takes {} of memory{}, and {} may be pinned of what this mount has for samples; take "
+                    "fewer, evict some that are pinned, or give the mount more: headrace set {} ram=SIZE",
+                    format_size(outcome.asked_bytes),
+                    outcome.pinned_bytes > 0
+                        ? fmt::format(" beside {} that are pinned", format_size(outcome.pinned_bytes))
+                        : "",
+                    format_size(outcome.pinnable_bytes), handover_.mount_point.string()));
+  }
+  io::log_info("mount {}: {} samples of a list are pinned", handover_.mount_point.string(), samples.size());
+  return json{{"samples", samples.size()}, {"bytes", outcome.asked_bytes}};
+}
+
+io::Result<json> MountService::evict(const json& arguments) {
+  HEADRACE_TRY(samples, listed(arguments));
+  HEADRACE_TRY_DO(mount_.evict(samples));
+  io::log_info("mount {}: {} samples of a list are evicted", handover_.mount_point.string(), samples.size());
+  return json{{"samples", samples.size()}};
+}
+
+json MountService::pinned(const json& arguments) const {
+  constexpr std::size_t kPathsOfReply = 4096;  // a daemon that is asked looks at so many at a time
+  const cache::Catalog& catalog = store_.catalog();
+  json reply = {{"paths", json::array()}};
+  const auto first = std::min<std::uint64_t>(number_of(arguments, "first"), catalog.sample_count());
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  for (const cache::SampleIndex sample : mount_.pinned(static_cast<cache::SampleIndex>(first), kPathsOfReply)) {
+    reply["next"] = sample;
+    if (bytes >= kPathBytesOfReply) return reply;
+    reply["paths"].push_back(catalog.path(catalog.sample_entry(sample)));
+    bytes += reply["paths"].back().get_ref<const std::string&>().size();
+    reply["next"] = sample + 1;
+    ++count;
+  }
+  if (count < kPathsOfReply) reply.erase("next");
+  return reply;
 }
 
 // The supervisor ends this process then. Who asks has looked whether the program can take over, but elsewhere: with

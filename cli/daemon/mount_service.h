@@ -10,6 +10,9 @@
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
 //   set {"ram_bytes", "source_rate", "specs"}       changes what is named: all of it or, with an error, nothing
+//   pin {"list"}                                   the samples that this file names are held from now on: all or none
+//   pinned {"first"}                               {"paths", "next"}: of as many as fit a reply; no next: that is all
+//   evict {"list"}                                 gives up what is held of these samples, and pins them no more
 //   handover                                       what another program needs to go on (handover.h)
 //   upgrade {"program"}                            has that program go on
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
@@ -56,6 +59,10 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
   [[nodiscard]] io::Status check_ram(std::uint64_t ram) const;
   void set_ram(std::uint64_t ram);
+  [[nodiscard]] io::Result<nlohmann::json> pin(const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json pinned(const nlohmann::json& arguments) const;
+  [[nodiscard]] io::Result<nlohmann::json> evict(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<std::vector<cache::SampleIndex>> listed(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);

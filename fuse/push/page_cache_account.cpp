@@ -36,7 +36,9 @@ PageCacheAccount::PageCacheAccount(const cache::Catalog& catalog, std::span<Samp
       pushable_count_(count_pushable(*this)) {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     pages_[sample].released = false;
+    const bool is_pinned = std::exchange(pages_[sample].pinned, false);
     if (pages_[sample].held) hold(sample);
+    if (is_pinned) pin(sample);
     // Of a large file nobody knows which part it was: all of it is taken for read in, until it is evicted.
     if (std::exchange(pages_[sample].read_in, false)) on_read_in(sample, {0, sizes_[sample]});
   }
@@ -79,6 +81,7 @@ void PageCacheAccount::hold(SampleIndex sample) {
   pages_[sample].held = true;
   held_bytes_ += sizes_[sample];
   ++held_samples_;
+  if (pages_[sample].pinned) ++pinned_held_samples_;
   if (pages_[sample].released) queue_for_eviction(sample);  // the plan let go of it while it was on its way
 }
 
@@ -91,6 +94,7 @@ void PageCacheAccount::forget(SampleIndex sample) {
   pages_[sample].held = false;
   held_bytes_ -= sizes_[sample];
   --held_samples_;
+  if (pages_[sample].pinned) --pinned_held_samples_;
 }
 
 void PageCacheAccount::drop(SampleIndex sample) {
@@ -104,12 +108,36 @@ void PageCacheAccount::want(SampleIndex sample) {
 }
 
 void PageCacheAccount::release(SampleIndex sample) {
+  if (keeps(sample)) return;
   if (!std::exchange(pages_[sample].released, true) && pages_[sample].held) queue_for_eviction(sample);
 }
 
 void PageCacheAccount::release_all() {
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     if (pages_[sample].held) release(sample);
+  }
+}
+
+void PageCacheAccount::pin(SampleIndex sample) {
+  if (std::exchange(pages_[sample].pinned, true)) return;
+  pinned_bytes_ += sizes_[sample];
+  ++pinned_samples_;
+  if (pages_[sample].held) ++pinned_held_samples_;
+  if (keeps_pins_) want(sample);
+}
+
+void PageCacheAccount::unpin(SampleIndex sample) {
+  if (!std::exchange(pages_[sample].pinned, false)) return;
+  pinned_bytes_ -= sizes_[sample];
+  --pinned_samples_;
+  if (pages_[sample].held) --pinned_held_samples_;
+  release(sample);
+}
+
+void PageCacheAccount::keep_pins(bool keep) {
+  if (std::exchange(keeps_pins_, keep) == keep || pinned_samples_ == 0) return;
+  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
+    if (pages_[sample].pinned) keep ? want(sample) : release(sample);
   }
 }
 

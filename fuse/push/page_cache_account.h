@@ -7,6 +7,7 @@
 //   while (auto victim = pages.next_victim(pages.bytes_of(sample))) ...;   // have the kernel forget it
 //   if (pages.place(sample)) ...;                                          // push it
 //   pages.release(sample);                                                 // the plan no longer wants it
+//   pages.pin(sample);                                                     // it stays, whatever the plan wants
 //
 // A sample is held from place() on. What is released stays held until its room is needed, because a file is released
 // when it is opened, which is before it is read. The one that was released first is evicted first.
@@ -65,6 +66,17 @@ class PageCacheAccount {
   // The plan does not want it any more: it is evicted when its room is needed.
   void release(cache::SampleIndex sample);
   void release_all();
+  // A pinned sample is not released, for as long as the pins are kept.
+  void pin(cache::SampleIndex sample);
+  void unpin(cache::SampleIndex sample);
+  // False: there is no room for them now. They go like others, and are pinned again with the next true.
+  void keep_pins(bool keep);
+  [[nodiscard]] bool keeps_pins() const { return keeps_pins_; }
+  [[nodiscard]] bool is_pinned(cache::SampleIndex sample) const { return pages_[sample].pinned; }
+  [[nodiscard]] bool keeps(cache::SampleIndex sample) const { return keeps_pins_ && pages_[sample].pinned; }
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return pinned_bytes_; }
+  [[nodiscard]] std::uint64_t pinned_samples() const { return pinned_samples_; }
+  [[nodiscard]] std::uint64_t pinned_held_samples() const { return pinned_held_samples_; }
   // A READ brought in pages of a sample that is not held. All of a small file is read then.
   void on_read_in(cache::SampleIndex sample, const PageRange& range);
 
@@ -119,6 +131,10 @@ class PageCacheAccount {
   std::uint64_t read_in_bytes_ = 0;   // of whole files
   ReadInRanges ranges_;               // of large ones
   std::uint64_t evicted_samples_ = 0;
+  std::uint64_t pinned_bytes_ = 0;
+  std::uint64_t pinned_samples_ = 0;
+  std::uint64_t pinned_held_samples_ = 0;
+  bool keeps_pins_ = true;
   std::deque<cache::SampleIndex> released_;  // oldest first; may name samples that are gone or wanted again
   std::deque<cache::SampleIndex> read_in_;   // oldest first; may name samples that are gone or pushed since
 };

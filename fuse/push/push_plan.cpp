@@ -52,7 +52,8 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
     options.order.epoch = takeover_.head->epoch;
     options.order.position = takeover_.head->position;
   }
-  pages_.set_budget(page_cache_budget());
+  divide_budget();
+  fetch_pins();
   make_plan(options.order);
 }
 
@@ -86,7 +87,7 @@ void PushPlan::make_plan(const OrderPosition& order) {
   if (!is_guessing || pages_.held_bytes() > pages_.budget_bytes()) pages_.release_all();
   if (!order_ || budget_bytes_ == 0 || sample_count == 0) return;
   read_ahead_ = std::make_unique<ReadAhead>(*order_, pages_.sizes(),
-                                            cache::ReadAheadOptions{.budget_bytes = pages_.wanted_bytes_max(),
+                                            cache::ReadAheadOptions{.budget_bytes = planned_bytes_max(),
                                                                     .window_bytes = window_bytes(),
                                                                     .first_epoch = order.epoch,
                                                                     .epoch_count = order.epoch_count});
@@ -108,15 +109,22 @@ void PushPlan::count_plan() {
 }
 
 std::optional<SampleIndex> PushPlan::next_fetch() {
+  if (const std::optional<SampleIndex> pin = next_pin()) {
+    begin_fetch(*pin);
+    return pin;
+  }
   while (const std::optional<SampleIndex> sample = candidate()) {
+    if (pages_.keeps(*sample)) {  // it takes none of the plan's room
+      if (read_ahead_) read_ahead_->on_fetched(*sample, false);
+      continue;
+    }
     pages_.want(*sample);
     // Released earlier, but its room was not needed yet. Split: the kernel may have dropped it since.
     const bool held = pages_.is_held(*sample) && !is_split();
     // What never has room would be read at the source for nothing.
     const bool fits = pages_.bytes_of(*sample) <= pages_.budget_bytes();
     if (!held && fits && pages_.can_be_pushed(*sample)) {
-      arriving_bytes_ += pages_.bytes_of(*sample);
-      arriving_.insert(*sample);
+      begin_fetch(*sample);
       return sample;
     }
     if (read_ahead_) read_ahead_->on_fetched(*sample, held);
@@ -124,8 +132,59 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
   return std::nullopt;
 }
 
+void PushPlan::begin_fetch(SampleIndex sample) {
+  arriving_bytes_ += pages_.bytes_of(sample);
+  arriving_.insert(sample);
+}
+
+// nullopt: none is missing, or its room is not there yet. What is on its way along the order lets go of it.
+std::optional<SampleIndex> PushPlan::next_pin() {
+  while (!pins_to_fetch_.empty()) {
+    const SampleIndex sample = pins_to_fetch_.front();
+    if (arriving_.contains(sample)) return std::nullopt;
+    if (pages_.keeps(sample) && !pages_.is_held(sample)) {
+      const std::uint64_t wanted = pages_.wanted_bytes() + arriving_bytes_;
+      if (wanted + pages_.bytes_of(sample) > pages_.budget_bytes()) return std::nullopt;
+      pins_to_fetch_.pop_front();
+      return sample;
+    }
+    pins_to_fetch_.pop_front();
+  }
+  return std::nullopt;
+}
+
+void PushPlan::fetch_pins() {
+  pins_to_fetch_.clear();
+  if (pages_.pinned_samples() == 0) return;
+  for (SampleIndex sample = 0; sample < pages_.sizes().size(); ++sample) {
+    if (!pages_.keeps(sample)) continue;
+    if (read_ahead_) read_ahead_->on_lost(sample);  // it is not the plan's
+    if (!pages_.is_held(sample)) pins_to_fetch_.push_back(sample);
+  }
+}
+
+PinOutcome PushPlan::pin(std::span<const SampleIndex> samples) {
+  PinOutcome outcome{.pinned_bytes = pages_.pinned_bytes(), .pinnable_bytes = pinnable_bytes()};
+  for (const SampleIndex sample : samples)
+    outcome.asked_bytes += pages_.is_pinned(sample) ? 0 : pages_.bytes_of(sample);
+  outcome.is_pinned = outcome.pinned_bytes + outcome.asked_bytes <= outcome.pinnable_bytes;
+  if (!outcome.is_pinned) return outcome;
+  for (const SampleIndex sample : samples) pages_.pin(sample);
+  if (!read_ahead_) pages_.release_all();  // all else is a guess
+  fetch_pins();
+  apply_budget();
+  return outcome;
+}
+
+void PushPlan::unpin(std::span<const SampleIndex> samples) {
+  const std::uint64_t before = pages_.pinned_samples();
+  for (const SampleIndex sample : samples) pages_.unpin(sample);
+  if (pages_.pinned_samples() != before) apply_budget();
+}
+
 std::optional<SampleIndex> PushPlan::candidate() {
   if (read_ahead_) return read_ahead_->next_fetch();
+  if (!pins_to_fetch_.empty()) return std::nullopt;
   if (given_order_ || !next_unseen_ || !has_room_for_unseen()) return std::nullopt;
   if (const std::optional<SampleIndex> unseen = next_unseen_()) return unseen;
   if (counters_.opens > 0 || listed_ == pages_.sizes().size()) return std::nullopt;
@@ -155,6 +214,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace || landing == Landing::kNoRoom) arriving_bytes_ -= pages_.bytes_of(sample);
   if (landing == Landing::kFailedAfterPlace) pages_.fail(sample);
+  if (landing == Landing::kNoRoom && pages_.keeps(sample)) pins_to_fetch_.push_back(sample);
   if (pushed) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes +=
@@ -164,7 +224,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
     retained_.drop(sample);
   }
   if (generation == generation_) {
-    if (read_ahead_) read_ahead_->on_fetched(sample, pushed);
+    if (read_ahead_) read_ahead_->on_fetched(sample, pushed && !pages_.keeps(sample));
   } else if (!read_ahead_ || !read_ahead_->holds(sample)) {
     pages_.release(sample);
   }
@@ -190,6 +250,7 @@ bool PushPlan::is_planned(SampleIndex sample) const {
 }
 
 void PushPlan::open_planned(SampleIndex sample) {
+  if (pages_.keeps(sample) && pages_.is_held(sample)) ++counters_.hits;
   const bool is_stray = !read_ahead_->on_read(sample);
   if (is_contradicted_by(sample, is_stray)) return passes_ ? give_set_up(*passes_->set_of(sample)) : give_order_up();
   if (!turns_) return;
@@ -297,6 +358,7 @@ void PushPlan::on_changed(SampleIndex sample) {
   retained_.drop(sample);
   pages_.drop(sample);
   if (read_ahead_) read_ahead_->on_lost(sample);
+  if (pages_.keeps(sample)) pins_to_fetch_.push_back(sample);
 }
 
 bool PushPlan::take_losses() {
@@ -392,22 +454,43 @@ bool PushPlan::on_pages_dropped() {
   return true;
 }
 
-void PushPlan::apply_budget() {
+// Half: what is read next may need a quarter of the budget, and what is open but not read yet another one.
+std::uint64_t PushPlan::pinnable_bytes() const {
+  return budget_bytes_ >= pages_.total_bytes() ? pages_.total_bytes() : budget_bytes_ / 2;
+}
+
+void PushPlan::divide_budget() {
+  const bool kept = pages_.keeps_pins();
+  pages_.keep_pins(pages_.pinned_bytes() <= pinnable_bytes());
   pages_.set_budget(page_cache_budget());
+  if (pages_.keeps_pins() && !kept) fetch_pins();
+}
+
+void PushPlan::apply_budget() {
+  divide_budget();
   if (!read_ahead_) return make_plan({.epoch = takeover_.head->epoch, .position = takeover_.head->position});
-  read_ahead_->set_budget(pages_.wanted_bytes_max(), window_bytes());
+  read_ahead_->set_budget(planned_bytes_max(), window_bytes());
   take_releases();
+}
+
+// Of what may be wanted at one time: without the pinned samples. Where all are held, there is nothing to divide.
+std::uint64_t PushPlan::planned_bytes_max() const {
+  const std::uint64_t wanted = pages_.wanted_bytes_max();
+  const bool divides = pages_.keeps_pins() && wanted < pages_.total_bytes();
+  return divides ? wanted - std::min(wanted, pages_.pinned_bytes()) : wanted;
 }
 
 // Split: never for all samples, so that each makes way after its use and is pushed anew before the next.
 std::uint64_t PushPlan::page_cache_budget() const {
-  return is_split() ? std::min(budget_bytes_ / page_cache_share_, pages_.total_bytes() / 2) : budget_bytes_;
+  if (!is_split()) return budget_bytes_;
+  const std::uint64_t pinned = pages_.keeps_pins() ? pages_.pinned_bytes() : 0;
+  return pinned + std::min((budget_bytes_ - pinned) / page_cache_share_, pages_.total_bytes() / 2);
 }
 
 // Records are small, and a source that takes its time answers a fixed number of them at once. So the window has room
 // for what is on its way, for as many that have arrived, and for what the workers of the loader are apart.
 std::uint64_t PushPlan::window_bytes() const {
-  if (is_split()) return pages_.wanted_bytes_max();
+  if (is_split()) return planned_bytes_max();
   if (!records_ || !given_order_ || pages_.sizes().empty()) return 0;
   const std::uint64_t records = kRecordsAhead + 2 * RecordTrack::spread_of(*given_order_);
   const std::uint64_t bytes = records * (pages_.total_bytes() / pages_.sizes().size());
@@ -444,6 +527,10 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.retained_budget_bytes = is_split() ? budget_bytes_ - pages_.budget_bytes() : retained_limit();
   stats.retained_bytes = retained_.bytes();
   stats.retained_samples = retained_.samples();
+  stats.pinnable_bytes = pinnable_bytes();
+  stats.pinned_bytes = pages_.pinned_bytes();
+  stats.pinned_samples = pages_.pinned_samples();
+  stats.pinned_held_samples = pages_.pinned_held_samples();
   stats.pushed_samples = counters_.pushed_samples;
   stats.pushed_bytes = counters_.pushed_bytes;
   stats.push_failures = counters_.push_failures;

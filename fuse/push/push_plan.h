@@ -20,6 +20,10 @@
 // - If the budget does not hold all samples twice, and losses are frequent, the budget is split: most of it goes to the
 //   copies. What is fetched is retained as long as there is room, and pushed shortly before each use.
 //
+// Pinned samples are fetched first and stay. They take their room from the budget before the plan along the order gets
+// the rest, and that plan counts none of them as held. Where they take more than they may, they are samples like others
+// until there is room again.
+//
 // Where the samples are the records of one pack (PushPlanOptions::records), all of this is about records: they are
 // what is held, wanted and evicted. Nobody sees them opened. So the reader is followed by READs (record_track.h), and
 // no copies are retained.
@@ -28,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -139,6 +144,9 @@ class PushPlan {
   // The file has changed, and the kernel is told to drop its pages. That is no loss: it is pushed again as it is now.
   // It goes on counting with its catalogued size.
   void on_changed(cache::SampleIndex sample);
+  // Each is named once. All of them, or none.
+  [[nodiscard]] PinOutcome pin(std::span<const cache::SampleIndex> samples);
+  void unpin(std::span<const cache::SampleIndex> samples);
   void on_overflow() { ++counters_.overflows; }
   // While no order is known: an epoch went by in which these were not read. Their room is for others.
   void let_go(std::span<const cache::SampleIndex> samples);
@@ -188,6 +196,9 @@ class PushPlan {
   void go_to(const SetTurns::Turn& turn);
   void count_plan();
   [[nodiscard]] std::optional<cache::SampleIndex> candidate();
+  [[nodiscard]] std::optional<cache::SampleIndex> next_pin();
+  void begin_fetch(cache::SampleIndex sample);
+  void fetch_pins();
   [[nodiscard]] bool has_room_for_unseen() const;
   void open_unplanned(cache::SampleIndex sample);
   void note_position();
@@ -197,9 +208,12 @@ class PushPlan {
   // How the budget is divided.
   [[nodiscard]] bool is_split() const { return page_cache_share_ > 1; }
   [[nodiscard]] std::uint64_t page_cache_budget() const;
+  [[nodiscard]] std::uint64_t pinnable_bytes() const;
+  [[nodiscard]] std::uint64_t planned_bytes_max() const;
   [[nodiscard]] std::uint64_t window_bytes() const;
   [[nodiscard]] bool holds_all_twice() const;
   [[nodiscard]] bool keeps_copies() const;
+  void divide_budget();
   void apply_budget();
 
   const cache::Catalog& catalog_;
@@ -230,6 +244,7 @@ class PushPlan {
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet
   std::unordered_set<cache::SampleIndex> arriving_;  // named by next_fetch(), not pushed yet
+  std::deque<cache::SampleIndex> pins_to_fetch_;     // may name samples that are held, or pinned no more
   Counters counters_;
   std::uint64_t losses_taken_ = 0;  // counters at the last take_losses()
   std::uint64_t opens_taken_ = 0;

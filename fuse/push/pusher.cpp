@@ -558,6 +558,50 @@ void Pusher::on_overflow() {
   plan_.on_overflow();
 }
 
+Result<PinOutcome> Pusher::pin(std::span<const SampleIndex> samples) {
+  HEADRACE_TRY_DO(check_are_files());
+  MutexLock lock(mutex_);
+  for (const SampleIndex sample : samples) {
+    if (plan_.pages().can_be_pushed(sample)) continue;
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          catalog_.path(catalog_.sample_entry(sample)) +
+                              ": leads out of the data set, so that it is never in memory; leave it out");
+  }
+  const PinOutcome outcome = plan_.pin(samples);
+  plan_changed();
+  return outcome;
+}
+
+// What is on its way is thrown away when it arrives.
+Status Pusher::evict(std::span<const SampleIndex> samples) {
+  HEADRACE_TRY_DO(check_are_files());
+  std::vector<cache::EntryId> entries;
+  for (const SampleIndex sample : samples) entries.push_back(catalog_.sample_entry(sample));
+  for (const cache::EntryId entry : entries) store_.evict(entry);  // first, or it would be pushed again from there
+  {
+    MutexLock lock(mutex_);
+    plan_.unpin(samples);
+  }
+  on_changed(entries);
+  return {};
+}
+
+Status Pusher::check_are_files() const {
+  if (!records_) return {};
+  return io::make_error(io::ErrorCode::kUnsupported,
+                        "a mount with --records holds records, which have no names to pin or evict them by");
+}
+
+std::vector<SampleIndex> Pusher::pinned(SampleIndex first, std::size_t count) const {
+  std::vector<SampleIndex> samples;
+  MutexLock lock(mutex_);
+  if (plan_.pages().pinned_samples() == 0) return samples;
+  for (SampleIndex sample = first; sample < plan_.pages().sizes().size() && samples.size() < count; ++sample) {
+    if (plan_.pages().is_pinned(sample)) samples.push_back(sample);
+  }
+  return samples;
+}
+
 void Pusher::set_order(const OrderPosition& order) {
   MutexLock lock(mutex_);
   plan_.set_order(order);

@@ -75,6 +75,13 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   // Returns when the kernel has forgotten all that has changed until now; false at the deadline, or when the pusher
   // stops before. Not for a thread that answers the kernel: a page is forgotten after the READ that fills it.
   [[nodiscard]] bool wait_until_forgotten(std::chrono::steady_clock::time_point deadline);
+  // PushPlan::pin(). Errors: kUnsupported (samples are records), kInvalidArgument (one that can never be pushed).
+  [[nodiscard]] Result<PinOutcome> pin(std::span<const cache::SampleIndex> samples);
+  // They are pinned no more; the store gives them up, and the kernel is told to forget them. Where the order wants them
+  // next, they come again.
+  [[nodiscard]] Status evict(std::span<const cache::SampleIndex> samples);
+  // Of the samples from `first` on; at most `count`.
+  [[nodiscard]] std::vector<cache::SampleIndex> pinned(cache::SampleIndex first, std::size_t count) const;
   void set_order(const OrderPosition& order);
   // True once after the opens contradicted an order that may be wrong.
   struct Contradiction {
@@ -134,6 +141,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   bool make_room(cache::SampleIndex sample);
   void make_known(cache::SampleIndex sample) const;
   void finish(const Fetch& fetch, Landing landing);
+  [[nodiscard]] Status check_are_files() const;
   [[nodiscard]] cache::EntryId entry_of_sample(cache::SampleIndex sample) const;
   void take_pages(Fetch& fetch) HEADRACE_REQUIRES(mutex_);
   void expect_record(const Fetch& fetch) HEADRACE_REQUIRES(mutex_);

@@ -33,8 +33,8 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 }  // namespace
 
 // The next version of the program may find it.
-static_assert(kHandoverVersion == 1 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
-              sizeof(SamplePages) == 4);
+static_assert(kHandoverVersion == 2 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
+              sizeof(SamplePages) == 5);
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();

@@ -30,6 +30,7 @@ struct SamplePages {
   bool released = false;  // the plan has no place for it any more
   bool stale = false;     // invalidated: the attributes went together with the pages
   bool read_in = false;   // not pushed: its pages came with a READ
+  bool pinned = false;    // somebody said that it is to be held
 };
 
 struct TakeoverHead {

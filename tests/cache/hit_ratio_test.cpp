@@ -266,6 +266,16 @@ TEST_CASE("a disk tier that two orders are read from at once hits what MIN over 
   CHECK(store.stats().tiers[1].used_bytes <= 4 * kMiB);
 }
 
+TEST_CASE("a small file takes a whole page of the page cache, also where pages have 16 or 64 KiB") {
+  using headrace::cache::page_cache_units;
+  CHECK(page_cache_units(0, 65536) == 0);
+  CHECK(page_cache_units(1, 4096) == 1);
+  CHECK(page_cache_units(4097, 4096) == 2);
+  CHECK(page_cache_units(1, 16384) == 4);
+  CHECK(page_cache_units(1, 65536) == 16);
+  CHECK(page_cache_units(65537, 65536) == 32);
+}
+
 TEST_CASE("sizes of samples are told by where they lie, and a large file's chunks are counted one by one") {
   const TempDir folder;
   const std::vector<std::uint64_t> bytes = {0, 1, 4096, 8 * kMiB, 8 * kMiB + 1, 12 * kMiB, 8 * kMiB * 1024};

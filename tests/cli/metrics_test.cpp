@@ -94,6 +94,7 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   CHECK(contains(page, "headrace_tier_ok{mount=\"" + point + "\",tier=\"source\""));
   CHECK(contains(page, "headrace_up{mount=\"" + point + "\"} 1"));
   CHECK(contains(page, "headrace_build_info{mount=\"" + point + "\",version=\""));
+  CHECK_FALSE(contains(page, "headrace_build_info{version="));  // one program, one series
   CHECK(contains(page, "# TYPE headrace_read_wait_seconds histogram"));
   CHECK(contains(page, "headrace_read_wait_seconds_bucket{mount=\"" + point + "\",le=\"+Inf\"} "));
   REQUIRE(::truncate((fixture.source / "dog" / "7.jpg").c_str(), 1) == 0);  // shorter than the catalog has it

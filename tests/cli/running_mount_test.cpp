@@ -90,6 +90,63 @@ TEST_CASE(
   CHECK(fixture.tool({"set", point, "source-rate=fast"}).status == 2);
 }
 
+TEST_CASE("samples of a list are pinned and evicted while a mount is read, and stay pinned when its worker dies") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture
+              .tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd",
+                     (fixture.tool.home() / "tier").string() + ":64M"})
+              .status == 0);
+  const auto number = [&](const char* name) { return fixture.stat()["mount"][name].get<std::uint64_t>(); };
+  CHECK(fixture.tool({"pin", point}).output.empty());
+  const std::string list = fixture.data.write("list", "cat/3.jpg\ndog/19.jpg\ncat/3.jpg\n").string();
+  const Outcome pinned = fixture.tool({"pin", point, list});
+  CAPTURE(pinned.errors);
+  REQUIRE(pinned.status == 0);
+  CHECK(number("pinned_samples") == 2);
+  CHECK(wait_until([&] { return number("pinned_held_samples") == 2; }));
+  CHECK(contains(fixture.tool({"stat", point}).output, "2 samples, 24.0 KiB; 2 of them are held"));
+  const auto tier = [&] { return fixture.stat()["store"]["tiers"][1]; };
+  REQUIRE(wait_until([&] { return tier()["samples"] == 38; }));  // two files are empty
+  CHECK(fixture.tool({"evict", point, fixture.data.write("suspect", "cat/5.jpg\n").string()}).status == 0);
+  CHECK(tier()["evictions"] == 1);
+  REQUIRE(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.tool({"pin", point}).output == "cat/3.jpg\ndog/19.jpg\n");
+
+  const std::string wrong = fixture.data.write("wrong", "cat/4.jpg\ncat/none.jpg\n").string();
+  for (const char* command : {"pin", "evict"}) {
+    const Outcome refused = fixture.tool({command, point, wrong});
+    CHECK(refused.status == 1);
+    CHECK(contains(refused.errors, "headrace: list " + wrong + ", line 2: 'cat/none.jpg' is no sample"));
+  }
+  CHECK(number("pinned_samples") == 2);
+  CHECK(fixture.tool({"set", point, "ram=0"}).status == 0);
+  const Outcome too_large = fixture.tool({"pin", point, fixture.data.write("more", "cat/4.jpg\n").string()});
+  CHECK(too_large.status == 2);
+  CHECK(contains(too_large.errors, "takes 4.0 KiB of memory beside 24.0 KiB that are pinned, and 0 B may be pinned"));
+  CHECK(contains(fixture.tool({"stat", point}).output, "not kept now, since 0 B may be pinned"));
+  CHECK(fixture.tool({"set", point, "ram=64M"}).status == 0);
+
+  CHECK(wait_until([&] { return number("pinned_held_samples") == 2; }));
+  CHECK(fixture.tool({"evict", point, list}).status == 0);
+  CHECK(number("pinned_samples") == 0);
+  CHECK(fixture.tool({"pin", point}).output.empty());
+  fixture.check_equal_trees(fixture.mount_point);
+}
+
+TEST_CASE("a mount says from its start whether it ends with its worker") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);
+  const bool is_said = contains(fixture.stat()["mount"]["fallbacks"].dump(), "ends with its worker process");
+  REQUIRE(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
+  if (is_said) {
+    CHECK(wait_until([&] { return !headrace::test::is_mounted(fixture.mount_point); }));
+  } else {
+    CHECK(wait_until([&] { return fixture.tool({"stat", fixture.mount_point.string()}).status == 0; }));
+  }
+}
+
 TEST_CASE("a budget that is none, or more than there is, is refused by the daemon itself") {
   const Fixture fixture;
   REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "64M"}).status == 0);

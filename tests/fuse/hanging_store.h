@@ -106,6 +106,7 @@ class HangingStore final : public cache::Store {
   }
   void hurry(EntryId entry) override { inner_.hurry(entry); }
   void drop(EntryId entry) override { inner_.drop(entry); }
+  void evict(EntryId entry) override { inner_.evict(entry); }
   void release(EntryId entry) override { inner_.release(entry); }
   void set_ram_bytes(std::uint64_t bytes) override { inner_.set_ram_bytes(bytes); }
   void set_identity(EntryId entry, const cache::Identity& identity) override { inner_.set_identity(entry, identity); }
