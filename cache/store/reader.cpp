@@ -29,8 +29,8 @@ constexpr std::uint64_t kWindowShare = 32;
 constexpr std::uint64_t kWindowSamplesMin = 256;
 constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;  // of which 256 samples may be less
 // An answer of a bucket that stalls is asked for again after 100 ms, and so long the others go on: at 3 300 objects a
-// second 256 samples last for 80 ms. With 1 % of stalls and memory for all, an epoch had 0.89 of the rate of a clean one
-// instead of 0.70. What that takes from the resident part is bounded.
+// second 256 samples last for 80 ms. With 1 % of stalls and memory for all, an epoch had 0.89 of the rate of a clean
+// one instead of 0.70. What that takes from the resident part is bounded.
 constexpr std::uint64_t kBucketSamplesMin = 1024;
 constexpr std::uint64_t kBucketShareMost = 4;
 // The plan leaves one part in eight of the RAM budget alone: views that the consumer holds on to live there.
