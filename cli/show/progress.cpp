@@ -58,61 +58,70 @@ std::string format_progress(std::string_view label, Amount done, Amount total, d
   return line;
 }
 
-Progress::Progress(std::FILE* stream, std::string label, Amount total)
+ProgressLine::ProgressLine(std::FILE* stream)
     : stream_(stream),
-      label_(std::move(label)),
-      total_(total),
       terminal_(terminal_columns(stream) > 0),
-      started_(steady_clock::now()),
-      next_draw_(started_ + (terminal_ ? kTerminalInterval : kLineInterval)) {}
+      next_draw_(steady_clock::now() + (terminal_ ? kTerminalInterval : kLineInterval)) {}
+
+bool ProgressLine::is_due() {
+  const auto now = steady_clock::now();
+  if (now < next_draw_) return false;
+  next_draw_ = now + (terminal_ ? kTerminalInterval : kLineInterval);
+  return true;
+}
+
+std::size_t ProgressLine::columns() const {
+  return terminal_ ? std::max<std::size_t>(terminal_columns(stream_), 2) - 1 : kPlainColumns;
+}
+
+// "\r" and "erase to the end of the line" keep it clean when the user has made the terminal narrower or wider.
+void ProgressLine::draw(std::string line) {
+  if (terminal_) line.resize(std::min(line.size(), columns()));
+  fmt::print(stream_, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
+  std::fflush(stream_);
+  is_drawn_ = true;
+}
+
+void ProgressLine::end() {
+  if (terminal_) std::fputc('\n', stream_);
+  std::fflush(stream_);
+}
+
+void ProgressLine::erase() {
+  if (!terminal_ || !is_drawn_) return;
+  fmt::print(stream_, "\r\x1b[K");
+  std::fflush(stream_);
+}
+
+Progress::Progress(std::FILE* stream, std::string label, Amount total)
+    : line_(stream), label_(std::move(label)), total_(total), started_(steady_clock::now()) {}
 
 double Progress::elapsed_seconds() const {
   return seconds_since(started_);
 }
 
 void Progress::update(Amount done) {
-  const auto now = steady_clock::now();
-  if (now < next_draw_) return;
-  next_draw_ = now + (terminal_ ? kTerminalInterval : kLineInterval);
-  draw(done);
+  if (line_.is_due()) draw(done);
 }
 
 void Progress::finish(Amount done) {
   draw(done);
-  if (terminal_) std::fputc('\n', stream_);
-  std::fflush(stream_);
+  line_.end();
 }
 
-// "\r" and "erase to the end of the line" keep the bar clean when the user has made the terminal narrower or wider.
 void Progress::draw(Amount done) {
-  const std::size_t columns = terminal_ ? std::max<std::size_t>(terminal_columns(stream_), 2) - 1 : kPlainColumns;
-  const std::string line = format_progress(label_, done, total_, elapsed_seconds(), columns);
-  fmt::print(stream_, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-  std::fflush(stream_);
+  line_.draw(format_progress(label_, done, total_, elapsed_seconds(), line_.columns()));
 }
 
 CountProgress::CountProgress(std::FILE* stream, std::string label, std::string unit)
-    : stream_(stream),
-      label_(std::move(label)),
-      unit_(std::move(unit)),
-      terminal_(terminal_columns(stream) > 0),
-      next_draw_(steady_clock::now() + (terminal_ ? kTerminalInterval : kLineInterval)) {}
+    : line_(stream), label_(std::move(label)), unit_(std::move(unit)) {}
 
 CountProgress::~CountProgress() {
-  if (!terminal_ || !is_drawn_) return;
-  fmt::print(stream_, "\r\x1b[K");
-  std::fflush(stream_);
+  line_.erase();
 }
 
 void CountProgress::update(std::uint64_t count) {
-  const auto now = steady_clock::now();
-  if (now < next_draw_) return;
-  next_draw_ = now + (terminal_ ? kTerminalInterval : kLineInterval);
-  std::string line = fmt::format("{}: {} {}", label_, format_count(count), unit_);
-  if (terminal_) line.resize(std::min(line.size(), std::max<std::size_t>(terminal_columns(stream_), 2) - 1));
-  fmt::print(stream_, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-  std::fflush(stream_);
-  is_drawn_ = true;
+  if (line_.is_due()) line_.draw(fmt::format("{}: {} {}", label_, format_count(count), unit_));
 }
 
 }  // namespace headrace::cli

@@ -27,6 +27,25 @@ struct Amount {
 [[nodiscard]] std::string format_progress(std::string_view label, Amount done, Amount total, double elapsed_seconds,
                                           std::size_t columns);
 
+// The line itself: drawn over the one before on a terminal, a new one elsewhere.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::FILE* stream);
+  // Whether it is time to draw. Then the next time is a while later.
+  [[nodiscard]] bool is_due();
+  [[nodiscard]] std::size_t columns() const;
+  // What the terminal has no room for is cut off.
+  void draw(std::string line);
+  void end();    // what is written next begins below it
+  void erase();  // what is written next takes its place; elsewhere than on a terminal it stays
+
+ private:
+  std::FILE* const stream_;
+  const bool terminal_;
+  bool is_drawn_ = false;
+  std::chrono::steady_clock::time_point next_draw_;
+};
+
 class Progress {
  public:
   Progress(std::FILE* stream, std::string label, Amount total);
@@ -37,12 +56,10 @@ class Progress {
  private:
   void draw(Amount done);
 
-  std::FILE* stream_;
+  ProgressLine line_;
   std::string label_;
   Amount total_;
-  bool terminal_;
   std::chrono::steady_clock::time_point started_;
-  std::chrono::steady_clock::time_point next_draw_;
 };
 
 // Where nothing says how much there is: "listing s3://bucket/train: 120000 objects". On a terminal the line goes away
@@ -57,12 +74,9 @@ class CountProgress {
   void update(std::uint64_t count);
 
  private:
-  std::FILE* const stream_;
+  ProgressLine line_;
   const std::string label_;
   const std::string unit_;
-  const bool terminal_;
-  bool is_drawn_ = false;
-  std::chrono::steady_clock::time_point next_draw_;
 };
 
 }  // namespace headrace::cli
