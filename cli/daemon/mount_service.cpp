@@ -270,17 +270,17 @@ json MountService::pinned(const json& arguments) const {
   const cache::Catalog& catalog = store_.catalog();
   json reply = {{"paths", json::array()}};
   const auto first = std::min<std::uint64_t>(number_of(arguments, "first"), catalog.sample_count());
+  const std::vector<cache::SampleIndex> samples = mount_.pinned(static_cast<cache::SampleIndex>(first), kPathsOfReply);
   std::size_t bytes = 0;
-  std::size_t count = 0;
-  for (const cache::SampleIndex sample : mount_.pinned(static_cast<cache::SampleIndex>(first), kPathsOfReply)) {
-    reply["next"] = sample;
-    if (bytes >= kPathBytesOfReply) return reply;
+  for (const cache::SampleIndex sample : samples) {
+    if (bytes >= kPathBytesOfReply) {
+      reply["next"] = sample;
+      return reply;
+    }
     reply["paths"].push_back(catalog.path(catalog.sample_entry(sample)));
     bytes += reply["paths"].back().get_ref<const std::string&>().size();
-    reply["next"] = sample + 1;
-    ++count;
   }
-  if (count < kPathsOfReply) reply.erase("next");
+  if (samples.size() == kPathsOfReply) reply["next"] = samples.back() + 1;
   return reply;
 }
 
