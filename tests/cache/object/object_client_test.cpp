@@ -73,6 +73,27 @@ std::unique_ptr<ObjectClient> open(const ObjectStoreOptions& options) {
   return std::move(*client);
 }
 
+// Has one object, whose ETag is known. Of an answer that stalls nothing else comes, so that only another request helps.
+struct LateStore {
+  LateStore() {
+    server.put("a", "content of a");
+    ObjectStoreOptions options = server.options();
+    options.tuning.stall_timeout = milliseconds(3'600'000);
+    options.tuning.hedge_floor = milliseconds(50);
+    client = open(options);
+    Waited head("a", 0);
+    head.read.object_bytes = ObjectRead::kAnySize;
+    client->read(head.read);
+    REQUIRE(head.wait().has_value());
+    etag = head.read.found.etag;
+  }
+  void stall(int answers) { server.set(R"({"stall_seconds": 3600, "stalls": )" + std::to_string(answers) + "}"); }
+
+  ObjectServer server;
+  std::unique_ptr<ObjectClient> client;
+  std::string etag;
+};
+
 // What one read of an object that is not there to be read ends with.
 headrace::io::Error error_of(ObjectClient& client, const std::string& key, std::size_t bytes = 10,
                              const std::string& etag = "") {
@@ -168,23 +189,14 @@ TEST_CASE("faults of the store cost no read and no byte") {
 }
 
 TEST_CASE("a late answer is asked for a second time, and the faster one counts") {
-  ObjectServer server;
-  server.put("a", "content of a");
-  ObjectStoreOptions options = server.options();
-  options.tuning.stall_timeout = milliseconds(60'000);
-  options.tuning.hedge_floor = milliseconds(50);
-  const auto client = open(options);
-  Waited head("a", 0);
-  head.read.object_bytes = ObjectRead::kAnySize;
-  client->read(head.read);
-  REQUIRE(head.wait().has_value());
-  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
-  Waited late("a", 12, head.read.found.etag);
-  client->read(late.read);
+  LateStore store;
+  store.stall(1);
+  Waited late("a", 12, store.etag);
+  store.client->read(late.read);
   REQUIRE(late.wait().has_value());
   CHECK(as_text(late.data) == "content of a");
-  CHECK(client->stats().hedges == 1);
-  CHECK(client->stats().hedges_won == 1);
+  CHECK(store.client->stats().hedges == 1);
+  CHECK(store.client->stats().hedges_won == 1);
 }
 
 TEST_CASE("another version of an object is stale, and none of its bytes are taken for it") {
@@ -489,70 +501,43 @@ TEST_CASE("what somebody waits for goes before what is read ahead") {
 }
 
 TEST_CASE("a read ahead that has been sent gets a second request when somebody waits for it") {
-  ObjectServer server;
-  server.put("a", "content of a");
-  ObjectStoreOptions options = server.options();
-  options.tuning.stall_timeout = milliseconds(3'600'000);
-  options.tuning.hedge_floor = milliseconds(50);
-  const auto client = open(options);
-  Waited head("a", 0);
-  head.read.object_bytes = ObjectRead::kAnySize;
-  client->read(head.read);
-  REQUIRE(head.wait().has_value());
-  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
-  Waited late("a", 12, head.read.found.etag);
+  LateStore store;
+  store.stall(1);
+  Waited late("a", 12, store.etag);
   late.read.ahead = true;
   late.read.known_as = &late;
-  client->read(late.read);
-  while (server.count("stall") == 0) std::this_thread::yield();
-  CHECK(client->stats().hedges == 0);
-  client->hurry(&late);
+  store.client->read(late.read);
+  while (store.server.count("stall") == 0) std::this_thread::yield();
+  CHECK(store.client->stats().hedges == 0);
+  store.client->hurry(&late);
   REQUIRE(late.wait().has_value());
-  CHECK(client->stats().hedges_won == 1);
+  CHECK(store.client->stats().hedges_won == 1);
 }
 
 TEST_CASE("a read ahead that is late gets a second request where it is known how long answers take") {
-  ObjectServer server;
-  server.put("a", "content of a");
-  ObjectStoreOptions options = server.options();
-  options.tuning.stall_timeout = milliseconds(3'600'000);
-  options.tuning.hedge_floor = milliseconds(50);
-  const auto client = open(options);
-  Waited head("a", 0);
-  head.read.object_bytes = ObjectRead::kAnySize;
-  client->read(head.read);
-  REQUIRE(head.wait().has_value());
-  for (int i = 0; i < 64; ++i) bytes_of(*client, "a", 12);
-  server.set(R"({"stalls": 1, "stall_seconds": 3600})");
-  Waited late("a", 12, head.read.found.etag);
+  LateStore store;
+  for (int i = 0; i < 64; ++i) bytes_of(*store.client, "a", 12);
+  store.stall(1);
+  Waited late("a", 12, store.etag);
   late.read.ahead = true;
-  client->read(late.read);
+  store.client->read(late.read);
   REQUIRE(late.wait().has_value());
   CHECK(as_text(late.data) == "content of a");
-  CHECK(client->stats().hedges_won == 1);
+  CHECK(store.client->stats().hedges_won == 1);
 }
 
 TEST_CASE("a second request that stalls as well is followed by another one") {
-  ObjectServer server;
-  server.put("a", "content of a");
-  ObjectStoreOptions options = server.options();
-  options.tuning.stall_timeout = milliseconds(3'600'000);
-  options.tuning.hedge_floor = milliseconds(50);
-  const auto client = open(options);
-  Waited head("a", 0);
-  head.read.object_bytes = ObjectRead::kAnySize;
-  client->read(head.read);
-  REQUIRE(head.wait().has_value());
-  for (int i = 0; i < 40; ++i) bytes_of(*client, "a", 12);  // of 100 requests three may be second ones
-  server.set(R"({"stalls": 2, "stall_seconds": 3600})");
-  Waited late("a", 12, head.read.found.etag);
-  client->read(late.read);
+  LateStore store;
+  for (int i = 0; i < 40; ++i) bytes_of(*store.client, "a", 12);  // of 100 requests three may be second ones
+  store.stall(2);
+  Waited late("a", 12, store.etag);
+  store.client->read(late.read);
   REQUIRE(late.wait().has_value());
   CHECK(as_text(late.data) == "content of a");
-  CHECK(client->stats().hedges >= 2);
-  CHECK(client->stats().hedges_won == 1);
-  CHECK(client->stats().retries == 0);
-  CHECK(client->stats().in_flight == 0);
+  CHECK(store.client->stats().hedges >= 2);
+  CHECK(store.client->stats().hedges_won == 1);
+  CHECK(store.client->stats().retries == 0);
+  CHECK(store.client->stats().in_flight == 0);
 }
 
 TEST_CASE("a store that is slower than the longest stall is read when it is asked again") {
