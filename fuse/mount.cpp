@@ -60,6 +60,10 @@ unsigned session_thread_count(unsigned asked) {
   return asked > 0 ? asked : 1 + std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
 }
 
+unsigned push_thread_count(unsigned asked) {
+  return asked > 0 ? asked : std::clamp(std::thread::hardware_concurrency() / 2, 2U, 8U);
+}
+
 }  // namespace
 
 struct Mount::Impl {
@@ -194,7 +198,7 @@ Status Mount::Impl::start(Channel& channel) {
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) pusher->forget_all(options.pack);
-  pusher->start(session);
+  pusher->start(session, push_thread_count(options.push_threads));
   if (takes_over) forget_changed();
   follow();
   set_ram_bytes(options.ram_bytes);

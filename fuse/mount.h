@@ -58,6 +58,8 @@ struct MountOptions {
   OverlayMode overlay = OverlayMode::kOff;
   // Threads that answer requests. 0: one per core, 2 to 8, and one more: all but one may wait for a local disk.
   unsigned session_threads = 0;
+  // Threads that push. 0: one per two cores, 2 to 8; each pushes about 2 GB/s.
+  unsigned push_threads = 0;
 };
 
 class Mount {

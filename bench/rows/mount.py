@@ -2,6 +2,7 @@
 """What a reader gets through the mount, compared with a local file system, with the source, and with the bound."""
 
 import os
+import tempfile
 
 from harness import PYTHON, REPOSITORY, SHORT_ROUNDS, Figures, Mount, Row, need_torchvision
 from sources import Failed, SlowDisk, SlowFs, need_root
@@ -55,6 +56,25 @@ class MountPython(MountHot):
     def command(self, folder, variant):
         return [PYTHON, REPOSITORY / "bench/python_reader.py", folder, self.samples,
                 self.bench.count(self.passes, 2)]
+
+
+class PushThreads(Row):
+    """Samples that lie in RAM go into the page cache of a mount."""
+    name = "push-threads"
+    rounds = SHORT_ROUNDS
+    bar = 1.7
+    variants = ("108 KiB",)
+    headrace_side = "2 threads push"
+    other_side = "1 thread does"
+
+    def prepare(self):
+        need_root("drop the page cache")
+        self.source = self.bench.data_set(self.bench.count(8000, 200))
+
+    def run(self, side, variant):
+        with tempfile.TemporaryDirectory(dir=self.bench.work) as mountpoint:
+            return self.bench.measure([self.bench.program("push_threads"), self.source, mountpoint, "--threads",
+                                       2 if side == "headrace" else 1])
 
 
 class MountCold(Row):
@@ -218,4 +238,4 @@ class EpochHalf(Row):
         return path
 
 
-ROWS = (MountHot, MountPython, MountCold, MountLatency, MountLearned, EpochHalf)
+ROWS = (MountHot, MountPython, PushThreads, MountCold, MountLatency, MountLearned, EpochHalf)

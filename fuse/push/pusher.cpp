@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include "headrace/cache/chunk.h"
 #include "headrace/io/log.h"
@@ -40,8 +39,8 @@ constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
 constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
 // For whoever looks closely: a sample that is not pushed is read when it is opened.
-void log_failure(const char* what, const std::filesystem::path& path, int failure) {
-  io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, what + (" " + path.string())}.message());
+void log_failure(const std::filesystem::path& path, int failure) {
+  io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, "push " + path.string()}.message());
 }
 
 PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
@@ -56,7 +55,7 @@ Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::f
     : store_(store),
       catalog_(store.catalog()),
       inodes_(std::move(inodes)),
-      root_(std::move(root)),
+      kernel_(catalog_, inodes_, std::move(root)),
       records_(options.records),
       answers_(records_ ? std::make_unique<RecordAnswers>(records_) : nullptr),
       store_ram_bytes_(store.stats().tiers.front().budget_bytes),
@@ -68,16 +67,18 @@ void Pusher::forget_all(cache::EntryId entry) {
   to_forget_.push_back(entry);
 }
 
-void Pusher::start(std::shared_ptr<Session> session) {
-  session_ = std::move(session);
+void Pusher::start(std::shared_ptr<Session> session, unsigned thread_count) {
+  kernel_.attach(std::move(session));
   {
     MutexLock lock(mutex_);
-    stopped_ = false;
+    running_ = thread_count;
   }
-  thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "hr-push");
-    run();
-  });
+  for (unsigned i = 0; i < thread_count; ++i) {
+    threads_.emplace_back([this, i] {
+      ::pthread_setname_np(::pthread_self(), ("hr-push-" + std::to_string(i)).c_str());
+      run();
+    });
+  }
 }
 
 void Pusher::request_stop() {
@@ -89,15 +90,16 @@ void Pusher::request_stop() {
 
 bool Pusher::wait_stopped(std::chrono::steady_clock::time_point deadline) {
   MutexLock lock(mutex_);
-  while (!stopped_) {
-    if (!finished_.wait_until(lock, deadline)) return stopped_;
+  while (running_ > 0) {
+    if (!finished_.wait_until(lock, deadline)) return running_ == 0;
   }
   return true;
 }
 
 void Pusher::join() {
   request_stop();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Pusher::run() {
@@ -105,8 +107,7 @@ void Pusher::run() {
     std::optional<Fetch> arrived;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && fetched_.empty() && to_forget_.empty() && !can_fetch() && !plan_.pages().must_evict())
-        wait_for_work(lock);
+      while (!stop_ && !has_work()) wait_for_work(lock);
       if (stop_) break;
       if (!fetched_.empty()) {
         arrived = std::move(fetched_.front());
@@ -120,23 +121,39 @@ void Pusher::run() {
     share_budget();
     start_fetches();
   }
+  MutexLock lock(mutex_);
+  if (--running_ > 0) return;
+  fetched_.clear();
+  lock.unlock();
   following_.reset();
   if (answers_) answers_->forget();
-  MutexLock lock(mutex_);
-  fetched_.clear();
-  stopped_ = true;
   finished_.notify_all();
 }
 
-// The store places on its disk tiers what the order needs next.
+bool Pusher::has_work() const {
+  const bool must_forget = !to_forget_.empty() && !forgets_;
+  return !fetched_.empty() || must_forget || can_fetch() || plan_.pages().must_evict();
+}
+
+// The store places on its disk tiers what the order needs next. Where a thread tells it already, that one goes on until
+// nothing is new.
 void Pusher::follow_order() {
   if (records_) return;  // tiers hold files
   MutexLock lock(mutex_);
-  const std::shared_ptr<const cache::Order> order = plan_.order();
-  const std::uint64_t epoch = plan_.epoch();
-  const std::uint64_t held_bytes = plan_.budget_bytes();
-  lock.unlock();
-  if (order == followed_order_ && epoch == followed_epoch_) return;
+  if (follows_) return;
+  while (!stop_ && (plan_.order() != followed_order_ || plan_.epoch() != followed_epoch_)) {
+    const std::shared_ptr<const cache::Order> order = plan_.order();
+    const std::uint64_t epoch = plan_.epoch();
+    const std::uint64_t held_bytes = plan_.budget_bytes();
+    follows_ = true;
+    lock.unlock();
+    follow(order, epoch, held_bytes);
+    lock.lock();
+    follows_ = false;
+  }
+}
+
+void Pusher::follow(const std::shared_ptr<const cache::Order>& order, std::uint64_t epoch, std::uint64_t held_bytes) {
   if (order == followed_order_) {
     if (following_) following_->enter(epoch);
   } else {
@@ -292,7 +309,7 @@ void Pusher::push(Fetch fetch) {
   if (is_first && !make_room(fetch.sample)) return finish(fetch, Landing::kNoRoom);
   const int failure = is_read ? store_piece(fetch) : EIO;
   if (failure != 0) {
-    if (failure != ENODEV) log_failure("push", path_of(fetch.sample), failure);
+    if (failure != ENODEV) log_failure(kernel_.path_of(entry_of_sample(fetch.sample)), failure);
     return finish(fetch, Landing::kFailedAfterPlace);
   }
   fetch.offset += piece;
@@ -302,49 +319,32 @@ void Pusher::push(Fetch fetch) {
 }
 
 int Pusher::store_piece(const Fetch& fetch) {
+  const cache::EntryId entry = entry_of_sample(fetch.sample);
   const std::span<const std::byte> bytes = fetch.view->bytes();
   if (bytes.empty()) {  // an empty file: knowing its attributes is all
-    make_known(fetch.sample);
+    kernel_.make_known(entry);
     return 0;
   }
-  const cache::EntryId entry = entry_of_sample(fetch.sample);
-  // Else it is another version by now: its bytes are not for who has opened the one before.
-  if (!inodes_->stands_for(fetch.inode, store_.identity(entry).value_or(catalog_.identity(entry)))) return ESTALE;
-  if (!fetch.beacon) return store_bytes(fetch, fetch.offset, bytes);
-  if (!leave_beacon(fetch)) return ESTALE;
+  const KernelPages::Storing storing = kernel_.begin_store(entry);
+  // Where it is another version by now, its bytes are not for who has opened the one before.
+  const cache::Identity now = store_.identity(entry).value_or(catalog_.identity(entry));
+  if (has_changed(fetch) || !inodes_->stands_for(fetch.inode, now)) return ESTALE;
+  if (!fetch.beacon) return kernel_.store(entry, fetch.inode, fetch.offset, bytes);
+  leave_beacon(fetch);
   const std::uint64_t before = *fetch.beacon - fetch.offset;
-  if (const int failure = store_bytes(fetch, fetch.offset, bytes.first(before)); failure != 0) return failure;
-  return store_bytes(fetch, *fetch.beacon + kPageBytes, bytes.subspan(before + kPageBytes));
-}
-
-int Pusher::store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return 0;
-  const int failure = session_->store(fetch.inode, offset, bytes);
-  if (failure != ENOENT) return failure;
-  make_known(fetch.sample);
-  return session_->store(fetch.inode, offset, bytes);
+  const std::uint64_t after = before + kPageBytes;
+  if (const int failure = kernel_.store(entry, fetch.inode, fetch.offset, bytes.first(before)); failure != 0)
+    return failure;
+  return kernel_.store(entry, fetch.inode, fetch.offset + after, bytes.subspan(after));
 }
 
 // Before the rest is pushed: whoever reads that asks for this page next.
-bool Pusher::leave_beacon(const Fetch& fetch) {
+void Pusher::leave_beacon(const Fetch& fetch) {
   const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, kPageBytes);
   MutexLock lock(mutex_);
-  if (is_older_than_change(fetch)) return false;
+  if (is_older_than_change(fetch)) return;
   answers_->leave_beacon(fetch.sample,
                          {.inode = fetch.inode, .offset = *fetch.beacon, .bytes = {page.begin(), page.end()}});
-  return true;
-}
-
-// A look at the file through the mount makes the kernel create the inode, or ask for attributes that went with an
-// eviction: once, here, rather than when the reader opens it. lstat is no open, so the follower does not see it.
-void Pusher::make_known(SampleIndex sample) const {
-  struct stat ignored {};
-  const std::filesystem::path path = path_of(sample);
-  if (::lstat(path.c_str(), &ignored) != 0) log_failure("lstat", path, errno);
-}
-
-std::filesystem::path Pusher::path_of(SampleIndex sample) const {
-  return root_ / catalog_.path(entry_of_sample(sample));
 }
 
 bool Pusher::has_changed(const Fetch& fetch) {
@@ -357,23 +357,18 @@ bool Pusher::is_older_than_change(const Fetch& fetch) const {
   return found != changed_at_.end() && found->second > fetch.changes;
 }
 
-// On the pushing thread, so that nothing old is on its way to the kernel meanwhile.
 void Pusher::forget_changed() {
   std::vector<cache::EntryId> entries;
   {
     MutexLock lock(mutex_);
-    if (to_forget_.empty()) return;
+    if (to_forget_.empty() || forgets_) return;
     entries.swap(to_forget_);
     forgets_ = true;
   }
-  for (const cache::EntryId entry : entries) {
-    [[maybe_unused]] int ignored = session_->invalidate(inodes_->of(entry));  // ENOENT: it never knew the file
-    if (inodes_->of(entry) == first_inode_of(entry)) continue;
-    const std::string name(catalog_.name(entry));
-    ignored = session_->invalidate_name(inodes_->of(catalog_.parent(entry)), name);
-  }
+  kernel_.forget(entries);
   MutexLock lock(mutex_);
   forgets_ = false;
+  if (!to_forget_.empty()) work_.notify_one();
   finished_.notify_all();
 }
 
@@ -407,23 +402,22 @@ void Pusher::forget_pack() {
   answers_->forget();
 }
 
-void Pusher::evict_ranges_for(std::uint64_t bytes) {
-  while (true) {
+// Whether there was one.
+bool Pusher::evict_ranges_for(std::uint64_t bytes) {
+  for (bool any = false;; any = true) {
     std::optional<ReadInRanges::Slot> victim;
     {
       MutexLock lock(mutex_);
       victim = plan_.next_range_victim(bytes);
     }
-    if (!victim) return;
-    [[maybe_unused]] const int ignored =  // ENOENT: as below
-        session_->invalidate(inodes_->of(catalog_.sample_entry(victim->sample)), victim->range.offset,
-                             victim->range.length);
+    if (!victim) return any;
+    kernel_.drop(inodes_->of(catalog_.sample_entry(victim->sample)), victim->range.offset, victim->range.length);
   }
 }
 
-void Pusher::evict_for(std::uint64_t bytes) {
-  evict_ranges_for(bytes);
-  while (true) {
+// Whether anything was there to evict.
+bool Pusher::evict_for(std::uint64_t bytes) {
+  for (bool any = evict_ranges_for(bytes);; any = true) {
     std::optional<SampleIndex> victim;
     PageRange pages;  // none: all of the file
     {
@@ -434,16 +428,16 @@ void Pusher::evict_for(std::uint64_t bytes) {
         answers_->drop_beacon(*victim);
       }
     }
-    if (!victim) return;
+    if (!victim) return any;
     if (records_ && pages.length == 0) continue;
-    [[maybe_unused]] const int ignored =  // ENOENT: the kernel has dropped the inode and with it the pages
-        session_->invalidate(inodes_->of(entry_of_sample(*victim)), pages.offset, pages.length);
+    kernel_.drop(inodes_->of(entry_of_sample(*victim)), pages.offset, pages.length);
   }
 }
 
 // What the page cache gives up is the store's to hold. The page cache grows no further than what the plan leaves it, so
 // the two together stay within the budget.
 void Pusher::share_budget() {
+  MutexLock sharing(share_mutex_);
   {
     MutexLock lock(mutex_);
     const std::uint64_t limit = plan_.retained_limit();
@@ -473,28 +467,39 @@ bool Pusher::make_room(SampleIndex sample) {
     bytes = plan_.pages().bytes_of(sample);
   }
   evict_for(bytes);
-  bool stale = false;
+  while (!place(sample)) {  // another thread's sample may have taken the room
+    if (!evict_for(bytes)) return false;
+  }
+  return true;
+}
+
+bool Pusher::place(SampleIndex sample) {
+  bool is_stale = false;
   {
     MutexLock lock(mutex_);
     if (!plan_.place(sample)) return false;
-    stale = plan_.take_stale(sample);
+    is_stale = plan_.take_stale(sample);
   }
-  if (stale && !records_) make_known(sample);  // a store of a range needs no attributes
+  if (is_stale && !records_)
+    kernel_.make_known(catalog_.sample_entry(sample));  // a store of a range needs no attributes
   return true;
 }
 
 void Pusher::finish(const Fetch& fetch, Landing landing) {
   bool is_retained = false;
+  bool is_evicted = false;  // by another thread, which told the kernel before all of it was there
   {
     MutexLock lock(mutex_);
     --in_flight_;
     in_flight_bytes_ -= memory_bytes(fetch);
+    is_evicted = landing == Landing::kPushed && !plan_.pages().is_held(fetch.sample);
     plan_.on_fetched(fetch.sample, fetch.generation, landing);
     if (answers_) answers_->finish(fetch.sample);
     if (answers_ && landing != Landing::kPushed) answers_->drop_beacon(fetch.sample);
     is_retained = plan_.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
     plan_changed();
   }
+  if (is_evicted) kernel_.drop(fetch.inode, fetch.begin, fetch.end - fetch.begin);
   if (!is_retained && !records_) store_.drop(catalog_.sample_entry(fetch.sample));
 }
 

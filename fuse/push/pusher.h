@@ -2,11 +2,12 @@
 // Keeps the page cache filled with what will be read next: fetches what the plan names, pushes it, evicts.
 //
 //   auto pusher = std::make_shared<Pusher>(store, inodes, "/mnt/x", takeover, {.budget_bytes = 8ULL << 30});
-//   pusher->start(session);
+//   pusher->start(session, 2);
 //   pusher->on_opens(samples);   // the reader took these
 //
-// One thread does all notifications, for they may block on a page that the kernel has locked for a READ. Bytes go from
-// the store's view to the kernel in one writev.
+// Threads of its own send all notifications, for they may block on a page that the kernel has locked for a READ. Each
+// takes the sample that arrived first, pushes it and begins the next fetches; while one is blocked, the others go on.
+// Bytes go from the store's view to the kernel in one writev.
 //
 // Thread-safety: every function from any thread; start() and join() by the owner.
 // Ownership: shared with the fetches under way, which may end after join(). The store outlives it.
@@ -25,7 +26,7 @@
 
 #include "headrace/cache/store.h"
 #include "headrace/fuse/kernel/inodes.h"
-#include "headrace/fuse/kernel/session.h"
+#include "headrace/fuse/push/kernel_pages.h"
 #include "headrace/fuse/push/push_plan.h"
 #include "headrace/fuse/push/record_answers.h"
 #include "headrace/fuse/push/source_rate.h"
@@ -35,7 +36,7 @@ namespace headrace::fuse {
 
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
-  // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the thread.
+  // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the threads.
   Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
          PushPlanOptions options);
   Pusher(const Pusher&) = delete;
@@ -43,8 +44,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   // Before start(): the kernel holds pages of the file that nobody knows of. They go first.
   void forget_all(cache::EntryId entry);
-  void start(std::shared_ptr<Session> session);
-  // Asks the thread to end; a notification that the kernel blocks holds it up.
+  void start(std::shared_ptr<Session> session, unsigned thread_count);
+  // Asks the threads to end; a notification that the kernel blocks holds one up.
   void request_stop();
   // False: still running at the deadline.
   [[nodiscard]] bool wait_stopped(std::chrono::steady_clock::time_point deadline);
@@ -119,6 +120,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   void run();
   void follow_order();
+  void follow(const std::shared_ptr<const cache::Order>& order, std::uint64_t epoch, std::uint64_t held_bytes);
   void start_fetches();
   [[nodiscard]] std::optional<Fetch> next_fetch() HEADRACE_REQUIRES(mutex_);
   void read_piece(Fetch fetch);
@@ -126,20 +128,19 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void show(const Fetch& fetch);
   void push(Fetch fetch);
   int store_piece(const Fetch& fetch);
-  int store_bytes(const Fetch& fetch, std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] bool can_show(const Fetch& fetch);
-  [[nodiscard]] bool leave_beacon(const Fetch& fetch);
+  void leave_beacon(const Fetch& fetch);
   [[nodiscard]] static std::uint64_t piece_bytes(const Fetch& fetch);
   [[nodiscard]] std::uint64_t memory_bytes(const Fetch& fetch) const;
   [[nodiscard]] bool has_changed(const Fetch& fetch);
   [[nodiscard]] bool is_older_than_change(const Fetch& fetch) const HEADRACE_REQUIRES(mutex_);
   void forget_changed();
-  void evict_for(std::uint64_t bytes);
-  void evict_ranges_for(std::uint64_t bytes);
+  bool evict_for(std::uint64_t bytes);
+  bool evict_ranges_for(std::uint64_t bytes);
   void share_budget();
   void drop_retained();
   bool make_room(cache::SampleIndex sample);
-  void make_known(cache::SampleIndex sample) const;
+  [[nodiscard]] bool place(cache::SampleIndex sample);
   void finish(const Fetch& fetch, Landing landing);
   [[nodiscard]] Status check_are_files() const;
   [[nodiscard]] cache::EntryId entry_of_sample(cache::SampleIndex sample) const;
@@ -147,7 +148,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void expect_record(const Fetch& fetch) HEADRACE_REQUIRES(mutex_);
   void forget_pack() HEADRACE_REQUIRES(mutex_);
 
-  [[nodiscard]] std::filesystem::path path_of(cache::SampleIndex sample) const;  // through the mount
+  [[nodiscard]] bool has_work() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool can_fetch() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool is_full() const HEADRACE_REQUIRES(mutex_);
   void wait_for_work(io::MutexLock& lock) HEADRACE_REQUIRES(mutex_);
@@ -156,26 +157,28 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   cache::Store& store_;
   const cache::Catalog& catalog_;
   const std::shared_ptr<const Inodes> inodes_;
-  const std::filesystem::path root_;
+  KernelPages kernel_;
   const std::shared_ptr<const PackRecords> records_;  // null: samples are files
   const std::unique_ptr<RecordAnswers> answers_;      // null likewise
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
   const std::uint64_t fetch_bytes_max_;  // what fetches under way may take of that
-  std::uint64_t retained_limit_ = 0;     // the thread's: what the store was told
-  std::shared_ptr<Session> session_;     // set by start()
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 
-  // The thread's: what it told the store about the order.
+  // What the store was told about the order: by one thread at a time, which has set follows_.
   std::shared_ptr<const cache::Order> followed_order_;  // null: nothing
   std::uint64_t followed_epoch_ = 0;
   std::unique_ptr<cache::Following> following_;
 
+  io::Mutex share_mutex_;  // held while the store is told its share of the budget; before mutex_
+  std::uint64_t retained_limit_ HEADRACE_GUARDED_BY(share_mutex_) = 0;  // what it was told
+
   mutable io::Mutex mutex_;
-  io::CondVar work_;      // for the thread
+  io::CondVar work_;      // for the threads
   io::CondVar finished_;  // for those who wait: full, forgotten, stopped
   PushPlan plan_ HEADRACE_GUARDED_BY(mutex_);
   bool stop_ HEADRACE_GUARDED_BY(mutex_) = false;
-  bool stopped_ HEADRACE_GUARDED_BY(mutex_) = true;
+  std::size_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;  // threads
+  bool follows_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;        // the plan may have something to fetch
   std::optional<Fetch> next_ HEADRACE_GUARDED_BY(mutex_);  // waits for room among the fetches
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);

@@ -97,5 +97,28 @@ TEST_CASE("a push that waits for a page which a hanging READ has locked does not
   CHECK(mounts_at(mounted.path()).empty());
 }
 
+TEST_CASE("a push that waits for a page which a hanging READ has locked holds up no other sample") {
+  need_fuse();
+  need_root();
+  Mounted mounted;
+  mounted.write_samples(4, 50'000);
+  mounted.open_store();
+  HangingStore store(mounted.store());
+  mounted.options.push_threads = 2;
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  std::thread reader(
+      [&] { CHECK(read_file(mounted.file(Mounted::sample_name(0))) == Mounted::sample_content(0, 50'000)); });
+  store.wait_for_a_read();
+  (*mount)->set_ram_bytes(1 << 20);  // the file that is being read is pushed first
+  const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+  while ((*mount)->stats().pushed_samples < 3 && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK((*mount)->stats().pushed_samples == 3);
+  store.let_go();
+  reader.join();
+}
+
 }  // namespace
 }  // namespace headrace::fuse
