@@ -400,7 +400,7 @@ void Mount::Impl::stop(Unmount unmount) {
   store.set_change_listener({});
   if (session) stop_helpers();
   if (unmount == Unmount::kYes) {
-    if (const Status unmounted = unmount_device(path, device); !unmounted) {
+    if (const Status unmounted = unmount_device(path, device, session ? session->fd() : -1); !unmounted) {
       io::log_error("{}", unmounted.error().message());
     }
   }

@@ -36,10 +36,12 @@ class ControlServer {
   struct Limits {
     std::size_t connections_max = 16;            // stat --watch, a metrics exporter, a warm and a dozen shells
     std::chrono::milliseconds patience{10'000};  // for a request to arrive, and for its reply to be read
+    // For a daemon that has the socket still: one whose mount has just gone ends within a second.
+    std::chrono::milliseconds leave_patience{5'000};
   };
 
   // Makes the socket with mode 0600. Replaces a socket that a dead process left behind.
-  // Errors: kBusy (a live process answers there), kInvalidArgument (path too long for a socket), kSystem.
+  // Errors: kBusy (a live process answers there, and goes on), kInvalidArgument (path too long for a socket), kSystem.
   [[nodiscard]] static io::Result<std::unique_ptr<ControlServer>> start(const std::filesystem::path& socket,
                                                                         Answer answer, Limits limits);
   [[nodiscard]] static io::Result<std::unique_ptr<ControlServer>> start(const std::filesystem::path& socket,
@@ -65,6 +67,8 @@ class ControlClient {
   ControlClient(ControlClient&& other) noexcept;
   ControlClient& operator=(ControlClient&&) = delete;
 
+  // Whether the peer has hung up by then. Asks nothing.
+  [[nodiscard]] bool wait_for_hang_up(std::chrono::steady_clock::time_point deadline);
   // The process that listens there; 0: it cannot be told.
   [[nodiscard]] pid_t peer() const;
   // Sends a line and waits for the line that answers it. Both are without the line end.

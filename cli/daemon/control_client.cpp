@@ -67,6 +67,10 @@ io::Result<ControlClient> ControlClient::connect(const std::filesystem::path& so
   return ControlClient(fd.release());
 }
 
+bool ControlClient::wait_for_hang_up(steady_clock::time_point deadline) {
+  return wait_until_ready(fd_, POLLRDHUP, deadline).has_value();
+}
+
 pid_t ControlClient::peer() const {
   ucred listener{};  // as it was when listen() was called (unix(7), SO_PEERCRED)
   socklen_t length = sizeof listener;

@@ -78,18 +78,25 @@ std::optional<std::string> take_line(std::string& input) {
   return line;
 }
 
-// Removes a socket file that a dead process left behind: nobody answers there.
-io::Status clear_stale(const fs::path& socket) {
-  if (ControlClient::connect(socket)) {
-    return io::make_error(io::ErrorCode::kBusy, "control socket " + socket.string() + ": another daemon answers");
+// One that has too many connections hangs up as well, and is asked no faster than this.
+constexpr milliseconds kAfterHangUp{20};
+
+// Removes a socket file that a dead process left behind: nobody answers there, or soon nobody does.
+io::Status clear_stale(const fs::path& socket, milliseconds patience) {
+  const auto deadline = steady_clock::now() + patience;
+  while (auto other = ControlClient::connect(socket)) {
+    if (!other->wait_for_hang_up(deadline)) {
+      return io::make_error(io::ErrorCode::kBusy, "control socket " + socket.string() + ": another daemon answers");
+    }
+    std::this_thread::sleep_for(kAfterHangUp);
   }
   if (::unlink(socket.c_str()) != 0 && errno != ENOENT) return system_error(errno, "remove " + socket.string());
   return {};
 }
 
-io::Result<io::UniqueFd> listen_at(const fs::path& socket) {
+io::Result<io::UniqueFd> listen_at(const fs::path& socket, milliseconds leave_patience) {
   HEADRACE_TRY(address, unix_address(socket));
-  HEADRACE_TRY_DO(clear_stale(socket));
+  HEADRACE_TRY_DO(clear_stale(socket, leave_patience));
   io::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // fchmod before bind decides the mode of the socket file, so it is never open to others, not even for a moment.
   constexpr int kBacklog = 16;
@@ -187,7 +194,7 @@ ControlServer::~ControlServer() {
 }
 
 io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& socket, Answer answer, Limits limits) {
-  HEADRACE_TRY(listener, listen_at(socket));
+  HEADRACE_TRY(listener, listen_at(socket, limits.leave_patience));
   auto server = std::unique_ptr<ControlServer>(new ControlServer());
   Impl& impl = *server->impl_;
   impl.socket = socket;

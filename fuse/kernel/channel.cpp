@@ -317,7 +317,7 @@ Result<Channel> open_channel(const ChannelOptions& options) {
 }
 
 Status unmount(const Channel& channel) {
-  return unmount_device(channel.path(), channel.device());
+  return unmount_device(channel.path(), channel.device(), channel.fd());
 }
 
 }  // namespace headrace::fuse

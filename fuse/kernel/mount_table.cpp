@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -249,9 +250,22 @@ std::vector<std::string> devices_at(const fs::path& mountpoint) {
   return devices;
 }
 
-Status unmount_device(const fs::path& path, const std::string& device) {
-  return detach_while(path, [&device](const auto& mounts) {
-    return std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });
+namespace {
+
+// The kernel has ended the connection: with the mount, or before it.
+bool has_ended(int connection) {
+  pollfd poll = {.fd = connection, .events = POLLIN, .revents = 0};
+  return ::poll(&poll, 1, 0) > 0 && (poll.revents & POLLERR) != 0;
+}
+
+}  // namespace
+
+// What lies there and answers is not the mount of a connection that has ended.
+Status unmount_device(const fs::path& path, const std::string& device, int connection) {
+  return detach_while(path, [&](const auto& mounts) {
+    const bool is_there =
+        std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });
+    return is_there && (!has_ended(connection) || pulse_of(path) == Pulse::kDead);
   });
 }
 

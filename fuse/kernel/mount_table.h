@@ -38,8 +38,9 @@ struct MountEntry {
 // Whether something may be mounted at the resolved path; clears a dead mount of headrace. Errors: as open_channel().
 [[nodiscard]] io::Status check_mount_point(const std::filesystem::path& path, bool may_have_content);
 
-// Detaches what lies at the resolved path from the top down to the mount `device`, if that is there.
-[[nodiscard]] io::Status unmount_device(const std::filesystem::path& path, const std::string& device);
+// Detaches what lies at the resolved path from the top down to the mount `device`, if that is there. `connection`: its
+// /dev/fuse; -1: the mount lives. Once it has gone, another one may have its number.
+[[nodiscard]] io::Status unmount_device(const std::filesystem::path& path, const std::string& device, int connection);
 // Makes the kernel end the connection at once: what waits for an answer gets an error. Needs root, else no effect.
 void abort_connection(const std::filesystem::path& path, const std::string& device);
 

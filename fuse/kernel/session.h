@@ -56,6 +56,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  [[nodiscard]] int fd() const { return fd_; }  // /dev/fuse
   // The session that a request came through, and its handler.
   [[nodiscard]] static Session& of(fuse_req* request);
   [[nodiscard]] void* handler() const { return handler_.get(); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/daemon/control.h"
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <random>
 #include <string>
@@ -99,7 +101,8 @@ TEST_CASE("the socket is its owner's alone and is gone afterwards") {
 
 TEST_CASE("a second daemon is refused, a dead one's socket is replaced") {
   Fixture fixture;
-  const auto second = ControlServer::start(fixture.socket, [](std::string_view) { return std::string(); });
+  const auto second = ControlServer::start(fixture.socket, [](std::string_view) { return std::string(); },
+                                           {.leave_patience = milliseconds(50)});
   REQUIRE_FALSE(second);
   CHECK(second.error().code == ErrorCode::kBusy);
   CHECK(fixture.answers());
@@ -111,6 +114,16 @@ TEST_CASE("a second daemon is refused, a dead one's socket is replaced") {
     REQUIRE(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   }
   CHECK(ControlServer::start(stale, [](std::string_view) { return std::string("{}"); }));
+}
+
+TEST_CASE("a daemon that is about to end is waited for") {
+  Fixture fixture;
+  auto second = std::async(std::launch::async, [&] {
+    return ControlServer::start(fixture.socket, [](std::string_view) { return std::string("{}"); }).has_value();
+  });
+  CHECK(second.wait_for(milliseconds(200)) == std::future_status::timeout);
+  fixture.server.reset();
+  CHECK(second.get());
 }
 
 TEST_CASE("garbage is answered with an error or a closed connection, and the daemon lives on") {

@@ -39,6 +39,7 @@ using std::chrono::steady_clock;
 using test::difference;
 using test::Mounted;
 using test::need_fuse;
+using test::need_root;
 using test::read_file;
 
 void write_odd_tree(const headrace::test::TempDir& source) {
@@ -443,6 +444,27 @@ TEST_CASE("unmount clears a dead mount and may be repeated") {
   CHECK(unmount(dir.path()));
   CHECK(mounts_at(dir.path()).empty());
   CHECK(unmount(dir.path()));
+}
+
+TEST_CASE("a mount that has gone leaves alone the one that came to its place") {
+  need_fuse();
+  need_root();
+  Mounted first;
+  first.write_samples(4, 100);
+  first.start();
+  first.settle();
+  const std::string device = mounts_at(first.path()).back().device;
+  REQUIRE(::umount2(first.path().c_str(), 0) == 0);
+  first.mount().wait();
+  Mounted second;
+  second.write_samples(4, 100);
+  second.options.mountpoint = first.path();
+  second.start();
+  second.settle();
+  WARN(mounts_at(first.path()).back().device == device);  // unless another test took the number that was free
+  first.mount().stop();
+  CHECK(mounts_at(first.path()).size() == 1);
+  CHECK(read_file(second.file(Mounted::sample_name(1))).size() == 100);
 }
 
 // Reads all samples over and over until the first failure or until told to stop.
