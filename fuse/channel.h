@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "headrace/cache/catalog.h"
 #include "headrace/io/result.h"
 
@@ -27,6 +29,9 @@ struct ChannelOptions {
   std::string source_name = "headrace";
   bool allow_other = false;
   bool over_source = false;  // the mount point has content that the mount hides: the source itself
+  // Who served what may be mounted there already, if that is known. A mount that does not answer is cleared where this
+  // process was killed and one of its threads waits for the mount itself, for ever.
+  pid_t served_by = 0;
   // Where the catalog is kept for a process that takes over, in a file without a name. Empty, or a file system that has
   // no such files: in memory.
   std::filesystem::path scratch_folder = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc tells of one process: who its parent is, and whether it is stopped.
+// What /proc tells of one process: who its parent is, and whether it is stopped or ending.
 //
 //   if (const std::optional<ProcessState> state = process_state(pid); state && state->is_stopped) ...
 //
@@ -14,6 +14,7 @@ namespace headrace::io {
 
 struct ProcessState {
   bool is_stopped = false;  // by SIGSTOP or a debugger: it lives but does nothing
+  bool is_ending = false;   // it was killed, and does nothing any more; a thread of it may still wait for the kernel
   pid_t parent = 0;
 };
 

@@ -184,6 +184,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   options.channel.source_name = mounted_name(plan.source);
   options.channel.allow_other = arguments.allow_other;
   options.channel.over_source = plan.over_source;
+  if (const auto before = find_daemon(plan.mount_point)) options.channel.served_by = before->worker;
   options.channel.scratch_folder = plan.store.catalog_file.parent_path();
   options.worker = [&](fuse::Channel& channel, const ReadyCallback& worker_ready) {
     return work(arguments, plan, kept, channel, worker_ready);

@@ -299,7 +299,7 @@ bool Channel::can_resend() const {
 
 Result<Channel> open_channel(const ChannelOptions& options) {
   HEADRACE_TRY(path, resolve_mount_point(options.mountpoint));
-  HEADRACE_TRY_DO(check_mount_point(path, options.over_source));
+  HEADRACE_TRY_DO(check_mount_point(path, options));
   Channel channel;
   HEADRACE_TRY_DO(channel.share_memory(options));
   HEADRACE_TRY(fd, mount_and_take_descriptor(path.string(), options));

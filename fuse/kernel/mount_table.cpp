@@ -11,6 +11,7 @@
 #include <functional>
 #include <future>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -28,6 +29,7 @@
 #include "headrace/fuse/channel.h"
 #include "headrace/fuse/mounts.h"
 #include "headrace/io/log.h"
+#include "headrace/io/process_state.h"
 
 namespace headrace::fuse {
 namespace fs = std::filesystem;
@@ -107,11 +109,11 @@ Pulse pulse_of(const fs::path& path) {
 }
 
 // Readers of a connection that lives unanswered wait for ever, also once it is unmounted.
-void abort_if_silent(const fs::path& path) {
+void abort_silent(const fs::path& path) {
   const std::vector<MountEntry> mounts = mounts_at(path);
   const auto below = std::find_if(mounts.rbegin(), mounts.rend(),
                                   [](const MountEntry& entry) { return entry.is_headrace() && !entry.is_overlay(); });
-  if (below == mounts.rend() || pulse_of(path) != Pulse::kSilent) return;
+  if (below == mounts.rend()) return;
   io::log_warning("mount point {}: nobody answers; the connection ends", path.string());
   abort_connection(path, below->device);
 }
@@ -145,6 +147,10 @@ Status detach_while(const fs::path& path, const std::function<bool(const std::ve
     HEADRACE_TRY_DO(detach(mounts.back(), path));
   }
   return io::make_error(ErrorCode::kBusy, "unmount " + path.string());
+}
+
+Status detach_ours(const fs::path& path) {
+  return detach_while(path, [](const auto& mounts) { return mounts.back().is_headrace(); });
 }
 
 bool is_ours_at(const fs::path& path) {
@@ -214,30 +220,41 @@ Result<fs::path> resolve_mount_point(const fs::path& path) {
   return resolved / trimmed.filename();
 }
 
-Status check_mount_point(const fs::path& path, bool may_have_content) {
-  if (is_ours_at(path)) {
-    const Pulse pulse = pulse_of(path);
-    if (pulse != Pulse::kDead && is_ours_at(path)) {  // else it has just ended, and what lies below answered
-      const std::string what = pulse == Pulse::kSilent ? " has a headrace mount that does not answer; end it"
-                                                       : " has a headrace mount; end it";
-      return io::make_error(ErrorCode::kBusy,
-                            "mount point " + path.string() + what + " with headrace unmount " + path.string());
-    }
-    io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
-    HEADRACE_TRY_DO(unmount(path));
+namespace {
+
+// Makes way for a mount where one of headrace is, if that is dead.
+Status clear_dead_mount(const fs::path& path, pid_t served_by) {
+  const Pulse pulse = pulse_of(path);
+  if (!is_ours_at(path)) return {};  // it has just ended, and what lies below answered
+  const auto process = pulse == Pulse::kSilent && served_by > 0 ? io::process_state(served_by) : std::nullopt;
+  const bool waits_for_itself = process && process->is_ending;
+  if (pulse == Pulse::kAnswers || (pulse == Pulse::kSilent && !waits_for_itself)) {
+    const std::string what = pulse == Pulse::kSilent ? " has a headrace mount that does not answer; end it"
+                                                     : " has a headrace mount; end it";
+    return io::make_error(ErrorCode::kBusy,
+                          "mount point " + path.string() + what + " with headrace unmount " + path.string());
   }
+  io::log_warning("mount point {}: clearing a mount whose daemon is gone", path.string());
+  if (waits_for_itself) abort_silent(path);
+  return detach_ours(path);
+}
+
+}  // namespace
+
+Status check_mount_point(const fs::path& path, const ChannelOptions& options) {
+  if (is_ours_at(path)) HEADRACE_TRY_DO(clear_dead_mount(path, options.served_by));
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return io::system_error(errno, "mount point " + path.string());
   if (!S_ISDIR(status.st_mode)) {
     return io::make_error(ErrorCode::kInvalidArgument, "mount point " + path.string(), ENOTDIR);
   }
-  return may_have_content ? Status{} : check_empty(path);
+  return options.over_source ? Status{} : check_empty(path);
 }
 
 Status unmount(const fs::path& mountpoint) {
   HEADRACE_TRY(path, resolve_mount_point(mountpoint));
-  abort_if_silent(path);
-  return detach_while(path, [](const auto& mounts) { return mounts.back().is_headrace(); });
+  if (is_ours_at(path) && pulse_of(path) == Pulse::kSilent) abort_silent(path);
+  return detach_ours(path);
 }
 
 std::vector<std::string> devices_at(const fs::path& mountpoint) {

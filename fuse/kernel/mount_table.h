@@ -17,6 +17,8 @@ namespace headrace::fuse {
 inline constexpr std::string_view kSubtype = "headrace";                // the mount's type is fuse.headrace
 inline constexpr std::string_view kOverlaySource = "headrace-overlay";  // source of the overlay over it
 
+struct ChannelOptions;
+
 struct MountEntry {
   std::string path;
   std::string device;  // "0:35": unlike the path, never another mount's while this one lives
@@ -36,7 +38,7 @@ struct MountEntry {
 [[nodiscard]] io::Result<std::filesystem::path> resolve_mount_point(const std::filesystem::path& path);
 
 // Whether something may be mounted at the resolved path; clears a dead mount of headrace. Errors: as open_channel().
-[[nodiscard]] io::Status check_mount_point(const std::filesystem::path& path, bool may_have_content);
+[[nodiscard]] io::Status check_mount_point(const std::filesystem::path& path, const ChannelOptions& options);
 
 // Detaches what lies at the resolved path from the top down to the mount `device`, if that is there. `connection`: its
 // /dev/fuse; -1: the mount lives. Once it has gone, another one may have its number.

@@ -73,8 +73,8 @@ TEST_CASE("a mount point that is a file is refused") {
 TEST_CASE("a mount point that is not empty is refused unless it is the source") {
   TempDir dir;
   dir.write("file", "x");
-  CHECK(check_mount_point(dir.path(), false).error().os_errno == ENOTEMPTY);
-  CHECK(check_mount_point(dir.path(), true));
+  CHECK(check_mount_point(dir.path(), {}).error().os_errno == ENOTEMPTY);
+  CHECK(check_mount_point(dir.path(), {.over_source = true}));
 }
 
 TEST_CASE("unmounting where nothing is mounted succeeds") {

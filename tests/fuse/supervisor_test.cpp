@@ -468,17 +468,33 @@ TEST_CASE("killing supervisor and worker leaves a dead mount, which the next one
   CHECK(read_file(mounted.file(Mounted::sample_name(1))) == Mounted::sample_content(1, kSampleBytes));
 }
 
-TEST_CASE("where both were killed while the worker waited for its own mount, unmounting ends the wait") {
+TEST_CASE(
+    "where both were killed while the worker waited for its own mount, that ends by unmounting or the next mount") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(4, kSampleBytes);
+  bool by_mounting = false;
+  SUBCASE("unmounting") {}
+  SUBCASE("the next mount") {
+    by_mounting = true;
+  }
   Supervised supervised(mounted, 0, Supervised::Work::kHangFirst);
   supervised.wait_until_ready(1);
   while (!supervised.seen().hangs) std::this_thread::sleep_for(milliseconds(1));
   std::thread reader([&] { CHECK(read_file(mounted.file(Mounted::sample_name(1))).empty()); });
   supervised.kill_supervisor();
   supervised.kill_worker();
-  CHECK(unmount(mounted.path()));
+  if (by_mounting) {
+    // Who lives may answer again, and nobody may be known.
+    for (const pid_t served_by : {pid_t{0}, ::getpid()}) {
+      const Status refused = check_mount_point(mounted.path(), {.served_by = served_by});
+      REQUIRE_FALSE(refused);
+      CHECK(refused.error().code == io::ErrorCode::kBusy);
+    }
+    CHECK(check_mount_point(mounted.path(), {.served_by = supervised.seen().worker}));
+  } else {
+    CHECK(unmount(mounted.path()));
+  }
   supervised.wait_until_worker_is_gone();
   reader.join();
   mounted.start();
