@@ -14,7 +14,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "headrace/cache/catalog.h"
 

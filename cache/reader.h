@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"

@@ -16,7 +16,6 @@
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/policy.h"
-#include "headrace/cache/read_ahead.h"
 
 namespace headrace::cache {
 
@@ -75,10 +74,6 @@ struct SimulationResult {
 // `sizes`: bytes of each sample.
 [[nodiscard]] SimulationResult simulate(const Trace& trace, std::span<const std::uint32_t> sizes,
                                         const SimulationOptions& options);
-// What ReadAhead does with one tier when every fetch ends at once: the program's own placement.
-[[nodiscard]] Result<SimulationResult> simulate_read_ahead(const Order& order, const std::vector<std::uint32_t>& sizes,
-                                                           const ReadAheadOptions& options, std::uint64_t epochs,
-                                                           std::uint64_t warmup_epochs);
 
 // What a tier or the source delivers; 0: no limit.
 struct Rate {

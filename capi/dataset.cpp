@@ -2,8 +2,6 @@
 #include "headrace/capi/internal/dataset.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <optional>

@@ -4,7 +4,6 @@
 // runs on any thread and without Python's lock (dmlc/dlpack#103).
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <new>
 
 #include "headrace/capi/internal/batch.h"

@@ -75,7 +75,7 @@ class ImageBatches final : public Batches {
       HEADRACE_TRY_DO(lend_or_copy(*handle));
       return handle;
     }
-    if (io::Status status = loader_->status(); !status) return io::forward_error(std::move(status));
+    HEADRACE_TRY_DO(loader_->status());
     return std::unique_ptr<BatchHandle>();
   }
   void stop() override { loader_->stop(); }

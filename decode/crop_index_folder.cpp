@@ -5,9 +5,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "headrace/cache/store.h"
+#include "headrace/cache/tier.h"
 #include "headrace/decode/crop_indexes.h"
 
 namespace headrace::decode {

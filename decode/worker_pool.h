@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/decode_options.h"

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <chrono>
 #include <fstream>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>

@@ -91,7 +91,7 @@ struct Operation {
 };
 
 struct EngineInfo {
-  std::string name;                      // "io_uring", "pread", "fault(io_uring)"
+  std::string name;                      // "io_uring" or "pread"
   std::string fallback_reason;           // why not io_uring; empty when it is, or when pread was asked for
   unsigned queue_depth = 0;              // operations that the device is given at once, at present
   unsigned queue_depth_max = 0;          // its bound

@@ -2,7 +2,6 @@
 #include "headrace/io/internal/log_limit.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace headrace::io {
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <fstream>
 #include <string>
-#include <utility>
 
 namespace headrace::io {
 namespace {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -22,7 +21,6 @@
 #include "headrace/io/internal/waiting_operations.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
-#include "headrace/io/open_beneath.h"
 
 namespace headrace::io {
 namespace {

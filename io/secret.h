@@ -10,7 +10,6 @@
 // Thread-safety: as a plain value. Ownership: copies share one memory, which lives as long as the last of them.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>

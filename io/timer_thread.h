@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that runs short tasks at a later time: retries, deadlines, periodic work.
+// A thread that runs short tasks, now or at a later time: retries, deadlines, periodic work. Tasks of one time run in
+// the order in which they came.
 //
 //   TimerThread timers("hr-timer");
 //   timers.after(std::chrono::milliseconds(20), [] { ... });

@@ -15,8 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <limits>
 
 #include <fcntl.h>
 #include <sys/stat.h>

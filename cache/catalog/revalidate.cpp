@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -14,7 +13,6 @@
 #include "headrace/cache/catalog/comparison.h"
 #include "headrace/io/log.h"
 #include "headrace/io/scanner.h"
-#include "headrace/io/unique_fd.h"
 
 namespace headrace::cache {
 namespace {

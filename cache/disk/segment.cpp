@@ -19,14 +19,11 @@
 #include <xxhash.h>
 #endif
 
-#include "headrace/io/log.h"
-
 namespace headrace::cache {
 namespace {
 
 using io::Buffer;
 using io::CacheMode;
-using io::UniqueFd;
 
 constexpr std::size_t kScanBytes = 1 << 20;  // a multiple of every block size; large enough for any disk's full rate
 

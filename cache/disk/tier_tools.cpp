@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

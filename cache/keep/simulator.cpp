@@ -2,7 +2,6 @@
 #include "headrace/cache/simulator.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "headrace/cache/keep/policy_stack.h"
 
@@ -138,41 +137,6 @@ Result<Trace> trace_of(const Order& order, const TraceOptions& options) {
 
 SimulationResult simulate(const Trace& trace, std::span<const std::uint32_t> sizes, const SimulationOptions& options) {
   return Simulation(trace, sizes, options).run(options.warmup_epochs);
-}
-
-Result<SimulationResult> simulate_read_ahead(const Order& order, const std::vector<std::uint32_t>& sizes,
-                                             const ReadAheadOptions& options, std::uint64_t epochs,
-                                             std::uint64_t warmup_epochs) {
-  Result<Trace> trace = trace_of(order, {.first_epoch = options.first_epoch, .epochs = epochs});
-  if (!trace) return io::forward_error(std::move(trace));
-  ReadAheadOptions plan_options = options;
-  plan_options.in_order = true;
-  const SampleSizes planned_sizes(sizes);
-  ReadAhead plan(order, planned_sizes, plan_options);
-  SimulationResult result;
-  std::uint64_t i = 0;
-  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-    // Counted from the warm-up on. What is fetched in one epoch for the next evens out over the epochs.
-    if (epoch == (warmup_epochs < epochs ? warmup_epochs : 0)) result = {};
-    ++result.epochs;
-    for (; i < trace->epoch_ends[epoch]; ++i) {
-      const SampleIndex sample = trace->reads[i];
-      const auto fetch = [&](SampleIndex fetched) {
-        ++result.source_reads;
-        result.source_bytes += sizes[fetched];
-      };
-      while (const std::optional<SampleIndex> next = plan.next_fetch()) {
-        fetch(*next);
-        plan.on_fetched(*next, true);
-      }
-      if (!plan.holds(sample)) fetch(sample);
-      plan.on_read(sample);
-      static_cast<void>(plan.take_releases());
-      ++result.reads;
-      result.read_bytes += sizes[sample];
-    }
-  }
-  return result;
 }
 
 double epoch_seconds(const SimulationResult& result, std::span<const Rate> tiers, const Rate& source) {

@@ -2,7 +2,6 @@
 #include "headrace/cache/learn/search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include <fmt/format.h>

@@ -65,9 +65,7 @@ Result<Samples> DaliOrder::list_of(std::uint64_t epoch) const {
     std_shuffle(engine, list, parts_.rule);
     return list;
   }
-  if (Status good = check_reshuffles(parts_.checkpointing ? 0 : epoch, parts_.n); !good) {
-    return io::forward_error(std::move(good));
-  }
+  HEADRACE_TRY_DO(check_reshuffles(parts_.checkpointing ? 0 : epoch, parts_.n));
   for (std::uint64_t pass = parts_.checkpointing ? std::max<std::uint64_t>(epoch, 1) : 1; pass <= epoch; ++pass) {
     Mt19937 engine(static_cast<std::uint32_t>(parts_.seed + pass));
     std_shuffle(engine, list, parts_.rule);
@@ -107,7 +105,7 @@ OrderResult make_dali(Parameters& parameters, const OrderInput& input) {
   parts.stick_to_shard = parameters.flag("stick_to_shard", parts.mode == DaliMode::kShuffleAfterEpoch);
   parts.shards = read_shards(parameters);
   parts.workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   return std::make_unique<DaliOrder>(parameters.spec(), parts);
 }
 

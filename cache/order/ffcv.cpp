@@ -93,7 +93,7 @@ class OpenPages {
   const WorkerLayout workers = read_worker_layout(parameters);
   if (!sizes_path)
     parameters.fail("order=quasi_random needs page_sizes=PATH: how many samples each page holds, one per line");
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   Result<Pages> read = read_pages(*sizes_path, samples_path, input);
   if (!read) return io::forward_error(std::move(read));
   const auto pages = std::make_shared<const Pages>(std::move(*read));

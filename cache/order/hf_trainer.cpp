@@ -25,7 +25,7 @@ OrderResult make_hf_trainer(Parameters& parameters, const OrderInput& input) {
   const bool even_batches = parameters.flag("even_batches", true);
   const TorchVersion version = read_torch_version(parameters);
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
 
   shards.group = workers.batch;
   shards.total = total_positions(n, shards.replicas * shards.group, drop_last, even_batches && shards.replicas > 1);

@@ -63,9 +63,7 @@ class InfiniteOrder final : public Order {
   [[nodiscard]] Result<Samples> permutation_prefix(std::uint64_t epoch, std::uint64_t count) const {
     if (!parts_.shuffle) return first_indices(count);
     Mt19937 generator(parts_.seed);
-    if (Status good = skip(generator, epoch, randperm_outputs(parts_.n, parts_.version), 0); !good) {
-      return io::forward_error(std::move(good));
-    }
+    HEADRACE_TRY_DO(skip(generator, epoch, randperm_outputs(parts_.n, parts_.version), 0));
     return torch_randperm(generator, parts_.n, count, parts_.version);
   }
 
@@ -79,7 +77,7 @@ class InfiniteOrder final : public Order {
   parts.shards = read_shards(parameters);
   parts.version = read_torch_version(parameters);
   parts.workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   return std::make_unique<InfiniteOrder>(parameters.spec(), parts);
 }
 
@@ -98,7 +96,7 @@ OrderResult make_mmengine(Parameters& parameters, const OrderInput& input) {
   Shards shards = read_shards(parameters);
   const TorchVersion version = read_torch_version(parameters);
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   shards.total = round_up ? ceil_div(n, shards.replicas) * shards.replicas : n;
   const auto draw = [=](std::uint64_t epoch, std::uint64_t count) -> Result<Samples> {
     if (!shuffle) return first_indices(count);

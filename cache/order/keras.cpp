@@ -15,7 +15,7 @@ OrderResult make_keras(Parameters& parameters, const OrderInput& input) {
   const double split = parameters.number("validation_split", 0.0, 0.0, 1.0);
   const bool validation = parameters.choice("subset", {"training", "validation"}) == 1;
   const auto batch = static_cast<std::uint32_t>(parameters.integer("batch", 32, {.least = 1, .most = kMaxBatch}));
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   const auto held_out = static_cast<std::uint64_t>(split * static_cast<double>(n));
   const std::uint64_t first = validation ? n - held_out : 0;
   const std::uint64_t length = validation ? held_out : n - held_out;

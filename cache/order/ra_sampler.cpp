@@ -40,7 +40,7 @@ OrderResult make_ra_sampler(Parameters& parameters, const OrderInput& input) {
   const double ratio = timm ? parameters.number("selected_ratio", replicas, 1.0, 65'536.0) : replicas;
   const TorchVersion version = read_torch_version(parameters);
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
 
   const double repeated = std::ceil(static_cast<double>(n) * repeats);
   const auto list_length = static_cast<std::uint64_t>(repeated);

@@ -21,7 +21,7 @@ Status check_reshuffles(std::uint64_t epoch, std::uint64_t n) {
 OrderResult whole_list_order(Parameters& parameters, std::uint64_t length,
                              std::function<Result<Samples>(std::uint64_t epoch)> list_of) {
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   const auto draw = [list_of = std::move(list_of)](std::uint64_t epoch, std::uint64_t count) {
     Result<Samples> list = list_of(epoch);
     if (list) list->resize(std::min<std::uint64_t>(count, list->size()));

@@ -38,7 +38,7 @@ struct Reshuffling {
   [[nodiscard]] Result<Samples> order(std::uint64_t epoch, const MakeEngine& make_engine,
                                       const Shuffle& shuffle) const {
     const bool carried_over = cumulative || epoch_seed == EpochSeed::kStream;
-    if (Status good = check_reshuffles(carried_over ? epoch : 0, n); !good) return io::forward_error(std::move(good));
+    HEADRACE_TRY_DO(check_reshuffles(carried_over ? epoch : 0, n));
     Samples list = first_indices(n);
     auto engine = make_engine(std::uint64_t{0});
     for (std::uint64_t e = carried_over ? 0 : epoch; e <= epoch; ++e) {

@@ -9,7 +9,7 @@ OrderResult make_sequential(Parameters& parameters, const OrderInput& input) {
   Shards shards = read_shards(parameters);
   shards.total = input.sample_count;
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   const auto draw = [](std::uint64_t /*epoch*/, std::uint64_t count) -> Result<Samples> {
     return first_indices(count);
   };

@@ -16,7 +16,7 @@ OrderResult make_torch_distributed(Parameters& parameters, const OrderInput& inp
   const bool drop_last = parameters.flag("drop_last", false);
   const TorchVersion version = read_torch_version(parameters);
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
 
   // With drop_last torch takes ceil((n - R) / R) each, which is n / R rounded down (0 for n < R).
   shards.total = (drop_last ? n / shards.replicas : ceil_div(n, shards.replicas)) * shards.replicas;

@@ -141,7 +141,7 @@ OrderResult make_torch_random(Parameters& parameters, const OrderInput& input) {
   const bool drop_last = parameters.flag("drop_last", false);
   const WorkerLayout workers = read_worker_layout(parameters);
   const std::uint64_t batches = read_batches(parameters, workers, drop_last, run);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
 
   const std::uint64_t length = input.sample_count == 0 ? 0 : run.sampler.num_samples;
   const auto draw = [run](std::uint64_t epoch, std::uint64_t count) -> Result<Samples> {

@@ -89,7 +89,7 @@ namespace {
   const std::uint64_t stride = parameters.integer("stride", base + randperm_outputs(n, version));
   return [=](std::uint64_t epoch, std::uint64_t count) -> Result<Samples> {
     Mt19937 generator(seed);
-    if (Status good = skip(generator, epoch, stride, offset + base); !good) return io::forward_error(std::move(good));
+    HEADRACE_TRY_DO(skip(generator, epoch, stride, offset + base));
     Samples order = torch_randperm(generator, n, count, version);
     for (SampleIndex& sample : order) sample = (*indices)[sample];
     return order;
@@ -103,7 +103,7 @@ OrderResult make_torch_subset(Parameters& parameters, const OrderInput& input) {
   if (!read) return io::forward_error(std::move(read));
   const auto indices = std::make_shared<const Samples>(std::move(*read));
   if (const std::optional<std::string> inner_spec = parameters.text("of")) {
-    if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+    HEADRACE_TRY_DO(parameters.finish());
     OrderResult inner = make_order(*inner_spec, {.sample_count = indices->size(), .find_sample = nullptr});
     if (!inner) return inner;
     return std::make_unique<MappedOrder>(parameters.spec(), indices, std::move(*inner));
@@ -111,7 +111,7 @@ OrderResult make_torch_subset(Parameters& parameters, const OrderInput& input) {
   const DrawList draw = subset_random_sampler(parameters, indices);
   const bool drop_last = parameters.flag("drop_last", false);
   const WorkerLayout workers = read_worker_layout(parameters);
-  if (io::Status good = parameters.finish(); !good) return io::forward_error(std::move(good));
+  HEADRACE_TRY_DO(parameters.finish());
   const std::uint64_t n = indices->size();
   const std::uint64_t total = drop_last ? n / workers.batch * workers.batch : n;
   return make_sharded_order(parameters.spec(),

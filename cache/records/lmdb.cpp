@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <vector>
 
 #include "headrace/cache/records/formats.h"

@@ -3,7 +3,6 @@
 // u32 samples, u32 offsets[samples + 1], from the start of the file; the last one is its end. MDS has the names and
 // types of its columns in between.
 #include <array>
-#include <vector>
 
 #include "headrace/cache/records/formats.h"
 

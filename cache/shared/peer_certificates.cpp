@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <openssl/err.h>

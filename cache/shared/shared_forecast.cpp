@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "headrace/cache/shared/peer_address.h"
 #include "headrace/cache/shared/peer_placement.h"
 

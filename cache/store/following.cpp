@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store/following.h"
 
-#include <utility>
-
 #include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
 

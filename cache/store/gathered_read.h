@@ -4,8 +4,6 @@
 //   read_span(store, {.entry = entry, .identity = identity, .span = {0, identity.size_bytes}}, done);
 #pragma once
 
-#include <cstdint>
-
 #include "headrace/cache/store/fetch.h"
 
 namespace headrace::cache {

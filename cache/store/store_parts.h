@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/disk/disk_tier.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace ls: the mounts of this machine, how full they are and how good.
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <pthread.h>
 #include <unistd.h>

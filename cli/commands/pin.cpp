@@ -2,7 +2,6 @@
 // headrace pin and headrace evict: single samples of a mount, while it is read.
 #include <filesystem>
 #include <string>
-#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -11,9 +10,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/spooled_list.h"
-#include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
-#include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {
 namespace {

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <utility>
 
 #include <fmt/core.h>

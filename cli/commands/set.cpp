@@ -2,7 +2,6 @@
 // headrace set: changes a mount while it is read.
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/core.h>

@@ -11,7 +11,6 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "headrace/cache/revalidate.h"
 #include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/shared_forecast.h"
 #include "headrace/cache/simulator.h"

@@ -2,7 +2,6 @@
 // headrace upgrade: has this program go on with a mount that an older one serves, while it is read.
 #include <chrono>
 #include <filesystem>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

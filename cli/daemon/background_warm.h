@@ -6,7 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 
 #include "headrace/cli/daemon/unix_socket.h"
-#include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/io/environment.h"

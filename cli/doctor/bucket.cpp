@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
-#include <cstdlib>
 
 #include <fmt/core.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -15,7 +14,6 @@
 #include "headrace/cli/doctor/kernel.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
-#include "headrace/cli/show/figures.h"
 #include "headrace/decode/crop_indexes.h"
 #include "headrace/decode/usable_cores.h"
 #include "headrace/io/engine.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sstream>
 #include <string_view>
 
 #include <fmt/core.h>

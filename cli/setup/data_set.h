@@ -13,7 +13,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"

@@ -2,7 +2,6 @@
 #include "headrace/cli/show/report_page.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>

@@ -2,7 +2,6 @@
 #include "headrace/cli/warm/warm_plan.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "headrace/decode/image.h"

@@ -17,7 +17,6 @@
 #include <thread>
 #include <utility>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/mount.h>

@@ -24,7 +24,6 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/sample_sizes.h"

@@ -16,8 +16,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <thread>
 

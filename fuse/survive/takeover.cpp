@@ -4,7 +4,6 @@
 #include <array>
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include <xxhash.h>
 

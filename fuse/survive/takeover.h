@@ -13,7 +13,6 @@
 // Thread-safety: as the owner's (Pusher's mutex guards it). Ownership: the channel's memory.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/internal/opens_now.h"
 
-#include <algorithm>
-
 namespace headrace::io::internal {
 
 namespace {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdint>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "headrace/io/internal/transfer.h"

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <limits>
 #include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>

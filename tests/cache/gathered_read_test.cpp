@@ -18,8 +18,8 @@
 
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/fault_engine.h"
 
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -37,6 +37,7 @@ using headrace::io::Engine;
 using headrace::io::ErrorCode;
 using headrace::io::Result;
 using headrace::test::as_text;
+using headrace::test::open_fault_engine;
 using headrace::test::pattern_bytes;
 using headrace::test::TempDir;
 

@@ -19,8 +19,8 @@
 #include "headrace/cache/sample_sizes.h"
 #include "headrace/cache/simulator.h"
 #include "headrace/cache/store.h"
-#include "headrace/io/fault_engine.h"
 
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -48,6 +48,7 @@ using headrace::io::Engine;
 using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
+using headrace::test::open_fault_engine;
 using headrace::test::pattern_bytes;
 using headrace::test::TempDir;
 

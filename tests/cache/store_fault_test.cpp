@@ -21,9 +21,9 @@
 
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/fault_engine.h"
 #include "headrace/io/unique_fd.h"
 
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -36,12 +36,12 @@ using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
 using headrace::cache::TierStats;
 using headrace::io::Engine;
-using headrace::io::FaultOptions;
 using headrace::io::open_engine;
-using headrace::io::open_fault_engine;
 using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
+using headrace::test::FaultOptions;
+using headrace::test::open_fault_engine;
 using headrace::test::pattern_bytes;
 using headrace::test::skip;
 using headrace::test::TempDir;

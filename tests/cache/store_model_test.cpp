@@ -20,8 +20,8 @@
 #include "headrace/cache/order.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/fault_engine.h"
 
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -38,11 +38,11 @@ using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
 using headrace::cache::View;
 using headrace::io::Engine;
-using headrace::io::FaultOptions;
 using headrace::io::open_engine;
-using headrace::io::open_fault_engine;
 using headrace::io::Result;
 using headrace::io::Status;
+using headrace::test::FaultOptions;
+using headrace::test::open_fault_engine;
 using headrace::test::TempDir;
 
 constexpr std::size_t kFiles = 40;

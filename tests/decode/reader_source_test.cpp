@@ -4,9 +4,9 @@
 
 #include "headrace/cache/reader.h"
 #include "headrace/decode/batch_loader.h"
-#include "headrace/io/fault_engine.h"
 
 #include "decode/jpeg_files.h"
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 namespace headrace::decode {
@@ -30,12 +30,12 @@ class DataSet {
   Batches resume(std::uint64_t position) const {
     return load({.source = folder_.path(), .ram_bytes = 1 << 30}, 2, nullptr, position);
   }
-  Batches load_with_faults(const io::FaultOptions& faults) const {
+  Batches load_with_faults(const test::FaultOptions& faults) const {
     return load({.source = folder_.path(),
                  .make_source_engine = [faults]() -> io::Result<std::unique_ptr<io::Engine>> {
                    auto engine = io::open_engine({});
                    if (!engine) return engine;
-                   return std::unique_ptr<io::Engine>(io::open_fault_engine(std::move(*engine), faults));
+                   return std::unique_ptr<io::Engine>(test::open_fault_engine(std::move(*engine), faults));
                  }},
                 2, nullptr);
   }
@@ -93,7 +93,7 @@ TEST_CASE("a reader that starts in the middle of an epoch resumes with the same 
 TEST_CASE("a source that delays, reorders and fails now and then gives the same batches") {
   const DataSet data;
   // One in 50: that one read fails three times in a row is one in 125 000.
-  const io::FaultOptions faults = {.seed = 5, .error_one_in = 50, .delay_one_in = 3, .reorder = true};
+  const test::FaultOptions faults = {.seed = 5, .error_one_in = 50, .delay_one_in = 3, .reorder = true};
   CHECK(data.load_with_faults(faults) == data.load(1 << 30, 1));
 }
 

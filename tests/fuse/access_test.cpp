@@ -21,9 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "headrace/io/fault_engine.h"
-
 #include "fuse/mounted.h"
+#include "support/fault_engine.h"
 
 namespace headrace::fuse {
 namespace {
@@ -375,8 +374,8 @@ TEST_CASE("reads of a failing source give the file's bytes or an error, and work
   mounted.make_source_engine = []() -> io::Result<std::unique_ptr<io::Engine>> {
     auto engine = io::open_engine({});
     if (!engine) return engine;
-    return std::unique_ptr<io::Engine>(
-        io::open_fault_engine(std::move(*engine), {.seed = 3, .error_one_in = 2, .delay_one_in = 4, .reorder = true}));
+    return std::unique_ptr<io::Engine>(test::open_fault_engine(
+        std::move(*engine), {.seed = 3, .error_one_in = 2, .delay_one_in = 4, .reorder = true}));
   };
   mounted.start();
   for (unsigned i = 0; i < kFiles; ++i) {

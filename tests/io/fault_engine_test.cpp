@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/io/fault_engine.h"
+
+#include "support/fault_engine.h"
 
 #include <bit>
 #include <memory>

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "headrace/io/engine.h"
-#include "headrace/io/fault_engine.h"
 
 #include "io/engines.h"
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 using namespace headrace::io;

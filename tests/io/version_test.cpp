@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #include "headrace/io/engine.h"
-#include "headrace/io/fault_engine.h"
 #include "headrace/io/file_attributes.h"
 #include "headrace/io/file_system.h"
 #include "headrace/io/page_cache_reader.h"
 #include "headrace/io/unique_fd.h"
 
 #include "io/engines.h"
+#include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
 using namespace headrace::io;

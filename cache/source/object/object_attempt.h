@@ -8,10 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "headrace/cache/source/object/http_loop.h"
 #include "headrace/cache/source/object/key_keeper.h"

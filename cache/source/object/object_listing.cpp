@@ -2,7 +2,6 @@
 #include "headrace/cache/source/object/object_listing.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <deque>
 #include <memory>

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "headrace/cache/object_store.h"
-#include "headrace/cache/source/object/profile_file.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {

@@ -19,9 +19,9 @@
 #include <string>
 
 #include "headrace/cache/source/object/object_tree.h"
-#include "headrace/cache/source/object/task_thread.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/source/source_counts.h"
+#include "headrace/io/timer_thread.h"
 
 namespace headrace::cache {
 
@@ -36,7 +36,7 @@ class ObjectSource final : public Source {
   [[nodiscard]] bool read_now(SourceRead& /*read*/) override { return false; }
   [[nodiscard]] bool has_now(const char* /*path*/, const Identity& /*identity*/) override { return false; }
   void let_go(EntryId /*entry*/) override {}
-  void post(std::function<void()> task) override { thread_.post(std::move(task)); }
+  void post(std::function<void()> task) override { thread_.after({}, std::move(task)); }
   void stop_retrying() override { tree_->client().stop(); }
   void settle() override;
   void join() override;
@@ -54,7 +54,7 @@ class ObjectSource final : public Source {
 
   const std::shared_ptr<ObjectTree> tree_;
   SourceCounts counts_;
-  TaskThread thread_;
+  io::TimerThread thread_;  // runs each task at once
 };
 
 }  // namespace headrace::cache

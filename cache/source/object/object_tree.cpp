@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>

@@ -2,7 +2,6 @@
 #include "headrace/cache/source/object/object_verdict.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include <fmt/format.h>
 

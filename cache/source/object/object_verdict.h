@@ -22,7 +22,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 
 #include "headrace/cache/object_store.h"
 #include "headrace/io/result.h"

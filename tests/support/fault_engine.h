@@ -12,7 +12,7 @@
 
 #include "headrace/io/engine.h"
 
-namespace headrace::io {
+namespace headrace::test {
 
 // Each `_one_in` is the chance per operation: 0 never, 1 always, N one in N.
 struct FaultOptions {
@@ -37,14 +37,14 @@ struct FaultCounts {
   std::uint64_t delays = 0;
 };
 
-class FaultEngine : public Engine {
+class FaultEngine : public io::Engine {
  public:
   [[nodiscard]] virtual const FaultCounts& counts() const = 0;
   // For the operations submitted from now on.
   virtual void set_options(const FaultOptions& options) = 0;
 };
 
-[[nodiscard]] std::unique_ptr<FaultEngine> open_fault_engine(std::unique_ptr<Engine> inner,
+[[nodiscard]] std::unique_ptr<FaultEngine> open_fault_engine(std::unique_ptr<io::Engine> inner,
                                                              const FaultOptions& options);
 
-}  // namespace headrace::io
+}  // namespace headrace::test

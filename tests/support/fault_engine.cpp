@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/io/fault_engine.h"
+#include "support/fault_engine.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <random>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-namespace headrace::io {
+namespace headrace::test {
 namespace {
 
+using io::Engine;
+using io::EngineInfo;
+using io::Operation;
+using io::Result;
+using io::system_error;
 using Kind = Operation::Kind;
 using TimePoint = std::chrono::steady_clock::time_point;
 
@@ -205,4 +209,4 @@ std::unique_ptr<FaultEngine> open_fault_engine(std::unique_ptr<Engine> inner, co
   return std::make_unique<FaultEngineImpl>(std::move(inner), options);
 }
 
-}  // namespace headrace::io
+}  // namespace headrace::test
