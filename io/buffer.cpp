@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "headrace/io/internal/buffer_arena.h"
+#include "headrace/io/page_bytes.h"
 
 namespace headrace::io {
 namespace {
@@ -25,8 +26,7 @@ BufferArena* common_arena() {
   return nullptr;  // the sanitizer watches the heap only
 #else
   static const auto* const arena = new Result<std::shared_ptr<BufferArena> >(BufferArena::create(
-      {.bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)),
-       .huge_bytes = kHugeBytes}));
+      {.bytes = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes(), .huge_bytes = kHugeBytes}));
   return *arena ? (*arena)->get() : nullptr;
 #endif
 }

@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "headrace/io/page_bytes.h"
+
 namespace headrace::io {
 namespace {
 
@@ -49,7 +51,7 @@ bool is_near_memory_limit(const ControlGroupPaths& paths) {
 
 std::uint64_t memory_limit_bytes() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  const std::uint64_t machine = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t machine = pages * page_bytes();
   return std::min(machine, control_group_memory_limit().value_or(machine));
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "headrace/io/open_beneath.h"
+#include "headrace/io/page_bytes.h"
 #include "headrace/io/unique_fd.h"
 
 #ifndef SYS_cachestat
@@ -36,11 +37,10 @@ struct CacheStat {
 };
 
 bool all_cached(int fd, std::size_t bytes) {
-  static const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   CacheStatRange range{0, bytes};
   CacheStat stat = {};
   if (::syscall(SYS_cachestat, fd, &range, &stat, 0) != 0) return false;
-  return stat.cached_pages >= (bytes + page_bytes - 1) / page_bytes;
+  return stat.cached_pages >= (bytes + page_bytes() - 1) / page_bytes();
 }
 
 bool is_version(int fd, const FileAttributes* expected) {

@@ -5,9 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include <unistd.h>
-
 #include "headrace/cache/chunk.h"
+#include "headrace/io/page_bytes.h"
 
 namespace headrace::cache {
 namespace {
@@ -17,17 +16,12 @@ std::uint64_t bytes_in_store(std::uint64_t file_bytes) {
   return last * footprint_bytes(kChunkBytes) + footprint_bytes(chunk_range(file_bytes, last).length);
 }
 
-std::uint64_t machine_page_bytes() {
-  static const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return page_bytes;
-}
-
 std::uint64_t size_of(std::uint64_t file_bytes, SampleSize what) {
   switch (what) {
     case SampleSize::kContent:
       return file_bytes;
     case SampleSize::kPagesInPageCache:
-      return page_cache_units(file_bytes, machine_page_bytes());
+      return page_cache_units(file_bytes, io::page_bytes());
     case SampleSize::kPagesInStore:
       break;
   }

@@ -7,6 +7,7 @@
 #include "headrace/cli/doctor/small_file.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/io/memory_limit.h"
+#include "headrace/io/page_bytes.h"
 
 namespace headrace::cli {
 namespace {
@@ -31,8 +32,7 @@ fs::path running_monitor(const fs::path& sys) {
 }  // namespace
 
 Finding examine_memory() {
-  const std::uint64_t machine =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t machine = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * io::page_bytes();
   const std::uint64_t limit = io::memory_limit_bytes();
   Finding finding{.name = "memory", .health = Health::kGood, .text = format_size(machine)};
   if (limit < machine) {

@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 
 #include "headrace/fuse/kernel/session.h"
+#include "headrace/io/page_bytes.h"
 
 namespace headrace::fuse {
 using cache::Catalog;
@@ -86,8 +87,8 @@ fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
 
 void set_up(void* userdata, fuse_conn_info* connection) {
   const auto& requests = *static_cast<const Requests*>(static_cast<const Session*>(userdata)->handler());
-  // Not 0: the kernel would ask for the pages of one read one by one.
-  if (!requests.reads_ahead()) connection->max_readahead = kBlockBytes;
+  // Not 0, which less than a page comes to: the kernel would ask for the pages of one read one by one.
+  if (!requests.reads_ahead()) connection->max_readahead = static_cast<unsigned>(io::page_bytes());
   const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
                           FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_ASYNC_DIO;
   connection->want = connection->capable & wanted;  // without AUTO_INVAL_DATA, which would override EXPLICIT_INVAL_DATA

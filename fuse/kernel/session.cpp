@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/page_bytes.h"
 
 namespace headrace::fuse {
 using io::ErrorCode;
@@ -24,8 +25,8 @@ namespace {
 
 // A request that comes in is at most this long: kMaxWriteBytes and a head; names and FORGET batches are shorter.
 constexpr std::size_t kRequestBytesMax = std::size_t{16} << 10;
-// 1 MiB per READ, the most that kernels without a raised fs.fuse.max_pages_limit grant.
-constexpr std::uint16_t kMaxPages = 256;
+// The most that kernels with pages of 4 KiB grant, but where fs.fuse.max_pages_limit was raised.
+constexpr std::size_t kReadBytesMax = 1 << 20;
 // FUSE_NOTIFY_RESEND of Linux 6.9; the headers of 6.1 lack it.
 constexpr int kNotifyResend = 7;
 
@@ -155,7 +156,8 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
   if (self.init_accepted_) {
     // libfuse 3.14 derives the size of READs from max_write, of which a read-only mount needs none.
     auto& init = *static_cast<fuse_init_out*>(parts[1].iov_base);
-    if ((init.flags & FUSE_MAX_PAGES) != 0) init.max_pages = kMaxPages;
+    if ((init.flags & FUSE_MAX_PAGES) != 0)
+      init.max_pages = static_cast<std::uint16_t>(kReadBytesMax / io::page_bytes());
   }
   return ::writev(fd, parts, count);
 }

@@ -3,24 +3,8 @@
 
 #include <algorithm>
 
-#include "headrace/io/buffer.h"
-
 namespace headrace::fuse {
 using cache::SampleIndex;
-
-namespace {
-
-constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
-constexpr std::size_t kRecordsInRangeMax = kPageBytes;  // records of one byte
-
-constexpr std::uint64_t page_begin(std::uint64_t offset) {
-  return offset / kPageBytes * kPageBytes;
-}
-constexpr std::uint64_t page_end(std::uint64_t offset) {
-  return page_begin(offset + kPageBytes - 1);
-}
-
-}  // namespace
 
 PageRange PackRecords::pages_of(SampleIndex record) const {
   const cache::RecordExtent extent = map_->extent(record);
@@ -32,19 +16,19 @@ PageRange PackRecords::pages_of(SampleIndex record) const {
 cache::SampleSizes PackRecords::sizes() const {
   std::vector<std::uint32_t> pages(map_->count());
   for (SampleIndex record = 0; record < pages.size(); ++record) {
-    pages[record] = static_cast<std::uint32_t>(page_end(pages_of(record).length) / kPageBytes);
+    pages[record] = static_cast<std::uint32_t>(page_end(pages_of(record).length) / page_bytes_);
   }
-  return cache::SampleSizes(std::move(pages), kPageBytes);
+  return cache::SampleSizes(std::move(pages), page_bytes_);
 }
 
 std::vector<SampleIndex> PackRecords::records_in(const PageRange& range) const {
-  return places_.in_range(range.offset, range.length, kRecordsInRangeMax);
+  return places_.in_range(range.offset, range.length, page_bytes_);
 }
 
 std::optional<std::uint64_t> PackRecords::own_page(SampleIndex record) const {
   const cache::RecordExtent extent = map_->extent(record);
   const std::uint64_t page = page_end(extent.offset);
-  if (page + kPageBytes > extent.offset + extent.length) return std::nullopt;
+  if (page + page_bytes_ > extent.offset + extent.length) return std::nullopt;
   return page;
 }
 

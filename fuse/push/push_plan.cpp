@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "headrace/io/buffer.h"
-
 namespace headrace::fuse {
 using cache::ReadAhead;
 using cache::SampleIndex;
@@ -22,7 +20,6 @@ constexpr std::uint64_t kLossesMin = 16;
 constexpr std::uint64_t kLossShare = 32;
 // Twice what the pusher has on its way at most.
 constexpr std::uint64_t kRecordsAhead = 1024;
-constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
 // Of the data set, as its first epoch has them.
 std::vector<SampleIndex> first_samples(const cache::OrderedSet& set) {
@@ -336,15 +333,15 @@ bool PushPlan::takes_beacon(SampleIndex record) {
 PageRange PushPlan::pages_to_drop(SampleIndex record) const {
   PageRange pages = records_->pages_of(record);
   const auto is_shared = [this, record](std::uint64_t page) {
-    const std::vector<SampleIndex> there = records_->records_in({page, kPageBytes});
+    const std::vector<SampleIndex> there = records_->records_in({page, records_->page_bytes()});
     return std::ranges::any_of(there, [&](SampleIndex each) { return each != record && pages_.is_held(each); });
   };
   if (pages.length > 0 && is_shared(pages.offset)) {
-    const std::uint64_t kept = std::min(pages.length, kPageBytes);
+    const std::uint64_t kept = std::min(pages.length, records_->page_bytes());
     pages = {pages.offset + kept, pages.length - kept};
   }
   if (pages.length == 0) return pages;
-  const std::uint64_t last = (pages.offset + pages.length - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t last = (pages.offset + pages.length - 1) / records_->page_bytes() * records_->page_bytes();
   if (is_shared(last)) pages.length = last - pages.offset;
   return pages;
 }

@@ -36,7 +36,6 @@ std::uint64_t fetch_bytes_max(std::uint64_t store_ram_bytes) {
 
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
 constexpr std::uint64_t kPieceBytesMax = cache::kChunkBytes;
-constexpr std::uint64_t kPageBytes = io::kBufferAlignment;
 
 // For whoever looks closely: a sample that is not pushed is read when it is opened.
 void log_failure(const std::filesystem::path& path, int failure) {
@@ -332,7 +331,7 @@ int Pusher::store_piece(const Fetch& fetch) {
   if (!fetch.beacon) return kernel_.store(entry, fetch.inode, fetch.offset, bytes);
   leave_beacon(fetch);
   const std::uint64_t before = *fetch.beacon - fetch.offset;
-  const std::uint64_t after = before + kPageBytes;
+  const std::uint64_t after = before + records_->page_bytes();
   if (const int failure = kernel_.store(entry, fetch.inode, fetch.offset, bytes.first(before)); failure != 0)
     return failure;
   return kernel_.store(entry, fetch.inode, fetch.offset + after, bytes.subspan(after));
@@ -340,7 +339,7 @@ int Pusher::store_piece(const Fetch& fetch) {
 
 // Before the rest is pushed: whoever reads that asks for this page next.
 void Pusher::leave_beacon(const Fetch& fetch) {
-  const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, kPageBytes);
+  const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, records_->page_bytes());
   MutexLock lock(mutex_);
   if (is_older_than_change(fetch)) return;
   answers_->leave_beacon(fetch.sample,

@@ -60,6 +60,19 @@ TEST_CASE("a record takes whole pages, and its own page is one that no other rec
   CHECK(records->sizes()[kRecords - 1] == 3 * kPage);
 }
 
+TEST_CASE("a kernel with pages of 64 KiB gets whole ones of them") {
+  constexpr std::uint64_t kLargePage = 16 * kPage;
+  constexpr std::uint64_t kRecordBytes = 2 * kLargePage;
+  auto map = std::make_shared<RecordMap>(RecordMap::strided(kPage + 8 * kRecordBytes, kPage, kRecordBytes, 8).value());
+  const PackRecords records(7, std::move(map), kLargePage);
+  CHECK(records.pages_of(1).offset == kRecordBytes);
+  CHECK(records.pages_of(1).length == kRecordBytes + kLargePage);
+  CHECK(records.pages_of(7).length == kRecordBytes + kPage);  // the file ends there
+  CHECK(records.own_page(1) == kRecordBytes + kLargePage);
+  CHECK(records.sizes()[1] == kRecordBytes + kLargePage);
+  CHECK(records.records_in({kRecordBytes, kLargePage}) == std::vector<SampleIndex>{0, 1});
+}
+
 TEST_CASE("a record shorter than a page has none of its own") {
   auto map = std::make_shared<RecordMap>(RecordMap::strided(64 * kPage, 0, 512, 512).value());
   const PackRecords records(7, std::move(map));

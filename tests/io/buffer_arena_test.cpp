@@ -9,8 +9,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+
+#include "headrace/io/page_bytes.h"
 
 #include "support/resident.h"
+#include "support/temp_dir.h"
 
 using namespace headrace::io;
 using headrace::test::resident_bytes;
@@ -67,6 +71,8 @@ TEST_CASE("what an arena is to provide it has at once, before any buffer, and no
   Buffer first = std::move(*arena->allocate(4096));
   std::fill_n(first.data(), first.capacity(), std::byte{1});
   CHECK(resident_bytes(arena->data(), 64 * kMiB) <= 2 * kMiB);
+  if (::madvise(arena->data(), page_bytes(), MADV_POPULATE_WRITE) != 0)
+    headrace::test::skip("needs MADV_POPULATE_WRITE");
   arena->provide(9 * kMiB);
   CHECK(resident_bytes(arena->data(), 64 * kMiB) == 10 * kMiB);  // in huge pages
   CHECK(first.data()[0] == std::byte{1});

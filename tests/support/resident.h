@@ -9,15 +9,16 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include "headrace/io/page_bytes.h"
+
 namespace headrace::test {
 
 // Pages of the range that hold memory now, in bytes. `data` starts a page.
 inline std::size_t resident_bytes(const std::byte* data, std::size_t bytes) {
-  constexpr std::size_t kPageBytes = 4096;
-  std::vector<unsigned char> pages(bytes / kPageBytes);
+  std::vector<unsigned char> pages((bytes + io::page_bytes() - 1) / io::page_bytes());
   REQUIRE(::mincore(const_cast<std::byte*>(data), bytes, pages.data()) == 0);
   const auto present = std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
-  return static_cast<std::size_t>(present) * kPageBytes;
+  return static_cast<std::size_t>(present) * io::page_bytes();
 }
 
 }  // namespace headrace::test
