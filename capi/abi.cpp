@@ -22,7 +22,8 @@ uint64_t hr_struct_bytes(const char* name) {
       {"hr_tier", sizeof(hr_tier)},     {"hr_dataset_options", sizeof(hr_dataset_options)},
       {"hr_digest", sizeof(hr_digest)}, {"hr_loader_options", sizeof(hr_loader_options)},
       {"hr_bytes", sizeof(hr_bytes)},   {"hr_note", sizeof(hr_note)},
-      {"hr_crop", sizeof(hr_crop)},     {"hr_batch", sizeof(hr_batch)},
+      {"hr_crop", sizeof(hr_crop)},     {"hr_window", sizeof(hr_window)},
+      {"hr_batch", sizeof(hr_batch)},
   };
   for (const auto& [known, bytes] : kStructs) {
     if (name != nullptr && known == name) return bytes;

@@ -2,6 +2,7 @@
 #include "headrace/capi/internal/batch.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include <sys/mman.h>
 
@@ -60,7 +61,17 @@ void BatchHandle::finish() {
   notes = all_notes.data();
   note_count = all_notes.size();
   crops = all_crops.empty() ? nullptr : all_crops.data();
+  windows = all_windows.empty() ? nullptr : all_windows.data();
   contents = bytes.empty() ? nullptr : bytes.data();
+}
+
+void BatchHandle::copy_contents() {
+  for (hr_bytes& content : bytes) {
+    if (content.data == nullptr) continue;
+    own_bytes.push_back(std::make_unique_for_overwrite<std::byte[]>(content.bytes));
+    std::memcpy(own_bytes.back().get(), content.data, content.bytes);
+    content.data = own_bytes.back().get();
+  }
 }
 
 }  // namespace headrace::capi

@@ -120,7 +120,7 @@ HR_API int32_t hr_order_epoch(const hr_dataset* dataset, const char* order, uint
 
 // ---- a loader ----
 
-enum { HR_CONTENT_IMAGES = 0, HR_CONTENT_BYTES = 1 };
+enum { HR_CONTENT_IMAGES = 0, HR_CONTENT_BYTES = 1, HR_CONTENT_JPEGS = 2 };
 enum { HR_BAD_RAISE = 0, HR_BAD_SKIP = 1, HR_BAD_ZERO = 2 };
 enum { HR_RANDOM_RESIZED_CROP = 0, HR_RESIZE_CENTER_CROP = 1, HR_RESIZE = 2, HR_PAD_CROP = 3 };
 enum { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
@@ -189,6 +189,10 @@ typedef struct hr_loader_options {
   uint32_t reserved;           // 0
 } hr_loader_options;
 
+// HR_CONTENT_JPEGS: samples are decoded, resized, mirrored and normalised by the caller, on a GPU for instance. Each is a
+// small JPEG that has what its crop shows (hr_batch.contents, windows and crops). What no such part can be cut out of
+// (no JPEG, damaged, progressive, four channels, to be turned upright) is a finished sample. No jitter, no augment.
+
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.
 // Each worker has a Mersenne Twister of its own, seeded base + number, and draws for the samples of every
 // torch_workers-th batch in turn. So it starts at position 0 and takes one epoch.
@@ -221,6 +225,19 @@ typedef struct hr_crop {
   uint64_t mirrored;  // 1: the part is turned left to right
 } hr_crop;
 
+// HR_CONTENT_JPEGS: what of a sample's JPEG is resized to the crop's target (and mirrored) by who decodes it. The filter
+// sees the pixels of x, y, width, height alone; the part that becomes the target lies at part_x, part_y in these.
+typedef struct hr_window {
+  double x;  // of the JPEG, in whole pixels
+  double y;
+  double width;  // 0: the sample is finished, as an image of HR_CONTENT_IMAGES; or bad, without bytes
+  double height;
+  double part_x;
+  double part_y;
+  double part_width;
+  double part_height;
+} hr_window;
+
 enum { HR_SAMPLE_GOOD = 0, HR_SAMPLE_REPAIRED = 1, HR_SAMPLE_BAD = 2 };
 
 // A batch on loan. Nobody writes its memory until it is released, which any thread may do.
@@ -229,15 +246,16 @@ typedef struct hr_batch {
   uint64_t next_position;  // samples of the epoch that are done with this batch: where to resume
   uint64_t count;          // of samples. 0: the epoch makes no batch (all skipped, or too few for drop_last)
   uint64_t sample_bytes;   // of one image
-  void* images;            // count images, one after the other, 64-byte aligned; NULL with HR_CONTENT_BYTES
+  void* images;            // count images, one after the other, 64-byte aligned; HR_CONTENT_IMAGES alone
   int64_t* labels;         // in the memory of the images, right behind them, 64-byte aligned
   int64_t* indices;        // behind the labels
   const uint8_t* states;
-  const hr_bytes* contents;  // HR_CONTENT_BYTES
+  const hr_bytes* contents;  // HR_CONTENT_BYTES: of the file. HR_CONTENT_JPEGS: a JPEG of what its crop shows
   const hr_note* notes;      // also on samples that were skipped
   uint64_t note_count;
-  int32_t copied;        // 1: too many batches are not released yet, so this one is a copy in memory of its own
-  const hr_crop* crops;  // NULL with HR_CONTENT_BYTES
+  int32_t copied;            // 1: too many batches are not released yet, so this one is a copy in memory of its own
+  const hr_crop* crops;      // NULL with HR_CONTENT_BYTES
+  const hr_window* windows;  // HR_CONTENT_JPEGS
 } hr_batch;
 
 // Errors: HR_INVALID_ARGUMENT, HR_OUT_OF_RANGE (an index), HR_NO_MEMORY, HR_FORKED (also where the data set was opened
@@ -256,8 +274,8 @@ HR_API void hr_batch_retain(hr_batch* batch);
 HR_API void hr_batch_release(hr_batch* batch);
 
 enum { HR_PART_IMAGES = 0, HR_PART_LABELS = 1, HR_PART_INDICES = 2 };
-// A DLManagedTensor (DLPack before 1.0, CPU) that keeps the batch until its deleter runs, on any thread. NULL:
-// HR_CONTENT_BYTES has no images, or memory is short.
+// A DLManagedTensor (DLPack before 1.0, CPU) that keeps the batch until its deleter runs, on any thread. NULL: there are
+// no such images, or memory is short.
 HR_API void* hr_batch_dlpack(hr_batch* batch, int32_t part);
 // A function of type void(void*) for owners of such a tensor that nobody took.
 HR_API void hr_dlpack_drop(void* managed_tensor);

@@ -110,11 +110,12 @@ io::Status ImageBatches::lend_or_copy(BatchHandle& handle) {
   const std::size_t bytes = batch_size_ * sample_bytes_;
   HEADRACE_TRY(own, SlotMemory::allocate(1, bytes, batch_size_));
   std::byte* const images = own->images()[0].data();
-  std::memcpy(images, handle.images, handle.count * sample_bytes_);
+  if (handle.images != nullptr) std::memcpy(images, handle.images, handle.count * sample_bytes_);
+  handle.copy_contents();
   std::copy_n(handle.labels, handle.count, own->labels(images));
   std::copy_n(handle.indices, handle.count, own->indices(images));
   handle.own_states.assign(handle.states, handle.states + handle.count);
-  handle.images = images;
+  handle.images = handle.images == nullptr ? nullptr : images;
   handle.labels = own->labels(images);
   handle.indices = own->indices(images);
   handle.states = handle.own_states.data();
@@ -140,6 +141,19 @@ hr_crop crop_of(const decode::ShownPart& shown) {
           .mirrored = plan.mirror ? 1U : 0U};
 }
 
+hr_window window_of(const decode::EncodedPart& encoded) {
+  const decode::Box& box = encoded.box;
+  const decode::RealBox& part = encoded.part;
+  return {.x = double(box.x),
+          .y = double(box.y),
+          .width = double(box.width),
+          .height = double(box.height),
+          .part_x = part.x,
+          .part_y = part.y,
+          .part_width = part.width,
+          .part_height = part.height};
+}
+
 std::unique_ptr<BatchHandle> ImageBatches::handle_of(decode::LentBatch lent) const {
   auto handle = std::make_unique<BatchHandle>();
   const decode::Batch& batch = *lent;
@@ -147,13 +161,17 @@ std::unique_ptr<BatchHandle> ImageBatches::handle_of(decode::LentBatch lent) con
   handle->next_position = positions_.done_before(batch.next_position);
   handle->count = batch.labels.size();
   handle->sample_bytes = sample_bytes_;
-  handle->images = batch.data.data();
+  handle->images = sample_bytes_ == 0 ? nullptr : batch.data.data();
   handle->labels = memory_->labels(batch.data.data());
   handle->indices = memory_->indices(batch.data.data());
   handle->states = reinterpret_cast<const std::uint8_t*>(batch.states.data());
   std::copy(batch.labels.begin(), batch.labels.end(), handle->labels);
   std::copy(batch.indices.begin(), batch.indices.end(), handle->indices);
   for (const decode::ShownPart& shown : batch.shown) handle->all_crops.push_back(crop_of(shown));
+  for (const decode::EncodedPart& part : batch.parts) {
+    handle->bytes.push_back({part.bytes.empty() ? nullptr : part.bytes.data(), part.bytes.size()});
+    handle->all_windows.push_back(window_of(part));
+  }
   for (const decode::SampleNote& note : batch.notes) {
     handle->all_notes.push_back({note.position, note.index, static_cast<std::int32_t>(note.state), nullptr});
     handle->reasons.push_back(note.reason);

@@ -31,7 +31,7 @@ struct Bound {
 };
 
 io::Status check_enumerations(const hr_loader_options& options) {
-  const Bound bounds[] = {{"content", options.content, HR_CONTENT_BYTES},
+  const Bound bounds[] = {{"content", options.content, HR_CONTENT_JPEGS},
                           {"bad_samples", options.bad_samples, HR_BAD_ZERO},
                           {"damage", options.damage, HR_DAMAGE_SALVAGE},
                           {"geometry", options.geometry, HR_PAD_CROP},
@@ -219,6 +219,7 @@ decode::BatchOptions batch_options(const hr_loader_options& options) {
       .workers = {.threads = static_cast<unsigned>(options.threads),
                   .decode = {.damage = kDamage[options.damage], .apply_orientation = options.apply_orientation != 0},
                   .crop_index_folder = crop_index_folder(options)},
+      .decode_elsewhere = options.content == HR_CONTENT_JPEGS,
       .batches_ahead = ahead_beside_lent(options, lent),
       .batches_lent = lent};
 }

@@ -86,11 +86,11 @@ void BatchAssembler::gather(RowGroup& group) {
   line_.release();
 }
 
-void BatchAssembler::gather_from(const RowGroup& group, BatchBuffer& to) {
+void BatchAssembler::gather_from(RowGroup& group, BatchBuffer& to) {
   Batch& batch = to.batch;
   std::size_t skipped = 0;
   for (; cursor_ < group.row_count && batch.labels.size() < options_.batch_size; ++cursor_) {
-    const Row& row = group.rows[cursor_];
+    Row& row = group.rows[cursor_];
     if (!row.status) {
       ++skipped;
       batch.next_position = row.raw.position + 1;
@@ -98,7 +98,7 @@ void BatchAssembler::gather_from(const RowGroup& group, BatchBuffer& to) {
       continue;
     }
     const std::size_t bytes = options_.sample_bytes;
-    std::memcpy(&to.memory[batch.labels.size() * bytes], &group.buffer->memory[cursor_ * bytes], bytes);
+    std::memcpy(to.memory.data() + batch.labels.size() * bytes, group.buffer->memory.data() + cursor_ * bytes, bytes);
     add_row(row, batch);
   }
   if (skipped > 0) skipped_.add(group.epoch, skipped);
@@ -119,6 +119,7 @@ void BatchAssembler::begin_batch(Batch& batch, std::uint64_t epoch) {
   batch.indices.clear();
   batch.states.clear();
   batch.shown.clear();
+  batch.parts.clear();
   batch.notes.clear();
 }
 
@@ -128,13 +129,15 @@ void BatchAssembler::drop_rows(Batch& batch) {
   batch.indices.clear();
   batch.states.clear();
   batch.shown.clear();
+  batch.parts.clear();
 }
 
-void BatchAssembler::add_row(const Row& row, Batch& batch) const {
+void BatchAssembler::add_row(Row& row, Batch& batch) const {
   batch.labels.push_back(row.raw.label);
   batch.indices.push_back(row.raw.index);
   batch.states.push_back(state_of(row));
   batch.shown.push_back(row.shown);
+  if (options_.sample_bytes == 0) batch.parts.push_back(std::move(row.part));
   batch.next_position = row.raw.position + 1;
   if (state_of(row) != SampleState::kGood) add_note(row, batch);
 }

@@ -51,6 +51,9 @@ Status check(const BatchOptions& options) {
     return make_error(ErrorCode::kInvalidArgument, "batches lent must be 1 to " + std::to_string(kBatchesLentMax));
   }
   HEADRACE_TRY_DO(check(options.transform));
+  if (options.decode_elsewhere && (options.transform.jitter || options.transform.augment)) {
+    return make_error(ErrorCode::kInvalidArgument, "colours change where the pixels are: not before they are decoded");
+  }
   return check_memory(options);
 }
 
@@ -61,6 +64,7 @@ std::size_t batch_count(const BatchOptions& options) {
 }
 
 std::size_t batch_bytes(const BatchOptions& options) {
+  if (options.decode_elsewhere) return 0;
   const Size size = output_size(options.transform.geometry);
   return options.batch_size * static_cast<std::size_t>(size.pixels()) * Image::kChannels *
          element_bytes(options.format.type);
@@ -78,6 +82,10 @@ struct BatchLoader::Impl final : RowDecoder {
 
   bool begin_group(RowGroup& group) override;
   Status decode_row(Worker& worker, RowGroup& group, std::size_t number) override;
+  Status cut_row(Worker& worker, Row& row);
+  RandomKey key_of(const RawSample& raw) const {
+    return {.seed = options.seed, .epoch = raw.epoch, .position = raw.position, .sample = raw.index};
+  }
   void handle_bad_row(const RowGroup& group, std::size_t number) override;
   std::byte* memory_of(const RowGroup& group, std::size_t number) const {
     return &group.buffer->memory[number * sample_bytes];
@@ -145,12 +153,12 @@ bool BatchLoader::Impl::begin_group(RowGroup& group) {
 
 Status BatchLoader::Impl::decode_row(Worker& worker, RowGroup& group, std::size_t number) {
   if (!worker.transformer) worker.transformer.emplace(options.transform, writer);
+  if (options.decode_elsewhere) return cut_row(worker, group.rows[number]);
   const RawSample& raw = group.rows[number].raw;
-  const RandomKey key = {.seed = options.seed, .epoch = raw.epoch, .position = raw.position, .sample = raw.index};
   {
     const StageCounters::Timer timer(line.counters().decode_ns);
     HEADRACE_TRY_DO(raw.plan ? worker.transformer->decode(worker.decoder, *raw.bytes, *raw.plan)
-                             : worker.transformer->decode(worker.decoder, *raw.bytes, key));
+                             : worker.transformer->decode(worker.decoder, *raw.bytes, key_of(raw)));
   }
   group.rows[number].shown = worker.transformer->shown();
   const StageCounters::Timer timer(line.counters().transform_ns);
@@ -158,10 +166,20 @@ Status BatchLoader::Impl::decode_row(Worker& worker, RowGroup& group, std::size_
   return {};
 }
 
+Status BatchLoader::Impl::cut_row(Worker& worker, Row& row) {
+  const StageCounters::Timer timer(line.counters().decode_ns);
+  SampleTransformer& transformer = *worker.transformer;
+  HEADRACE_TRY_DO(row.raw.plan ? transformer.cut(worker.decoder, *row.raw.bytes, *row.raw.plan, row.part)
+                               : transformer.cut(worker.decoder, *row.raw.bytes, key_of(row.raw), row.part));
+  row.shown = transformer.shown();
+  return {};
+}
+
 void BatchLoader::Impl::handle_bad_row(const RowGroup& group, std::size_t number) {
   const Row& row = group.rows[number];
   io::log_warning("bad sample {}: {}", row.raw.index, row.status.error().message());
-  if (options.bad_samples == BadSamples::kZero) std::memset(memory_of(group, number), 0, sample_bytes);
+  if (options.bad_samples != BadSamples::kZero || options.decode_elsewhere) return;
+  std::memset(memory_of(group, number), 0, sample_bytes);
 }
 
 BatchLoader::BatchLoader() = default;

@@ -68,8 +68,9 @@ struct Batch {
   std::vector<std::uint32_t> labels;
   std::vector<SampleIndex> indices;
   std::vector<SampleState> states;
-  std::vector<ShownPart> shown;   // which part of which image each sample shows
-  std::vector<SampleNote> notes;  // on samples of this batch, and on those that were skipped while it was filled
+  std::vector<ShownPart> shown;    // which part of which image each sample shows
+  std::vector<EncodedPart> parts;  // BatchOptions::decode_elsewhere; a bad sample's has no bytes
+  std::vector<SampleNote> notes;   // on samples of this batch, and on those that were skipped while it was filled
 };
 
 class BatchBuffers;
@@ -101,6 +102,9 @@ struct BatchOptions {
   Transform transform = {};
   TensorFormat format = {};
   WorkerOptions workers = {};
+  // Samples come as parts of JPEGs (Batch::parts), for a decoder elsewhere that also resizes and normalises; the
+  // transform is then a geometry and a flip. Batches have no data, and take no memory in `memory`.
+  bool decode_elsewhere = false;
   // Batches made ahead of the consumer, whatever it has. 2: one is filled while one waits; more only helps a consumer
   // that is uneven. 0: as many as may be lent and are not; for two at least, and not with kSkip.
   std::size_t batches_ahead = 2;

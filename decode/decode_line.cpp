@@ -74,6 +74,7 @@ void DecodeLine::run(Worker& worker, std::uint32_t part) noexcept {
   Row& row = group.rows[number];
   counters_.count_sample(row.raw.bytes ? row.raw.bytes->size() : 0, row.raw.served_from, workers_.queue_depth());
   row.shown = {};
+  row.part = {};
   row.status = decode(worker, group, number);
   row.damage = row.status ? worker.decoder.damage() : std::string();
   // What stop() ended is no bad sample, and nobody gets this group.

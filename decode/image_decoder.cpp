@@ -51,6 +51,7 @@ Result<Size> ImageDecoder::open(std::span<const std::byte> bytes) {
 
 Result<Size> ImageDecoder::open_jpeg() {
   HEADRACE_TRY(header, jpeg_.open(bytes_));
+  usual_colours_ = header.usual_colours;
   return header.size;
 }
 
@@ -93,6 +94,13 @@ Status ImageDecoder::decode_stored(const Box& box, std::uint32_t reduce, Image& 
 Result<CropWay> ImageDecoder::make_index(std::span<const std::byte> bytes) {
   if (Result<Size> size = open(bytes); !size) return io::forward_error(std::move(size));
   return format_ == ImageFormat::kJpeg ? jpeg_.make_index() : CropWay::kUnsuited;
+}
+
+Result<SplicedJpeg> ImageDecoder::splice(const Box& box) {
+  if (format_ == ImageFormat::kJpeg && usual_colours_ && orientation_ == Orientation::kUpright) {
+    return jpeg_.splice(box);
+  }
+  return io::make_error(io::ErrorCode::kUnsupported, "no JPEG that others decode alike");
 }
 
 Status ImageDecoder::decode(std::span<const std::byte> bytes, Image& out) {

@@ -46,6 +46,11 @@ class ImageDecoder {
 
   [[nodiscard]] Status decode(std::span<const std::byte> bytes, Image& out);
 
+  // Cuts the part `box` out of what open() was given, instead of decoding it, for a decoder elsewhere (jpeg_decoder.h).
+  // Errors: kUnsupported (no JPEG, to be turned upright, or of colours that decoders disagree on; and as
+  // JpegDecoder::splice()), kCorrupt.
+  [[nodiscard]] Result<SplicedJpeg> splice(const Box& box);
+
   // From now on a decoding that is under way while `stopped` is true, or becomes so, ends with kCancelled. It is looked
   // at once a line or so. `stopped` outlives the decoder.
   void end_when(const std::atomic<bool>& stopped) {
@@ -76,6 +81,7 @@ class ImageDecoder {
   std::span<const std::byte> bytes_;
   const std::atomic<bool>* stopped_ = &kNever;
   Orientation orientation_ = Orientation::kUpright;
+  bool usual_colours_ = false;
   Size size_;     // as open() returned it
   Image stored_;  // before it is turned upright
   Image whole_;   // before it is cut

@@ -333,7 +333,7 @@ Result<SplicedJpeg> JpegDecoder::Impl::splice(const Box& box) {
   walk.set_codes_of(writer, dc_codes);
   const ScanWalk::Spliced done = walk.splice(shape.mcus, writer);
   if (visits && done == ScanWalk::Spliced::kRefused) visit.end_damaged();
-  if (visits && done != ScanWalk::Spliced::kRefused) static_cast<void>(visit.end(walk.index()));
+  if (visits && done != ScanWalk::Spliced::kRefused) crop_way = visit.end(walk.index());
   if (done == ScanWalk::Spliced::kRefused) return make_error(ErrorCode::kCorrupt, "damaged before the part ends");
   if (done == ScanWalk::Spliced::kNoCode) return make_error(ErrorCode::kUnsupported, "unusual Huffman tables");
   writer.finish();
@@ -434,7 +434,10 @@ Result<JpegDecoder::Header> JpegDecoder::open(std::span<const std::byte> bytes) 
   HEADRACE_TRY_DO(impl.guarded([&] { impl.start(bytes); }));
   HEADRACE_TRY_DO(impl.check_header());
   const jpeg_decompress_struct& info = impl.info;
-  return Header{{info.image_width, info.image_height}, info.num_components, info.progressive_mode != FALSE};
+  return Header{.size = {info.image_width, info.image_height},
+                .components = info.num_components,
+                .progressive = info.progressive_mode != FALSE,
+                .usual_colours = info.jpeg_color_space == JCS_GRAYSCALE || info.jpeg_color_space == JCS_YCbCr};
 }
 
 Status JpegDecoder::decode(const Box& box, std::uint32_t reduce, Image& out) {
@@ -479,6 +482,7 @@ Result<SplicedJpeg> JpegDecoder::splice(const Box& box) {
   impl.walk.forget();
   Result<SplicedJpeg> spliced = impl.splice(box);
   jpeg_abort_decompress(&impl.info);
+  if (spliced && impl.visits) impl.indexes->count(impl.crop_way);
   return spliced;
 }
 

@@ -47,6 +47,7 @@ class JpegDecoder {
     Size size;  // as stored, before any orientation
     int components = 0;
     bool progressive = false;
+    bool usual_colours = false;  // grey or YCbCr, which every decoder takes for the same
   };
 
   explicit JpegDecoder(const DecodeOptions& options);

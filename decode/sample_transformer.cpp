@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "headrace/decode/augment.h"
 #include "headrace/decode/color_jitter.h"
@@ -52,25 +53,53 @@ DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_m
   return region;
 }
 
-Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key) {
+Status SampleTransformer::open(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key) {
   HEADRACE_TRY(size, decoder.open(bytes));
+  image_size_ = size;
   random_ = Random(key);
   plan_ = plan_crop(transform_, size, random_);
-  return decode_plan(decoder, size);
+  return {};
+}
+
+Status SampleTransformer::open(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan) {
+  HEADRACE_TRY(size, decoder.open(bytes));
+  image_size_ = size;
+  random_ = Random({});
+  plan_ = plan;
+  return {};
+}
+
+Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key) {
+  HEADRACE_TRY_DO(open(decoder, bytes, key));
+  return decode_plan(decoder);
 }
 
 Status SampleTransformer::decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan) {
-  HEADRACE_TRY(size, decoder.open(bytes));
-  random_ = Random({});
-  plan_ = plan;
-  return decode_plan(decoder, size);
+  HEADRACE_TRY_DO(open(decoder, bytes, plan));
+  return decode_plan(decoder);
 }
 
-Status SampleTransformer::decode_plan(ImageDecoder& decoder, Size image) {
+template <typename KeyOrPlan>
+Status SampleTransformer::cut(ImageDecoder& decoder, std::span<const std::byte> bytes, const KeyOrPlan& what,
+                              EncodedPart& out) {
+  HEADRACE_TRY_DO(open(decoder, bytes, what));
+  const DecodeRegion region = region_for(plan_, image_size_, 1, transform_.filter);
+  if (Result<SplicedJpeg> spliced = decoder.splice(region.box)) {
+    out = {std::move(spliced->bytes), spliced->box, region.part};
+    return {};
+  }
+  HEADRACE_TRY_DO(decode(decoder, bytes, what));
+  out = {std::vector<std::byte>(writer_.sample_bytes(output_size(transform_.geometry))), {}, {}};
+  write(out.bytes.data());
+  return {};
+}
+template Status SampleTransformer::cut(ImageDecoder&, std::span<const std::byte>, const RandomKey&, EncodedPart&);
+template Status SampleTransformer::cut(ImageDecoder&, std::span<const std::byte>, const CropPlan&, EncodedPart&);
+
+Status SampleTransformer::decode_plan(ImageDecoder& decoder) {
   const Size output = output_size(transform_.geometry);
-  image_size_ = image;
   HEADRACE_ASSERT(contains(output, {plan_.target_x, plan_.target_y, plan_.target.width, plan_.target.height}));
-  region_ = region_for(plan_, image, transform_.dct_scaling ? decoder.reduce_max() : 1, transform_.filter);
+  region_ = region_for(plan_, image_size_, transform_.dct_scaling ? decoder.reduce_max() : 1, transform_.filter);
   const ResizeSpec spec = {.part = region_.part,
                            .target = plan_.target,
                            .filter = transform_.filter,

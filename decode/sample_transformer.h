@@ -6,11 +6,17 @@
 //   Status status = transformer.decode(decoder, bytes, {.seed = 1, .epoch = 0, .position = 5, .sample = 17});
 //   if (status) transformer.write(destination);
 //
+// Or it leaves the decoding to others, and cuts out what they need:
+//
+//   EncodedPart part;
+//   Status status = transformer.cut(decoder, bytes, key, part);
+//
 // Thread-safety: none; one per thread, reused.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "headrace/decode/image.h"
 #include "headrace/decode/image_decoder.h"
@@ -30,6 +36,13 @@ struct DecodeRegion {
 [[nodiscard]] DecodeRegion region_for(const CropPlan& plan, Size image, std::uint32_t reduce_max,
                                       Filter filter = Filter::kBilinear);
 
+// A sample that is decoded elsewhere. What is resized to the target of its plan is `part` of the box.
+struct EncodedPart {
+  std::vector<std::byte> bytes;  // a JPEG; or the finished sample, where none could be cut out
+  Box box;                       // the pixels of the JPEG that the filter may see; empty: the sample is finished
+  RealBox part;
+};
+
 class SampleTransformer {
  public:
   // Both outlive the object. `transform` has passed check().
@@ -41,13 +54,20 @@ class SampleTransformer {
   // The same with a crop that was planned elsewhere, whose target lies within the output; colour jitter then draws what
   // sample 0 of epoch 0 draws.
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
-  // Of the last decode() that went well.
+  // Instead of decode() and write(): what shows the same, resized only, in a JPEG of its own. Files that none can be cut
+  // out of, damaged ones for instance, are decoded. Errors: as decode().
+  template <typename KeyOrPlan>
+  [[nodiscard]] Status cut(ImageDecoder& decoder, std::span<const std::byte> bytes, const KeyOrPlan& what,
+                           EncodedPart& out);
+  // Of the last decode() or cut() that went well.
   [[nodiscard]] ShownPart shown() const { return {image_size_, plan_}; }
   // Jitters and normalises what decode() got: writer.sample_bytes(output_size) bytes.
   void write(std::byte* out);
 
  private:
-  Status decode_plan(ImageDecoder& decoder, Size image);
+  Status open(ImageDecoder& decoder, std::span<const std::byte> bytes, const RandomKey& key);
+  Status open(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
+  Status decode_plan(ImageDecoder& decoder);
   void place_on_canvas();
 
   const Transform& transform_;

@@ -57,6 +57,8 @@ struct BatchHandle final : hr_batch {
 
   // Points the C fields at what the vectors hold.
   void finish();
+  // From now on what `contents` point to is this batch's own.
+  void copy_contents();
 
   const Home home;
   std::atomic<std::uint64_t> references = 1;
@@ -64,7 +66,7 @@ struct BatchHandle final : hr_batch {
   // What keeps the memory; destroyed from the last to the first.
   std::shared_ptr<SlotMemory> memory;  // of `lent`
   decode::LentBatch lent;
-  std::vector<std::unique_ptr<std::byte[]>> own_bytes;     // HR_CONTENT_BYTES: of one sample each
+  std::vector<std::unique_ptr<std::byte[]>> own_bytes;     // of one sample each: HR_CONTENT_BYTES, or a copy
   std::shared_ptr<std::atomic<std::uint64_t>> lent_count;  // goes down when this batch goes
 
   std::vector<std::int64_t> numbers;  // HR_CONTENT_BYTES: labels, then indices
@@ -73,6 +75,7 @@ struct BatchHandle final : hr_batch {
   std::vector<hr_note> all_notes;
   std::vector<std::string> reasons;  // of the notes
   std::vector<hr_crop> all_crops;
+  std::vector<hr_window> all_windows;
 
   std::array<std::int64_t, 4> shape = {};  // of the images
   std::int32_t element_type = HR_UINT8;

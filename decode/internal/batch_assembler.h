@@ -22,7 +22,7 @@ namespace headrace::decode {
 
 struct AssemblyOptions {
   std::size_t batch_size = 0;
-  std::size_t sample_bytes = 0;
+  std::size_t sample_bytes = 0;  // 0: rows are parts of JPEGs
   bool drop_last = false;
   BadSamples bad_samples = BadSamples::kRaise;
   std::uint64_t first_batch = 0;
@@ -47,12 +47,12 @@ class BatchAssembler {
   [[nodiscard]] Result<BatchBuffer*> fill(std::chrono::steady_clock::time_point deadline);
   // Copies the good rows of the group to the buffer that is being filled, as far as they fit.
   void gather(RowGroup& group);
-  void gather_from(const RowGroup& group, BatchBuffer& to);
+  void gather_from(RowGroup& group, BatchBuffer& to);
   void put_back(BatchBuffer& buffer);
 
   static void begin_batch(Batch& batch, std::uint64_t epoch);
   static void drop_rows(Batch& batch);
-  void add_row(const Row& row, Batch& batch) const;
+  void add_row(Row& row, Batch& batch) const;
   void add_note(const Row& row, Batch& batch) const;
   void number(Batch& batch);
 

@@ -41,6 +41,7 @@ struct Row {
   Status status;       // why it could not be decoded; names the file
   std::string damage;  // what was repaired; empty for a sound file
   ShownPart shown;     // BatchLoader: set by decode_row()
+  EncodedPart part;    // BatchLoader with decode_elsewhere: set by decode_row()
 };
 
 // Ownership: by turns the feeder's (which fills `rows`), each row for its decoder thread, and the consumer's.

@@ -18,7 +18,7 @@ ABI_VERSION = 1
 OK, END, TIMED_OUT = 0, 1, 2
 RAM_DEFAULT = 2**64 - 1
 TIER_SSD, TIER_HDD = 1, 2
-CONTENT_IMAGES, CONTENT_BYTES = 0, 1
+CONTENT_IMAGES, CONTENT_BYTES, CONTENT_JPEGS = 0, 1, 2
 RANDOM_RESIZED_CROP, RESIZE_CENTER_CROP, RESIZE, PAD_CROP = 0, 1, 2, 3
 DRAW_BY_POSITION, DRAW_AS_TORCH = 0, 1
 PART_IMAGES, PART_LABELS, PART_INDICES = 0, 1, 2
@@ -77,16 +77,22 @@ class Crop(Structure):
                 ("target_width", c_uint32), ("target_height", c_uint32), ("mirrored", c_uint64)]
 
 
+class Window(Structure):
+    _fields_ = [(name, c_double) for name in ("x", "y", "width", "height", "part_x", "part_y", "part_width",
+                                              "part_height")]
+
+
 class Batch(Structure):
     _fields_ = [("epoch", c_uint64), ("next_position", c_uint64), ("count", c_uint64), ("sample_bytes", c_uint64),
                 ("images", c_void_p), ("labels", POINTER(c_int64)), ("indices", POINTER(c_int64)),
                 ("states", POINTER(c_uint8)), ("contents", POINTER(Bytes)), ("notes", POINTER(Note)),
-                ("note_count", c_uint64), ("copied", c_int32), ("crops", POINTER(Crop))]
+                ("note_count", c_uint64), ("copied", c_int32), ("crops", POINTER(Crop)),
+                ("windows", POINTER(Window))]
 
 
 STRUCTS = {"hr_tier": Tier, "hr_dataset_options": DatasetOptions, "hr_digest": Digest,
            "hr_loader_options": LoaderOptions, "hr_bytes": Bytes, "hr_note": Note, "hr_crop": Crop,
-           "hr_batch": Batch}
+           "hr_window": Window, "hr_batch": Batch}
 
 _SIGNATURES = {
     "hr_abi_version": (c_uint32, []),

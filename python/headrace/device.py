@@ -11,8 +11,12 @@ Tensors are allocated under S, so that the allocator orders their next use by S.
 what S was given until then; before S reads them, or loses them unread, it waits for `done`. So nothing here waits on
 the CPU, needs record_stream(), or copies once more; each batch is a tensor of its own that the consumer may keep.
 
+With decode="gpu" what crosses are JPEGs, which a thread decodes (device_jpegs.py); the rest is the same, from the
+pixels on.
+
 Thread-safety: the thread that iterates, but for Pins and give_back().
 """
+import concurrent.futures
 import contextlib
 import ctypes
 import threading
@@ -21,6 +25,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .delivery import Slot
+from .device_jpegs import JpegDecoding, Pixels
 
 Post = Callable[[Any, Any], Tuple[Any, Any]]
 
@@ -79,6 +84,9 @@ class Staged:
         # What T reads on the way there was allocated under S: freed before S waits, it could be S's next tensor.
         self._read, self._done, self._allocated_under = read, done, stream
 
+    def prepare(self) -> None:
+        """Brings it as far as it goes without waiting."""
+
     def hand_over(self, stream: Any) -> None:
         """From now on the consumer's stream may read it, and the allocator may have what it lets go."""
         if self._done is not None:
@@ -94,6 +102,8 @@ class Staged:
 class DeviceDelivery:
     """Brings batches of pixels to `device`. `dtype`, `mean`, `deviation`: what they become there."""
 
+    ahead = 1  # batches on their way beside the one that the consumer has
+
     def __init__(self, device: Any, dtype: str, channels_last: bool, mean: Sequence[float], deviation: Sequence[float],
                  post: Optional[Post]):
         import torch
@@ -101,7 +111,7 @@ class DeviceDelivery:
         self._dtype, self._channels_last, self.post = getattr(torch, dtype), channels_last, post
         self._on_gpu = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if self._on_gpu else None
-        self._copying: Deque[Tuple[Any, Slot]] = deque()  # slots that T may still read
+        self._copying: Deque[Tuple[Any, Any]] = deque()  # an event, and what T may read until then: slots, pixels
         deviation = deviation if any(deviation) else (1.0, 1.0, 1.0)
         self._scale = self._per_channel([1 / (255 * one) for one in deviation])
         self._shift = self._per_channel([-middle / one for middle, one in zip(mean, deviation)])
@@ -132,31 +142,47 @@ class DeviceDelivery:
             with contextlib.suppress(ValueError, IndexError):  # another thread was faster
                 self._copying.remove(one)
 
+    def close(self) -> None:
+        """No batch comes until the next stage(). Any thread."""
+        self.give_back()
+
     def stage(self, slot: Slot, shape: Tuple[int, int, int], bad: Sequence[int], pins: Optional[Pins],
               on_device: Post) -> Staged:
         """Begins to bring a batch over. `shape` of an image in the slot; `bad`: samples whose image is to be zero;
         `on_device` gets images and labels on the side stream, before the consumer has them."""
         torch, count = self._torch, slot.batch.contents.count
         memory = self._memory(slot, pins)
-        size = (count, 3, *shape[:2]) if self._channels_last else (count, *shape)
-        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        pixels_end = count * shape[0] * shape[1] * shape[2]
         with self._current_device():
             under = self._consumer_stream()
             raw = torch.empty(memory.shape, dtype=torch.uint8, device=self.device)
-            images = None if self._dtype == torch.uint8 else torch.empty(size, dtype=self._dtype, device=self.device,
-                                                                         memory_format=layout)
+            pixels = raw[:pixels_end].view((count, *shape))
+            pixels = pixels.permute(0, 3, 1, 2) if self._channels_last else pixels
+            images = None if self._dtype == torch.uint8 else self._empty_like(pixels)
             labels = torch.empty(count, dtype=torch.int64, device=self.device)
             with self._side_stream(under):
                 raw.copy_(memory, non_blocking=True)
                 if self._on_gpu:
                     self._copying.append((self.stream.record_event(), slot))
-                images = self._normalise(raw, images, (count, *shape))
-                for place in bad:
-                    images[place].zero_()
-                labels.copy_(raw[-8 * count:].view(torch.int64))  # or whoever keeps labels keeps the pixels
-                read = (raw, images, labels)
-                images, labels = on_device(images, labels)
-                done = self.stream.record_event() if self._on_gpu else None
+                return self._finish(under, pixels, raw[-8 * count:].view(torch.int64), images, labels, bad, on_device)
+
+    # A tensor of the consumer's of this size.
+    def _empty_like(self, pixels: Any) -> Any:
+        torch = self._torch
+        layout = torch.channels_last if self._channels_last else torch.contiguous_format
+        return torch.empty(pixels.shape, dtype=self._dtype, device=self.device, memory_format=layout)
+
+    # From the pixels on, on T. `images` and `labels` were allocated under the consumer's stream; images None: the
+    # pixels themselves, which were, too.
+    def _finish(self, under: Any, pixels: Any, numbers: Any, images: Any, labels: Any, bad: Sequence[int],
+                on_device: Post) -> Staged:
+        images = pixels if images is None else self._normalise(pixels, images)
+        for place in bad:
+            images[place].zero_()
+        labels.copy_(numbers)  # or whoever keeps labels keeps the pixels
+        read = (pixels, numbers, images, labels)
+        images, labels = on_device(images, labels)
+        done = self.stream.record_event() if self._on_gpu else None
         return Staged(images, labels, read, done, under)
 
     # The slot's bytes from the first pixel to the last label.
@@ -168,14 +194,9 @@ class DeviceDelivery:
         memory = (ctypes.c_ubyte * (end - batch.images)).from_address(batch.images)
         return self._torch.frombuffer(memory, dtype=self._torch.uint8)
 
-    # N x 3 x H x W, of pixels that lie as `shape` says.
-    def _normalise(self, raw: Any, images: Any, shape: Tuple[int, ...]) -> Any:
-        count, *sides = shape
-        pixels = raw[:count * sides[0] * sides[1] * sides[2]].view(shape)
-        if self._channels_last:
-            pixels = pixels.permute(0, 3, 1, 2)
-        if images is None:
-            return pixels
+    def _normalise(self, pixels: Any, images: Any) -> Any:
+        if self._dtype == self._torch.uint8:
+            return images.copy_(pixels)
         return self._torch.add(self._torch.mul(pixels, self._scale), self._shift, out=images)
 
     def _current_device(self) -> Any:
@@ -195,6 +216,67 @@ class DeviceDelivery:
         except BaseException:
             consumers.wait_stream(self.stream)  # the tensors go
             raise
+
+
+class JpegDelivery(DeviceDelivery):
+    """The same of batches of JPEGs, which are decoded on the device."""
+
+    ahead = 2  # one is decoded while one that is decoded waits
+
+    def __init__(self, device: Any, dtype: str, channels_last: bool, mean: Sequence[float], deviation: Sequence[float],
+                 post: Optional[Post], size: Tuple[int, int], reach: int, antialias: bool):
+        super().__init__(device, dtype, channels_last, mean, deviation, post)
+        self._decoding = JpegDecoding(self._torch, self.device, size, reach, antialias)
+
+    def make_pins(self) -> Optional[Pins]:
+        return None
+
+    def close(self) -> None:
+        super().close()
+        self._decoding.close()
+
+    def stage(self, slot: Slot, shape: Tuple[int, int, int], bad: Sequence[int], pins: Optional[Pins],
+              on_device: Post) -> Staged:
+        return _Decoded(self, self._decoding.start(slot), slot, bad, on_device)
+
+    def finish(self, pixels: Pixels, slot: Slot, bad: Sequence[int], on_device: Post) -> Staged:
+        """Makes a batch of its pixels. They lie in memory of another stream's, and are kept until T has read them."""
+        with self._current_device():
+            under = self._consumer_stream()
+            images = self._empty_like(pixels.images)
+            labels = self._torch.empty(pixels.labels.shape, dtype=self._torch.int64, device=self.device)
+            with self._side_stream(under):
+                if pixels.ready is not None:
+                    self.stream.wait_event(pixels.ready)
+                try:
+                    return self._finish(under, pixels.images, pixels.labels, images, labels, bad, on_device)
+                finally:
+                    if self._on_gpu:
+                        self._copying.append((self.stream.record_event(), (slot, pixels)))
+
+
+class _Decoded(Staged):
+    """A batch that is being decoded, and then staged. After an exception it is asked again, from its pixels on."""
+
+    def __init__(self, delivery: JpegDelivery, decoded: "concurrent.futures.Future[Pixels]", slot: Slot,
+                 bad: Sequence[int], on_device: Post):
+        super().__init__(None, None, None, None, None)
+        self._delivery, self._decoded, self._slot, self._bad, self._on_device = delivery, decoded, slot, bad, on_device
+        self._staged: Optional[Staged] = None
+
+    def prepare(self) -> None:
+        if self._staged is None and self._decoded.done():
+            with contextlib.suppress(Exception):  # which comes again when it is handed over
+                self._stage()
+
+    def hand_over(self, stream: Any) -> None:
+        staged = self._staged or self._stage()
+        staged.hand_over(stream)
+        self.images, self.labels = staged.images, staged.labels
+
+    def _stage(self) -> Staged:
+        self._staged = self._delivery.finish(self._decoded.result(), self._slot, self._bad, self._on_device)
+        return self._staged
 
 
 def _device(torch: Any, device: Any) -> Any:

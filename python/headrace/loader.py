@@ -18,6 +18,7 @@ STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
 _AHEAD_MAX = 64  # the library's; each takes the memory of a batch
 _AHEAD_OF_DEVICE = 3  # one crosses beside the one that the loop has
+_LENT_OF_JPEGS = 8  # three are decoded or wait for it, some more until the device has read them: no slot has pixels
 
 
 class Note(NamedTuple):
@@ -112,6 +113,10 @@ class DataLoader:
             were mixed are float32, N x classes.
         device: "cuda": batches are torch tensors there; the next one is copied, normalised and mixed on a stream of its
             own beside the step on this one. "cpu": the same without streams. None: tensors of the loader's memory.
+        decode: "cpu", or with a device "gpu": the library cuts small JPEGs out of the files, around each crop, and
+            torchvision decodes them on the device (nvJPEG), where they are resized. The pixels are nvJPEG's. Files that
+            nothing can be cut out of (no JPEG, damaged, progressive, four channels) are decoded here. No ColorJitter,
+            augmentation or RandomCrop.
         post: with `device`: a function of (images, labels) that returns both, run there behind batch_transform.
 
     Iterating yields (images, labels); batches() yields Batch. Each iteration is one epoch; epochs follow each other and
@@ -128,7 +133,8 @@ class DataLoader:
                  rank: Optional[int] = None, world_size: Optional[int] = None, bad_samples: str = "raise",
                  damage: str = "repair", threads: int = 0, prefetch_batches: int = 2, window: int = 0,
                  dct_scaling: bool = True, draws: str = "position", torch_workers: int = 0, generator: Any = None,
-                 batch_transform: Sequence[Any] = (), device: Any = None, post: Optional[devices.Post] = None):
+                 batch_transform: Sequence[Any] = (), device: Any = None, post: Optional[devices.Post] = None,
+                 decode: str = "cpu"):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset is a {type(dataset).__name__}; a loader reads headrace.ImageFolder or Files")
         batch_size, seed = _abi.uint(batch_size, 32, "batch_size", 1), _abi.uint(seed, 64, "seed")
@@ -142,7 +148,7 @@ class DataLoader:
         self._lock = threading.RLock()
         self._options = self._make_options(transform, bad_samples, damage, threads, prefetch_batches, window,
                                            dct_scaling, draws, torch_workers)
-        self._device = self._make_device(device, output, post)
+        self._device = self._make_device(device, output, post, decode)
         self._delivery = delivery.make_delivery(output, channels_last) if dataset.decodes else None
         self._batch_transform = self._check_batch_transform(batch_transform)
         self.rank, self.world_size = (0, 1) if sampler is not None else orders.ranks(rank, world_size)
@@ -182,9 +188,12 @@ class DataLoader:
         return options
 
     # What crosses are the pixels: a quarter of what float32 takes.
-    def _make_device(self, device: Any, output: Optional[str],
-                     post: Optional[devices.Post]) -> Optional[devices.DeviceDelivery]:
+    def _make_device(self, device: Any, output: Optional[str], post: Optional[devices.Post],
+                     decode: str) -> Optional[devices.DeviceDelivery]:
+        on_device = _choice("decode", decode, {"cpu": False, "gpu": True})
         if device is None:
+            if on_device:
+                raise ValueError("decode=\"gpu\" needs a device, for instance device=\"cuda\"")
             if post is not None:
                 raise ValueError("post runs on a device; give one, or call it in the loop")
             return None
@@ -192,8 +201,15 @@ class DataLoader:
             raise ValueError(f"device {str(device)!r} takes batches of images as torch tensors; Files and output "
                              f"{output!r} have none")
         options = self._options
-        made = devices.DeviceDelivery(device, self.dtype, bool(self._channels_last), list(options.mean),
-                                      list(options.standard_deviation), post)
+        common = (device, self.dtype, bool(self._channels_last), list(options.mean), list(options.standard_deviation),
+                  post)
+        if on_device:
+            transforms.check_resizes_only(options)
+            made: devices.DeviceDelivery = devices.JpegDelivery(
+                *common, (options.height, options.width), 1 + options.interpolation, not options.no_antialias)
+            options.content, options.layout, options.batches_lent = _abi.CONTENT_JPEGS, 0, _LENT_OF_JPEGS
+        else:
+            made = devices.DeviceDelivery(*common)
         options.element_type = _abi.DTYPES["uint8"]
         options.batches_ahead = max(_AHEAD_OF_DEVICE, options.batches_ahead)
         options.mean[:] = options.standard_deviation[:] = [0.0] * 3
@@ -310,7 +326,7 @@ class DataLoader:
             self._running.shut()
             self._running = None
             if self._device is not None:
-                self._device.give_back()
+                self._device.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -532,12 +548,12 @@ class _Ahead(NamedTuple):
 
 
 class _DeviceEpoch(_Epoch):
-    """Keeps one batch on its way to the device beside the one that the consumer has."""
+    """Keeps batches on their way to the device beside the one that the consumer has."""
 
     def __init__(self, loader: DataLoader, device: devices.DeviceDelivery):
         super().__init__(loader)
         self._device = device
-        self._ahead: Deque[_Ahead] = deque()  # the next to hand over first; at most two
+        self._ahead: Deque[_Ahead] = deque()  # the next to hand over first; at most one more than the device's `ahead`
         self._failure: Optional[Exception] = None  # of the batch behind these
 
     def _take(self, running: _Running) -> Optional[Batch]:
@@ -549,28 +565,35 @@ class _DeviceEpoch(_Epoch):
             self._stage(running, wait=True)
         if not self._ahead:
             return None
-        self._device.hand_over(self._ahead[0].staged)
-        if len(self._ahead) == 1 and self._failure is None:
-            self._stage_behind(running)
-        self._note_delivered(running, self._ahead[0].batch)
-        return self._ahead.popleft().batch
+        batch, staged = self._ahead[0].batch, self._ahead[0].staged
+        self._device.hand_over(staged)
+        if len(self._ahead) > 1:
+            self._ahead[1].staged.prepare()
+        while len(self._ahead) <= self._device.ahead and self._failure is None and self._stage_behind(running):
+            pass
+        batch.images, batch.labels = staged.images, staged.labels
+        self._note_delivered(running, batch)
+        self._ahead.popleft()
+        return batch
 
-    # What is wrong with that batch is said when it is asked for: this one is good.
-    def _stage_behind(self, running: _Running) -> None:
+    # What is wrong with that batch is said when it is asked for: this one is good. Whether there was one.
+    def _stage_behind(self, running: _Running) -> bool:
         try:
-            self._stage(running, wait=False)
+            return self._stage(running, wait=False)
         except Exception as error:
             self._failure = error
+            return False
 
     # After an exception a batch is still pending, or it is there and only left to be taken.
-    def _stage(self, running: _Running, wait: bool) -> None:
+    def _stage(self, running: _Running, wait: bool) -> bool:
         slot = running.next(wait)
         if slot is None:
-            return
+            return False
         if not self._ahead or self._ahead[-1].slot is not slot:
             batch, staged = _deliver_to_device(self._loader, self._device, slot, running)
             self._ahead.append(_Ahead(slot, batch, staged))
         running.took(slot)
+        return True
 
 
 def _choice(name: str, value: str, known: Dict[str, int]) -> int:
@@ -597,7 +620,7 @@ def _deliver(loader: DataLoader, slot: delivery.Slot, running: _Running) -> Batc
     return batch
 
 
-# The batch is the consumer's once it was handed over; `images` and `labels` are on the device.
+# The batch is the consumer's once it was handed over, and has `images` and `labels` then.
 def _deliver_to_device(loader: DataLoader, device: devices.DeviceDelivery, slot: delivery.Slot,
                        running: _Running) -> Tuple[Batch, devices.Staged]:
     batch = _describe(slot, running.position_behind(slot))
@@ -612,7 +635,6 @@ def _deliver_to_device(loader: DataLoader, device: devices.DeviceDelivery, slot:
 
     bad = [place for place, state in enumerate(batch.states) if state == "bad"]
     staged = device.stage(slot, _shape_in_slot(loader), bad, running.pins, on_device)
-    batch.images, batch.labels = staged.images, staged.labels
     batch.indices, batch.crops = device.numbers(indices), _crops(slot)
     return batch, staged
 

@@ -139,6 +139,16 @@ def fill(options: _abi.LoaderOptions, transform: Sequence[Any], dtype: str) -> N
         _fill_normalize(options, chain[Normalize])
 
 
+def check_resizes_only(options: _abi.LoaderOptions) -> None:
+    """Raises ValueError for what cannot be done by who only decodes and resizes."""
+    colours = (options.brightness, options.contrast, options.saturation, options.hue)
+    for name, is_there in (("ColorJitter", any(colours)), ("TrivialAugmentWide or RandAugment", bool(options.augment)),
+                           ("RandomCrop", options.geometry == _abi.PAD_CROP)):
+        if is_there:
+            raise ValueError(f"decode=\"gpu\" decodes, resizes, mirrors and normalises; {name} needs decode=\"cpu\", or a "
+                             "function for post")
+
+
 def _fill_geometry(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:
     if RandomResizedCrop in chain and CenterCrop not in chain:
         crop = chain[RandomResizedCrop]
