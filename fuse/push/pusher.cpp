@@ -22,16 +22,25 @@ using Clock = std::chrono::steady_clock;
 // 128 fetches keep a device's queue full and hide 20 ms of latency at 5 000 samples/s; 64 MiB bounds what they hold.
 constexpr std::uint64_t kFetchesMax = 128;
 constexpr std::uint64_t kFetchBytesMax = 64 << 20;
+// A bucket answers after 20 to 100 ms, however many requests are under way, so that its rate is what is in flight.
+// Its client sends no more of them than bring more, and the store's own memory bounds what they hold: 256 MiB at most.
+constexpr std::uint64_t kBucketFetchBytesMax = 256 << 20;
 // A record is small, and a source that takes 5 ms for each gives 20 000 a second of 100 at a time.
 constexpr std::uint64_t kRecordFetchesMax = 512;
 // What fetches leave of the store's memory: room for a READ of any file. For a notification may wait for a page that
 // the kernel has locked for a READ, and that READ would wait for the memory of what is to be pushed next.
 constexpr std::uint64_t kReadReserveBytes = cache::footprint_bytes(cache::kWholeFileBytesMax);
 
-// `store_ram_bytes`: 0 is no limit.
-std::uint64_t fetch_bytes_max(std::uint64_t store_ram_bytes) {
-  if (store_ram_bytes == 0) return kFetchBytesMax;
-  return std::min(kFetchBytesMax, store_ram_bytes - std::min(store_ram_bytes, kReadReserveBytes));
+std::uint64_t fetches_max(const cache::StoreStats& store, bool of_records) {
+  const std::uint64_t most = of_records ? kRecordFetchesMax : kFetchesMax;
+  return store.bucket ? std::max<std::uint64_t>(most, store.engine.queue_depth_max) : most;
+}
+
+std::uint64_t fetch_bytes_max(const cache::StoreStats& store) {
+  const std::uint64_t most = store.bucket ? kBucketFetchBytesMax : kFetchBytesMax;
+  const std::uint64_t ram_bytes = store.tiers.front().budget_bytes;
+  if (ram_bytes == 0) return most;  // no limit
+  return std::min(most, ram_bytes - std::min(ram_bytes, kReadReserveBytes));
 }
 
 // Larger samples are fetched and pushed in pieces, of the size in which the store holds them.
@@ -51,14 +60,19 @@ PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
 
 Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
                PushPlanOptions options)
+    : Pusher(store, store.stats(), std::move(inodes), std::move(root), takeover, std::move(options)) {}
+
+Pusher::Pusher(cache::Store& store, const cache::StoreStats& about, std::shared_ptr<const Inodes> inodes,
+               std::filesystem::path root, Takeover takeover, PushPlanOptions options)
     : store_(store),
       catalog_(store.catalog()),
       inodes_(std::move(inodes)),
       kernel_(catalog_, inodes_, std::move(root)),
       records_(options.records),
       answers_(records_ ? std::make_unique<RecordAnswers>(records_) : nullptr),
-      store_ram_bytes_(store.stats().tiers.front().budget_bytes),
-      fetch_bytes_max_(fetch_bytes_max(store_ram_bytes_)),
+      store_ram_bytes_(about.tiers.front().budget_bytes),
+      fetches_max_(fetches_max(about, records_ != nullptr)),
+      fetch_bytes_max_(fetch_bytes_max(about)),
       plan_(catalog_, takeover, with_memory(std::move(options), store_ram_bytes_ > 0)) {}
 
 void Pusher::forget_all(cache::EntryId entry) {
@@ -227,8 +241,7 @@ void Pusher::expect_record(const Fetch& fetch) {
 }
 
 bool Pusher::can_fetch() const {
-  if (!changed_ || in_flight_ == (records_ ? kRecordFetchesMax : kFetchesMax) || !source_rate_.is_due(Clock::now()))
-    return false;
+  if (!changed_ || in_flight_ == fetches_max_ || !source_rate_.is_due(Clock::now())) return false;
   return in_flight_ == 0 || in_flight_bytes_ + (next_ ? memory_bytes(*next_) : 0) <= fetch_bytes_max_;
 }
 

@@ -102,6 +102,9 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool wait_full(std::chrono::steady_clock::time_point deadline);
 
  private:
+  Pusher(cache::Store& store, const cache::StoreStats& about, std::shared_ptr<const Inodes> inodes,
+         std::filesystem::path root, Takeover takeover, PushPlanOptions options);
+
   // A sample on its way from the store to the page cache, a piece at a time.
   struct Fetch {
     cache::SampleIndex sample = 0;
@@ -161,7 +164,8 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   const std::shared_ptr<const PackRecords> records_;  // null: samples are files
   const std::unique_ptr<RecordAnswers> answers_;      // null likewise
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
-  const std::uint64_t fetch_bytes_max_;  // what fetches under way may take of that
+  const std::uint64_t fetches_max_;      // under way at a time
+  const std::uint64_t fetch_bytes_max_;  // what they may take of store_ram_bytes_
   std::vector<std::thread> threads_;
 
   // What the store was told about the order: by one thread at a time, which has set follows_.

@@ -22,7 +22,7 @@ using io::Status;
 // Answers reads ahead at once, and reads that somebody waits for only when it is told to. Callers that may wait do so
 // once hold_callers() was called. After hold_look_aheads() reads ahead of callers that may wait are not answered
 // either. After pin_reads_ahead() their answers are held back, and what was read stays in memory.
-class HangingStore final : public cache::Store {
+class HangingStore : public cache::Store {
  public:
   explicit HangingStore(cache::Store& inner) : inner_(inner) {}
   ~HangingStore() override { let_go(); }

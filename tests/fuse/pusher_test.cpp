@@ -305,6 +305,41 @@ TEST_CASE("what is fetched to be pushed leaves memory for a READ of any file") {
   mount->reset();
 }
 
+// Says of its source that it is a bucket.
+class BucketStore final : public test::HangingStore {
+ public:
+  using HangingStore::HangingStore;
+  cache::StoreStats stats() const override {
+    cache::StoreStats stats = HangingStore::stats();
+    stats.bucket.emplace();
+    stats.engine.queue_depth_max = kRequestsMax;
+    return stats;
+  }
+  static constexpr unsigned kRequestsMax = 300;
+};
+
+TEST_CASE("as many samples of a bucket are fetched at a time as its client may ask for") {
+  need_fuse();
+  constexpr unsigned kSamples = BucketStore::kRequestsMax + 50;
+  Mounted mounted;
+  mounted.write_samples(kSamples, 4096);
+  mounted.open_store();
+  BucketStore store(mounted.store());
+  store.pin_reads_ahead();  // none of them ends
+  mounted.options.ram_bytes = 128 << 20;
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (store.pinned_reads() < BucketStore::kRequestsMax) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    ::usleep(1000);
+  }
+  store.let_go();
+  CHECK(mount.value()->push_until_full([](const PushProgress&) { return true; }));
+  CHECK(mount.value()->stats().pushed_samples == kSamples);
+  mount->reset();
+}
+
 TEST_CASE("opens of samples are counted, those of folders are not") {
   need_fuse();
   until_pages_stay([] {
