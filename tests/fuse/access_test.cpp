@@ -374,7 +374,7 @@ TEST_CASE("reads of a failing source give the file's bytes or an error, and work
   mounted.make_source_engine = []() -> io::Result<std::unique_ptr<io::Engine>> {
     auto engine = io::open_engine({});
     if (!engine) return engine;
-    return std::unique_ptr<io::Engine>(test::open_fault_engine(
+    return std::unique_ptr<io::Engine>(headrace::test::open_fault_engine(
         std::move(*engine), {.seed = 3, .error_one_in = 2, .delay_one_in = 4, .reorder = true}));
   };
   mounted.start();
