@@ -38,6 +38,9 @@ const char* const kSpecs[] = {
     "dali:mode=shuffle_after_epoch,libstdcxx=10,checkpointing=1,replicas=3,rank=1",
     "ffcv:distributed=1,replicas=2",
     "dlio:first_epoch=0,seed_change_epoch=0",
+    "grain:seed=4294967295,replicas=3,rank=1,batch=2",
+    "streaming:shard_sizes=/dev/null,algorithm=py1br,canonical_nodes=2,block_size=8,replicas=2",
+    "torch-weighted:weights=/dev/null,generator=explicit,seed=1,num_samples=9,offset=2",
     "keras:validation_split=0.2,subset=validation,batch=4",
 };
 
