@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // grain: Grain's global shuffle (MapDataset.shuffle, DataLoader's IndexSampler), whose index_shuffle() sends a position
 // through a small block cipher until what comes out is a position again. The cipher is Simon (eprint.iacr.org/2013/404)
-// with as many bits as the positions have, four rounds, and keys of std::seed_seq. Each epoch has the seed seed + epoch.
+// with as many bits as the positions have, four rounds, and keys of std::seed_seq. Each epoch has its own seed,
+// seed + epoch.
 #include <algorithm>
 #include <array>
 #include <bit>
