@@ -72,6 +72,22 @@ template <typename FitOf>
   return std::nullopt;
 }
 
+[[nodiscard]] std::optional<Match> try_link(const StreamLink& link, std::uint64_t epochs_since,
+                                            const SearchTask& task) {
+  constexpr std::uint64_t kMost = 4096;
+  const auto seeds = seeds_after(link, std::min(kMostStride * epochs_since, kMost));
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    auto match = try_at_start({{fresh_seed_spec(seeds[i])}}, task);
+    if (!match) continue;
+    match->link = link;
+    const std::uint64_t outputs = i + 1;
+    if (outputs % epochs_since != 0) return match;  // not evenly spaced: right for this epoch, no rule for the next
+    match->spec = linked_spec({link.seed, link.output + outputs}, outputs / epochs_since);
+    return match;
+  }
+  return std::nullopt;
+}
+
 // The work of the search must never take time from a training process.
 void lower_priority() {
   const sched_param parameter{};
@@ -122,6 +138,15 @@ std::optional<Match> try_replay(const Indices& read_before, const SearchTask& ta
   if (fit.bits < kPredictionBits || fit.direction_bits < kReplayDirectionBits) return std::nullopt;
   if (!is_one_stretch(fit, n)) return std::nullopt;
   return Match{"sequential", 0, fit_of(*task.opens, *read_before, n), {}, read_before};
+}
+
+std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64_t epochs_since,
+                               const SearchTask& task) {
+  if (epochs_since == 0) return std::nullopt;
+  for (const StreamLink& link : links) {
+    if (auto match = try_link(link, epochs_since, task)) return match;
+  }
+  return std::nullopt;
 }
 
 void SeedSearch::go_through_outputs(const SeedScan& scan, const SeedScanPlan& plan) {

@@ -17,6 +17,7 @@
 
 #include "headrace/cache/learn/candidates.h"
 #include "headrace/cache/learn/evidence.h"
+#include "headrace/cache/learn/link.h"
 #include "headrace/cache/learn/seed_scan.h"
 #include "headrace/io/mutex.h"
 
@@ -36,7 +37,8 @@ struct Match {
   std::uint64_t epoch = 0;
   Fit fit = {};
   std::string found_by = {};
-  Indices base = {};  // what the spec is over; null: all samples
+  Indices base = {};                    // what the spec is over; null: all samples
+  std::optional<StreamLink> link = {};  // that told the seed
 };
 
 // For epochs that were watched from their start: microseconds per candidate of a family with a short form.
@@ -46,6 +48,11 @@ struct Match {
 
 // The sequence in which the epoch before was read, once more.
 [[nodiscard]] std::optional<Match> try_replay(const Indices& read_before, const SearchTask& task);
+
+// The seeds that the default generator gives so many epochs after the linked one, link by link. Found: an order that goes
+// on along the stream.
+[[nodiscard]] std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64_t epochs_since,
+                                             const SearchTask& task);
 
 struct SeedSearchOptions {
   unsigned threads = 1;
