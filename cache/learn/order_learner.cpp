@@ -443,8 +443,10 @@ OrderLearner::State OrderLearner::Impl::state() const {
   state.searching_all_seeds = searching_seeds_;
   if (seed_search_ != nullptr) {
     const double seconds = std::chrono::duration<double>(Clock::now() - seed_search_began_).count();
-    state.seeds_tested += seed_search_->seeds_tested();
-    state.seeds_per_second = static_cast<double>(seed_search_->seeds_tested()) / std::max(seconds, 1e-3);
+    state.search_seeds_tested = seed_search_->seeds_tested();
+    state.search_seeds = seed_search_->seeds_to_test();
+    state.seeds_tested += state.search_seeds_tested;
+    state.seeds_per_second = static_cast<double>(state.search_seeds_tested) / std::max(seconds, 1e-3);
   }
   return state;
 }

@@ -18,6 +18,9 @@ namespace {
 // How much of a candidate is compared with the opens: beyond this no loader's window reaches soon after the start.
 constexpr std::uint64_t kFitElements = 1 << 17;
 
+constexpr std::uint64_t kSeedsUsedMost = 12;       // 0, 42, 1, 1234...: some 15 s of one core with 80 M outputs each
+constexpr std::uint64_t kOutputsAtOnce = 1 << 16;  // about a millisecond: how long cancelling takes
+
 constexpr double kReplayedBits = 12;  // with what a prediction needs
 
 [[nodiscard]] bool is_random_permutation(const Order& order) {
@@ -150,8 +153,6 @@ std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64
 }
 
 void SeedSearch::go_through_outputs(const SeedScan& scan, const SeedScanPlan& plan) {
-  constexpr std::uint64_t kSeedsUsedMost = 12;       // 0, 42, 1, 1234...: some 15 s of one core with 80 M outputs each
-  constexpr std::uint64_t kOutputsAtOnce = 1 << 16;  // about a millisecond: how long cancelling takes
   lower_priority();
   std::vector<std::uint32_t> outputs(kOutputsAtOnce);
   std::vector<std::uint32_t> survivors;
@@ -191,6 +192,12 @@ std::optional<Match> SeedSearch::run() {
   }
   io::MutexLock lock(mutex_);
   return match_;
+}
+
+std::uint64_t SeedSearch::seeds_to_test() const {
+  const std::uint64_t pieces = (options_.early_outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
+  const std::uint64_t early = SeedScan::possible({.n = task_.n}) ? kSeedsUsedMost * pieces * kOutputsAtOnce : 0;
+  return early + plans_for(task_.n).size() * options_.seeds;
 }
 
 double SeedSearch::cpu_seconds() const {

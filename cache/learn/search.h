@@ -71,7 +71,8 @@ class SeedSearch {
   [[nodiscard]] std::optional<Match> run();
 
   [[nodiscard]] std::uint64_t seeds_tested() const { return tested_.load(std::memory_order_relaxed); }
-  [[nodiscard]] double cpu_seconds() const;  // after run()
+  [[nodiscard]] std::uint64_t seeds_to_test() const;  // where nothing is found
+  [[nodiscard]] double cpu_seconds() const;           // after run()
 
  private:
   void try_early_outputs();

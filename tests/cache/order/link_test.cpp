@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <numeric>
 #include <random>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -61,4 +65,24 @@ TEST_CASE("links: every place of a seed in the usual streams is a link, but the 
   CHECK(links_of(1234, kOutputs).empty());  // not looked at
   CHECK(links_of(42, 0).empty());
   CHECK(links_by_chance(80'000'000) == doctest::Approx(0.67).epsilon(0.01));
+}
+
+TEST_CASE("order learner: a search through all seeds says how many it has tested of how many") {
+  constexpr std::uint64_t kN = 2000;
+  constexpr std::uint64_t kSeeds = 1 << 28;  // a second and more
+  OrderLearner learner({.sample_count = kN, .search_threads = 1, .search_seeds = kSeeds, .link_outputs = 1 << 16});
+  CHECK(learner.state().search_seeds == 0);
+  std::mt19937 random(13);
+  std::vector<SampleIndex> samples(kN);
+  std::iota(samples.begin(), samples.end(), SampleIndex{0});
+  std::ranges::shuffle(samples, random);
+  learner.on_opens(std::span(samples).first(256));
+  OrderLearner::State state = learner.state();
+  while (state.search_seeds == 0 || state.search_seeds_tested == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    state = learner.state();
+  }
+  CHECK(state.searching_all_seeds);
+  CHECK(state.search_seeds >= kSeeds);
+  CHECK(state.search_seeds_tested < state.search_seeds);
 }
