@@ -12,9 +12,10 @@ Through a mount the RAM budget is half of the data set, and times are to a tenth
 
 The table has a row for each of the scripts that people have (learning_table.py): `source_opens` of all epochs,
 `of_bare` (each read opens its file at the source) and `of_minimum` (what a cache of that size would fetch that knew
-all reads before), `opens_by_epoch` of the source (a known order is read ahead into the epoch after the last),
-`shares` of each epoch's reads that found their file in memory, `false_locks`, and the `opens` by
-which the order was found. --loaders takes parts of their names.
+all reads before), `opens_by_epoch` of the source (the first epoch has what the mount read before it; a known order is
+read ahead into the epoch after the last), `shares` of each epoch's reads that found their file in memory,
+`false_locks`, the `opens` by which the order was found, and `wall_of_bare`: the time of all epochs over that of the
+same script on the source. --loaders takes parts of their names.
 """
 
 import argparse

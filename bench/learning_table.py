@@ -122,7 +122,10 @@ def measure(bench, row):
         with source:
             if row.again:
                 one_mount(bench, row, source, place / "first")
-            return one_mount(bench, row, source, place / "log")
+            result = one_mount(bench, row, source, place / "log")
+        with SlowFs(program, folder, place / "source", open_ms=5, read_ms=5) as bare:
+            _, seconds = run_script(bench, row, bare, place / "bare", dict)
+    return result | {"bare_s": round(seconds, 1), "wall_of_bare": round(result["wall_s"] / seconds, 2)}
 
 
 def one_mount(bench, row, source, log):
@@ -131,18 +134,20 @@ def one_mount(bench, row, source, log):
     ram = ram_for(int(sum(sizes.values()) * SHARE_OF_RAM))
     daemon_log = bench.work / "mount.log"
     log_began = daemon_log.stat().st_size if daemon_log.exists() else 0
+    opens_before = source.counts()["opens"]  # a mount fills its memory before anybody reads
     with Mount(bench, source.mountpoint, "--ram", ram, *row.options) as mounted:
-        epochs, seconds = run_script(bench, row, mounted, source, log)
+        epochs, seconds = run_script(bench, row, mounted.path, log, lambda: snapshot(mounted, source, log))
         capacity = ram - mounted.stat()["mount"]["staging_bytes"]
+    epochs[0]["source_opens"] = opens_before
     said = daemon_log.read_text(errors="replace")[log_began:] if daemon_log.exists() else ""
     return figures(row, epochs, log.read_text().splitlines(), sizes, capacity, said) | {"wall_s": round(seconds, 1)}
 
 
-def run_script(bench, row, mounted, source, log):
-    """What the mount and the source say before the first epoch and after each; the seconds of all epochs."""
+def run_script(bench, row, folder, log, look):
+    """What `look` gives before the first epoch and after each; the seconds of all epochs."""
     epochs = bench.count(EPOCHS, 2)
-    command = [PYTHON, REPOSITORY / "bench/learning_scripts.py", row.script, mounted.path, log, "--epochs", epochs]
-    snapshots = [snapshot(mounted, source, log)]
+    command = [PYTHON, REPOSITORY / "bench/learning_scripts.py", row.script, folder, log, "--epochs", epochs]
+    snapshots = [look()]
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True)
     with holding("process", process.pid):
@@ -152,7 +157,7 @@ def run_script(bench, row, mounted, source, log):
                 if process.stdout.readline().strip() != "epoch":
                     raise Failed(f"{row.script} ended early")
                 time.sleep(SETTLE_SECONDS)
-                snapshots.append(snapshot(mounted, source, log))
+                snapshots.append(look())
                 process.stdin.write("\n")
                 process.stdin.flush()
             process.wait()

@@ -103,10 +103,12 @@ class OrderLearner {
     std::uint64_t locks_dropped = 0;  // because opens stopped fitting
     std::uint64_t opens_to_lock = 0;  // opens of the epoch that the present lock needed
     bool searching_all_seeds = false;
-    std::uint64_t seeds_tested = 0;        // by all full searches
-    double seeds_per_second = 0;           // of the last or present full search, all its threads together
-    double search_cpu_seconds = 0;         // of everything that was tried, full searches included
-    std::uint64_t searches_curtailed = 0;  // that left out the usual seeds, whose share of the CPU was used up
+    std::uint64_t seeds_tested = 0;         // by all full searches
+    std::uint64_t search_seeds_tested = 0;  // by the full search under way, ...
+    std::uint64_t search_seeds = 0;         // of so many that it tests at most; 0: none is under way
+    double seeds_per_second = 0;            // of the last or present full search, all its threads together
+    double search_cpu_seconds = 0;          // of everything that was tried, full searches included
+    std::uint64_t searches_curtailed = 0;   // that left out the usual seeds, whose share of the CPU was used up
   };
   [[nodiscard]] State state() const;
 

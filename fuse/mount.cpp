@@ -492,6 +492,9 @@ MountStats Mount::stats() const {
     stats.order_confidence_bits = found.confidence_bits;
     stats.order_opens = found.opens;
     stats.order_search_cpu_seconds = found.search_cpu_seconds;
+    stats.order_search_seeds = found.search_seeds;
+    stats.order_search_seeds_tested = found.search_seeds_tested;
+    stats.order_search_seeds_per_second = found.search_seeds_per_second;
   }
   const steady_clock::time_point opened_at = impl_->opened_at;
   if (opened_at != steady_clock::time_point::min()) {

@@ -67,16 +67,19 @@ struct MountStats {
   std::uint64_t overflows = 0;               // times that opens went unseen because the inotify queue was full
   std::uint64_t epoch = 0;                   // where the reader is
   std::uint64_t position = 0;
-  std::uint64_t ahead_samples = 0;      // pushed or under way in front of the reader
-  std::string order_found_by;           // how a learned order was found; empty: given, or unknown
-  double order_confidence_bits = 0;     // log2 of how much better than chance the opens fit a learned order
-  std::uint64_t order_opens = 0;        // of its epoch, that a learned order was found by
-  double order_search_cpu_seconds = 0;  // of all searches for an order
-  std::uint64_t orders_given_up = 0;    // given or told orders that the opens contradicted
-  std::string order_given_up;           // the last one of them
-  std::string order_set;                // where an order is over several sets: the one that is read; `epoch` is its own
-  std::string order;                    // spec in use; empty: unknown
-  bool learns_order = false;            // it is looked for in the opens while it is unknown and would be of use
+  std::uint64_t ahead_samples = 0;       // pushed or under way in front of the reader
+  std::string order_found_by;            // how a learned order was found; empty: given, or unknown
+  double order_confidence_bits = 0;      // log2 of how much better than chance the opens fit a learned order
+  std::uint64_t order_opens = 0;         // of its epoch, that a learned order was found by
+  double order_search_cpu_seconds = 0;   // of all searches for an order
+  std::uint64_t order_search_seeds = 0;  // that the search under way tests at most; 0: none is under way
+  std::uint64_t order_search_seeds_tested = 0;
+  double order_search_seeds_per_second = 0;
+  std::uint64_t orders_given_up = 0;  // given or told orders that the opens contradicted
+  std::string order_given_up;         // the last one of them
+  std::string order_set;              // where an order is over several sets: the one that is read; `epoch` is its own
+  std::string order;                  // spec in use; empty: unknown
+  bool learns_order = false;          // it is looked for in the opens while it is unknown and would be of use
 
   bool listed = false;  // every directory is watched and its files are known to the kernel
   bool overlay = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the seed of one epoch in the stream of torch's default generator, so that the seeds of later epochs follow.
 //
-//   if (auto link = find_link(seed_of_epoch_3, outputs, cancelled)) ... link->seed, link->output
+//   find_links(seed_of_epoch_3, outputs, cancelled, [&](const StreamLink& link) { ... link.seed, link.output });
 //
 // RandomSampler without a generator shuffles each epoch with a fresh generator, seeded with the second word of a 64-bit
 // draw from the default generator. Everything else that draws on the CPU (model initialisation above all) only takes
@@ -9,8 +9,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,19 @@ namespace headrace::cache {
 struct StreamLink {
   std::uint64_t seed = 0;    // manual_seed(seed)
   std::uint64_t output = 0;  // the epoch's seed is this output of the stream
+  friend bool operator==(const StreamLink&, const StreamLink&) = default;
 };
 
-// Looks through the first `outputs` outputs of the usual seeds. nullopt as well once `cancelled`. False matches are
-// rare (outputs / 2^32) and die one epoch later.
-[[nodiscard]] std::optional<StreamLink> find_link(std::uint32_t epoch_seed, std::uint64_t outputs,
-                                                  const std::atomic<bool>& cancelled);
+// Of the usual seeds' outputs so many are the epoch's seed by chance alone: two in three calls with 80 million each have
+// one. So a link is a guess until it has told the seed of a later epoch.
+[[nodiscard]] double links_by_chance(std::uint64_t outputs);
+// Chance gives that many once in 10^15 calls; each costs kMostStride candidates an epoch.
+inline constexpr std::size_t kMostLinks = 16;
+
+// Looks through the first `outputs` outputs of each of the usual seeds and hands over every place where the epoch's seed
+// is, as it is found, until there are kMostLinks of them or `cancelled`.
+void find_links(std::uint32_t epoch_seed, std::uint64_t outputs, const std::atomic<bool>& cancelled,
+                const std::function<void(const StreamLink&)>& found);
 
 // The order whose epoch 0 has the linked seed, and whose later ones have seeds `stride` outputs further on each.
 [[nodiscard]] std::string linked_spec(const StreamLink& link, std::uint64_t stride);

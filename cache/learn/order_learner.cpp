@@ -51,23 +51,6 @@ constexpr std::uint64_t kLeastShare = 50;
   return tracks;
 }
 
-// The seeds that the default generator gives next. Found: an order that goes on along the stream.
-[[nodiscard]] std::optional<Match> try_linked(const Track::Request& request, const SearchTask& task) {
-  if (!request.link || request.epochs_since_link == 0) return std::nullopt;
-  const std::uint64_t epochs = request.epochs_since_link;
-  constexpr std::uint64_t kMost = 4096;
-  const auto seeds = seeds_after(*request.link, std::min(kMostStride * epochs, kMost));
-  for (std::size_t i = 0; i < seeds.size(); ++i) {
-    auto match = try_at_start({{fresh_seed_spec(seeds[i])}}, task);
-    if (!match) continue;
-    const std::uint64_t outputs = i + 1;
-    if (outputs % epochs != 0) return match;  // not evenly spaced: right for this epoch, no rule for the next
-    match->spec = linked_spec({request.link->seed, request.link->output + outputs}, outputs / epochs);
-    return match;
-  }
-  return std::nullopt;
-}
-
 [[nodiscard]] std::optional<Match> named(std::optional<Match> match, const char* name) {
   if (match) match->found_by = name;
   return match;
@@ -99,7 +82,7 @@ constexpr std::uint64_t kLeastShare = 50;
                                              const Records::Candidates& recorded) {
   if (auto match = try_predicted(request, task)) return match;
   task.least_bits = kUsualBits;
-  if (auto match = try_linked(request, task)) return named(std::move(match), "link");
+  if (auto match = try_links(request.links, request.epochs_since_link, task)) return named(std::move(match), "link");
   return named(try_at_start(recorded.specs, task), "record");
 }
 
@@ -377,11 +360,13 @@ void OrderLearner::Impl::show_search(const SeedSearch* search, Clock::time_point
 
 void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec) {
   const std::optional<std::uint32_t> seed = fresh_seed_of(spec);
-  const std::optional<StreamLink> link = seed ? find_link(*seed, options_.link_outputs, cancelled_) : std::nullopt;
-  if (!link) return;
-  io::log_info("order: the seed is output {} of manual_seed({})", link->output, link->seed);
-  io::MutexLock lock(mutex_);
-  tracks_[job.track].on_link(*link, job.request.epoch_number);
+  if (!seed) return;
+  find_links(*seed, options_.link_outputs, cancelled_, [&](const StreamLink& link) {
+    io::log_info("order: the seed is output {} of manual_seed({}), a guess until the next epoch: chance gives {:.2g}",
+                 link.output, link.seed, links_by_chance(options_.link_outputs));
+    io::MutexLock lock(mutex_);
+    tracks_[job.track].on_link(link, job.request.epoch_number);
+  });
 }
 
 // Over what is read of the part; the spec says so in words that make_order() does not take.
@@ -458,8 +443,10 @@ OrderLearner::State OrderLearner::Impl::state() const {
   state.searching_all_seeds = searching_seeds_;
   if (seed_search_ != nullptr) {
     const double seconds = std::chrono::duration<double>(Clock::now() - seed_search_began_).count();
-    state.seeds_tested += seed_search_->seeds_tested();
-    state.seeds_per_second = static_cast<double>(seed_search_->seeds_tested()) / std::max(seconds, 1e-3);
+    state.search_seeds_tested = seed_search_->seeds_tested();
+    state.search_seeds = seed_search_->seeds_to_test();
+    state.seeds_tested += state.search_seeds_tested;
+    state.seeds_per_second = static_cast<double>(state.search_seeds_tested) / std::max(seconds, 1e-3);
   }
   return state;
 }

@@ -17,6 +17,9 @@ namespace {
 // How much of a candidate is compared with the opens: beyond this no loader's window reaches soon after the start.
 constexpr std::uint64_t kFitElements = 1 << 17;
 
+constexpr std::uint64_t kSeedsUsedMost = 12;       // 0, 42, 1, 1234...: some 15 s of one core with 80 M outputs each
+constexpr std::uint64_t kOutputsAtOnce = 1 << 16;  // about a millisecond: how long cancelling takes
+
 constexpr double kReplayedBits = 12;  // with what a prediction needs
 
 [[nodiscard]] bool is_random_permutation(const Order& order) {
@@ -67,6 +70,22 @@ template <typename FitOf>
       if (auto fit = fit_of_candidate(**order, epoch, over))
         return Match{group.spec, epoch, std::move(*fit), {}, group.base};
     }
+  }
+  return std::nullopt;
+}
+
+[[nodiscard]] std::optional<Match> try_link(const StreamLink& link, std::uint64_t epochs_since,
+                                            const SearchTask& task) {
+  constexpr std::uint64_t kMost = 4096;
+  const auto seeds = seeds_after(link, std::min(kMostStride * epochs_since, kMost));
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    auto match = try_at_start({{fresh_seed_spec(seeds[i])}}, task);
+    if (!match) continue;
+    match->link = link;
+    const std::uint64_t outputs = i + 1;
+    if (outputs % epochs_since != 0) return match;  // not evenly spaced: right for this epoch, no rule for the next
+    match->spec = linked_spec({link.seed, link.output + outputs}, outputs / epochs_since);
+    return match;
   }
   return std::nullopt;
 }
@@ -123,9 +142,16 @@ std::optional<Match> try_replay(const Indices& read_before, const SearchTask& ta
   return Match{"sequential", 0, fit_of(*task.opens, *read_before, n), {}, read_before};
 }
 
+std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64_t epochs_since,
+                               const SearchTask& task) {
+  if (epochs_since == 0) return std::nullopt;
+  for (const StreamLink& link : links) {
+    if (auto match = try_link(link, epochs_since, task)) return match;
+  }
+  return std::nullopt;
+}
+
 void SeedSearch::go_through_outputs(const SeedScan& scan, const SeedScanPlan& plan) {
-  constexpr std::uint64_t kSeedsUsedMost = 12;       // 0, 42, 1, 1234...: some 15 s of one core with 80 M outputs each
-  constexpr std::uint64_t kOutputsAtOnce = 1 << 16;  // about a millisecond: how long cancelling takes
   lower_priority();
   std::vector<std::uint32_t> outputs(kOutputsAtOnce);
   std::vector<std::uint32_t> survivors;
@@ -165,6 +191,12 @@ std::optional<Match> SeedSearch::run() {
   }
   io::MutexLock lock(mutex_);
   return match_;
+}
+
+std::uint64_t SeedSearch::seeds_to_test() const {
+  const std::uint64_t pieces = (options_.early_outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
+  const std::uint64_t early = SeedScan::possible({.n = task_.n}) ? kSeedsUsedMost * pieces * kOutputsAtOnce : 0;
+  return early + plans_for(task_.n).size() * options_.seeds;
 }
 
 double SeedSearch::cpu_seconds() const {

@@ -16,6 +16,7 @@
 
 #include "headrace/cache/learn/candidates.h"
 #include "headrace/cache/learn/evidence.h"
+#include "headrace/cache/learn/link.h"
 #include "headrace/cache/learn/seed_scan.h"
 #include "headrace/io/mutex.h"
 
@@ -35,7 +36,8 @@ struct Match {
   std::uint64_t epoch = 0;
   Fit fit = {};
   std::string found_by = {};
-  Indices base = {};  // what the spec is over; null: all samples
+  Indices base = {};                    // what the spec is over; null: all samples
+  std::optional<StreamLink> link = {};  // that told the seed
 };
 
 // For epochs that were watched from their start: microseconds per candidate of a family with a short form.
@@ -45,6 +47,11 @@ struct Match {
 
 // The sequence in which the epoch before was read, once more.
 [[nodiscard]] std::optional<Match> try_replay(const Indices& read_before, const SearchTask& task);
+
+// The seeds that the default generator gives so many epochs after the linked one, link by link. Found: an order that goes
+// on along the stream.
+[[nodiscard]] std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64_t epochs_since,
+                                             const SearchTask& task);
 
 struct SeedSearchOptions {
   unsigned threads = 1;
@@ -63,7 +70,8 @@ class SeedSearch {
   [[nodiscard]] std::optional<Match> run();
 
   [[nodiscard]] std::uint64_t seeds_tested() const { return tested_.load(std::memory_order_relaxed); }
-  [[nodiscard]] double cpu_seconds() const;  // after run()
+  [[nodiscard]] std::uint64_t seeds_to_test() const;  // where nothing is found
+  [[nodiscard]] double cpu_seconds() const;           // after run()
 
  private:
   void try_early_outputs();

@@ -257,10 +257,8 @@ Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) c
     request.read_before = set_.samples();
     request.reads_the_same = set_.is_believed();
   }
-  if (link_) {
-    request.link = link_;
-    request.epochs_since_link = request.epoch_number - link_epoch_;
-  }
+  request.links = links_;
+  request.epochs_since_link = request.epoch_number - link_epoch_;
   return request;
 }
 
@@ -299,8 +297,9 @@ void Track::on_no_match(const Request& request) {
 }
 
 void Track::on_link(const StreamLink& link, std::uint64_t epoch_number) {
-  link_ = link;
+  if (link_epoch_ != epoch_number) links_.clear();
   link_epoch_ = epoch_number;
+  links_.push_back(link);
 }
 
 // Opens that do not fit and were not read yet: the reader is further ahead than was thought, or it is another order. A
@@ -370,6 +369,7 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   sequence_ = {};
   seed_searches_in_vain_ = 0;
   seed_search_from_ = 0;
+  if (match_.link) links_ = {*match_.link};
   clear_suspects();
 }
 

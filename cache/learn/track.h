@@ -50,7 +50,7 @@ class Track {
     std::vector<CandidateGroup> predicted;  // by the order that was locked before
     Indices read_before;                    // what the epoch before read, as it did; null: it is not known
     bool reads_the_same = false;            // and nothing else is read now
-    std::optional<StreamLink> link;         // to the default generator's stream
+    std::vector<StreamLink> links;          // guesses: to the default generator's stream
     std::uint64_t epochs_since_link = 0;
   };
   [[nodiscard]] bool wants_search() const;
@@ -63,6 +63,7 @@ class Track {
   // Nothing if the opens that the match explains are no longer those of the epoch under way.
   void on_match(const Request& request, PreparedMatch prepared);
   void on_no_match(const Request& request);
+  // One more place in the default generator's stream where the seed of that epoch is: a guess, until a match by it.
   void on_link(const StreamLink& link, std::uint64_t epoch_number);
   // Its spec is not believed again.
   void give_lock_up();
@@ -158,7 +159,7 @@ class Track {
   double reach_ = 0;                    // how far from there an open may lie
   std::uint64_t stretch_min_ = 0;       // opens in sequence that it takes to believe that the listing is the order
   std::string given_up_;                // a spec that was followed and did not hold
-  std::optional<StreamLink> link_;
+  std::vector<StreamLink> links_;       // all from the same epoch
   std::uint64_t link_epoch_ = 0;
 
   std::uint64_t generation_ = 0;

@@ -25,11 +25,16 @@ using OrderResult = Result<std::unique_ptr<Order>>;
 [[nodiscard]] OrderResult make_dali(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_ffcv(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_dlio(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_grain(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_streaming(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_torch_weighted(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_keras(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_recorded(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_file_order(Parameters& parameters, const OrderInput& input);
 
 // The samples that a text file lists (file_order.cpp has its form).
 [[nodiscard]] Result<std::vector<SampleIndex>> read_order_file(const std::string& path, const OrderInput& input);
+// One number per line, as read_order_file() reads lines.
+[[nodiscard]] Result<std::vector<double>> read_number_file(const std::string& path, const OrderInput& input);
 
 }  // namespace headrace::cache

@@ -194,6 +194,23 @@ Result<Samples> read_order_file(const std::string& path, const OrderInput& input
   return samples;
 }
 
+Result<std::vector<double>> read_number_file(const std::string& path, const OrderInput& input) {
+  Result<io::UniqueFd> fd = open_list(path, input.regular_files_only);
+  if (!fd) return io::forward_error(std::move(fd));
+  LineReader lines(path, std::move(*fd));
+  std::vector<double> numbers;
+  while (const std::optional<Line> line = lines.next()) {
+    const char* const text_end = line->text.data() + line->text.size();
+    const auto [end, error] = std::from_chars(line->text.data(), text_end, numbers.emplace_back());
+    if (end != text_end || error != std::errc{})
+      return bad_line(path, *line, io::ErrorCode::kInvalidArgument, "is no number");
+    if (numbers.size() > input.sample_count)
+      return bad_line(path, *line, io::ErrorCode::kInvalidArgument, "is one number more than there are samples");
+  }
+  if (lines.problem()) return tl::unexpected(*lines.problem());
+  return numbers;
+}
+
 OrderResult make_file_order(Parameters& parameters, const OrderInput& input) {
   const std::string path(parameters.whole());
   if (path.empty()) return io::make_error(io::ErrorCode::kInvalidArgument, "order 'file': needs a path, file:PATH");

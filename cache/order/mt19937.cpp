@@ -93,12 +93,18 @@ void Mt19937::discard(std::uint64_t count) {
 // The words are compared as they are, so that none needs tempering.
 std::optional<std::uint64_t> Mt19937::find(std::uint32_t output, std::uint64_t count) {
   const std::uint32_t word = untemper(output);
-  const auto rest = std::find(state_.begin() + position_, state_.end(), word);
-  if (rest != state_.end()) return static_cast<std::uint64_t>(rest - state_.begin()) - position_;
-  for (std::uint64_t before = kWords - position_; before < count; before += kWords) {
+  const auto find_in_state = [&] {
+    const std::uint32_t from = position_;
+    const auto at = std::find(state_.begin() + from, state_.end(), word);
+    if (at == state_.end()) return std::optional<std::uint64_t>();
+    position_ = static_cast<std::uint32_t>(at - state_.begin()) + 1;
+    return std::optional<std::uint64_t>(position_ - 1 - from);
+  };
+  std::uint64_t before = kWords - position_;
+  if (const auto found = find_in_state()) return found;
+  for (; before < count; before += kWords) {
     twist();
-    if (!contains(state_, word)) continue;
-    return before + static_cast<std::uint64_t>(std::find(state_.begin(), state_.end(), word) - state_.begin());
+    if (contains(state_, word)) return before + find_in_state().value_or(0);
   }
   position_ = kWords;
   return std::nullopt;

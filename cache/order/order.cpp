@@ -36,6 +36,9 @@ constexpr Family kFamilies[] = {
     {"ffcv", make_ffcv, "FFCV's OrderOption.RANDOM", "ffcv:seed=0"},
     {"dlio", make_dlio, "DLIO, MLPerf Storage", "dlio:seed=123"},
     {"keras", make_keras, "image_dataset_from_directory", "keras:seed=123,validation_split=0.2"},
+    {"grain", make_grain, "Grain's shuffle", "grain:seed=0,replicas=8"},
+    {"streaming", make_streaming, "MosaicML's StreamingDataset", "streaming:shard_sizes=/tmp/sizes,algorithm=py1e"},
+    {"torch-weighted", make_torch_weighted, "WeightedRandomSampler", "torch-weighted:weights=/tmp/weights,seed=1"},
     {"file", make_file_order, "a list: one path or index per line", "file:/tmp/order"},
     {"recorded", make_recorded, "epochs that --order auto kept", "recorded:/var/cache/orders"},
 };

@@ -26,6 +26,7 @@
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/order_words.h"
 #include "headrace/cli/show/watch.h"
 #include "headrace/cli/show/wrap.h"
 
@@ -92,6 +93,11 @@ LoaderSeen seen_between(const json& before, const json& after, const ReaderTimes
                   .hit_ratio = history.hit_ratios().front(),
                   .lost_ratio = std::max(growth("lost_samples"), 0.0) / opens,
                   .order_known = !text_of(now, "order").empty(),
+                  .order = text_of(now, "order"),
+                  .learned = !text_of(now, "order_found_by").empty(),
+                  .stray_ratio = std::clamp(growth("strays") / opens, 0.0, 1.0),
+                  .given_up = text_of(now, "order_given_up"),
+                  .search = describe_search(now),
                   .shortage = text_of(now, "shortage"),
                   .budget = format_size(number_of(now, "page_cache_budget_bytes")),
                   .readers = times.readers};

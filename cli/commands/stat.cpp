@@ -20,6 +20,7 @@
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/order_words.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/watch.h"
 
@@ -52,8 +53,10 @@ void print_order(const json& stat) {
   }
   if (order.empty()) {
     const bool learns = flag_of(mount, "learns_order");
-    return print_field("order", fmt::format("not known{}; tell it with headrace order set",
-                                            learns ? " yet; headrace looks for it in the opens" : ""));
+    print_field("order", fmt::format("not known{}; tell it with headrace order set",
+                                     learns ? " yet; headrace looks for it in the opens" : ""));
+    if (const std::string search = describe_search(mount); !search.empty()) print_field("", search);
+    return;
   }
   const std::string set = text_of(mount, "order_set");
   print_field("order", fmt::format("{}, {}epoch {}, position {}, {} samples ahead", order,
@@ -222,6 +225,7 @@ void print_notes(const json& stat) {
         fmt::format("{} orders that were given or told were given up, since the loader read otherwise; the last: {}",
                     given_up, text_of(stat["mount"], "order_given_up")));
   }
+  if (const std::string wrong = describe_wrong_order(stat["mount"]); !wrong.empty()) print_note(wrong);
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
   std::string reasons;
   for (const auto& [reason, count] : member_of(stat["mount"], "read_failure_reasons").items()) {

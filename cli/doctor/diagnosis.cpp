@@ -62,6 +62,7 @@ namespace {
 constexpr double kLoaderShare = 4;    // a loader whose own code takes more CPU than this many decodings is bound by it
 constexpr double kFasterAhead = 1.5;  // the source could give so much more: it is not what holds the reader up
 constexpr double kLostShare = 0.1;    // of what was opened: more than that is no accident
+constexpr double kStrayShare = 0.25;  // of what was opened: more are not somebody who looks at the folder
 constexpr double kHitsEnough = 0.9;   // where the readers cannot be seen
 constexpr double kMilli = 1000;
 
@@ -108,6 +109,21 @@ Diagnosis diagnose_source(const Measured& measured) {
   return {Bound::kSource, text};
 }
 
+// The order that is followed is not what is read, or none is known.
+std::string describe_order(const LoaderSeen& loader) {
+  if (loader.order_known) {
+    return fmt::format("{:.0f}% of the opens were not what {} says, which {}. headrace order set tells another.",
+                       100 * loader.stray_ratio, loader.order, loader.learned ? "was learned" : "was given");
+  }
+  std::string text = "nobody knows yet what is read next.";
+  if (!loader.given_up.empty()) {
+    text +=
+        fmt::format(" The order that was given, {}, was given up, since the loader read otherwise.", loader.given_up);
+  }
+  if (!loader.search.empty()) text += fmt::format(" headrace is {}.", loader.search);
+  return text + " headrace order set tells it.";
+}
+
 // Why the mount did not have in memory what the readers wanted.
 Diagnosis diagnose_waiting(const Measured& measured) {
   const LoaderSeen& loader = measured.loader;
@@ -122,6 +138,9 @@ Diagnosis diagnose_waiting(const Measured& measured) {
                         "less beside it.",
                         waits, !loader.shortage.empty() ? loader.shortage : "the kernel took back what was pushed")};
   }
+  if (loader.order_known && loader.stray_ratio > kStrayShare) {
+    return {Bound::kOrder, fmt::format("The order is wrong. {}: {}", waits, describe_order(loader))};
+  }
   if (source < kFasterAhead * loader.samples_per_second) {
     return {Bound::kSource,
             fmt::format("The source is the bound. {}, and the source gives {:.0f} samples/s at most, of which the "
@@ -130,9 +149,8 @@ Diagnosis diagnose_waiting(const Measured& measured) {
   }
   if (!loader.order_known) {
     return {Bound::kOrder,
-            fmt::format("The order is what is missing. {}: the source could give {:.0f} samples/s, but nobody knows "
-                        "yet what is read next. headrace order set tells it.",
-                        waits, source)};
+            fmt::format("The order is what is missing. {}: the source could give {:.0f} samples/s, but {}", waits,
+                        source, describe_order(loader))};
   }
   return {Bound::kMemory,
           fmt::format("Memory is the bound. {}: the source could give {:.0f} samples/s, the training gets {:.0f}, and "

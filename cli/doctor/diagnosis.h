@@ -25,6 +25,11 @@ struct LoaderSeen {
   double hit_ratio = 1;   // part of the samples that lay in memory when they were opened
   double lost_ratio = 0;  // samples that the kernel took back, per opened one
   bool order_known = true;
+  std::string order;          // that is followed; empty: the mount does not say
+  bool learned = false;       // it was found in the opens
+  double stray_ratio = 0;     // part of the opens that it did not expect
+  std::string given_up;       // an order that was given and that the opens contradicted
+  std::string search;         // how far the search through all seeds is, in words; empty: none is under way
   std::string shortage;       // why less memory than asked for may be used; empty: it is not
   std::string budget;         // for samples, in words
   std::uint32_t readers = 0;  // processes that were seen to read; 0: busy and waiting are not known
@@ -60,7 +65,7 @@ struct Prospect {
 enum class Bound : std::uint8_t {
   kNothingRead,
   kSource,
-  kOrder,   // nobody knows yet what is read next
+  kOrder,   // nobody knows yet what is read next, or what is followed is not what is read
   kMemory,  // too little to read ahead, or it is taken away
   kDecoding,
   kLoader,      // what the loader does with samples beside decoding them

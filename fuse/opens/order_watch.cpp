@@ -96,7 +96,11 @@ void OrderWatch::on_events_lost() {
 OrderWatch::Found OrderWatch::found() const {
   MutexLock lock(mutex_);
   Found found = found_;
-  found.search_cpu_seconds = learner_.state().search_cpu_seconds;
+  const cache::OrderLearner::State state = learner_.state();
+  found.search_cpu_seconds = state.search_cpu_seconds;
+  found.search_seeds = state.search_seeds;
+  found.search_seeds_tested = state.search_seeds_tested;
+  found.search_seeds_per_second = state.search_seeds > 0 ? state.seeds_per_second : 0;
   return found;
 }
 

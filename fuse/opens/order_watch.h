@@ -37,9 +37,12 @@ class OrderWatch {
   // How the order in use was found: empty while none is known.
   struct Found {
     std::string by = {};
-    double confidence_bits = 0;     // log2 of how much better than chance the opens fit it
-    std::uint64_t opens = 0;        // of its epoch, that it was found by
-    double search_cpu_seconds = 0;  // of all searches, in vain or not
+    double confidence_bits = 0;      // log2 of how much better than chance the opens fit it
+    std::uint64_t opens = 0;         // of its epoch, that it was found by
+    double search_cpu_seconds = 0;   // of all searches, in vain or not
+    std::uint64_t search_seeds = 0;  // that the search under way tests at most; 0: none is under way
+    std::uint64_t search_seeds_tested = 0;
+    double search_seeds_per_second = 0;
   };
   [[nodiscard]] Found found() const;
   // What may be pushed while no order is known.

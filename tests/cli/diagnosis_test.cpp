@@ -57,6 +57,24 @@ TEST_CASE("a source that answers late bounds few workers and many") {
   CHECK(diagnose(no_images).bound == Bound::kSource);
 }
 
+TEST_CASE("a loader that reads otherwise than it was told waits because of the order, and the order is named") {
+  LoaderSeen loader{.samples_per_second = 100, .order = "torch-distributed:seed=7", .stray_ratio = 0.7, .readers = 4};
+  loader.waiting = 0.8;
+  const Diagnosis wrong = diagnose(loader_of(loader));
+  CHECK(wrong.bound == Bound::kOrder);
+  CHECK(wrong.text.find("70% of the opens were not what torch-distributed:seed=7 says, which was given") !=
+        std::string::npos);
+  loader.stray_ratio = 0.1;  // somebody else looks at the folder
+  CHECK(bound_of(loader) == Bound::kMemory);
+  loader.order_known = false;
+  loader.given_up = "sequential";
+  loader.search = "searching all seeds: 1.00G of 26.0G tested";
+  const Diagnosis unknown = diagnose(loader_of(loader));
+  CHECK(unknown.bound == Bound::kOrder);
+  CHECK(unknown.text.find("sequential, was given up") != std::string::npos);
+  CHECK(unknown.text.find("headrace is searching all seeds: 1.00G of 26.0G tested.") != std::string::npos);
+}
+
 TEST_CASE("what most of the readers' time goes into is the bound") {
   const LoaderSeen seen{.samples_per_second = 100, .readers = 4};
   LoaderSeen loader = seen;

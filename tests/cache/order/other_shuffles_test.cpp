@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
+#include <map>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -144,6 +146,71 @@ void headrace::test::check_ffcv(const json& file) {
     CAPTURE(spec);
     CHECK(matches(epoch_of(spec, entry["n"], entry["epoch"]), entry));
   }
+}
+
+void headrace::test::check_streaming(const json& file) {
+  const TempDir dir;
+  std::string mixed;
+  for (int i = 0; i < 60; ++i) mixed += fmt::format("{}\n", 10 + i % 7);
+  const std::map<std::string, std::string> sizes = {{"40 shards of 25", dir.write("a", lines_of(40, 25)).string()},
+                                                    {"sizes 10+i%7, 60 shards", dir.write("b", mixed).string()},
+                                                    {"200 shards of 256", dir.write("c", lines_of(200, 256)).string()}};
+  for (const json& entry : file["cases"]) {
+    const std::uint64_t nodes = entry["canonical_nodes"];
+    const std::uint64_t n = entry["n"];
+    const std::string spec = fmt::format(
+        "streaming:shard_sizes={},algorithm={},seed={},canonical_nodes={},block_size={}", sizes.at(entry["shards"]),
+        entry["algo"].get<std::string>(), entry["seed"].get<int>(), nodes, entry["block_size"].get<int>());
+    CAPTURE(spec);
+    // The nodes read side by side; the file has one after the other.
+    const std::vector<SampleIndex> read = epoch_of(spec, n, entry["epoch"]);
+    std::vector<SampleIndex> samples;
+    for (std::uint64_t node = 0; node < nodes; ++node) {
+      const std::uint64_t count = (node + 1) * n / nodes - node * n / nodes;
+      for (std::uint64_t i = 0; i < count; ++i) samples.push_back(read[i * nodes + node]);
+    }
+    CHECK(matches(samples, entry));
+  }
+}
+
+// The first of Grain's own documentation (WindowShuffleMapDataset), the others by its index_shuffle.cc.
+TEST_CASE("Grain: index_shuffle of every epoch") {
+  using List = std::vector<SampleIndex>;
+  CHECK(epoch_of("grain:seed=42", 3, 0) == List{0, 1, 2});
+  CHECK(epoch_of("grain:seed=42", 3, 1) == List{2, 0, 1});
+  CHECK(epoch_of("grain:seed=42", 3, 3) == List{2, 0, 1});
+  const auto begins_and_ends = [](const char* spec, std::uint64_t n, std::uint64_t epoch, const List& begin,
+                                  SampleIndex end) {
+    const List order = epoch_of(spec, n, epoch);
+    return std::equal(begin.begin(), begin.end(), order.begin()) && order.back() == end;
+  };
+  CHECK(begins_and_ends("grain", 1000, 0, {134, 133, 624, 287, 938, 69, 95, 876}, 568));
+  // 65537 positions do not fit into the 16 bits that Grain takes for them: the last is shuffled as the first.
+  CHECK(begins_and_ends("grain:seed=3", 65'537, 4, {8812, 17'398, 45'604, 57'751}, 8812));
+  CHECK(begins_and_ends("grain:seed=4294967295", 100'000, 0, {4613, 66'028, 67'352, 46'723}, 5302));
+  CHECK(begins_and_ends("grain:seed=1", 1'281'167, 0, {105'501, 657'866, 499'247, 793'072}, 474'645));
+  CHECK(epoch_of("grain:seed=4294967295", 1000, 1) == epoch_of("grain", 1000, 0));
+  CHECK(epoch_of("grain", 1, 0) == List{0});
+  CHECK(epoch_of("grain", 0, 0).empty());
+  CHECK(refusal_of("grain:seed=4294967296").find("below 2^32") != std::string::npos);
+}
+
+TEST_CASE("streaming: files that are shards come as an epoch touches them first") {
+  const TempDir dir;
+  const std::string sizes = dir.write("sizes", "4\n0\n3\n5\n").string();
+  for (const char* algorithm : {"py1e", "py1br", "py1b", "py1s", "py2s", "naive"}) {
+    const std::string spec =
+        fmt::format("streaming:algorithm={},block_size=8,canonical_nodes=2,shard_sizes={}", algorithm, sizes);
+    CAPTURE(spec);
+    std::vector<SampleIndex> expected;
+    for (const SampleIndex sample : epoch_of(spec, 12, 1)) {
+      const SampleIndex shard = sample < 4 ? 0 : sample < 7 ? 2 : 3;
+      if (std::ranges::find(expected, shard) == expected.end()) expected.push_back(shard);
+    }
+    CHECK(epoch_of(spec, 4, 1) == expected);
+  }
+  CHECK(refusal_of("streaming:shard_sizes=" + sizes, 5).find("12 samples together") != std::string::npos);
+  CHECK(refusal_of("streaming").find("needs shard_sizes=PATH") != std::string::npos);
 }
 
 TEST_CASE("FFCV: pages without samples, and samples that the pages list in an order of their own") {

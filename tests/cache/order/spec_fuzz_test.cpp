@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <random>
 #include <span>
@@ -38,6 +39,9 @@ const char* const kSpecs[] = {
     "dali:mode=shuffle_after_epoch,libstdcxx=10,checkpointing=1,replicas=3,rank=1",
     "ffcv:distributed=1,replicas=2",
     "dlio:first_epoch=0,seed_change_epoch=0",
+    "grain:seed=4294967295,replicas=3,rank=1,batch=2",
+    "streaming:shard_sizes=/dev/null,algorithm=py1br,canonical_nodes=2,block_size=8,replicas=2",
+    "torch-weighted:weights=/dev/null,generator=explicit,seed=1,num_samples=9,offset=2",
     "keras:validation_split=0.2,subset=validation,batch=4",
 };
 
@@ -89,7 +93,8 @@ void check_order(const Order& order, std::uint64_t n, std::uint64_t epoch) {
 
 // The files and folders of these examples do not exist, and what they list bounds the samples.
 bool reads_lists(const OrderFamily& family) {
-  return family.name == "file" || family.name == "recorded";
+  constexpr std::array kNames = {"file", "recorded", "streaming", "torch-weighted"};
+  return std::ranges::find(kNames, family.name) != kNames.end();
 }
 
 }  // namespace

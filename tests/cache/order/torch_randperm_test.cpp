@@ -75,6 +75,7 @@ TEST_CASE("MT19937: an output is found where it is drawn, and none that is not d
       CAPTURE(place);
       CAPTURE(skipped);
       CHECK(stream.find(drawn.next32(), 10'000) == place);
+      CHECK(stream.next32() == drawn.next32());
     }
   }
   Mt19937 stream(7);

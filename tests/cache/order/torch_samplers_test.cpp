@@ -106,6 +106,27 @@ void headrace::test::check_torch_misc(const json& file) {
                 file["random_split"][part]));
   }
   check_batches(file);
+  const TempDir dir;
+  std::string weights;
+  for (int i = 0; i < 1000; ++i) weights += fmt::format("{}\n", (i * 7919 % 97 + 1) / 8.0);
+  const std::string path = dir.write("weights", weights).string();
+  check_epochs("torch-weighted:generator=explicit,seed=42,num_samples=300,weights=" + path, 1000,
+               file["weighted_with_replacement"]["epochs"]);
+}
+
+TEST_CASE("WeightedRandomSampler: what are no weights is named") {
+  const TempDir dir;
+  const auto refusal = [&](const char* lines) {
+    return refusal_of("torch-weighted:weights=" + dir.write("weights", lines).string(), 3);
+  };
+  CHECK(refusal("1\n0\n2.5\n") == "");
+  CHECK(refusal("1\n2\n").find("needs 3 weights") != std::string::npos);
+  CHECK(refusal("1\n2\n3\n4\n").find("line 4: '4' is one number more") != std::string::npos);
+  CHECK(refusal("1\nx\n3\n").find("line 2: 'x' is no number") != std::string::npos);
+  CHECK(refusal("0\n0\n0\n").find("they are none") != std::string::npos);
+  CHECK(refusal("1\n-1\n1\n").find("they are none") != std::string::npos);
+  CHECK(refusal("1\nnan\n1\n").find("they are none") != std::string::npos);
+  CHECK(refusal_of("torch-weighted").find("needs weights=PATH") != std::string::npos);
 }
 
 TEST_CASE("RandomSampler: offset and stride move along the default generator") {
