@@ -66,6 +66,7 @@ class JpegDecoding:
         self._reach, self._antialias = reach, antialias
         self._on_gpu = device.type == "cuda"
         self._stream = torch.cuda.Stream(device) if self._on_gpu else None
+        self._last: Any = None  # the event behind what the stream was given
         # torchvision 0.20 and later take a list; the whole of it is decoded at once.
         self._takes_lists = self._on_gpu and hasattr(torch.ops.image, "decode_jpegs_cuda")
         self._thread: Optional[concurrent.futures.ThreadPoolExecutor] = None
@@ -87,13 +88,21 @@ class JpegDecoding:
         if self._stream is None:
             return Pixels(self._make(slot), self._labels(slot), None)
         with self._torch.cuda.device(self._device), self._torch.cuda.stream(self._stream):
-            self._stream.synchronize()
-            images, labels = self._make(slot), self._labels(slot)
-            return Pixels(images, labels, self._stream.record_event())
+            if self._last is not None:
+                self._last.synchronize()
+            try:
+                images, labels = self._make(slot), self._labels(slot)
+            finally:
+                self._last = self._stream.record_event()
+            return Pixels(images, labels, self._last)
+
+    # Without waiting for the stream, which a blocking copy does.
+    def _there(self, tensor: Any) -> Any:
+        return tensor.to(self._device, non_blocking=True)
 
     def _labels(self, slot: Slot) -> Any:
         batch = slot.batch.contents
-        return self._torch.tensor(batch.labels[:batch.count], dtype=self._torch.int64, device=self._device)
+        return self._there(self._torch.tensor(batch.labels[:batch.count], dtype=self._torch.int64))
 
     def _make(self, slot: Slot) -> Any:
         torch, batch = self._torch, slot.batch.contents
@@ -106,7 +115,7 @@ class JpegDecoding:
         for place in range(count):
             content = batch.contents[place]
             if not is_jpeg[place] and content.data:
-                out[place].copy_(_bytes_of(torch, content, slot).view(3, *self._size))
+                out[place].copy_(_bytes_of(torch, content, slot).view(3, *self._size), non_blocking=True)
         if not places:
             return out
         images = self._decode([_bytes_of(torch, batch.contents[place], slot) for place in places])
@@ -115,7 +124,7 @@ class JpegDecoding:
             group = by_size[first:first + _GROUP]
             rows = [places[k] for k in group]
             job = _Job(rows, windows[rows], crops[rows, 10:14].double(), crops[rows, 14] != 0)
-            out[torch.tensor(rows, device=self._device)] = self._resize([images[k] for k in group], job)
+            out[self._there(torch.tensor(rows))] = self._resize([images[k] for k in group], job)
         return out
 
     def _decode(self, jpegs: List[Any]) -> List[Any]:
@@ -131,7 +140,7 @@ class JpegDecoding:
         try:
             return self._io.decode_jpeg(jpeg, rgb, self._device)
         except RuntimeError as error:
-            image = self._io.decode_jpeg(jpeg, rgb).to(self._device)  # raises for what is nobody's JPEG
+            image = self._there(self._io.decode_jpeg(jpeg, rgb))  # raises for what is nobody's JPEG
             self.refused += 1
             if self.refused == 1:
                 warnings.warn(f"headrace: the GPU does not decode a JPEG, so the CPU does: {error}", RuntimeWarning,
@@ -162,12 +171,10 @@ class JpegDecoding:
         step = extent / target
         centre = part + (output + 0.5) * step
         spread = step.clamp(min=1.0) if self._antialias else torch.ones_like(step)
-        if self._reach == 1:  # beyond the centre of the outermost pixel there is only that pixel
-            centre = torch.minimum(centre.clamp(min=0.5), count - 0.5)
-        centre, spread, begin, count = (each.float().to(self._device) for each in (centre, spread, begin, count))
+        centre, spread, begin, count = (self._there(each.float()) for each in (centre, spread, begin, count))
         place = torch.arange(inputs, dtype=torch.float32, device=self._device).view(1, 1, -1) - begin
         weight = self._filter((place + 0.5 - centre) / spread)
-        inside = inside.to(self._device)
+        inside = self._there(inside)
         weight = weight * ((place >= 0) & (place < count)) * inside  # nothing is seen but the box
         total = weight.sum(2, keepdim=True)
         return weight / torch.where(inside, total, torch.ones_like(total))

@@ -19,6 +19,8 @@ import headrace as hr
 from headrace.device import DeviceDelivery, Pins
 from headrace.loader import _Running
 
+torch.set_num_threads(1)  # several that wait for each other by spinning take long where the machine is busy
+
 CROP = hr.RandomResizedCrop((12, 10))
 CHAIN = [CROP, hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)]
 TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # a step of values up to 2.7
@@ -266,10 +268,10 @@ class GpuDecodeTest(DeviceTest):
         return torch.cat([images for images, _ in loader]).int()
 
     def test_crops_are_resized_as_on_the_cpu(self):
-        data = hr.ImageFolder(support.synth("some", files=16, classes=1), ram="64M")
+        data = hr.ImageFolder(support.synth("some", files=8, classes=1), ram="64M")
         for chain in ([hr.Resize(72), hr.CenterCrop(64)], [hr.Resize(40), hr.CenterCrop(64)],  # the latter with a border
                       [hr.Resize((50, 40), interpolation="bicubic"), hr.RandomHorizontalFlip()],
-                      [hr.RandomResizedCrop((164, 148), antialias=False), hr.RandomHorizontalFlip()]):
+                      [hr.RandomResizedCrop((90, 80), antialias=False), hr.RandomHorizontalFlip()]):
             difference = (self.pixels(data, chain, device="cpu") - self.pixels(data, chain)).abs()
             self.assertLessEqual(int(difference.max()), 2, chain)  # two roundings
             self.assertLess(float((difference > 0).float().mean()), 0.05, chain)

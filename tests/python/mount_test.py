@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -136,6 +137,26 @@ sys.stdin.read()
         again.kill()
         ranks[2].kill()
         self.wait_until(lambda: not os.path.ismount(mount), "the mount outlives its ranks")
+
+    @unittest.skipUnless(hr.delivery.has_module("torch"), "torch is not installed")
+    def test_the_recipe_for_two_processes_trains_through_one_daemon(self):
+        page = (support.ROOT / "python/FRAMEWORKS.md").read_text()
+        recipe = re.search(r"## Several processes.*?```python\n(.*?)```", page, re.DOTALL)[1]
+        script = f"FOLDER = {str(self.folder)!r}\n{recipe}" + """
+import json
+weights = [float(weight) for weight in model.module[1].weight.flatten()[:500]]
+print(json.dumps([loader.rank, len(loader), loader.report()["shared_mount"], weights]))
+"""
+        paths = os.pathsep.join([str(self.headrace.parent), os.environ["PATH"]])
+        common = {**os.environ, "PYTHONPATH": str(support.ROOT / "python"), "PATH": paths, **support.launched(0, 2)}
+        both = [subprocess.Popen([sys.executable, "-B", "-c", script], stdout=subprocess.PIPE, text=True,
+                                 env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+        for process in both:
+            self.addCleanup(process.kill)
+        said = [json.loads(process.communicate(timeout=120)[0]) for process in both]
+        self.assertEqual([(rank, batches) for rank, batches, _, _ in said], [(0, 1), (1, 1)])
+        self.assertEqual(said[0][2:], said[1][2:])  # one mount; and the gradients of both went into the weights of both
+        self.wait_until(lambda: not os.path.ismount(said[0][2]), "the mount outlives its ranks")
 
     def test_ranks_that_cannot_share_hold_no_tier_and_say_so(self):
         with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", PATH="/nowhere"):

@@ -37,7 +37,8 @@ def make_test(snippet):
                  f"FOLDER, OUTPUT = {str(support.synth('data'))!r}, {str(support.WORK / 'output')!r}"]
         lines += [f"framework_stubs.stand_in_for({name!r})" for name in framework_stubs.MAKERS
                   if f"import {name}" in snippet]
-        done = support.run_script("\n".join([*lines, snippet]))
+        alone = support.launched(0, 1) if "init_process_group" in snippet else {}
+        done = support.run_script("\n".join([*lines, snippet]), **alone)
         self.assertEqual((done.returncode, done.stderr), (0, ""), snippet)
 
     return test

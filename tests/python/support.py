@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,15 @@ def run_script(text, **environment):
     """A Python program of its own, with the package at hand."""
     return subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
+
+
+def launched(rank, ranks):
+    """The environment that torchrun gives a process of one node."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def main():
