@@ -150,11 +150,7 @@ class Peer:
             self.process = subprocess.Popen(command, preexec_fn=self.node.enter, stderr=subprocess.DEVNULL)
             stack.enter_context(holding("process", self.process.pid))
             stack.callback(self.end)
-            deadline = time.monotonic() + READY_SECONDS
-            while not self._listens():
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise Failed(f"memcached on {self.node.address} does not listen")
-                time.sleep(0.02)
+            wait_for(self._listens, self.process)
             self.stack = stack.pop_all()
 
     def end(self):
@@ -188,6 +184,47 @@ class Peer:
             return bool(self.stats())
         except OSError:
             return False
+
+
+class Redis:
+    """A redis in a node that keeps nothing on a disk."""
+
+    PORT = 11313
+
+    def __init__(self, node, work):
+        self.node = node
+        self.work = work
+        self.peer = f"{node.address}:{self.PORT}"
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        if shutil.which("redis-server") is None:
+            raise CannotRun("the package redis-server is missing")
+        command = ["redis-server", "--port", str(self.PORT), "--bind", self.node.address, "--protected-mode", "no",
+                   "--save", "", "--appendonly", "no", "--dir", str(self.work)]
+        with contextlib.ExitStack() as stack:
+            process = subprocess.Popen(command, preexec_fn=self.node.enter, stdout=subprocess.DEVNULL)
+            stack.enter_context(holding("process", process.pid))
+            stack.callback(end_process, process)
+            wait_for(lambda: in_node(self.node, self._answers), process)
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def _answers(self):
+        with contextlib.suppress(OSError), socket.create_connection((self.node.address, self.PORT), timeout=5):
+            return True
+        return False
+
+
+def wait_for(listens, process):
+    deadline = time.monotonic() + READY_SECONDS
+    while not listens():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Failed(f"{process.args[0]} does not listen")
+        time.sleep(0.02)
 
 
 def in_node(node, function):
