@@ -13,11 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "headrace/cache/order.h"
 #include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
@@ -50,6 +52,12 @@ class RecordMap {
   // Gives the record at place i of this map the number numbers[i]. Precondition: a permutation of 0 .. count() - 1.
   void renumber(const std::vector<std::uint32_t>& numbers);
 
+  // Several rows are one record: row i is in record i / per_record. Precondition: count() is as many as `rows` need.
+  void set_rows(std::uint64_t rows, std::uint64_t per_record);
+
+  // What a reader asks for by number: the records, or the rows in these.
+  [[nodiscard]] std::uint64_t rows() const { return rows_per_record_ != 1 ? rows_ : count(); }
+  [[nodiscard]] std::uint64_t rows_per_record() const { return rows_per_record_; }
   [[nodiscard]] std::uint64_t count() const { return record_bytes_ != 0 ? strided_count_ : offsets_.size(); }
   // Precondition: record < count().
   [[nodiscard]] RecordExtent extent(std::uint64_t record) const;
@@ -63,6 +71,8 @@ class RecordMap {
   std::uint64_t first_ = 0;
   std::uint32_t record_bytes_ = 0;  // 0: the extents are in the arrays
   std::uint64_t strided_count_ = 0;
+  std::uint64_t rows_ = 0;
+  std::uint64_t rows_per_record_ = 1;
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> lengths_;
   std::optional<io::FileAttributes> made_from_;
@@ -93,10 +103,18 @@ class RecordPlaces {
 // Errors: the file cannot be read.
 [[nodiscard]] io::Result<std::string> record_format_of(int directory_fd, const std::string& path);
 
-// `spec`: "auto", a format as above, or "stride=BYTES,offset=O" (the offset may be left out). `path` is relative to the
-// folder that is open, and is never followed out of it.
+// `spec`: "auto", a format as above, "hdf5:NAME" (the data set; else the largest), or "stride=BYTES,offset=O" (the
+// offset may be left out). `path` is relative to the folder that is open, and is never followed out of it.
 // Errors: kInvalidArgument (the spec), kUnsupported (no pack, or a kind of it that has no map), kCorrupt (the index),
 // kStale (it changed meanwhile), and those of reading. Each names the file.
 [[nodiscard]] io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec);
+// The format that a spec names; empty for "auto" and stride.
+[[nodiscard]] std::string_view record_format_in(std::string_view spec);
+
+// The order of the records for a reader whose order is over the rows. A record of which several rows are read in a row
+// is there once.
+// Errors: as make_order().
+[[nodiscard]] io::Result<std::unique_ptr<Order>> make_record_order(std::string_view spec, const RecordMap& map,
+                                                                   bool regular_files_only);
 
 }  // namespace headrace::cache

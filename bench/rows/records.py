@@ -150,4 +150,11 @@ class RecordsLmdb(RecordsKnown):
     all_records = 4_000
 
 
-ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb)
+class RecordsHdf5(RecordsKnown):
+    name = "records-hdf5"
+    bar = 50
+    variants = ("h5py 24 KiB",)
+    all_records = 16_000
+
+
+ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsHdf5)

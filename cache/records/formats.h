@@ -33,4 +33,10 @@ namespace headrace::cache {
 // Arrow's stream and file: record i is record batch i, with its header.
 [[nodiscard]] io::Result<RecordMap> map_arrow(const PackFile& pack);
 
+// A data set of HDF5: record i is row i, or where several rows share a chunk, chunk i of rows. An empty name is the
+// largest data set of the file.
+[[nodiscard]] io::Result<RecordMap> map_hdf5(const PackFile& pack, std::string_view name);
+// Whether a file that begins so is HDF5, by its first bytes or behind those of MATLAB. `head`: 520 bytes, or all.
+[[nodiscard]] bool begins_hdf5(std::span<const std::byte> head);
+
 }  // namespace headrace::cache

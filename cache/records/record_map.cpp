@@ -37,7 +37,7 @@ struct Probe {
   }
 };
 
-constexpr std::size_t kHeadBytes = 512;  // a header of tar, whose magic comes late
+constexpr std::size_t kHeadBytes = 520;  // a header of tar, whose magic comes late, or what MATLAB puts before HDF5
 
 std::string index_path(const std::string& path) {
   return std::filesystem::path(path).replace_extension(".idx").string();
@@ -64,12 +64,15 @@ struct Format {
   bool (*recognises)(const Probe& probe);
   io::Result<RecordMap> (*map)(const PackFile& pack);
   io::Result<RecordMap> (*map_by_index)(const PackFile& pack, const PackFile& index);  // the .idx beside it
+  // For packs of several data sets; an empty name is the one that is meant if nobody says.
+  io::Result<RecordMap> (*map_named)(const PackFile& pack, std::string_view name) = nullptr;
 };
 
 constexpr std::array kFormats = {
     Format{"npy", [](const Probe& probe) { return probe.begins_with("\x93NUMPY"); }, map_npy, nullptr},
     Format{"lmdb", [](const Probe& probe) { return probe.has_number(std::uint32_t{0xBEEFC0DE}, 16); }, map_lmdb,
            nullptr},
+    Format{"hdf5", [](const Probe& probe) { return begins_hdf5(probe.head); }, nullptr, nullptr, map_hdf5},
     Format{
         "recordio",
         [](const Probe& probe) { return probe.extension == ".rec" && probe.has_number(std::uint32_t{0xced7230a}, 0); },
@@ -119,7 +122,8 @@ std::string names_of_formats() {
 
 tl::unexpected<io::Error> bad_spec(std::string_view spec) {
   return io::make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("--records '{}' is unknown; write auto, {} or stride=BYTES,offset=BYTES",
+                        fmt::format("--records '{}' is unknown; write auto, {}, hdf5:NAME or "
+                                    "stride=BYTES,offset=BYTES",
                                     io::printable(std::string(spec.substr(0, 80))), names_of_formats()));
 }
 
@@ -149,6 +153,13 @@ io::Result<RecordMap> map_stride(const PackFile& pack, std::string_view spec) {
   auto map = RecordMap::strided(pack.size(), offset, stride, (pack.size() - offset) / stride);
   if (!map) return pack.corrupt(map.error().context);
   return map;
+}
+
+// Without another file. `format`: null for rows of one size.
+io::Result<RecordMap> map_alone(const Format* format, const PackFile& pack, std::string_view spec,
+                                std::string_view name) {
+  if (format == nullptr) return map_stride(pack, spec);
+  return format->map_named != nullptr ? format->map_named(pack, name) : format->map(pack);
 }
 
 }  // namespace
@@ -218,6 +229,12 @@ void RecordMap::renumber(const std::vector<std::uint32_t>& numbers) {
   lengths_ = std::move(lengths);
 }
 
+void RecordMap::set_rows(std::uint64_t rows, std::uint64_t per_record) {
+  HEADRACE_ASSERT(per_record > 0 && count() == rows / per_record + (rows % per_record != 0 ? 1 : 0));
+  rows_ = rows;
+  rows_per_record_ = per_record;
+}
+
 RecordExtent RecordMap::extent(std::uint64_t record) const {
   HEADRACE_ASSERT(record < count());
   if (record_bytes_ != 0) return {.offset = first_ + record * record_bytes_, .length = record_bytes_};
@@ -270,18 +287,27 @@ io::Result<std::string> record_format_of(int directory_fd, const std::string& pa
   return std::string(format == nullptr ? std::string_view() : format->name);
 }
 
+std::string_view record_format_in(std::string_view spec) {
+  const std::string_view name = spec.substr(0, spec.find(':'));
+  const Format* const format = format_named(name);
+  return format == nullptr ? std::string_view() : format->name;
+}
+
 io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec) {
   HEADRACE_TRY(pack, PackFile::open(directory_fd, path));
+  const std::size_t colon = std::min(spec.find(':'), spec.size());
+  const std::string_view name = spec.substr(std::min(colon + 1, spec.size()));  // of a data set in the pack
   const bool is_stride = spec.starts_with("stride=");
-  const Format* format = is_stride ? nullptr : format_named(spec);
+  const Format* format = is_stride ? nullptr : format_named(spec.substr(0, colon));
   if (!is_stride && format == nullptr) {
     if (spec != "auto") return bad_spec(spec);
     HEADRACE_TRY(found, format_of(directory_fd, pack));
     if (found == nullptr) return pack.unsupported("is no pack that is known");
     format = found;
   }
-  if (format == nullptr || format->map != nullptr) {
-    HEADRACE_TRY(map, format == nullptr ? map_stride(pack, spec) : format->map(pack));
+  if (colon < spec.size() && (format == nullptr || format->map_named == nullptr || name.empty())) return bad_spec(spec);
+  if (format == nullptr || format->map_by_index == nullptr) {
+    HEADRACE_TRY(map, map_alone(format, pack, spec, name));
     HEADRACE_TRY_DO(pack.confirm());
     map.set_made_from(pack.version());
     return map;

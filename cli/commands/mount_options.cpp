@@ -69,8 +69,8 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
       ->group(kOrderGroup);
   command
       .add_option("--records", arguments.records,
-                  "The order is over the records of the one packed file in SOURCE: auto, a format, or "
-                  "stride=BYTES,offset=BYTES; see headrace order --help")
+                  "The order is over the records of the one packed file in SOURCE: auto, a format, "
+                  "hdf5:NAME (of a data set) or stride=BYTES,offset=BYTES; see headrace order --help")
       ->type_name("FORMAT")
       ->group(kOrderGroup);
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")

@@ -2,7 +2,6 @@
 #include "headrace/cli/setup/pack.h"
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -18,6 +17,7 @@ constexpr std::uint64_t kFilesBesidePackMax = 1000;
 
 io::Result<std::string> find_pack(const Source& source, const cache::Catalog& catalog, const std::string& records) {
   const bool any_file = records.starts_with("stride=");
+  const std::string_view wanted = cache::record_format_in(records);
   std::uint64_t files = 0;
   std::string pack;
   for (cache::EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
@@ -27,7 +27,7 @@ io::Result<std::string> find_pack(const Source& source, const cache::Catalog& ca
     }
     const std::string path = catalog.path(entry);
     HEADRACE_TRY(format, cache::record_format_of(source.directory.get(), path));
-    if (!any_file && (format.empty() || (records != "auto" && records != format))) continue;
+    if (!any_file && (format.empty() || (records != "auto" && wanted != format))) continue;
     if (!pack.empty()) {
       return io::make_error(io::ErrorCode::kInvalidArgument,
                             fmt::format("--records: both {} and {} are packs; name a folder that has one",
@@ -59,11 +59,7 @@ io::Result<Pack> open_pack(const Source& source, const cache::Catalog& catalog, 
 
 io::Result<std::unique_ptr<cache::Order>> open_record_order(std::string_view spec, const cache::RecordMap& map,
                                                             ListFiles lists) {
-  cache::OrderInput input;
-  input.sample_count = map.count();
-  input.regular_files_only = lists == ListFiles::kRegular;
-  input.find_sample = [](std::string_view) -> std::optional<cache::SampleIndex> { return std::nullopt; };
-  return cache::make_order(spec, input);
+  return cache::make_record_order(spec, map, lists == ListFiles::kRegular);
 }
 
 }  // namespace headrace::cli

@@ -13,6 +13,7 @@
 
 #include "headrace/cache/record_map.h"
 
+#include "cache/hdf5_pack.h"
 #include "cache/packs.h"
 
 namespace headrace::cache {
@@ -336,6 +337,7 @@ TEST_CASE("no damage to a pack makes a map that points outside of it, and its er
       {"mds", shard({20, 25, 25, 40}, 40, 3)},
       {"ffcv", beton(3, {{2, 4096, 100}, {0, 5000, 10}})},
       {"arrow", arrow_message(1, 0, 0) + arrow_message(3, 64, 64) + end_of_stream()},
+      {"hdf5", test::hdf5_pack()},
       {"megatron", std::string(30, 't')}};
   std::mt19937_64 random(1);
   for (int i = 0; i < 3000; ++i) {
