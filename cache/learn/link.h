@@ -23,14 +23,14 @@ struct StreamLink {
   friend bool operator==(const StreamLink&, const StreamLink&) = default;
 };
 
-// Of the usual seeds' outputs so many are the epoch's seed by chance alone: two in three calls with 80 million each have
-// one. So a link is a guess until it has told the seed of a later epoch.
+// Of the usual seeds' outputs so many are the epoch's seed by chance alone: 0.67 a call with 80 million each. So a
+// link is a guess until it has told the seed of a later epoch.
 [[nodiscard]] double links_by_chance(std::uint64_t outputs);
-// Chance gives that many once in 10^15 calls; each costs kMostStride candidates an epoch.
+// Chance gives that many once in 10^16 calls; each costs kMostStride candidates an epoch.
 inline constexpr std::size_t kMostLinks = 16;
 
-// Looks through the first `outputs` outputs of each of the usual seeds and hands over every place where the epoch's seed
-// is, as it is found, until there are kMostLinks of them or `cancelled`.
+// Looks through the first `outputs` outputs of each of the usual seeds and hands over every place where the epoch's
+// seed is, as it is found, until there are kMostLinks of them or `cancelled`.
 void find_links(std::uint32_t epoch_seed, std::uint64_t outputs, const std::atomic<bool>& cancelled,
                 const std::function<void(const StreamLink&)>& found);
 

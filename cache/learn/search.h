@@ -48,8 +48,8 @@ struct Match {
 // The sequence in which the epoch before was read, once more.
 [[nodiscard]] std::optional<Match> try_replay(const Indices& read_before, const SearchTask& task);
 
-// The seeds that the default generator gives so many epochs after the linked one, link by link. Found: an order that goes
-// on along the stream.
+// The seeds that the default generator gives so many epochs after the linked one, link by link. Found: an order that
+// goes on along the stream.
 [[nodiscard]] std::optional<Match> try_links(const std::vector<StreamLink>& links, std::uint64_t epochs_since,
                                              const SearchTask& task);
 

@@ -36,8 +36,8 @@ class Mt19937 {
   // As `count` calls of next32(), at about a nanosecond each.
   void discard(std::uint64_t count);
   // How many calls of next32() come before the one that returns `output`, which is the last one discarded; nullopt: it
-  // is not among the next `count` and the rest of its state's words, which are discarded. Outputs that are not looked at
-  // cost a quarter of a nanosecond each.
+  // is not among the next `count` and the rest of its state's words, which are discarded. Outputs that are not looked
+  // at cost a quarter of a nanosecond each.
   [[nodiscard]] std::optional<std::uint64_t> find(std::uint32_t output, std::uint64_t count);
 
   [[nodiscard]] static constexpr std::uint32_t temper(std::uint32_t word) {

@@ -12,7 +12,8 @@
 
 namespace headrace::cli {
 
-// "searching all seeds: 1.20G of 26.7G tested, 50.0M a second, at most 8:30 left"; "" while no such search is under way.
+// "searching all seeds: 1.20G of 26.7G tested, 50.0M a second, at most 8:30 left"; "" while no such search is under
+// way.
 [[nodiscard]] std::string describe_search(const nlohmann::json& mount);
 // Which order a part of the opens contradicts, and what to do; "" where few do, and where the order was given up, which
 // is told by itself.
