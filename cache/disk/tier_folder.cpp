@@ -93,7 +93,14 @@ Status TierFolder::check_links(const std::filesystem::path& path) {
 Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
   HEADRACE_TRY_DO(check_links(path));
   if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return io::system_error(errno, "make tier " + path.string());
+    const int failure = errno;
+    const std::filesystem::path parent = path.parent_path();
+    if (failure == ENOENT && !parent.empty() && ::access(parent.c_str(), F_OK) != 0) {
+      return io::make_error(ErrorCode::kNotFound,
+                            fmt::format("tier {}: the folder {} does not exist; is its disk mounted? Else mkdir -p {}",
+                                        path.string(), parent.string(), parent.string()));
+    }
+    return io::system_error(failure, "make tier " + path.string());
   }
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return io::system_error(errno, "open tier " + path.string());

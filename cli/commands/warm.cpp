@@ -168,12 +168,12 @@ io::Status check_without_tier(const WarmArguments& arguments) {
 
 io::Status warm_source(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, Report& report) {
   const bool has_tier = !arguments.cache.ssd.empty() || !arguments.cache.hdd.empty();
-  if (!has_tier) HEADRACE_TRY_DO(check_without_tier(arguments));
   if (arguments.ram) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--ram is for a mount; without a mount the RAM tier would end with this command");
   }
   HEADRACE_TRY(source, open_source(arguments.target));
+  if (!has_tier) HEADRACE_TRY_DO(check_without_tier(arguments));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
   const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;

@@ -130,7 +130,7 @@ io::Status parse_outcome(const std::string& message) {
   if (has_ended && last_stop_signal() != 0) return make_error(ErrorCode::kCancelled, "stopped by a signal");
   if (has_ended) return make_error(ErrorCode::kSystem, "the daemon died while it started; its log may say why");
   if (message.front() == kReady) return {};
-  const std::size_t line_end = message.find('\n');
+  const std::size_t line_end = message.find('\n', 2);
   if (message.size() < 3 || line_end == std::string::npos) return make_error(ErrorCode::kSystem, "the daemon failed");
   return make_error(static_cast<ErrorCode>(message[1]), message.substr(line_end + 1),
                     std::atoi(message.substr(2, line_end - 2).c_str()));

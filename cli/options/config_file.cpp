@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/core.h>
+
+#include "headrace/cli/options/usage_error.h"
 
 namespace headrace::cli {
 namespace {
@@ -54,13 +58,17 @@ void apply_item(CLI::App& command, const std::string& file, const CLI::ConfigIte
     }
     option->run_callback();
   } catch (const CLI::ParseError& failure) {
-    throw CLI::ValidationError(file, fmt::format("{}: {}", item.name, failure.what()));
+    throw CLI::ValidationError(file, fmt::format("{}: {}", item.name, in_plain_words(failure)));
   }
 }
 
 }  // namespace
 
 void apply_config_file(CLI::App& command, const std::string& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    throw CLI::ValidationError(file, "this is a folder; give the path of a TOML file");
+  }
   CLI::ConfigTOML format;
   std::vector<CLI::ConfigItem> items;
   try {

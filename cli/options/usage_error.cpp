@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -80,10 +81,21 @@ std::string describe(const CLI::App& command, const CLI::ParseError& failure) {
     return fmt::format("there is no command '{}'{}", extras.front(), suggest(extras.front(), command_names(command)));
   }
   if (!extras.empty()) return fmt::format("'{}' is one argument too many;", extras.front());
-  return std::string(failure.what()) + ";";
+  return in_plain_words(failure) + ";";
 }
 
 }  // namespace
+
+std::string in_plain_words(const CLI::ParseError& failure) {
+  const std::string text = failure.what();
+  if (failure.get_name() == "ArgumentMismatch") {  // its text begins with "NAME: "
+    const bool is_missing = text.ends_with("missing");
+    return text.substr(0, text.find(':')) + (is_missing ? " needs a value" : " takes one value only");
+  }
+  constexpr std::string_view kNoFlag = "Could not convert: ";
+  if (text.starts_with(kNoFlag)) return text.substr(kNoFlag.size()) + " makes no sense";
+  return text;
+}
 
 std::string explain_usage_error(const CLI::App& app, const CLI::ParseError& failure) {
   const Reached reached = follow(app);

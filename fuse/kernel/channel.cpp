@@ -119,9 +119,13 @@ class HeardErrors {
 io::Error mount_error(const std::string& mountpoint, bool allow_other, const std::string& reason) {
   io::Error error{ErrorCode::kPermission, 0, "mount " + mountpoint};
   if (::access("/dev/fuse", F_OK) != 0) {
-    error = {ErrorCode::kUnsupported, ENODEV, "mount " + mountpoint + ": no /dev/fuse"};
+    error = {
+        ErrorCode::kUnsupported, 0,
+        "mount " + mountpoint +
+            ": no /dev/fuse; modprobe fuse (as root); in Docker: docker run --device /dev/fuse --cap-add SYS_ADMIN"};
   } else if (::access("/dev/fuse", R_OK | W_OK) != 0) {
-    error = {ErrorCode::kPermission, EACCES, "mount " + mountpoint + ": open /dev/fuse"};
+    error = {ErrorCode::kPermission, 0,
+             "mount " + mountpoint + ": this user may not open /dev/fuse; chmod 0666 /dev/fuse (as root)"};
   } else if (allow_other && reason.find("user_allow_other") != std::string::npos) {
     error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
   } else if (!reason.empty()) {

@@ -86,7 +86,7 @@ std::string encode(const io::Error& error) {
 }
 
 io::Error decode(const std::string& text) {
-  const std::size_t line_end = text.find('\n');
+  const std::size_t line_end = text.find('\n', 2);
   if (text.size() < 3 || line_end == std::string::npos) return {ErrorCode::kSystem, 0, "the worker of the mount"};
   return {static_cast<ErrorCode>(text[1]), std::atoi(text.substr(2, line_end - 2).c_str()), text.substr(line_end + 1)};
 }

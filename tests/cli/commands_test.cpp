@@ -127,6 +127,9 @@ TEST_CASE("a command line that makes no sense ends with 2 and says where to look
   check_refused(tool({"mount", "/a", "/b", "--rma", "1G"}), 2,
                 "no option --rma, did you mean --ram? see headrace mount");
   check_refused(tool({"order", "show", "/a", "/b"}), 2, "'/b' is one argument too many; see headrace order show");
+  check_refused(tool({"mount", "/a", "/b", "--ram"}), 2, "--ram needs a value; see headrace mount --help");
+  check_refused(tool({"mount", "/a", "/b", "--ram", "1G", "--ram", "2G"}), 2, "--ram takes one value only; see");
+  check_refused(tool({"mount", "/a", "/b", "--foreground=maybe"}), 2, "--foreground = maybe makes no sense; see");
   check_refused(tool({"tier", "ls"}), 2, "PATH is required; see headrace tier ls --help");
 }
 
@@ -206,6 +209,9 @@ TEST_CASE("a config file is checked, with the file, the option and the remedy na
   check_refused(check(places + "[tiers]\nssd = \"/x:1G\"\n"), 2, "'tiers.ssd'");
   check_refused(check("ram = \"64M\"\n"), 2, "SOURCE is missing");
   check_refused(check(places + "ram\n"), 2, "headrace-config.toml: --ram 'true'");
+  check_refused(check(places + "ram = \"1G\"\nram = \"2G\"\n"), 2,
+                "headrace-config.toml: ram: --ram takes one value only");
+  check_refused(tool({"config", "check", data.source()}), 2, data.source() + ": this is a folder");
   std::filesystem::remove(data.path() / "../headrace-config.toml");
   check_refused(tool({"config", "check", "/nonexistent.toml"}), 2, "/nonexistent.toml");
 }
@@ -435,6 +441,17 @@ TEST_CASE("warm makes the indexes of JPEGs, from a source and from its tier") {
   CHECK(contains(tool({"warm", texts.source(), "--index"}).output, "indexes of 0 JPEGs"));
   check_refused(tool({"warm", photos, "--index", "--rate-limit", "1M"}), 2, "--rate-limit");
   check_refused(tool({"warm", photos, "--index", "--dry-run"}), 2, "--index");
+}
+
+TEST_CASE("warm names what it cannot warm") {
+  const Tool tool;
+  const DataSet data;
+  check_refused(tool({"warm", data.source() + "/missing"}), 1, "/missing: No such file or directory");
+  check_refused(tool({"warm", data.source() + "/a/0.jpg"}), 2, "/a/0.jpg is not a folder");
+  check_refused(tool({"warm", data.source()}), 2, "name the tier to fill");
+  const std::string nowhere = (tool.home() / "disk").string();
+  check_refused(tool({"warm", data.source(), "--ssd", nowhere + "/tier:64M"}), 1,
+                "the folder " + nowhere + " does not exist; is its disk mounted?");
 }
 
 TEST_CASE("warm says what is held and what is missing, and goes on where it was stopped") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of headrace report: what it says, and that a browser shows it with nothing from elsewhere.
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -118,15 +119,37 @@ TEST_CASE("headrace report writes a page of a mount") {
   CHECK(contains(fixture.tool.start_on_terminal({"report", point})->wait().output, "write it to a file"));
 }
 
-TEST_CASE("a browser shows the page of headrace report") {
+// Chromium, with a profile of its own in `folder`.
+bool browse(const std::filesystem::path& folder, const std::string& options) {
+  const std::string command =
+      "timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-background-networking --window-size=800,1600"
+      " --user-data-dir=" +
+      (folder / "profile").string() + " " + options + " 2>/dev/null";
+  return std::system(command.c_str()) == 0;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("a browser shows the page of headrace report, with its plots") {
   // First, because skipping ends the process with whatever is mounted.
   if (std::system("command -v chromium >/dev/null") != 0) skip("needs chromium to show the page");
   const Fixture fixture;
   const TempDir folder;
-  const std::string page = folder.write("run.html", page_of_mount(fixture)).string();
-  const std::string picture = (folder.path() / "run.png").string();
-  REQUIRE(std::system(("chromium --headless --no-sandbox --disable-gpu --user-data-dir=" + folder.path().string() +
-                       "/profile --window-size=800,1600 --screenshot=" + picture + " file://" + page + " 2>/dev/null")
-                          .c_str()) == 0);
+  const std::string text = page_of_mount(fixture);
+  const std::string page = "file://" + folder.write("run.html", text).string();
+  const std::filesystem::path picture = folder.path() / "run.png";
+  REQUIRE(browse(folder.path(), "--screenshot=" + picture.string() + " " + page));
   CHECK(read_file(picture).size() > 10'000);  // an empty page of this size takes 6 KB
+  const std::filesystem::path shown = folder.path() / "shown.html";
+  REQUIRE(browse(folder.path(), "--dump-dom " + page + " >" + shown.string()));
+  const std::string dom = read_file(shown);
+  CHECK(count_of(text, "<svg") > 0);
+  for (const char* part : {"<svg", "<path d=\"M", "</table>"}) {
+    CAPTURE(part);
+    CHECK(count_of(dom, part) == count_of(text, part));
+  }
 }

@@ -108,6 +108,23 @@ TEST_CASE("the root of a user namespace can mount, read and unmount") {
   CHECK(status == 0);
 }
 
+TEST_CASE("whose it is to end a mount of another user stands in the error") {
+  test::need_fuse();
+  test::need_root();
+  Mounted mounted;
+  mounted.write_samples(1, 100);
+  mounted.start();
+  const int status = run_as_nobody([&] {
+    const io::Status ended = unmount(mounted.path());
+    if (ended) return fail("it was unmounted");
+    const std::string reason = ended.error().message();
+    return reason.ends_with("only who made this mount, or root, may end it") ? 0 : fail(reason);
+  });
+  if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
+  CHECK(status == 0);
+  CHECK_FALSE(mounts_at(mounted.path()).empty());
+}
+
 TEST_CASE("why fusermount3 refuses stands in the error, and on stderr") {
   test::need_fuse();
   test::need_root();
@@ -134,7 +151,8 @@ TEST_CASE("a user who may not open the device is told so") {
     const headrace::test::TempDir dir;
     auto channel = open_channel({.mountpoint = dir.path()});
     if (channel) ::_exit(kSkipped);  // this machine's device is open to all
-    const std::string expected = "mount " + dir.path().string() + ": open /dev/fuse: Permission denied";
+    const std::string expected =
+        "mount " + dir.path().string() + ": this user may not open /dev/fuse; chmod 0666 /dev/fuse (as root)";
     ::_exit(channel.error().message() == expected ? 0 : fail(channel.error().message()));
   }
   int status = 0;
