@@ -117,7 +117,8 @@ def write_bars(path, title, unit, values):
              Chart.text(left, 22, f"{title}, {unit}", size=15)]
     for number, (name, value) in enumerate(values.items()):
         y, end = TOP + height * number, axis.position(value)
-        parts += [f'<path d="M{left} {y + 4}H{end:.1f}V{y + height - 4}H{left}z" fill="{COLOURS[number % len(COLOURS)]}"/>',
+        colour = COLOURS[number % len(COLOURS)]
+        parts += [f'<path d="M{left} {y + 4}H{end:.1f}V{y + height - 4}H{left}z" fill="{colour}"/>',
                   Chart.text(left - 8, y + height / 2 + 4, name, anchor="end"),
                   Chart.text(end + 6, y + height / 2 + 4, f"{value:,.0f}")]
     Path(path).write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")

@@ -66,9 +66,11 @@ def main():
         sys.stdin.readline()
     start, cpu_before = time.perf_counter(), cpu_seconds()
     data = hr.ImageFolder(arguments.folder, ram=arguments.ram)
+    chain = [hr.RandomResizedCrop(224), hr.RandomHorizontalFlip()]
+    if arguments.dtype != "uint8":
+        chain.append(hr.Normalize(hr.IMAGENET))
     loader = hr.DataLoader(data, arguments.batch, order="torch-distributed:seed=0", seed=1, dtype=arguments.dtype,
-                           threads=arguments.threads,
-                           transform=[hr.RandomResizedCrop(224), hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)])
+                           threads=arguments.threads, transform=chain)
     if arguments.delivered:
         write_delivered(loader, arguments.delivered)
     for _ in range(arguments.warm_epochs):

@@ -189,8 +189,8 @@ typedef struct hr_loader_options {
   uint32_t reserved;           // 0
 } hr_loader_options;
 
-// HR_CONTENT_JPEGS: samples are decoded, resized, mirrored and normalised by the caller, on a GPU for instance. Each is a
-// small JPEG that has what its crop shows (hr_batch.contents, windows and crops). What no such part can be cut out of
+// HR_CONTENT_JPEGS: samples are decoded, resized, mirrored and normalised by the caller, on a GPU for instance. Each is
+// a small JPEG that has what its crop shows (hr_batch.contents, windows and crops). What no such part can be cut out of
 // (no JPEG, damaged, progressive, four channels, to be turned upright) is a finished sample. No jitter, no augment.
 
 // HR_DRAW_AS_TORCH: torchvision's RandomResizedCrop then RandomHorizontalFlip, from the first position of one epoch on.
@@ -225,8 +225,9 @@ typedef struct hr_crop {
   uint64_t mirrored;  // 1: the part is turned left to right
 } hr_crop;
 
-// HR_CONTENT_JPEGS: what of a sample's JPEG is resized to the crop's target (and mirrored) by who decodes it. The filter
-// sees the pixels of x, y, width, height alone; the part that becomes the target lies at part_x, part_y in these.
+// HR_CONTENT_JPEGS: what of a sample's JPEG is resized to the crop's target (and mirrored) by who decodes it. The
+// filter sees the pixels of x, y, width, height alone; the part that becomes the target lies at part_x, part_y in
+// these.
 typedef struct hr_window {
   double x;  // of the JPEG, in whole pixels
   double y;
@@ -274,8 +275,8 @@ HR_API void hr_batch_retain(hr_batch* batch);
 HR_API void hr_batch_release(hr_batch* batch);
 
 enum { HR_PART_IMAGES = 0, HR_PART_LABELS = 1, HR_PART_INDICES = 2 };
-// A DLManagedTensor (DLPack before 1.0, CPU) that keeps the batch until its deleter runs, on any thread. NULL: there are
-// no such images, or memory is short.
+// A DLManagedTensor (DLPack before 1.0, CPU) that keeps the batch until its deleter runs, on any thread. NULL: there
+// are no such images, or memory is short.
 HR_API void* hr_batch_dlpack(hr_batch* batch, int32_t part);
 // A function of type void(void*) for owners of such a tensor that nobody took.
 HR_API void hr_dlpack_drop(void* managed_tensor);

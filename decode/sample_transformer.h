@@ -54,8 +54,8 @@ class SampleTransformer {
   // The same with a crop that was planned elsewhere, whose target lies within the output; colour jitter then draws what
   // sample 0 of epoch 0 draws.
   [[nodiscard]] Status decode(ImageDecoder& decoder, std::span<const std::byte> bytes, const CropPlan& plan);
-  // Instead of decode() and write(): what shows the same, resized only, in a JPEG of its own. Files that none can be cut
-  // out of, damaged ones for instance, are decoded. Errors: as decode().
+  // Instead of decode() and write(): what shows the same, resized only, in a JPEG of its own. Files that none can be
+  // cut out of, damaged ones for instance, are decoded. Errors: as decode().
   template <typename KeyOrPlan>
   [[nodiscard]] Status cut(ImageDecoder& decoder, std::span<const std::byte> bytes, const KeyOrPlan& what,
                            EncodedPart& out);

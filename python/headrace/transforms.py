@@ -145,8 +145,8 @@ def check_resizes_only(options: _abi.LoaderOptions) -> None:
     for name, is_there in (("ColorJitter", any(colours)), ("TrivialAugmentWide or RandAugment", bool(options.augment)),
                            ("RandomCrop", options.geometry == _abi.PAD_CROP)):
         if is_there:
-            raise ValueError(f"decode=\"gpu\" decodes, resizes, mirrors and normalises; {name} needs decode=\"cpu\", or a "
-                             "function for post")
+            raise ValueError(f"decode=\"gpu\" decodes, resizes, mirrors and normalises; {name} needs decode=\"cpu\", "
+                             "or a function for post")
 
 
 def _fill_geometry(options: _abi.LoaderOptions, chain: Dict[type, Any]) -> None:

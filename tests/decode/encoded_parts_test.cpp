@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Some can be cut, some cannot: another format, four channels, progressive, turned, damaged but repairable, none at all.
+// Some can be cut, some cannot: four channels, progressive, to be turned, damaged but repairable, no image at all.
 const test::Files& files() {
   static const test::Files all = [] {
     io::set_log_level(io::LogLevel::kError);  // bad samples are expected here
