@@ -13,13 +13,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "headrace/cache/order.h"
 #include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
@@ -110,11 +108,5 @@ class RecordPlaces {
 [[nodiscard]] io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path, std::string_view spec);
 // The format that a spec names; empty for "auto" and stride.
 [[nodiscard]] std::string_view record_format_in(std::string_view spec);
-
-// The order of the records for a reader whose order is over the rows. A record of which several rows are read in a row
-// is there once.
-// Errors: as make_order().
-[[nodiscard]] io::Result<std::unique_ptr<Order>> make_record_order(std::string_view spec, const RecordMap& map,
-                                                                   bool regular_files_only);
 
 }  // namespace headrace::cache

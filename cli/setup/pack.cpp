@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "headrace/cache/record_order.h"
 #include "headrace/io/printable.h"
 
 namespace headrace::cli {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/record_map.h"
+#include "headrace/cache/record_order.h"
 
 #include "cache/hdf5_pack.h"
 #include "cache/packs.h"

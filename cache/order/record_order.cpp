@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "headrace/cache/record_order.h"
+
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "headrace/cache/record_map.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
