@@ -125,7 +125,7 @@ io::Error mount_error(const std::string& mountpoint, bool allow_other, const std
             ": no /dev/fuse; modprobe fuse (as root); in Docker: docker run --device /dev/fuse --cap-add SYS_ADMIN"};
   } else if (::access("/dev/fuse", R_OK | W_OK) != 0) {
     error = {ErrorCode::kPermission, 0,
-             "mount " + mountpoint + ": this user may not open /dev/fuse; chmod 0666 /dev/fuse (as root)"};
+             "mount " + mountpoint + ": this user may not open /dev/fuse (as root: chmod 0666 /dev/fuse)"};
   } else if (allow_other && reason.find("user_allow_other") != std::string::npos) {
     error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
   } else if (!reason.empty()) {

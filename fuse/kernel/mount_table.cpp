@@ -128,7 +128,7 @@ Status run_fusermount(const fs::path& path) {
   while (::waitpid(child, &exit_status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0) return {};
   return io::make_error(ErrorCode::kPermission,
-                        "unmount " + target + ": fusermount3 refuses; only who made this mount, or root, may end it");
+                        "unmount " + target + ": only who made this mount, or root, may end it");
 }
 
 Status detach(const MountEntry& entry, const fs::path& path) {
