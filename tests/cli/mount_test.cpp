@@ -172,6 +172,21 @@ TEST_CASE(
   fixture.check_equal_trees(fixture.mount_point);
 }
 
+// The code of that error is the byte of a line end, which ends a part of what the daemon says to its parent.
+TEST_CASE("a machine without /dev/fuse is told what to do, in one line") {
+  if (::geteuid() != 0) skip("needs root");
+  const Fixture fixture;
+  const std::string words = " mount '" + fixture.source.string() + "' '" + fixture.mount_point.string() + "' --ram 64M";
+  const std::string hide = "mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; mknod -m 444 /dev/urandom c 1 9; ";
+  const std::string script = "exec unshare --mount sh -ec \"" + hide + "exec '" HEADRACE_BINARY "'" + words + "\"";
+  const Outcome outcome = fixture.tool.start_shell(script)->wait();
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 1);
+  CHECK(outcome.errors.starts_with("headrace: mount " + fixture.mount_point.string() + ": no /dev/fuse"));
+  CHECK(std::count(outcome.errors.begin(), outcome.errors.end(), '\n') == 1);
+  CHECK_FALSE(is_mounted(fixture.mount_point));
+}
+
 TEST_CASE("when unmount returns, the file system of a tier can be unmounted") {
   if (::geteuid() != 0) skip("needs root");
   const Fixture fixture;
