@@ -372,7 +372,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
 
 void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   const Clock::time_point now = Clock::now();
-  window_.on_done(now, now - attempt.sent, waited_for_.empty() && ahead_.empty());
+  window_.on_done(now, waited_for_.empty() && ahead_.empty());
   if (job.query == nullptr) {
     latencies_.note(now - attempt.sent);
     counts_.took(now - attempt.sent);

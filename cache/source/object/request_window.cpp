@@ -22,7 +22,6 @@ constexpr double kWorthIt = 1.1;
 // where all are, 14 of them tell.
 constexpr double kBusyShare = 0.05;
 constexpr double kMemory = 1.0 / 256;
-constexpr double kLatencyMin = 1e-6;  // seconds; what takes no time at all has a rate, too
 
 }  // namespace
 
@@ -30,11 +29,10 @@ void RequestWindow::begin_period(Clock::time_point now) {
   began_ = now;
   settling_ = limit_;
   done_ = 0;
-  took_ = Clock::duration(0);
   was_enough_ = false;
 }
 
-void RequestWindow::on_done(Clock::time_point now, Clock::duration took, bool is_enough) {
+void RequestWindow::on_done(Clock::time_point now, bool is_enough) {
   busy_share_ *= 1 - kMemory;
   if (began_ == Clock::time_point()) begin_period(now);
   was_enough_ = was_enough_ || is_enough;
@@ -43,14 +41,12 @@ void RequestWindow::on_done(Clock::time_point now, Clock::duration took, bool is
     return;
   }
   ++done_;
-  took_ += took;
   const milliseconds least = phase_ == Phase::kGrowing ? kGrowingPeriodMin : kPeriodMin;
   if (done_ >= limit_ && now - began_ >= least) end_period(now);
 }
 
 void RequestWindow::end_period(Clock::time_point now) {
-  const double latency = std::chrono::duration<double>(took_).count() / done_;
-  const double rate = limit_ / std::max(latency, kLatencyMin);
+  const double rate = static_cast<double>(done_) / std::chrono::duration<double>(now - began_).count();
   const bool was_enough = was_enough_;
   const unsigned limit = limit_;
   if (!was_enough) adapt(now, rate);

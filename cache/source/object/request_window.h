@@ -2,14 +2,12 @@
 // How many requests are in flight: as many as bring more, fewer after the store has asked to slow down.
 //
 //   if (in_flight < window.limit()) send();
-//   window.on_done(now, now - sent, queue_is_empty);
+//   window.on_done(now, queue_is_empty);
 //
 // The rate of a store is requests in flight over latency, until its limit or the network's is met. So the limit doubles
 // while that raises the rate by a tenth, and goes back by one doubling when it does not, twice in a row. It is tried
 // again after a while, because a network has better and worse times. A doubling takes two latencies: in the first, what
-// was sent under the limit before is still answered; the second is measured. The rate is the limit over the mean
-// latency: requests that were sent together are answered together, so that to count answers for two latencies may find
-// half of the rate, or twice of it.
+// was sent under the limit before is still answered; the second is measured.
 //
 // Where the store answers with 503, the limit halves, once for all requests that were under way together, and comes
 // back by a sixteenth at a time: a client that comes back at once is refused at once, and one that never comes back
@@ -31,9 +29,8 @@ class RequestWindow {
   RequestWindow(unsigned first, unsigned max) : limit_(first), max_(max), before_(first) {}
 
   [[nodiscard]] unsigned limit() const { return limit_; }
-  // A request has ended well, `took` after it was sent. `is_enough`: nothing waited for its turn, so that the rate says
-  // nothing about the limit.
-  void on_done(Clock::time_point now, Clock::duration took, bool is_enough);
+  // A request has ended well. `is_enough`: nothing waited for its turn, so that the rate says nothing about the limit.
+  void on_done(Clock::time_point now, bool is_enough);
   void on_slow_down(Clock::time_point now);
 
  private:
@@ -54,7 +51,6 @@ class RequestWindow {
   Clock::time_point held_ = {};
   unsigned settling_ = 0;  // answers before the period begins
   unsigned done_ = 0;
-  Clock::duration took_{0};     // what these took, summed up
   bool was_no_better_ = false;  // the last period
   bool was_enough_ = false;
   double busy_share_ = 0;  // of the last answers, those that asked to slow down

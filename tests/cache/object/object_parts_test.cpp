@@ -250,10 +250,6 @@ TEST_CASE("pauses grow up to a bound, and a store that names one gets it") {
   CHECK(backoff(tuning, 1, seconds(9999), random) <= tuning.give_up_after);
 }
 
-Clock::duration seconds_of(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 TEST_CASE("the window grows while it brings more, halves once for a 503, and comes back") {
   RequestWindow window(64, 1024);
   Clock::time_point now = Clock::now();
@@ -261,8 +257,8 @@ TEST_CASE("the window grows while it brings more, halves once for a 503, and com
   const auto run = [&](milliseconds time) {
     for (const Clock::time_point end = now + time; now < end;) {
       const double rate = std::min(4000.0, window.limit() / 0.05);
-      now += seconds_of(1 / rate);
-      window.on_done(now, seconds_of(window.limit() / rate), false);
+      now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate));
+      window.on_done(now, false);
     }
   };
   run(milliseconds(60));
@@ -281,25 +277,13 @@ TEST_CASE("the window grows while it brings more, halves once for a 503, and com
   CHECK(window.limit() > 128);
   RequestWindow unlucky(64, 1024);
   for (int i = 0; i < 20'000; ++i) {
-    unlucky.on_done(now += milliseconds(1), milliseconds(64), false);
+    unlucky.on_done(now += milliseconds(1), false);
     if (i % 100 == 0) unlucky.on_slow_down(now);
     CHECK(unlucky.limit() >= 64);
   }
   RequestWindow idle(64, 1024);
-  for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), milliseconds(64), true);
+  for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), true);
   CHECK(idle.limit() == 64);
-}
-
-TEST_CASE("the window grows where answers come in waves, as requests that were sent together are answered") {
-  RequestWindow window(64, 1024);
-  Clock::time_point now = Clock::now();
-  for (int wave = 0; wave < 20; ++wave) {
-    // The first ones a little later than the least that is looked at, the others a little sooner.
-    const std::chrono::microseconds latency(wave < 3 ? 20'100 : 19'900);
-    now += latency;
-    for (unsigned answers = window.limit(); answers > 0; --answers) window.on_done(now, latency, false);
-  }
-  CHECK(window.limit() == 1024);
 }
 
 TEST_CASE("few requests get a second one, and none while many are late") {
