@@ -2,7 +2,6 @@
 #include "headrace/decode/internal/batch_assembler.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace headrace::decode {
@@ -98,7 +97,8 @@ void BatchAssembler::gather_from(RowGroup& group, BatchBuffer& to) {
       continue;
     }
     const std::size_t bytes = options_.sample_bytes;
-    std::memcpy(to.memory.data() + batch.labels.size() * bytes, group.buffer->memory.data() + cursor_ * bytes, bytes);
+    std::ranges::copy(group.buffer->memory.subspan(cursor_ * bytes, bytes),
+                      to.memory.subspan(batch.labels.size() * bytes).begin());
     add_row(row, batch);
   }
   if (skipped > 0) skipped_.add(group.epoch, skipped);
