@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mounting as a user who is not root: through fusermount3, which must find a /dev/fuse that the user may open; and as
 // the root of a user namespace, as in a container that a user runs, who mounts without that help.
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -108,21 +109,53 @@ TEST_CASE("the root of a user namespace can mount, read and unmount") {
   CHECK(status == 0);
 }
 
+// Mounts in a child and serves until it is killed: what is forked later comes from a process without threads.
+class MountedByAnother {
+ public:
+  explicit MountedByAnother(Mounted& mounted) : path_(mounted.path()) {
+    child_ = ::fork();
+    if (child_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    mounted.start();
+    while (true) ::pause();
+  }
+  ~MountedByAnother() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    CHECK(unmount(path_));
+  }
+  MountedByAnother(const MountedByAnother&) = delete;
+  MountedByAnother& operator=(const MountedByAnother&) = delete;
+  // Within half a minute, or it hangs.
+  [[nodiscard]] bool wait_until_mounted() const {
+    for (int look = 0; look < 3000 && mounts_at(path_).empty(); ++look) ::usleep(10'000);
+    return std::filesystem::exists(path_ / Mounted::sample_name(0));
+  }
+
+ private:
+  const std::filesystem::path path_;
+  pid_t child_ = 0;
+};
+
 TEST_CASE("whose it is to end a mount of another user stands in the error") {
   test::need_fuse();
   test::need_root();
   Mounted mounted;
   mounted.write_samples(1, 100);
-  mounted.start();
-  const int status = run_as_nobody([&] {
-    const io::Status ended = unmount(mounted.path());
-    if (ended) return fail("it was unmounted");
-    const std::string reason = ended.error().message();
-    return reason.ends_with("only who made this mount, or root, may end it: permission denied") ? 0 : fail(reason);
-  });
+  int status = 0;
+  {
+    const MountedByAnother other(mounted);
+    REQUIRE(other.wait_until_mounted());
+    status = run_as_nobody([&] {
+      const io::Status ended = unmount(mounted.path());
+      if (ended) return fail("it was unmounted");
+      const std::string reason = ended.error().message();
+      return reason.ends_with("only who made this mount, or root, may end it: permission denied") ? 0 : fail(reason);
+    });
+    CHECK_FALSE(mounts_at(mounted.path()).empty());
+  }
   if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
   CHECK(status == 0);
-  CHECK_FALSE(mounts_at(mounted.path()).empty());
 }
 
 TEST_CASE("why fusermount3 refuses stands in the error, and on stderr") {
