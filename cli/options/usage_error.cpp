@@ -87,7 +87,7 @@ std::string describe(const CLI::App& command, const CLI::ParseError& failure) {
 }  // namespace
 
 std::string in_plain_words(const CLI::ParseError& failure) {
-  const std::string text = failure.what();
+  std::string text = failure.what();
   if (failure.get_name() == "ArgumentMismatch") {  // its text begins with "NAME: "
     const bool is_missing = text.ends_with("missing");
     return text.substr(0, text.find(':')) + (is_missing ? " needs a value" : " takes one value only");
