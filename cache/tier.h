@@ -16,6 +16,23 @@ namespace headrace::cache {
 
 enum class TierKind : std::uint8_t { kRam, kSsd, kHdd, kShared, kSource };
 
+// As figures and messages name it: "ram", "ssd", "hdd", "shared", "source".
+[[nodiscard]] constexpr const char* name_of(TierKind kind) {
+  switch (kind) {
+    case TierKind::kRam:
+      return "ram";
+    case TierKind::kSsd:
+      return "ssd";
+    case TierKind::kHdd:
+      return "hdd";
+    case TierKind::kShared:
+      return "shared";
+    case TierKind::kSource:
+      break;
+  }
+  return "source";
+}
+
 struct TierOptions {
   TierKind kind = TierKind::kSsd;  // kSsd or kHdd
   std::filesystem::path path;      // folder of the tier; made (0700) when missing

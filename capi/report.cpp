@@ -8,26 +8,10 @@ namespace {
 
 using nlohmann::json;
 
-const char* name_of(cache::TierKind kind) {
-  switch (kind) {
-    case cache::TierKind::kRam:
-      return "ram";
-    case cache::TierKind::kSsd:
-      return "ssd";
-    case cache::TierKind::kHdd:
-      return "hdd";
-    case cache::TierKind::kShared:
-      return "shared";
-    case cache::TierKind::kSource:
-      break;
-  }
-  return "source";
-}
-
 json tiers_json(const Dataset& dataset) {
   json tiers = json::array();
   for (const cache::TierStats& tier : dataset.store->stats().tiers) {
-    tiers.push_back({{"kind", name_of(tier.kind)},
+    tiers.push_back({{"kind", cache::name_of(tier.kind)},
                      {"path", tier.path},
                      {"budget_bytes", tier.budget_bytes},
                      {"used_bytes", tier.used_bytes},

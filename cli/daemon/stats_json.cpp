@@ -12,25 +12,9 @@ namespace headrace::cli {
 
 using nlohmann::json;
 
-const char* name_of(cache::TierKind kind) {
-  switch (kind) {
-    case cache::TierKind::kRam:
-      return "ram";
-    case cache::TierKind::kSsd:
-      return "ssd";
-    case cache::TierKind::kHdd:
-      return "hdd";
-    case cache::TierKind::kShared:
-      return "shared";
-    case cache::TierKind::kSource:
-      break;
-  }
-  return "source";
-}
-
 bool is_disk_tier(const json& tier) {
   const std::string kind = text_of(tier, "kind");
-  return kind == name_of(cache::TierKind::kSsd) || kind == name_of(cache::TierKind::kHdd);
+  return kind == cache::name_of(cache::TierKind::kSsd) || kind == cache::name_of(cache::TierKind::kHdd);
 }
 
 json to_json(const cache::ObjectStoreStats& stats) {
@@ -88,7 +72,7 @@ cache::ObjectStoreStats bucket_stats_from_json(const json& stats) {
 json to_json(const cache::StoreStats& stats) {
   json tiers = json::array();
   for (const cache::TierStats& tier : stats.tiers) {
-    tiers.push_back({{"kind", name_of(tier.kind)},
+    tiers.push_back({{"kind", cache::name_of(tier.kind)},
                      {"path", tier.path},
                      {"budget_bytes", tier.budget_bytes},
                      {"asked_bytes", std::max(tier.asked_bytes, tier.budget_bytes)},

@@ -10,7 +10,6 @@
 
 namespace headrace::cli {
 
-[[nodiscard]] const char* name_of(cache::TierKind kind);
 // Whether an element of "tiers" in a store's figures is a tier on an SSD or a hard disk.
 [[nodiscard]] bool is_disk_tier(const nlohmann::json& tier);
 [[nodiscard]] nlohmann::json to_json(const cache::StoreStats& stats);
