@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,6 +25,7 @@
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/saved_catalog.h"
 #include "headrace/io/unique_fd.h"
+#include "headrace/io/write_all.h"
 
 namespace headrace::cache {
 namespace {
@@ -56,19 +58,6 @@ static_assert(sizeof(Header) == 120 && std::has_unique_object_representations_v<
 
 std::uint64_t hash_of(const Header& header) {
   return XXH3_64bits(&header, offsetof(Header, header_hash));
-}
-
-Status write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset, const std::string& name) {
-  const auto* from = static_cast<const std::byte*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return io::system_error(errno, "write " + name);
-    from += written;
-    bytes -= static_cast<std::size_t>(written);
-    offset += static_cast<std::uint64_t>(written);
-  }
-  return {};
 }
 
 Status read_all(int fd, void* data, std::size_t bytes, std::uint64_t offset, const std::string& name) {
@@ -186,10 +175,10 @@ Header CatalogFile::header_of(const Catalog& catalog) {
 
 Status CatalogFile::save(const Catalog& catalog, int fd, const std::string& name) {
   const Header header = header_of(catalog);
-  if (Status done = write_all(fd, &header, sizeof header, 0, name); !done) return done;
+  HEADRACE_TRY_DO(io::write_all(fd, std::as_bytes(std::span(&header, 1)), 0, name));
   std::uint64_t offset = sizeof header;
   for (const auto section : sections_of(catalog)) {
-    if (Status done = write_all(fd, section.data(), section.size(), offset, name); !done) return done;
+    HEADRACE_TRY_DO(io::write_all(fd, section, offset, name));
     offset += section.size();
   }
   if (::ftruncate(fd, static_cast<off_t>(offset)) != 0) return io::system_error(errno, "write " + name);

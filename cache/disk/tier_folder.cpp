@@ -21,6 +21,7 @@
 #include <xxhash.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/write_all.h"
 
 namespace headrace::cache {
 namespace {
@@ -38,16 +39,6 @@ constexpr std::size_t kSegmentDigits = 8;
 constexpr std::chrono::milliseconds kLockWaitStep{10};
 constexpr int kLockWaitSteps = 200;
 constexpr std::uint64_t kDataSetsBytesMax = 1 << 20;  // thousands of data sets
-
-Status write_all(int fd, std::span<const std::byte> bytes, const std::string& name) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return io::system_error(errno, "write " + name);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
-}
 
 std::uint64_t label_hash(const TierLabel& label) {
   return XXH3_64bits(&label, offsetof(TierLabel, hash));
@@ -191,7 +182,7 @@ Status TierFolder::take_lock() {
   if (read_only) return {};
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(lock_fd_.get(), 0) != 0) return io::system_error(errno, "write lock of tier " + path_);
-  return write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), path_ + "/" + kLockName);
+  return io::write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), 0, path_ + "/" + kLockName);
 }
 
 // Nothing is lost with a tier but time: all of it can be read from the source again.
@@ -285,8 +276,8 @@ Status TierFolder::replace_file(const std::string& name, std::span<const std::by
                                 std::span<const std::byte> body, bool sync) const {
   const std::string draft = name + kDraftSuffix;
   HEADRACE_TRY(fd, open_file(draft, O_WRONLY | O_CREAT | O_TRUNC));
-  Status written = write_all(fd.get(), head, draft);
-  if (written) written = write_all(fd.get(), body, draft);
+  Status written = io::write_all(fd.get(), head, 0, draft);
+  if (written) written = io::write_all(fd.get(), body, head.size(), draft);
   if (written && sync && ::fsync(fd.get()) != 0) written = io::system_error(errno, "sync " + draft);
   if (written && ::renameat(fd_.get(), draft.c_str(), fd_.get(), name.c_str()) != 0) {
     written = io::system_error(errno, "rename " + draft);
@@ -347,7 +338,7 @@ Status TierFolder::add_data_set(const DataSetName& data_set) const {
   std::replace(name.begin(), name.end(), '\n', '?');
   const std::string line = fmt::format("{:016x} {}\n", data_set.key, name);
   HEADRACE_TRY(fd, open_file(kDataSetsName, O_WRONLY | O_CREAT | O_APPEND));
-  return write_all(fd.get(), std::as_bytes(std::span(line)), kDataSetsName);
+  return io::write_all(fd.get(), std::as_bytes(std::span(line)), 0, kDataSetsName);
 }
 
 }  // namespace headrace::cache

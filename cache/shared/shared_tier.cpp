@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "headrace/io/log.h"
@@ -40,7 +39,7 @@ Result<std::unique_ptr<SharedTier>> SharedTier::open(const SharedTierOptions& op
     return make_error(ErrorCode::kInvalidArgument, "peers: how much memory does each share? Give a size");
   }
   std::unique_ptr<SharedTier> tier(new SharedTier(options, std::move(data_set), catalog, ram));
-  if (!tier->wake_fd_.valid()) return io::system_error(errno, "eventfd");
+  if (!tier->wake_.valid()) return io::system_error(errno, "eventfd");
   HEADRACE_TRY_DO(tier->load_certificates(options.certificates));
   HEADRACE_TRY_DO(tier->find_peers(options.peers));
   tier->place_files();
@@ -56,11 +55,7 @@ Result<std::unique_ptr<SharedTier>> SharedTier::open(const SharedTierOptions& op
 }
 
 SharedTier::SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram)
-    : data_set_(std::move(data_set)),
-      catalog_(catalog),
-      ram_(ram),
-      bytes_per_peer_(options.bytes_per_peer),
-      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+    : data_set_(std::move(data_set)), catalog_(catalog), ram_(ram), bytes_per_peer_(options.bytes_per_peer) {}
 
 SharedTier::~SharedTier() {
   join();
@@ -124,8 +119,7 @@ bool SharedTier::submit(Submission submission) {
   if (closed_) return false;
   submitted_.push_back(std::move(submission));
   lock.unlock();
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof one);  // full: it is awake anyway
+  wake_.set();
   return true;
 }
 
@@ -196,8 +190,7 @@ void SharedTier::join() {
     MutexLock lock(mutex_);
     closed_ = true;
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_fd_.get(), &one, sizeof one);
+  wake_.set();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -218,8 +211,7 @@ void SharedTier::run() {
 }
 
 void SharedTier::start_submitted() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake_fd_.get(), &count, sizeof count);  // nothing there: nobody called
+  wake_.clear();
   std::vector<Submission> submitted;
   {
     MutexLock lock(mutex_);
@@ -245,7 +237,7 @@ void SharedTier::start(Submission submission) {
 }
 
 void SharedTier::wait_for_sockets() {
-  std::vector<pollfd> sockets = {{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0}};
+  std::vector<pollfd> sockets = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0}};
   std::vector<std::pair<Peer*, Lane>> owners = {{nullptr, Lane::kGet}};
   for (Peer& peer : peers_) {
     for (const Lane lane : kLanes) {

@@ -35,7 +35,7 @@
 #include "headrace/cache/tier.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
-#include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 namespace headrace::cache {
 
@@ -141,7 +141,7 @@ class SharedTier {
   std::unique_ptr<PeerTls> tls_;  // null: in the clear
   std::deque<Peer> peers_;        // sorted by name; never moved
   std::vector<PeerIndex> owners_;
-  io::UniqueFd wake_fd_;
+  io::WakeEvent wake_;
   std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again
 
   std::atomic<std::uint64_t> pending_bytes_ = 0;

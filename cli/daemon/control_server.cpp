@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "headrace/cli/daemon/unix_socket.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 namespace headrace::cli {
 namespace {
@@ -114,7 +114,7 @@ struct ControlServer::Impl {
   Answer answer;
   Limits limits;
   io::UniqueFd listener;
-  io::UniqueFd stop;
+  io::WakeEvent stop;
   std::vector<Connection> connections;  // only the server thread uses them
   std::thread thread;
 
@@ -165,7 +165,7 @@ void ControlServer::Impl::run() {
   ::pthread_setname_np(::pthread_self(), "hr-control");
   std::vector<pollfd> watched;
   while (true) {
-    watched.assign({{stop.get(), POLLIN, 0}, {listener.get(), POLLIN, 0}});
+    watched.assign({{stop.fd(), POLLIN, 0}, {listener.get(), POLLIN, 0}});
     for (const Connection& connection : connections) {
       const short wanted = connection.output.empty() ? POLLIN : POLLOUT;
       watched.push_back({connection.fd.get(), wanted, 0});
@@ -184,9 +184,8 @@ void ControlServer::Impl::run() {
 ControlServer::ControlServer() : impl_(std::make_unique<Impl>()) {}
 
 ControlServer::~ControlServer() {
-  const std::uint64_t one = 1;
   if (impl_->thread.joinable()) {
-    [[maybe_unused]] const ssize_t written = ::write(impl_->stop.get(), &one, sizeof one);
+    impl_->stop.set();
     impl_->thread.join();
     ::unlink(impl_->socket.c_str());
   }
@@ -200,8 +199,7 @@ io::Result<std::unique_ptr<ControlServer>> ControlServer::start(const fs::path& 
   impl.answer = std::move(answer);
   impl.limits = limits;
   impl.listener = std::move(listener);
-  impl.stop = io::UniqueFd(::eventfd(0, EFD_CLOEXEC));
-  if (impl.stop.get() < 0) return system_error(errno, "eventfd");
+  if (!impl.stop.valid()) return system_error(errno, "eventfd");
   impl.thread = std::thread([&impl] { impl.run(); });
   return server;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,15 +43,13 @@ StopSignal::StopSignal() {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, &signals_before_);
   signal_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  request_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  HEADRACE_ASSERT(signal_fd_ >= 0 && request_fd_ >= 0);
+  HEADRACE_ASSERT(signal_fd_ >= 0 && request_.valid());
 }
 
 StopSignal::~StopSignal() {
   take_signals(signal_fd_);
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   ::close(signal_fd_);
-  ::close(request_fd_);
 }
 
 void StopSignal::wait() {
@@ -61,18 +58,16 @@ void StopSignal::wait() {
 }
 
 bool StopSignal::wait_for(std::chrono::milliseconds time) {
-  pollfd watched[] = {{signal_fd_, POLLIN, 0}, {request_fd_, POLLIN, 0}};
+  pollfd watched[] = {{signal_fd_, POLLIN, 0}, {request_.fd(), POLLIN, 0}};
   return ::poll(watched, 2, static_cast<int>(time.count())) > 0;
 }
 
 void StopSignal::request() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(request_fd_, &one, sizeof one);
+  request_.set();
 }
 
 void StopSignal::withdraw_request() {
-  std::uint64_t requests = 0;
-  [[maybe_unused]] const ssize_t count = ::read(request_fd_, &requests, sizeof requests);
+  request_.clear();
 }
 
 OnStop::OnStop(StopSignal& stop, std::function<void()> action)

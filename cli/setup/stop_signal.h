@@ -11,6 +11,8 @@
 #include <functional>
 #include <thread>
 
+#include "headrace/io/wake_event.h"
+
 namespace headrace::cli {
 
 // Turns SIGTERM, SIGINT and SIGHUP into something to wait for. It blocks them for the calling thread and for the
@@ -38,7 +40,7 @@ class StopSignal {
 
   sigset_t signals_before_ = {};
   int signal_fd_ = -1;
-  int request_fd_ = -1;
+  io::WakeEvent request_;
 };
 
 // Runs `action` once, on a thread of its own, when the signal comes: this ends a job that blocks the main thread.

@@ -11,12 +11,12 @@
 #include <linux/fuse.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "headrace/io/log.h"
 #include "headrace/io/page_bytes.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::fuse {
 using io::ErrorCode;
@@ -124,8 +124,7 @@ Status Session::attach(Channel& channel, const fuse_lowlevel_ops& operations) {
   if (fd_ < 0 || fuse_session_custom_io(session_, &io, fd_) != 0) return io::system_error(errno, "libfuse session");
   const int flags = ::fcntl(fd_, F_GETFL);
   if (::fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) return io::system_error(errno, "libfuse session");
-  stop_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop_fd_.valid()) return io::system_error(errno, "eventfd");
+  if (!stop_.valid()) return io::system_error(errno, "eventfd");
   return {};
 }
 
@@ -165,7 +164,7 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
 Status Session::start(unsigned thread_count) {
   thread_count_ = thread_count;
   for (unsigned i = 0; i < thread_count; ++i) {
-    const int wait_fd = make_wait_fd(fd_, stop_fd_.get());
+    const int wait_fd = make_wait_fd(fd_, stop_.fd());
     if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
     threads_.emplace_back([this, i, wait_fd] {
       ::pthread_setname_np(::pthread_self(), ("hr-fuse-" + std::to_string(i)).c_str());
@@ -213,11 +212,7 @@ bool Session::serve_one(std::span<std::byte> buffer, int wait_fd) {
 
 void Session::stop() {
   stopping_.store(true);
-  if (stop_fd_.valid()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written =
-        ::write(stop_fd_.get(), &one, sizeof(one));  // fails only when it is set already
-  }
+  stop_.set();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   end();

@@ -27,7 +27,7 @@
 #include "headrace/fuse/channel.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
-#include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 struct fuse_lowlevel_ops;
 struct fuse_req;
@@ -114,7 +114,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<void> handler_;
   fuse_session* session_ = nullptr;          // its descriptor is a duplicate of the channel's
   int fd_ = -1;                              // that descriptor
-  io::UniqueFd stop_fd_;                     // eventfd, readable once the threads are to end
+  io::WakeEvent stop_;                       // set once the threads are to end
   InitPhase init_phase_ = InitPhase::kDone;  // changes before the threads start only
   bool init_accepted_ = false;               // likewise
   std::array<std::atomic<std::uint64_t>, kOpcodeCount> counts_ = {};

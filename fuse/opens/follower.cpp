@@ -9,7 +9,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -36,8 +35,7 @@ Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, 
   std::unique_ptr<Follower> follower(new Follower(catalog, std::move(callbacks)));
   follower->inotify_fd_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!follower->inotify_fd_.valid()) return io::system_error(errno, "inotify");
-  follower->stop_fd_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!follower->stop_fd_.valid()) return io::system_error(errno, "eventfd");
+  if (!follower->stop_.valid()) return io::system_error(errno, "eventfd");
   follower->thread_ = std::thread([self = follower.get()] {
     ::pthread_setname_np(::pthread_self(), "hr-follow");
     self->run();
@@ -47,8 +45,7 @@ Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, 
 
 Follower::~Follower() {
   if (thread_.joinable()) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(stop_fd_.get(), &one, sizeof(one));  // cannot fail: the count is 0
+    stop_.set();
     thread_.join();
   }
 }
@@ -66,7 +63,7 @@ Status Follower::watch(EntryId directory, const std::filesystem::path& path) {
 
 void Follower::run() {
   std::vector<char> buffer(kEventBufferBytes);
-  std::array<pollfd, 2> waited = {{{inotify_fd_.get(), POLLIN, 0}, {stop_fd_.get(), POLLIN, 0}}};
+  std::array<pollfd, 2> waited = {{{inotify_fd_.get(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}}};
   while (true) {
     if (::poll(waited.data(), waited.size(), -1) < 0 && errno != EINTR) return;
     if (waited[1].revents != 0) return;

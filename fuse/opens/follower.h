@@ -21,6 +21,7 @@
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 namespace headrace::fuse {
 
@@ -53,7 +54,7 @@ class Follower {
   const cache::Catalog& catalog_;
   const FollowerCallbacks callbacks_;
   io::UniqueFd inotify_fd_;
-  io::UniqueFd stop_fd_;                    // eventfd
+  io::WakeEvent stop_;
   std::vector<cache::SampleIndex> opened_;  // the thread's
   std::thread thread_;
 

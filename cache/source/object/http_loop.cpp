@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,20 +46,17 @@ bool is_no_connection(CURLcode code) {
 
 }  // namespace
 
-HttpLoop::HttpLoop(HttpLoopOptions options)
-    : options_(std::move(options)),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+HttpLoop::HttpLoop(HttpLoopOptions options) : options_(std::move(options)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   set_up_curl();
   multi_ = ::curl_multi_init();
-  if (multi_ == nullptr || !epoll_.valid() || !wake_fd_.valid()) return;
+  if (multi_ == nullptr || !epoll_.valid() || !wake_.valid()) return;
   ::curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &HttpLoop::watch);
   ::curl_multi_setopt(multi_, CURLMOPT_SOCKETDATA, this);
   ::curl_multi_setopt(multi_, CURLMOPT_TIMERFUNCTION, &HttpLoop::set_timer);
   ::curl_multi_setopt(multi_, CURLMOPT_TIMERDATA, this);
   ::curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(options_.connections_max));
-  epoll_event event = {.events = EPOLLIN, .data = {.fd = wake_fd_.get()}};
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_fd_.get(), &event);
+  epoll_event event = {.events = EPOLLIN, .data = {.fd = wake_.fd()}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.fd(), &event);
   if (options_.stop_fd < 0) return;
   event.data.fd = options_.stop_fd;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, options_.stop_fd, &event);
@@ -72,7 +68,7 @@ HttpLoop::~HttpLoop() {
 }
 
 io::Status HttpLoop::ready() const {
-  if (!epoll_.valid() || !wake_fd_.valid()) return io::system_error(errno, "epoll");
+  if (!epoll_.valid() || !wake_.valid()) return io::system_error(errno, "epoll");
   if (multi_ == nullptr) return io::system_error(ENOMEM, "libcurl");
   return {};
 }
@@ -220,9 +216,8 @@ void HttpLoop::run_once(milliseconds wait_max) {
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.fd == options_.stop_fd) continue;
-    if (event.data.fd == wake_fd_.get()) {
-      std::uint64_t wakes = 0;
-      static_cast<void>(!::read(wake_fd_.get(), &wakes, sizeof wakes));
+    if (event.data.fd == wake_.fd()) {
+      wake_.clear();
       continue;
     }
     unsigned what = 0;
@@ -266,11 +261,6 @@ void HttpLoop::end_complete() {
     give_back(*exchange);
     exchange->sink->on_end(end);
   }
-}
-
-void HttpLoop::wake() {
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_fd_.get(), &one, sizeof one));
 }
 
 }  // namespace headrace::cache

@@ -24,6 +24,7 @@
 
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 namespace headrace::cache {
 
@@ -87,7 +88,7 @@ class HttpLoop {
   // Waits for sockets, wake() or the time to be over, and lets requests go on.
   void run_once(std::chrono::milliseconds wait_max);
   // Any thread: run_once() returns soon.
-  void wake();
+  void wake() { wake_.set(); }
 
  private:
   [[nodiscard]] CURL* take_easy();
@@ -101,7 +102,7 @@ class HttpLoop {
 
   const HttpLoopOptions options_;
   io::UniqueFd epoll_;
-  io::UniqueFd wake_fd_;
+  io::WakeEvent wake_;
   CURLM* multi_ = nullptr;
   std::vector<CURL*> idle_;  // easy handles; making one costs 10 us and its buffers
   bool has_timer_ = false;

@@ -9,32 +9,26 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include "headrace/io/unique_fd.h"
+#include "headrace/io/wake_event.h"
 
 namespace headrace::cache {
 
 class StopEvent {
  public:
   // Without a descriptor for it whoever waits finds out at the end of its own wait.
-  StopEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   void set() {
     is_set_.store(true);
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(fd_.get(), &one, sizeof one));
+    event_.set();
   }
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   // Readable from set() on. Nobody reads from it.
-  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] int fd() const { return event_.fd(); }
 
  private:
   std::atomic<bool> is_set_ = false;
-  const io::UniqueFd fd_;
+  const io::WakeEvent event_;
 };
 
 }  // namespace headrace::cache
