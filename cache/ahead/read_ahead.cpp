@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cursors walk the schedule ahead of the reader, one for each of its workers, and plan each place: a sample that is not
-// there is claimed (from the resident part while that has room, else from the window) and queued to be fetched. The
-// next place is always one of the rank with the least planned ahead of it, and of its worker with the least, so that
-// one which is slow or waits for the others does not fill the window, and one which is fast does not run out. The
-// workers of a rank begin an epoch together: those through with theirs wait until the others are planned to its end.
-// `pending` counts the planned places of a sample that the reader has not passed; when it falls to zero the sample has
-// done its work: a resident one stays, one of the window becomes resident if there is room, or is released. The cursors
-// wait when the window is full.
+// Cursors walk the schedule ahead of the reader, one for each of its workers (LaneChoice), and plan each place: a
+// sample that is not there is claimed (from the resident part while that has room, else from the window) and queued to
+// be fetched. `pending` counts the planned places of a sample that the reader has not passed; when it falls to zero the
+// sample has done its work: a resident one stays, one of the window becomes resident if there is room, or is released.
+// The cursors wait when the window is full.
 #include "headrace/cache/read_ahead.h"
 
 #include <algorithm>
 #include <deque>
-#include <tuple>
 #include <utility>
 
+#include "headrace/cache/ahead/lane_choice.h"
 #include "headrace/cache/ahead/reader_track.h"
 #include "headrace/cache/ahead/schedule.h"
 
@@ -53,19 +50,6 @@ constexpr unsigned kExchangeLooks = 64;
 // A millisecond or two; the pressure watch may change the budget each second.
 constexpr std::size_t kSizesLookedAt = 65'536;
 
-// What one worker of one rank will read.
-struct Lane {
-  Place next = 0;           // all of its places before this one were planned, none from here on
-  std::uint64_t ahead = 0;  // planned, not passed
-  Place reached = 0;        // the furthest place that its worker passed
-};
-
-// What the lanes of one rank have in common.
-struct Rank {
-  std::uint64_t ahead = 0;
-  Place epoch_start = UINT64_MAX;  // of the earliest epoch that a cursor of it is in
-};
-
 WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
   // One worker: strictly in order, and known to be.
   return options.in_order ? WorkerLayout{.batch = 1, .workers = 1, .prefetch_factor = 1} : order.workers();
@@ -93,8 +77,6 @@ struct ReadAhead::Impl {
   void enqueue(SampleIndex sample);
 
   bool plan_next();
-  Lane* next_lane();
-  void take_stock_of_ranks();
   bool plan(SampleIndex sample);
   void pass(const ReaderTrack::Passed& passed_place);
   void settle(SampleIndex sample);
@@ -112,8 +94,7 @@ struct ReadAhead::Impl {
   const std::uint64_t total_bytes;  // of all samples
   Schedule schedule;
   ReaderTrack track;
-  std::vector<Lane> lanes;
-  std::vector<Rank> ranks;  // scratch of next_lane(); lane i is of rank i % ranks.size()
+  LaneChoice lanes;
   std::uint64_t resident_limit = 0;
   std::uint64_t window_limit = 0;
   std::uint64_t small_max = 0;  // samples up to this size fit the resident part all together
@@ -137,8 +118,7 @@ ReadAhead::Impl::Impl(const Order& order, const SampleSizes& sizes_in, const Rea
                        .epoch_count = options.epoch_count,
                        .workers = workers_of(order, options)}),
       track(schedule, workers_of(order, options), order.length(options.first_epoch)),
-      lanes(schedule.lanes()),
-      ranks(schedule.lanes() > 1 ? std::max(workers_of(order, options).ranks, 1U) : 1),
+      lanes(schedule, schedule.lanes() > 1 ? std::max(workers_of(order, options).ranks, 1U) : 1),
       marks(sizes.size()) {
   set_limits(options.budget_bytes, options.window_bytes);
 }
@@ -224,47 +204,13 @@ std::optional<SampleIndex> ReadAhead::Impl::next_fetch() {
 
 // False: the window is full, or the schedule ends.
 bool ReadAhead::Impl::plan_next() {
-  Lane* const lane = next_lane();
-  if (lane == nullptr) return false;
-  const Place place = lane->next;
+  const std::optional<Place> place = lanes.next(track.low());
+  if (!place) return false;
   schedule.draw_ahead_if_partial();
-  if (!track.is_passed(place)) {
-    if (!plan(*schedule.at(place))) return false;
-    ++lane->ahead;
-  }
-  lane->next = schedule.after_in_lane(place);
+  const bool is_ahead = !track.is_passed(*place);
+  if (is_ahead && !plan(*schedule.at(*place))) return false;
+  lanes.on_planned(is_ahead);
   return true;
-}
-
-// Moves the cursors of all lanes to places that are to be planned; those of lanes that end, to the end of the places.
-void ReadAhead::Impl::take_stock_of_ranks() {
-  std::ranges::fill(ranks, Rank{});
-  for (std::uint64_t i = 0; i < lanes.size(); ++i) {
-    Lane& lane = lanes[i];
-    const std::optional<Place> next = schedule.first_in_lane(std::max(lane.next, track.low()), i);
-    lane.next = next.value_or(schedule.end());
-    Rank& rank = ranks[i % ranks.size()];
-    rank.ahead += lane.ahead;
-    if (next) rank.epoch_start = std::min(rank.epoch_start, schedule.epoch_start(*next));
-  }
-}
-
-// Of several that are equal the one whose place comes first. Null: the schedule ends.
-Lane* ReadAhead::Impl::next_lane() {
-  take_stock_of_ranks();
-  Lane* best = nullptr;
-  const auto urgency = [this](const Lane& lane) {
-    const Rank& rank = ranks[static_cast<std::size_t>(&lane - lanes.data()) % ranks.size()];
-    const Place epoch_start = schedule.epoch_start(lane.next);
-    // A worker that reads the next epoch already does not wait: its rank is not what it seems to be.
-    const bool waits = epoch_start > rank.epoch_start && lane.reached < epoch_start;
-    return std::tuple(rank.ahead, waits, lane.ahead, lane.next);
-  };
-  for (Lane& lane : lanes) {
-    if (lane.next >= schedule.end()) continue;
-    if (best == nullptr || urgency(lane) < urgency(*best)) best = &lane;
-  }
-  return best;
 }
 
 bool ReadAhead::Impl::plan(SampleIndex sample) {
@@ -285,10 +231,7 @@ bool ReadAhead::Impl::plan(SampleIndex sample) {
 // The reader is through with a place.
 void ReadAhead::Impl::pass(const ReaderTrack::Passed& passed_place) {
   schedule.note_passed(passed_place.place, passed_place.sample);
-  Lane& lane = lanes[passed_place.lane];
-  lane.reached = std::max(lane.reached, passed_place.place);
-  if (passed_place.place >= lane.next) return;  // its cursor will find it passed
-  --lane.ahead;
+  if (!lanes.on_passed(passed_place.lane, passed_place.place)) return;
   --marks[passed_place.sample].pending;
   --planned;
   settle(passed_place.sample);
@@ -390,12 +333,12 @@ void ReadAhead::Impl::unplan_all() {
   for (std::uint64_t i = 0; i < lanes.size(); ++i) {
     Place place = track.low();
     while (const std::optional<Place> next = schedule.first_in_lane(place, i)) {
-      if (*next >= lanes[i].next) break;
+      if (*next >= lanes.planned_to(i)) break;
       if (!track.is_passed(*next)) unplan(*schedule.at(*next));
       place = schedule.after_in_lane(*next);
     }
-    lanes[i] = {.next = track.low()};
   }
+  lanes.restart(track.low());
 }
 
 void ReadAhead::Impl::unplan(SampleIndex sample) {
@@ -412,7 +355,7 @@ void ReadAhead::Impl::unplan(SampleIndex sample) {
 
 // Plans from the reader on until all that was spare has a use again or the budget is full, and lets go of the rest.
 void ReadAhead::Impl::replan() {
-  std::fill(lanes.begin(), lanes.end(), Lane{.next = track.low()});
+  lanes.restart(track.low());
   do {
     while (!spare.empty() && marks[spare.back()].pending > 0) spare.pop_back();
   } while (!spare.empty() && plan_next());

@@ -51,7 +51,7 @@ class Schedule {
 
   // The places that one worker of one rank opens are a lane: it goes through them one by one. More lanes than kLanesMax
   // are taken for one.
-  static constexpr std::uint64_t kLanesMax = 256;  // 16 ranks of 16 workers; each fetch looks at all of them
+  static constexpr std::uint64_t kLanesMax = 256;  // 16 ranks of 16 workers; a seek looks at all places of as many
   [[nodiscard]] std::uint64_t lanes() const { return lanes_; }
   [[nodiscard]] std::uint64_t lane_of(Place place) const;
   // What is read in sequence however far the rest of the job is: the places of a rank or, where there is one only, of
