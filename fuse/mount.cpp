@@ -78,11 +78,11 @@ struct Mount::Impl {
   void follow();
   void make_pusher(const Takeover& takeover);
   void on_opens(std::span<const cache::SampleIndex> samples);
+  void on_heard(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, const ReadRange& range);
   void bind_records();
   [[nodiscard]] std::shared_ptr<Requests> make_requests(bool serves_others);
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
-  void on_overflow();
   void note(const cache::CatalogChanges& changes);
   void on_changed(const cache::CatalogChanges& changes);
   void set_order(const OrderPosition& order);
@@ -197,7 +197,12 @@ Status Mount::Impl::start(Channel& channel) {
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) pusher->forget_all(options.pack);
-  pusher->start(session, push_thread_count(options.push_threads));
+  pusher->start(session, push_thread_count(options.push_threads),
+                {.on_opens = [this](auto samples) { on_heard(samples); },
+                 .on_overflow =
+                     [this] {
+                       if (order_watch) order_watch->on_events_lost();
+                     }});
   if (takes_over) forget_changed();
   follow();
   set_ram_bytes(options.ram_bytes);
@@ -273,7 +278,8 @@ void Mount::Impl::follow() {
   };
   Result<std::unique_ptr<Follower>> opened = Follower::open(
       store.catalog(),
-      {.on_opens = [this](auto samples) { on_opens(samples); }, .on_overflow = [this] { on_overflow(); }});
+      {.on_opens = [this](auto samples) { on_opens(samples); },
+       .on_overflow = [this] { pusher->plan().on_overflow(); }});
   if (opened) {
     follower = std::move(*opened);
   } else {
@@ -287,23 +293,23 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   ram_bytes = bytes;
   pressure.reset();
   note_shortage("");
-  pusher->set_budget(bytes);
+  pusher->plan().set_budget(bytes);
   if (bytes == 0) return;
   const auto change = [this, bytes](std::uint64_t budget, std::string_view reason) {
     io::log_warning("mount {}: {} of {} MiB may be pushed now{}{}", path.string(), budget >> 20, bytes >> 20,
                     reason.empty() ? "" : ": ", reason);
     note_shortage(reason);
-    pusher->limit_budget(budget);
+    pusher->plan().limit_budget(budget);
   };
   const auto move_budget = [this] {
-    const std::optional<std::uint64_t> retained = pusher->on_pages_dropped();
+    const std::optional<std::uint64_t> retained = pusher->plan().on_pages_dropped();
     if (!retained) return;
     io::log_info("mount {}: the kernel drops pushed pages; {} MiB of the budget are kept in the daemon's own memory",
                  path.string(), *retained >> 20);
   };
   pressure = std::make_unique<PressureWatch>(
-      bytes, PressureCallbacks{.is_losing = [this] { return pusher->take_losses(); },
-                               .held_bytes = [this] { return pusher->progress().held_bytes; },
+      bytes, PressureCallbacks{.is_losing = [this] { return pusher->plan().take_losses(); },
+                               .held_bytes = [this] { return pusher->plan().progress().held_bytes; },
                                .on_change = change,
                                .on_dropped = move_budget});
   if (pressure->has_psi()) return;
@@ -323,7 +329,7 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
   if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
   pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
   if (!learn) return;
-  order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, *pusher);
+  order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, pusher->plan());
   order_watch->on_told(options.order != nullptr);
 }
 
@@ -335,12 +341,12 @@ void Mount::Impl::set_order(const OrderPosition& order) {
   MutexLock lock(order_mutex);
   options.else_orders.clear();                                    // of the order before
   if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
-  pusher->set_order(order);
+  pusher->plan().set_order(order);
 }
 
 void Mount::Impl::look_for_contradiction() {
   MutexLock lock(order_mutex);
-  const std::optional<Pusher::Contradiction> contradiction = pusher->take_contradiction();
+  const std::optional<SharedPlan::Contradiction> contradiction = pusher->plan().take_contradiction();
   if (!contradiction) return;
   io::log_warning("mount {}: the loader does not read as {} says; that order is given up", path.string(),
                   contradiction->spec);
@@ -353,38 +359,38 @@ void Mount::Impl::try_next_order() {
   const OrderPosition next{.order = options.else_orders.front(), .epoch = options.first_epoch, .may_be_wrong = true};
   options.else_orders.erase(options.else_orders.begin());
   io::log_info("mount {}: the order is taken for {}", path.string(), next.order->spec());
-  pusher->set_order(next);
+  pusher->plan().set_order(next);
 }
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
   opened_at = steady_clock::now();
-  if (options.records) return;  // an open does not say which
-  pusher->on_opens(samples);
+  if (!options.records) pusher->plan().on_opens(samples);  // else an open does not say which
+}
+
+// By the plan, of opens or of READs that stand for them: a thread that answers the kernel waits for none of this.
+void Mount::Impl::on_heard(std::span<const cache::SampleIndex> samples) {
   look_for_contradiction();
-  if (order_watch) order_watch->on_opens(samples);
+  if (order_watch && !samples.empty()) order_watch->on_opens(samples);
 }
 
 // A READ that the page cache could not serve.
 void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
   if (options.records) {
-    if (entry != options.pack) return;
-    pusher->on_pack_read({range.offset, range.length});
-    return look_for_contradiction();
+    if (entry == options.pack) pusher->plan().on_pack_read({range.offset, range.length});
+    return;
   }
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
   if (!sample) return;
-  pusher->on_read(*sample, {range.offset, range.length});
-  if (range.offset == 0 && blind.load(std::memory_order_relaxed)) on_opens({&*sample, 1});
+  pusher->plan().on_read(*sample, {range.offset, range.length});
+  if (range.offset != 0 || !blind.load(std::memory_order_relaxed)) return;
+  opened_at = steady_clock::now();
+  pusher->plan().on_open_by_read(*sample);
 }
 
 bool Mount::Impl::lacks(cache::EntryId entry) const {
+  if (options.records) return false;  // not known by files
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
-  return sample && pusher->lacks(*sample);
-}
-
-void Mount::Impl::on_overflow() {
-  pusher->on_overflow();
-  if (order_watch) order_watch->on_events_lost();
+  return sample && pusher->plan().lacks(*sample);
 }
 
 void Mount::Impl::add_fallback(std::string line) {
@@ -532,18 +538,18 @@ Status Mount::evict(std::span<const cache::SampleIndex> samples) {
 }
 
 std::vector<cache::SampleIndex> Mount::pinned(cache::SampleIndex first, std::size_t count) const {
-  return impl_->pusher->pinned(first, count);
+  return impl_->pusher->plan().pinned(first, count);
 }
 
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
-  if (impl_->pusher->budget_bytes() == 0) {
+  if (impl_->pusher->plan().budget_bytes() == 0) {
     return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
   }
   bool full = false;
   do {
     full = impl_->pusher->wait_full(steady_clock::now() + kProgressInterval);
     if (impl_->session->ended()) return io::make_error(ErrorCode::kCancelled, "the mount has ended");
-  } while (on_progress(impl_->pusher->progress()) && !full);
+  } while (on_progress(impl_->pusher->plan().progress()) && !full);
   return {};
 }
 

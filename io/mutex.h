@@ -6,6 +6,8 @@
 //   ...
 //   MutexLock lock(mutex_);
 //   while (waiting_ == 0) changed_.wait(lock);
+//
+// Who may not wait tries: if (mutex_.try_lock()) { ...; mutex_.unlock(); }
 #pragma once
 
 #include <chrono>
@@ -23,6 +25,7 @@
 #define HEADRACE_REQUIRES(...) HEADRACE_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define HEADRACE_EXCLUDES(...) HEADRACE_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 #define HEADRACE_ACQUIRE(...) HEADRACE_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define HEADRACE_TRY_ACQUIRE(...) HEADRACE_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define HEADRACE_RELEASE(...) HEADRACE_ATTRIBUTE(release_capability(__VA_ARGS__))
 
 namespace headrace::io {
@@ -31,6 +34,8 @@ class HEADRACE_CAPABILITY("mutex") Mutex {
  public:
   void lock() HEADRACE_ACQUIRE() { mutex_.lock(); }
   void unlock() HEADRACE_RELEASE() { mutex_.unlock(); }
+  // False: somebody holds it.
+  [[nodiscard]] bool try_lock() HEADRACE_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
 
  private:
   friend class MutexLock;

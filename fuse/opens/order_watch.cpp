@@ -32,8 +32,8 @@ std::vector<cache::SampleRange> top_level_parts(const Catalog& catalog) {
   return parts;
 }
 
-OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& record_folder, Pusher& pusher)
-    : pusher_(pusher),
+OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& record_folder, SharedPlan& plan)
+    : plan_(plan),
       learner_(
           {.sample_count = catalog.sample_count(), .parts = top_level_parts(catalog), .record_folder = record_folder}) {
 }
@@ -42,7 +42,7 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
   if (!is_looking()) return;
   learner_.on_opens(samples);
-  if (const std::vector<SampleIndex> left_out = learner_.take_left_out(); !left_out.empty()) pusher_.let_go(left_out);
+  if (const std::vector<SampleIndex> left_out = learner_.take_left_out(); !left_out.empty()) plan_.let_go(left_out);
   const std::uint64_t generation = learner_.generation();
   if (std::exchange(generation_, generation) == generation) return;
   const std::optional<cache::OrderLearner::Lock> found = learner_.lock();
@@ -56,7 +56,7 @@ void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
 
 // Looking costs a search. A lock that was found stays: the plan follows the reader along it by itself.
 bool OrderWatch::is_looking() {
-  const bool looks = !told_ && pusher_.wants_order();
+  const bool looks = !told_ && plan_.wants_order();
   if (looks && looked_away_) learner_.on_events_lost();
   looked_away_ = !looks;
   return looks;
@@ -79,10 +79,10 @@ void OrderWatch::on_contradicted() {
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
   if (!lock) {
     io::log_info("the reader's order is not known any more");
-    return pusher_.set_order({});
+    return plan_.set_order({});
   }
   io::log_info("the reader's order is {}, epoch {}, found by {}", lock->order->spec(), lock->epoch, lock->found_by);
-  pusher_.set_order({.order = lock->order,
+  plan_.set_order({.order = lock->order,
                      .epoch = lock->epoch,
                      .position = lock->position,
                      .epoch_count = lock->known_epochs,

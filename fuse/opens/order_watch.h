@@ -2,10 +2,10 @@
 // Finds the order out from the opens and has the pusher push along it. It looks
 // only while an order is of use: not where all samples are held, and not once somebody has told the order.
 //
-//   OrderWatch watch(catalog, records, pusher);
-//   watch.on_opens(samples);   // after the pusher has heard of them
+//   OrderWatch watch(catalog, records, plan);
+//   watch.on_opens(samples);   // after the plan has heard of them
 //
-// Thread-safety: every function from any thread. Ownership: catalog and pusher outlive it.
+// Thread-safety: every function from any thread. Ownership: catalog and plan outlive it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/order_learner.h"
-#include "headrace/fuse/push/pusher.h"
+#include "headrace/fuse/push/shared_plan.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::fuse {
@@ -24,7 +24,7 @@ namespace headrace::fuse {
 class OrderWatch {
  public:
   // `record_folder`: where orders are kept from run to run; empty: nowhere.
-  OrderWatch(const cache::Catalog& catalog, const std::filesystem::path& record_folder, Pusher& pusher);
+  OrderWatch(const cache::Catalog& catalog, const std::filesystem::path& record_folder, SharedPlan& plan);
   OrderWatch(const OrderWatch&) = delete;
   OrderWatch& operator=(const OrderWatch&) = delete;
 
@@ -52,7 +52,7 @@ class OrderWatch {
   bool is_looking() HEADRACE_REQUIRES(mutex_);
   void follow(const std::optional<cache::OrderLearner::Lock>& lock);
 
-  Pusher& pusher_;
+  SharedPlan& plan_;
   cache::OrderLearner learner_;
 
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives RAM back while we are short of it: the budget shrinks under memory pressure and grows again after it.
 //
-//   PressureWatch watch(8ULL << 30, {.is_losing = [&] { return pusher.take_losses(); },
-//                                    .held_bytes = [&] { return pusher.progress().held_bytes; },
-//                                    .on_change = [&](std::uint64_t b, std::string_view) { pusher.limit_budget(b); },
-//                                    .on_dropped = [&] { pusher.on_pages_dropped(); }});
+//   PressureWatch watch(8ULL << 30, {.is_losing = [&] { return plan.take_losses(); },
+//                                    .held_bytes = [&] { return plan.progress().held_bytes; },
+//                                    .on_change = [&](std::uint64_t b, std::string_view) { plan.limit_budget(b); },
+//                                    .on_dropped = [&] { plan.on_pages_dropped(); }});
 //
 // There is pressure while somebody of our control group waits for memory, as the kernel's PSI says. Where somebody else
 // on the machine waits, there is pressure if that group of ours is near its limit, or if the machine has little left

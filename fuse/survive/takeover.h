@@ -10,7 +10,7 @@
 // writes. Whatever the successor finds there is safe to act on: a sample that is wrongly taken for pushed costs one
 // READ.
 //
-// Thread-safety: as the owner's (Pusher's mutex guards it). Ownership: the channel's memory.
+// Thread-safety: as the owner's (SharedPlan's lock guards it). Ownership: the channel's memory.
 #pragma once
 
 #include <cstdint>
