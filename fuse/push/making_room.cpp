@@ -24,7 +24,7 @@ bool MakingRoom::evict_for(std::uint64_t bytes) {
     const auto victim = plan_.use([&](PushPlan& plan) {
       const std::optional<SampleIndex> next = plan.next_victim(bytes);
       if (next && answers_ != nullptr) {
-        pages = plan.pages_to_drop(*next);
+        pages = plan.record_pages().to_drop(*next);
         answers_->drop_beacon(*next);
       }
       return next;

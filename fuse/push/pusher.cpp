@@ -184,7 +184,7 @@ void Pusher::take_pages(Fetch& fetch, PushPlan& plan) const {
   const PageRange pages = parts_.records->pages_of(fetch.sample);
   fetch.begin = fetch.offset = pages.offset;
   fetch.end = pages.offset + pages.length;
-  if (fetch.is_one_piece() && plan.takes_beacon(fetch.sample)) fetch.beacon = parts_.records->own_page(fetch.sample);
+  if (fetch.is_one_piece() && plan.record_pages().takes_beacon(fetch.sample)) fetch.beacon = parts_.records->own_page(fetch.sample);
 }
 
 // What the plan has not heard of as changed is not fetched: it would be counted as dropped after it was pushed.

@@ -38,7 +38,7 @@ std::vector<SampleIndex> push_all(PushPlan& plan, std::vector<PageRange>* droppe
   std::vector<SampleIndex> pushed;
   while (const auto record = plan.next_fetch()) {
     while (const auto victim = plan.next_victim(plan.pages().bytes_of(*record))) {
-      if (dropped != nullptr) dropped->push_back(plan.pages_to_drop(*victim));
+      if (dropped != nullptr) dropped->push_back(plan.record_pages().to_drop(*victim));
     }
     const bool placed = plan.place(*record);
     plan.on_fetched(*record, plan.generation(), placed ? Landing::kPushed : Landing::kNoRoom);
@@ -104,10 +104,10 @@ TEST_CASE("an evicted record leaves the page that it shares with one that is hel
   push_all(plan);
   REQUIRE(plan.pages().is_held(4));
   REQUIRE(plan.pages().is_held(6));
-  const PageRange both = plan.pages_to_drop(5);
+  const PageRange both = plan.record_pages().to_drop(5);
   CHECK(both.offset == records->pages_of(5).offset + kPage);
   CHECK(both.length == kPage);
-  const PageRange all = plan.pages_to_drop(kRecords - 1);  // nothing around it is held
+  const PageRange all = plan.record_pages().to_drop(kRecords - 1);  // nothing around it is held
   CHECK(all.length == records->pages_of(kRecords - 1).length);
 }
 
@@ -129,11 +129,11 @@ TEST_CASE("one of sixteen records has a beacon, and none where all are held") {
   test::Planned planned({1});
   PushPlan plan = planned.plan({.budget_bytes = 64 * 2 * kPage, .order = sequential_records(), .records = rows(0)});
   unsigned beacons = 0;
-  for (SampleIndex record = 0; record < 160; ++record) beacons += plan.takes_beacon(record) ? 1 : 0;
+  for (SampleIndex record = 0; record < 160; ++record) beacons += plan.record_pages().takes_beacon(record) ? 1 : 0;
   CHECK(beacons >= 10);
   CHECK(beacons <= 20);
   plan.set_budget(2 * kRecords * 2 * kPage);
-  for (SampleIndex record = 0; record < 160; ++record) CHECK_FALSE(plan.takes_beacon(record));
+  for (SampleIndex record = 0; record < 160; ++record) CHECK_FALSE(plan.record_pages().takes_beacon(record));
 }
 
 TEST_CASE("of a pack that has changed nothing is held and nothing is pushed") {
