@@ -2,6 +2,7 @@
 #include "headrace/capi/internal/dataset.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -102,6 +103,9 @@ io::Result<cache::StoreOptions> store_options(const hr_dataset_options& options,
   store.engine.kind = engine;
   store.ram_bytes = options.ram_bytes;
   if (options.ram_bytes == HR_RAM_DEFAULT) store.ram_bytes = is_mount ? 0 : io::memory_limit_bytes() / kRamShare;
+  if (options.tiers == nullptr && options.tier_count > 0) {
+    return make_error(ErrorCode::kInvalidArgument, "tiers is NULL, but tier_count is not 0");
+  }
   for (uint64_t i = 0; i < options.tier_count; ++i) {
     HEADRACE_TRY(tier, read_tier(options.tiers[i], source));
     for (const cache::TierOptions& other : store.tiers) {
@@ -196,7 +200,8 @@ using headrace::capi::guarded;
 int32_t hr_dataset_open(const hr_dataset_options* options, hr_dataset** dataset) {
   return guarded([&]() -> headrace::io::Status {
     *dataset = nullptr;
-    HEADRACE_TRY(known, headrace::capi::known_part(options, "hr_dataset_options"));
+    constexpr uint64_t kLeast = offsetof(hr_dataset_options, tier_count) + sizeof(uint64_t);
+    HEADRACE_TRY(known, headrace::capi::known_part(options, kLeast, "hr_dataset_options"));
     HEADRACE_TRY(shared, headrace::capi::open_dataset(known));
     *dataset = new hr_dataset{std::move(shared)};
     return {};

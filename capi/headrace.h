@@ -11,7 +11,8 @@
 // Every function that can fail returns an hr_status; hr_error_text() then has one line that names the thing. No C++
 // exception leaves the library.
 //
-// Versions: a struct begins with its own size as the caller knows it, so that fields can be added at the end. All zero
+// Versions: a struct of options begins with its own size as the caller knows it, so that fields can be added at the
+// end. What no header has as its size is HR_INVALID_ARGUMENT, a field that is set and unknown HR_UNSUPPORTED. All zero
 // is the default of every field that has one. hr_abi_version() changes when anything else does; a caller that does
 // not compile this header compares hr_struct_bytes() with its own declarations.
 //

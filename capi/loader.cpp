@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -239,11 +240,13 @@ int32_t hr_loader_open(hr_dataset* dataset, const hr_loader_options* options, hr
   using namespace headrace::capi;
   bool out_of_range = false;
   *loader = nullptr;
+  if (dataset == nullptr) return fail(HR_INVALID_ARGUMENT, "a loader needs a data set, not NULL");
   if (!dataset->shared->home.is_here()) {
     return fail(HR_FORKED, "this data set belongs to the parent process; open it and the loader here");
   }
   const int32_t status = guarded([&]() -> headrace::io::Status {
-    HEADRACE_TRY(known, known_part(options, "hr_loader_options"));
+    constexpr uint64_t kLeast = offsetof(hr_loader_options, reserved) + sizeof(uint32_t);
+    HEADRACE_TRY(known, known_part(options, kLeast, "hr_loader_options"));
     HEADRACE_TRY_DO(check(known));
     headrace::io::Status in_range = check_indices(*dataset->shared, known);
     out_of_range = !in_range;

@@ -50,22 +50,29 @@ class Home {
   const pid_t process_;
 };
 
-// A copy of a caller's struct, which begins with its size. Fields that an older header lacks are zero. Errors:
-// kInvalidArgument; kUnsupported: a newer header's field is set, which this library does not know.
+// A struct with more bytes has a size that nobody set. Room for ten times the fields of today.
+constexpr uint64_t kStructBytesMax = 4096;
+
+// A copy of a caller's struct, which begins with its size. Fields that an older header lacks are zero. `least`: its
+// size in the first header. Errors: kInvalidArgument: no size that any header has, so that nothing else of the struct
+// is read; kUnsupported: a newer header's field is set, which this library does not know.
 template <typename Options>
-[[nodiscard]] io::Result<Options> known_part(const Options* options, const char* name) {
-  if (options == nullptr || options->struct_bytes < sizeof(options->struct_bytes)) {
-    return io::make_error(io::ErrorCode::kInvalidArgument,
-                          std::string(name) + ": struct_bytes must be sizeof(" + name + ")");
+[[nodiscard]] io::Result<Options> known_part(const Options* options, uint64_t least, const char* name) {
+  if (options == nullptr) return io::make_error(io::ErrorCode::kInvalidArgument, std::string(name) + " is NULL");
+  const uint64_t size = options->struct_bytes;
+  if (size < least || size > kStructBytesMax || size % alignof(Options) != 0) {
+    return io::make_error(io::ErrorCode::kInvalidArgument, std::string(name) + ": struct_bytes is " +
+                                                               std::to_string(size) + "; set it to sizeof(" + name +
+                                                               "), which is " + std::to_string(sizeof(Options)));
   }
+  const uint64_t shared = std::min<uint64_t>(sizeof(Options), size);
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
-  if (std::any_of(bytes + std::min<uint64_t>(sizeof(Options), options->struct_bytes), bytes + options->struct_bytes,
-                  [](unsigned char byte) { return byte != 0; })) {
+  if (std::any_of(bytes + shared, bytes + size, [](unsigned char byte) { return byte != 0; })) {
     return io::make_error(io::ErrorCode::kUnsupported,
                           std::string(name) + ": a field is set that this version of the library does not know");
   }
   Options known = {};
-  std::memcpy(&known, options, std::min<uint64_t>(sizeof(Options), options->struct_bytes));
+  std::memcpy(&known, options, shared);
   return known;
 }
 
