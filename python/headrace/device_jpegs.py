@@ -70,18 +70,23 @@ class JpegDecoding:
         # torchvision 0.20 and later take a list; the whole of it is decoded at once.
         self._takes_lists = self._on_gpu and hasattr(torch.ops.image, "decode_jpegs_cuda")
         self._thread: Optional[concurrent.futures.ThreadPoolExecutor] = None
+        self._before: Optional[concurrent.futures.ThreadPoolExecutor] = None  # ended, behind the batches that it has
         self.refused = 0  # JPEGs that the device's decoder did not take, so that the CPU decoded them
 
     def start(self, slot: Slot) -> "concurrent.futures.Future[Pixels]":
         """Begins with a batch; the slot may go when the result is there."""
-        if self._thread is None:
-            self._thread = concurrent.futures.ThreadPoolExecutor(1, "hr-jpeg")
-        return self._thread.submit(self._run, slot)
+        thread = self._thread
+        if thread is None:
+            thread = self._thread = concurrent.futures.ThreadPoolExecutor(1, "hr-jpeg")
+            if self._before is not None:
+                thread.submit(self._before.shutdown)  # waits for it: nothing else is done on D
+        return thread.submit(self._run, slot)
 
     def close(self) -> None:
         """Ends the thread behind the batches that it has; the next start() makes another one."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._before = thread
             thread.shutdown(wait=False)
 
     def _run(self, slot: Slot) -> Pixels:
@@ -93,7 +98,7 @@ class JpegDecoding:
             try:
                 images, labels = self._make(slot), self._labels(slot)
             finally:
-                self._last = self._stream.record_event()
+                self._last = self._stream.record_event(self._torch.cuda.Event(blocking=True))  # a wait for it sleeps
             return Pixels(images, labels, self._last)
 
     # Without waiting for the stream, which a blocking copy does.

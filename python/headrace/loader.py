@@ -8,7 +8,8 @@ import threading
 import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast, overload
+from typing import (Any, ContextManager, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union,
+                    cast, overload)
 
 from . import _abi, batch_transforms, delivery, device as devices, sampler as orders, transforms
 from ._abi import BadSampleError, check, lib
@@ -18,6 +19,7 @@ STATE_VERSION = 1
 _WAIT_MS = 100  # between two looks at signals: Ctrl-C works within this
 _AHEAD_MAX = 64  # the library's; each takes the memory of a batch
 _AHEAD_OF_DEVICE = 3  # one crosses beside the one that the loop has
+_LENT_TO_DEVICE = 3  # one crosses while another is given to it; the library keeps the third
 _LENT_OF_JPEGS = 8  # three are decoded or wait for it, some more until the device has read them: no slot has pixels
 
 
@@ -209,7 +211,7 @@ class DataLoader:
                 *common, (options.height, options.width), 1 + options.interpolation, not options.no_antialias)
             options.content, options.layout, options.batches_lent = _abi.CONTENT_JPEGS, 0, _LENT_OF_JPEGS
         else:
-            made = devices.DeviceDelivery(*common)
+            made, options.batches_lent = devices.DeviceDelivery(*common), _LENT_TO_DEVICE
         options.element_type = _abi.DTYPES["uint8"]
         options.batches_ahead = max(_AHEAD_OF_DEVICE, options.batches_ahead)
         options.mean[:] = options.standard_deviation[:] = [0.0] * 3
@@ -360,7 +362,8 @@ class DataLoader:
             options.epochs = int(self._options.draw == _abi.DRAW_AS_TORCH)  # else without end
         elif part.indices is not None:
             options.indices, options.index_count, options.epochs = part.indices, len(part.indices), 1
-        return _Running(self.dataset, options, part, self._epoch, self._device.make_pins() if self._device else None)
+        reads = self._device.make_reads(options.batches_lent - 1) if self._device else None
+        return _Running(self.dataset, options, part, self._epoch, reads)
 
     # What torch's DataLoader seeds its workers with, drawn where it draws it.
     def _torch_seed(self) -> int:
@@ -372,21 +375,22 @@ class _Running:
     """A loader of the library, and where it stands."""
 
     def __init__(self, dataset: Dataset, options: _abi.LoaderOptions, part: orders.Part, epoch: int,
-                 pins: Optional[devices.Pins]):
-        self.part, self.epoch, self.done, self.pins = part, epoch, part.first, pins
+                 reads: Optional[devices.SlotReads]):
+        self.part, self.epoch, self.done, self.reads = part, epoch, part.first, reads
         self.drop_last, self.batch_size = options.drop_last, options.batch_size
         self._is_endless = options.epochs == 0
         self.pending = delivery.Slot.empty()  # the library writes the next batch here; it stays until delivered
         self.handle = ctypes.c_void_p()
         self._leases = list(dataset._leases)  # what is read through a mount needs it, also if the data set is closed
         self._stopping = False
-        # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs.
-        self._busy, self._reporting = threading.Lock(), threading.Lock()
+        # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs. A
+        # signal's handler that closes the loader runs behind the call of its thread.
+        self._busy, self._reporting = threading.RLock(), threading.RLock()
         if len(part.indices or ()) == 0 and part.spec is None:
             self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
             return
         # Before there is something to close: opening takes long enough for Ctrl-C to come, which shows just behind it.
-        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid(), pins)
+        self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid(), reads)
         with dataset._open_handle() as data:
             check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
 
@@ -468,8 +472,8 @@ class _Running:
 
 # The finalizer of a _Running; at exit it comes while a daemon thread iterates. In a child of a fork it leaves alone
 # what is the parent's: locks that are held there stay so here. After Ctrl-C it closes what it was about to close.
-def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.Lock, process: int,
-           pins: Optional[devices.Pins]) -> None:
+def _close(handle: ctypes.c_void_p, busy: ContextManager[Any], reporting: ContextManager[Any], process: int,
+           reads: Optional[devices.SlotReads]) -> None:
     if os.getpid() != process:
         return
     interrupt = None
@@ -477,8 +481,8 @@ def _close(handle: ctypes.c_void_p, busy: threading.Lock, reporting: threading.L
         try:
             lib.hr_loader_stop(handle)
             with busy, reporting:
-                if pins is not None:
-                    pins.clear()
+                if reads is not None:
+                    reads.clear()
                 taken, handle.value = handle.value, None  # Python runs no signal handler between this and the call
                 lib.hr_loader_close(taken)
         except KeyboardInterrupt as error:
@@ -541,8 +545,7 @@ class _Epoch:
 
 
 class _Ahead(NamedTuple):
-    """A batch that is on its way to a device."""
-    slot: delivery.Slot
+    """A batch that is on its way to a device. Its slot goes back once that has read it."""
     batch: Batch
     staged: devices.Staged
 
@@ -557,11 +560,13 @@ class _DeviceEpoch(_Epoch):
         self._failure: Optional[Exception] = None  # of the batch behind these
 
     def _take(self, running: _Running) -> Optional[Batch]:
-        self._device.give_back()
         if not self._ahead:
             failure, self._failure = self._failure, None
-            if failure is not None:
-                raise failure
+            try:
+                if failure is not None:
+                    raise failure
+            finally:
+                del failure  # whose traceback has this frame: such a ring would keep the slot
             self._stage(running, wait=True)
         if not self._ahead:
             return None
@@ -586,12 +591,14 @@ class _DeviceEpoch(_Epoch):
 
     # After an exception a batch is still pending, or it is there and only left to be taken.
     def _stage(self, running: _Running, wait: bool) -> bool:
+        if running.reads is not None:
+            running.reads.make_room()
         slot = running.next(wait)
         if slot is None:
             return False
-        if not self._ahead or self._ahead[-1].slot is not slot:
+        if not self._ahead or self._ahead[-1].batch.position < running.position_behind(slot):
             batch, staged = _deliver_to_device(self._loader, self._device, slot, running)
-            self._ahead.append(_Ahead(slot, batch, staged))
+            self._ahead.append(_Ahead(batch, staged))
         running.took(slot)
         return True
 
@@ -634,7 +641,7 @@ def _deliver_to_device(loader: DataLoader, device: devices.DeviceDelivery, slot:
         return device.post(images, labels) if device.post else (images, labels)
 
     bad = [place for place, state in enumerate(batch.states) if state == "bad"]
-    staged = device.stage(slot, _shape_in_slot(loader), bad, running.pins, on_device)
+    staged = device.stage(slot, _shape_in_slot(loader), bad, running.reads, on_device)
     batch.indices, batch.crops = device.numbers(indices), _crops(slot)
     return batch, staged
 

@@ -131,11 +131,11 @@ class CudaTest(unittest.TestCase):
             for _ in range(5):  # the same addresses may come again
                 loader = self.loader()
                 batches = list(loader.batches())
-                pins = loader._running.pins
-                self.assertEqual(pins.refused, 0)
-                self.assertTrue(pins._pinned)
+                reads = loader._running.reads
+                self.assertEqual(reads.refused, 0)
+                self.assertTrue(reads._pins)
                 loader.close()
-                self.assertFalse(pins._pinned)
+                self.assertFalse(reads._pins)
                 del loader
                 gc.collect()
         self.assertEqual(len(batches), 32)

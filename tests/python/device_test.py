@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches that are brought to a device: what they hold, whose they are, and where the loader stands. Here the device is
-the CPU, which takes every step but the streams; tests/gpu has those."""
+the CPU, which takes every step but the streams; streams_test.py and tests/gpu have those."""
 import gc
 import importlib.util
 import threading
@@ -16,7 +16,6 @@ support.need("torch", "numpy")
 import torch
 
 import headrace as hr
-from headrace.device import DeviceDelivery, Pins
 from headrace.loader import _Running
 
 torch.set_num_threads(1)  # several that wait for each other by spinning take long where the machine is busy
@@ -24,62 +23,6 @@ torch.set_num_threads(1)  # several that wait for each other by spinning take lo
 CROP = hr.RandomResizedCrop((12, 10))
 CHAIN = [CROP, hr.RandomHorizontalFlip(), hr.Normalize(hr.IMAGENET)]
 TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # a step of values up to 2.7
-
-
-class FakeCuda:
-    """Keeps the error of a call until a kernel is started, as CUDA and torch do. It page-locks no odd address."""
-
-    def __init__(self):
-        self.cuda, self.error, self.locked = types.SimpleNamespace(cudart=lambda: self), 0, []
-
-    def cudaHostRegister(self, address, size, flags):
-        if address % 2:
-            self.error = 712
-            return self.error
-        self.locked.append(address)
-        return 0
-
-    def cudaHostUnregister(self, address):
-        if address not in self.locked:
-            self.error = 713
-            return self.error
-        self.locked.remove(address)
-        return 0
-
-    def ones(self, count, device):
-        error, self.error = self.error, 0
-        if error:
-            raise RuntimeError(f"CUDA error {error}")
-
-
-class PinsTest(unittest.TestCase):
-    def test_memory_that_cannot_be_page_locked_leaves_no_error_for_the_next_kernel(self):
-        torch = FakeCuda()
-        pins = Pins(torch, types.SimpleNamespace(device="cuda:0", synchronize=lambda: None))
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            for address in (2, 3, 4, 3, 5):
-                pins.add(address, 64)
-                self.assertEqual(torch.error, 0)
-        self.assertEqual((torch.locked, pins.refused, len(said)), ([2, 4], 2, 1))
-        pins.clear()
-        self.assertEqual((torch.locked, torch.error), ([], 0))
-
-
-class GiveBackTest(unittest.TestCase):
-    def test_two_threads_let_go_of_nothing_that_is_still_copied(self):
-        delivery = DeviceDelivery("cpu", "float32", False, (0, 0, 0), (0, 0, 0), None)
-        other = threading.Thread(target=delivery.give_back)
-
-        def done():
-            if other.ident is None:  # while the first thread asks, another one does
-                other.start()
-                other.join()
-            return True
-        copied, copying = types.SimpleNamespace(query=done), types.SimpleNamespace(query=lambda: False)
-        delivery._copying.extend([(copied, "slot 1"), (copying, "slot 2")])
-        delivery.give_back()
-        self.assertEqual([slot for _, slot in delivery._copying], ["slot 2"])
 
 
 class DeviceTest(unittest.TestCase):

@@ -256,6 +256,25 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
         self.assertRegex(str(raised[0]), "closed while it was iterated")
         self.assertIs(type(raised[0]), RuntimeError)
 
+    def test_a_handler_of_a_signal_may_close_the_loader(self):
+        def body():
+            loader = hr.DataLoader(hr.ImageFolder(self.folder, ram="64M"), 4, transform=CHAIN, output="buffer")
+            batches, real = loader.batches(), _abi.lib.hr_loader_next
+            next(batches)
+            signal.signal(signal.SIGUSR1, lambda *_: loader.close())
+
+            def receive(*arguments):  # the handler runs as soon as the call has returned
+                status = real(*arguments)
+                signal.raise_signal(signal.SIGUSR1)
+                return status
+
+            with mock.patch.object(_abi.lib, "hr_loader_next", receive):
+                next(batches)  # which was there when the loader was closed
+            self.assertRaisesRegex(RuntimeError, "this iteration is over", next, batches)
+            return True
+
+        self.in_child(body)
+
     def test_a_capsule_that_goes_with_an_exception_leaves_it(self):
         images, _ = next(iter(self.loader()))
 
