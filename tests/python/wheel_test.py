@@ -61,9 +61,16 @@ class WheelTest(unittest.TestCase):
 
     def test_its_name_and_content(self):
         self.assertRegex(self.wheel.name, r"^headrace-[\d.]+-py3-none-linux_x86_64\.whl$")
-        for name in ("headrace/__init__.py", "headrace/py.typed", "headrace/_lib/libheadrace.so.1",
-                     "headrace/_bin/headrace", "headrace/_include/headrace/headrace.h"):
-            self.assertIn(name, self.names)
+        package = {f"headrace/{path.name}" for path in (support.ROOT / "python/headrace").glob("*.py")}
+        package |= {"headrace/py.typed", "headrace/_bin/headrace", "headrace/_include/headrace/headrace.h",
+                    "headrace/_lib/libheadrace.so.1"}
+        others = [name for name in self.names if name not in package]
+        self.assertEqual(package - set(self.names), set())
+        known = (r"headrace/_lib/lib[\w.+-]+-headrace\.so[.\d]*", r"headrace-[\d.]+\.dist-info/(licenses/)?"
+                 r"(METADATA|WHEEL|RECORD|entry_points\.txt|top_level\.txt|LICENSE)")
+        self.assertEqual([name for name in others if not re.fullmatch("|".join(known), name)], [])
+        size = self.wheel.stat().st_size
+        print(f"{self.wheel.name}: {size / 1e6:.1f} MB, {len(self.names)} files")
         self.assertFalse([name for name in self.names if re.search(r"lib(c|resolv|stdc\+\+)[.-]", name)])
 
     def test_its_libraries_have_names_of_their_own(self):
