@@ -21,7 +21,7 @@ class BucketTest(unittest.TestCase):
         cls.folder = support.synth("data", files=40, classes=3)
         server = subprocess.Popen([sys.executable, SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         cls.addClassCleanup(server.stdout.close)
-        cls.addClassCleanup(server.wait, 10)
+        cls.addClassCleanup(server.wait, support.WAIT_SECONDS)
         cls.addClassCleanup(server.stdin.close)  # which ends it
         url = f"http://127.0.0.1:{server.stdout.readline().split()[1]}"
         for path in cls.folder.glob("*/*"):

@@ -104,11 +104,8 @@ print(sum(len(images.tobytes()) for images, labels in loader))""")
             batches = iter(loader)
             held = next(batches)
             made = 4 * (1 + ahead)
-            for _ in range(6000):  # a minute
-                if loader.report()["samples"] >= made:
-                    break
-                time.sleep(0.01)
-            time.sleep(0.05)
+            support.wait_until(lambda: loader.report()["samples"] >= made, f"{made} samples are made")
+            time.sleep(0.05)  # in which more would come
             self.assertEqual(loader.report()["samples"], made, asked)
             del held
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -329,6 +328,7 @@ class ErrorsTest(unittest.TestCase):
         kept = next(batches)
         process = os.fork()
         if process == 0:
+            signal.alarm(support.WAIT_SECONDS)  # a child that hangs ends by then
             try:
                 next(batches)
             except RuntimeError as error:
@@ -338,29 +338,13 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(os.waitpid(process, 0)[1], 0)
         self.assertEqual(len(list(batches)), 14)
 
-    @staticmethod
-    def has_thread(process, name):
-        try:
-            return any(path.read_text().strip() == name for path in Path(f"/proc/{process}/task").glob("*/comm"))
-        except OSError:  # one ended while it was looked at
-            return False
-
-    # Nothing tells when another process has come so far.
-    def wait_until(self, process, is_so, words):
-        for _ in range(6000):  # a minute
-            if is_so():
-                return
-            self.assertIsNone(process.poll(), words)
-            time.sleep(0.01)
-        self.fail(words)
-
     def slow_source(self, name, *delays):
         slow = support.WORK / name
         slow.mkdir()
         source = subprocess.Popen([support.BUILD / "tests/support/slow_fs", self.folder, slow, *delays])
         self.addCleanup(source.wait)
         self.addCleanup(source.terminate)
-        self.wait_until(source, lambda: os.path.ismount(slow), "the slow source is not mounted")
+        support.wait_until(lambda: os.path.ismount(slow), "the slow source is mounted", source)
         return slow, source
 
     def check_interrupt(self, source, body, thread):
@@ -378,7 +362,7 @@ except KeyboardInterrupt:
         self.addCleanup(process.wait)
         self.addCleanup(source.terminate)  # answers at once: the kernel lets nobody go who waits for an answer of FUSE
         self.addCleanup(process.kill)  # its end would wait for what is being read
-        self.wait_until(process, lambda: self.has_thread(process.pid, thread), "no thread reads")
+        support.wait_until(lambda: thread in support.threads_of(process.pid), "a thread reads", process)
         process.send_signal(signal.SIGINT)
         self.assertTrue(select.select([process.stdout], [], [], 30)[0], "Ctrl-C waits for the source")
         self.assertEqual(process.stdout.readline(), "interrupted\n")

@@ -5,9 +5,7 @@ import os
 import random
 import signal
 import threading
-import time
 import unittest
-from pathlib import Path
 from unittest import mock
 
 import support
@@ -15,7 +13,7 @@ import headrace as hr
 from headrace import _abi, loader as loaders
 
 CHAIN = [hr.RandomResizedCrop(16)]
-CHILD_SECONDS = 60  # a child that hangs ends by then, and fails the test
+CHILD_SECONDS = support.WAIT_SECONDS  # a child that hangs ends by then, and fails the test
 
 
 class InterruptsTest(unittest.TestCase):
@@ -151,11 +149,8 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
                 armed.clear()
                 raise KeyboardInterrupt
 
-        def threads():
-            gc.collect()
-            return len(os.listdir("/proc/self/task"))
-
-        before = threads()
+        gc.collect()
+        before = len(support.threads_of())
         previous = signal.signal(signal.SIGALRM, interrupt)
         self.addCleanup(signal.signal, signal.SIGALRM, previous)
         for _ in range(80):
@@ -178,20 +173,20 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
                 self.assertEqual([batch.indices.tolist() for batch in loader.batches()], wanted[done // 4:])
         self.assertGreater(interrupts, 8)
         del loader, data
-        for _ in range(1000):  # a listing that was given up ends by itself
-            if threads() <= before:  # fewer: one of a test before this one has ended, too
-                break
-            time.sleep(0.01)
-        self.assertLessEqual(threads(), before)
+        gc.collect()
+        # Fewer: one of a test before this one has ended, too.
+        support.wait_until(lambda: len(support.threads_of()) <= before, "listings that were given up end by themselves")
 
     def test_ctrl_c_behind_a_call_that_opened_leaves_nothing_open(self):
-        def threads():
-            return {path.read_text() for path in Path("/proc/self/task").glob("*/comm")}
+        def all_closed():
+            support.wait_until(lambda: "hr-feed" not in support.threads_of(), "no loader is open")
 
+        gc.collect()
+        all_closed()  # those of the tests before
         loader = self.loader()
         with mock.patch.object(loaders, "check", side_effect=KeyboardInterrupt):
             self.assertRaises(KeyboardInterrupt, next, loader.batches())
-        self.assertNotIn("hr-feed\n", threads())
+        all_closed()
         loader = self.loader()
         next(loader.batches())
         real, calls = _abi.lib.hr_loader_stop, []
@@ -205,7 +200,7 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
         with mock.patch.object(_abi.lib, "hr_loader_stop", stop):
             self.assertRaises(KeyboardInterrupt, loader.close)
         self.assertEqual(len(calls), 2)
-        self.assertNotIn("hr-feed\n", threads())
+        all_closed()
 
     def test_a_state_does_not_count_a_batch_that_was_not_delivered(self):
         fail = [True]

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -106,13 +105,6 @@ sys.stdin.read()
                 found.append(int(process))
         return sorted(found)
 
-    def wait_until(self, is_so, words):
-        for _ in range(6000):  # a minute
-            if is_so():
-                return
-            time.sleep(0.01)
-        self.fail(words)
-
     def test_ranks_of_one_node_share_one_mount_that_ends_with_the_last(self):
         ranks = [self.start_rank(rank, 3) for rank in range(3)]
         said = [process.stdout.readline().split(" ", 2) for process in ranks]
@@ -126,8 +118,8 @@ sys.stdin.read()
             self.assertEqual(mounted.read().count(f" {mount} "), 1)
         stat = subprocess.run([self.headrace, "stat", "--json", mount], check=True, capture_output=True, text=True)
         self.assertIn(str(support.WORK / "shared-tier"), stat.stdout)
+        support.wait_until(lambda: len(self.waiters_of(mount)) == 3, "each rank has a waiter")
         waiters = self.waiters_of(mount)
-        self.assertEqual(len(waiters), 3)
         os.kill(waiters[0], signal.SIGKILL)  # as if the first rank had been killed before it began to wait
         ranks[0].kill()
         ranks[1].communicate()
@@ -136,7 +128,7 @@ sys.stdin.read()
         self.assertEqual(again.stdout.readline().split(" ", 2)[1], mount)
         again.kill()
         ranks[2].kill()
-        self.wait_until(lambda: not os.path.ismount(mount), "the mount outlives its ranks")
+        support.wait_until(lambda: not os.path.ismount(mount), "the mount ends behind its ranks")
 
     @unittest.skipUnless(hr.delivery.has_module("torch"), "torch is not installed")
     def test_the_recipe_for_two_processes_trains_through_one_daemon(self):
@@ -156,7 +148,7 @@ print(json.dumps([loader.rank, len(loader), loader.report()["shared_mount"], wei
         said = [json.loads(process.communicate(timeout=120)[0]) for process in both]
         self.assertEqual([(rank, batches) for rank, batches, _, _ in said], [(0, 1), (1, 1)])
         self.assertEqual(said[0][2:], said[1][2:])  # one mount; and the gradients of both went into the weights of both
-        self.wait_until(lambda: not os.path.ismount(said[0][2]), "the mount outlives its ranks")
+        support.wait_until(lambda: not os.path.ismount(said[0][2]), "the mount ends behind its ranks")
 
     def test_ranks_that_cannot_share_hold_no_tier_and_say_so(self):
         with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2", PATH="/nowhere"):
@@ -203,14 +195,14 @@ print(json.dumps([loader.rank, len(loader), loader.report()["shared_mount"], wei
         self.addCleanup(subprocess.run, [self.headrace, "unmount", "--force", mount], capture_output=True)
         subprocess.run([self.headrace, "mount", self.folder, mount, "--ram", "0"], check=True, capture_output=True)
         loader = hr.DataLoader(hr.ImageFolder(mount), 8, transform=CHAIN, output="buffer")
-        for _ in range(100):  # each process of the mount replaces the other, so both have to go at once
+
+        def kill():  # each process of the mount replaces the other, so both have to go at once
             for process in self.daemons_of(mount):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-            if not self.daemons_of(mount):
-                break
-            time.sleep(0.01)
-        self.assertEqual(self.daemons_of(mount), [])
+            return not self.daemons_of(mount)
+
+        support.wait_until(kill, "the daemon is dead")
         hr.set_log_level("error")
         self.addCleanup(hr.set_log_level, "warning")
         self.assertRaisesRegex(OSError, r"^n00000/\S+\.jpg: .*not connected$", list, loader)

@@ -375,7 +375,15 @@ class PixelStreamsTest(StreamsTest):
 @unittest.skipUnless(importlib.util.find_spec("torchvision"), "torchvision is not installed")
 class JpegStreamsTest(StreamsTest):
     """The same where the device decodes."""
-    DECODE, LAGS, LINES_APART, OPTIONS = "gpu", (1,), 31, StreamsTest.OPTIONS[-1:]  # its products take a CPU long
+    DECODE, LAGS, LINES_APART, OPTIONS = "gpu", (1,), 31, StreamsTest.OPTIONS[-1:]
+
+    @classmethod
+    def setUpClass(cls):
+        from PIL import Image
+        folder = support.synth("small", files=FILES)
+        for path in folder.rglob("*.jpg"):  # the products of matrices take a CPU long
+            Image.open(path).resize((96, 72)).save(path, "JPEG")
+        cls.data = hr.ImageFolder(folder, ram="64M")
 
 
 del StreamsTest  # the two below have its tests

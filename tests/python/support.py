@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the package share: python3 TEST.py BUILD [unittest's arguments]. Ends with 77 if it cannot run."""
 import atexit
+import contextlib
+import faulthandler
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -29,6 +33,9 @@ def need(*modules):
             print(f"skipped: {error}")
             sys.exit(77)
 
+
+WAIT_SECONDS = 60
+HANGS_AFTER_SECONDS = 280
 
 WORK = Path(tempfile.mkdtemp(prefix="headrace-python-"))
 os.environ["HEADRACE_CACHE_DIR"] = str(WORK / "cache")  # indexes of JPEGs and catalogs of this test alone
@@ -55,14 +62,35 @@ def run_script(text, **environment):
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
 
 
+def wait_until(is_so, what, process=None):
+    """For what nothing tells: the end of a thread in /proc, or how far another process is, which then has to live."""
+    for _ in range(WAIT_SECONDS * 100):
+        if is_so():
+            return
+        assert process is None or process.poll() is None, f"the process has ended before: {what}"
+        time.sleep(0.01)
+    raise AssertionError(f"waited {WAIT_SECONDS} s for: {what}")
+
+
+def threads_of(process="self"):
+    """The names of its threads. One that was joined may be there for a moment still."""
+    names = []
+    for path in Path(f"/proc/{process}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.append(path.read_text().strip())
+    return names
+
+
 def launched(rank, ranks):
-    """The environment that torchrun gives a process of one node."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    """The environment that torchrun gives a process of one node. Its port is none that a connection may get."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            break
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def main():
+    faulthandler.dump_traceback_later(HANGS_AFTER_SECONDS)  # says where, before ctest ends it
     unittest.main(verbosity=1)
