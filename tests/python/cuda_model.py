@@ -14,7 +14,7 @@ the work of another stream, or is known to the host to be done. A fault is
 - the same on memory that was let go: the worst is assumed, that each new tensor gets all memory that was let go under
   its stream;
 - a slot that is given back to the library, or whose page lock is undone, while the device may still read it;
-- a batch that is copied from memory that is not page-locked.
+- a batch that is copied from memory that is not page-locked (unless `wants_locked` is false).
 
 An event that is asked is done, or not yet, by chance (`lag`: of those asked how many are not); waiting makes it done.
 It says nothing about speed, nor about what the device does of itself.
@@ -144,8 +144,8 @@ def is_of_device(device):
 
 
 class CudaModel:
-    def __init__(self, lag=0.5, seed=0, devices=1, refuses=lambda address: False):
-        self.lag, self.choose, self.refuses = lag, random.Random(seed), refuses
+    def __init__(self, lag=0.5, seed=0, devices=1, refuses=lambda address: False, wants_locked=True):
+        self.lag, self.choose, self.refuses, self.wants_locked = lag, random.Random(seed), refuses, wants_locked
         self.lock = threading.RLock()
         self.host = {}  # what the host knows to be done
         self.faults, self.waits, self.error, self.sync_mode = [], 0, 0, "default"
@@ -289,7 +289,7 @@ class CudaModel:
                     join(self.host_reads[begin], {stream: stream.clock.get(stream, 0) + 1})
                     break
             else:
-                if size > SMALL_BYTES:
+                if size > SMALL_BYTES and self.wants_locked:
                     self.fault(f"{name} of {size} bytes that are not page-locked")
 
     # ---- in torch's place ----

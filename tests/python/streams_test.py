@@ -244,7 +244,8 @@ class StreamsTest(unittest.TestCase):
 
     def test_a_loader_that_another_thread_closes(self):
         for place in range(6):
-            with self.subTest(place=place), self.model(lag=1):
+            # What was on its way when the memory was unlocked is copied all the same.
+            with self.subTest(place=place), self.model(lag=1, wants_locked=False):
                 loader, reached = self.loader(), threading.Event()
 
                 def iterate():
@@ -264,7 +265,7 @@ class StreamsTest(unittest.TestCase):
                 del loader, iterate, thread
 
     def test_a_handler_of_a_signal_may_close_the_loader(self):
-        with self.model(lag=1):
+        with self.model(lag=1, wants_locked=False):
             loader = self.loader(post=lambda images, labels: (loader.close(), (images, labels))[1])
             with self.assertRaises(RuntimeError):
                 list(loader)
@@ -313,7 +314,7 @@ class PixelStreamsTest(StreamsTest):
             del images, labels
 
     def test_memory_that_cannot_be_page_locked_leaves_no_error_for_the_next_kernel(self):
-        model = CudaModel(lag=0.5, refuses=lambda address: True)
+        model = CudaModel(lag=0.5, refuses=lambda address: True, wants_locked=False)
         with model.installed(), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             loader = self.loader()
@@ -326,8 +327,7 @@ class PixelStreamsTest(StreamsTest):
             gc.collect()
         self.assertEqual([str(one.message)[:56] for one in said],
                          ["headrace: a batch's memory cannot be page-locked (CUDA e"])
-        self.assertEqual([fault for fault in model.faults if "not page-locked" not in fault], [])
-        self.assertEqual((model.locked, model.error), ({}, 0))
+        self.assertEqual((model.faults, model.locked, model.error), ([], {}, 0))
 
     def test_ctrl_c_while_memory_is_page_locked_has_it_locked_the_next_time(self):
         for is_locked in (False, True):
