@@ -27,11 +27,11 @@ TOLERANCE = {"uint8": 0, "float32": 1e-5, "float16": 4e-3, "bfloat16": 4e-2}  # 
 
 class DeviceTest(unittest.TestCase):
     DECODE, AHEAD, PIXELS_ATOL = "cpu", 1, 0  # of 255
-    DTYPES, EPOCHS = tuple(TOLERANCE), 2
+    DTYPES, EPOCHS, FILES = tuple(TOLERANCE), 2, 203
 
     @classmethod
     def setUpClass(cls):
-        cls.data = hr.ImageFolder(support.synth("data", files=203), ram="64M")
+        cls.data = hr.ImageFolder(support.synth(f"data{cls.FILES}", files=cls.FILES), ram="64M")
 
     def loader(self, **options):
         return self.of(self.data, 8, **{"shuffle": True, "output": "torch", "seed": 3, **options})
@@ -57,7 +57,7 @@ class DeviceTest(unittest.TestCase):
                 for _ in range(self.EPOCHS):
                     # All are kept: none is written again, and each is a tensor of its own.
                     batches = list(ours.batches())
-                    self.assertEqual(len(batches), 26)
+                    self.assertEqual(len(batches), -(-self.FILES // 8))
                     for batch, expected in zip(batches, theirs.batches(), strict=True):
                         self.check_same(batch, expected, TOLERANCE[dtype])
                     layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -128,7 +128,8 @@ class DeviceTest(unittest.TestCase):
                         interrupts += 1
                     except StopIteration:
                         break
-            self.assertEqual((positions, interrupts), ([min(8 * (k + 1), 203) for k in range(26)], 1), place)
+            wanted = [min(end, self.FILES) for end in range(8, self.FILES + 8, 8)]
+            self.assertEqual((positions, interrupts), (wanted, 1), place)
 
     def test_the_batch_before_a_wrong_one_is_handed_over_first(self):
         folder = support.synth("wrong", files=64, classes=1)
@@ -178,7 +179,7 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual([place for place in range(16) if not batch.images[place].any()], [5])
 
     def test_what_does_not_fit_is_refused(self):
-        files = hr.Files(support.synth("data", files=203), ram="64M")
+        files = hr.Files(self.data.root, ram="64M")
         for options, error, text in (
                 ({"device": "tpu"}, ValueError, "device 'tpu' is unknown to torch"),
                 ({"device": "meta"}, ValueError, "device 'meta' is not supported"),
@@ -198,7 +199,7 @@ class DeviceTest(unittest.TestCase):
 class GpuDecodeTest(DeviceTest):
     """All of that where the JPEGs are decoded on the device; and what is different there."""
     DECODE, AHEAD, PIXELS_ATOL = "gpu", 2, 2
-    DTYPES, EPOCHS = ("uint8", "bfloat16"), 1  # a GPU's products of matrices take a CPU long
+    DTYPES, EPOCHS, FILES = ("uint8", "bfloat16"), 1, 67  # a GPU's products of matrices take a CPU long
 
     @classmethod
     def setUpClass(cls):
