@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structs of options whose size is that of no header are refused by name, and nothing behind them is read: each lies at
 // the end of a page that no other follows. struct_sizes FOLDER; says what is wrong, and ends with 1.
-#include <headrace/headrace.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <headrace/headrace.h>
 
 static char* page_end;
 static size_t page_bytes;
@@ -53,8 +54,8 @@ static int32_t open_loader(const void* options) {
 }
 
 static void check(open_function open, const void* options, size_t bytes, const char* name) {
-  const uint64_t wrong[] = {0,          1, 8, bytes - 8, bytes + 4, page_bytes + 8, (uint64_t)1 << 63, UINT64_MAX,
-                            UINT64_MAX - 7};
+  const uint64_t wrong[] = {
+      0, 1, 8, bytes - 8, bytes + 4, page_bytes + 8, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
   if (hr_struct_bytes(name) != bytes) ++failures;
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
     expect(open(put(options, bytes, bytes, wrong[i])), HR_INVALID_ARGUMENT, name, wrong[i]);
