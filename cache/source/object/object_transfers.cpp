@@ -360,7 +360,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   }
   if (verdict == Verdict::kSlowDown && !answer.never_connected) {
     window_.on_slow_down(Clock::now());
-    io::log_warning("{}: the store asks to slow down; at most {} requests are in flight now", name_, window_.limit());
+    note_pace();
   }
   job.last_error = error_of(answer, what(job));
   if (verdict == Verdict::kFail) {
@@ -372,7 +372,8 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
 
 void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   const Clock::time_point now = Clock::now();
-  window_.on_done(now, waited_for_.empty() && ahead_.empty());
+  window_.on_done(now, now - attempt.sent, waited_for_.empty() && ahead_.empty());
+  note_pace();
   if (job.query == nullptr) {
     latencies_.note(now - attempt.sent);
     counts_.took(now - attempt.sent);
@@ -384,6 +385,19 @@ void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   }
   if (attempt.is_hedge) counts_.hedge_won();
   finish(id, {});
+}
+
+// Once when it begins and once when it ends: a store that is overloaded refuses thousands.
+void ObjectTransfers::note_pace() {
+  if (std::exchange(is_slowed_, window_.is_recovering()) == window_.is_recovering()) return;
+  if (is_slowed_) {
+    io::log_warning(
+        "{}: the store asks to slow down; at most {} requests are in flight now, or fewer if that is "
+        "still too many",
+        name_, window_.limit());
+  } else {
+    io::log_info("{}: the store takes {} requests at once again", name_, window_.limit());
+  }
 }
 
 void ObjectTransfers::publish_latencies() {

@@ -94,6 +94,7 @@ class ObjectTransfers {
   void renew_keys(JobId id, const KeyKeeper::KeysPtr& refused);
   void finish(JobId id, io::Status status);
   void remove(ObjectAttempt& attempt);
+  void note_pace();
   void publish_latencies();
 
   const ObjectStoreOptions options_;
@@ -116,6 +117,7 @@ class ObjectTransfers {
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
   Clock::time_point next_look_ = {};
   bool has_answered_ = false;   // the store, at all
+  bool is_slowed_ = false;      // as the log says
   bool tells_by_time_ = false;  // some of its answers have no strong ETag
 
   RequestCounts counts_;

@@ -13,7 +13,6 @@
 #include "headrace/cache/source/object/key_ranges.h"
 #include "headrace/cache/source/object/latencies.h"
 #include "headrace/cache/source/object/object_verdict.h"
-#include "headrace/cache/source/object/request_window.h"
 #include "headrace/cache/source/object/signature.h"
 #include "headrace/cache/source/object/uri.h"
 #include "headrace/cache/source/object/xml.h"
@@ -248,42 +247,6 @@ TEST_CASE("pauses grow up to a bound, and a store that names one gets it") {
   }
   CHECK(backoff(tuning, 1, seconds(3), random) >= seconds(3));
   CHECK(backoff(tuning, 1, seconds(9999), random) <= tuning.give_up_after);
-}
-
-TEST_CASE("the window grows while it brings more, halves once for a 503, and comes back") {
-  RequestWindow window(64, 1024);
-  Clock::time_point now = Clock::now();
-  // A store whose rate is requests over 50 ms, up to 4 000 in a second.
-  const auto run = [&](milliseconds time) {
-    for (const Clock::time_point end = now + time; now < end;) {
-      const double rate = std::min(4000.0, window.limit() / 0.05);
-      now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate));
-      window.on_done(now, false);
-    }
-  };
-  run(milliseconds(60));
-  CHECK(window.limit() == 64);
-  run(milliseconds(180));  // twice two latencies, and the first one
-  CHECK(window.limit() == 256);
-  run(seconds(5));
-  CHECK(window.limit() == 256);  // 200 are what it takes
-  for (int i = 0; i < 100; ++i) window.on_slow_down(now);
-  CHECK(window.limit() == 128);
-  run(seconds(5));
-  CHECK(window.limit() == 256);
-  for (int i = 0; i < 40; ++i) window.on_slow_down(now += seconds(1));
-  CHECK(window.limit() == 4);
-  run(seconds(20));
-  CHECK(window.limit() > 128);
-  RequestWindow unlucky(64, 1024);
-  for (int i = 0; i < 20'000; ++i) {
-    unlucky.on_done(now += milliseconds(1), false);
-    if (i % 100 == 0) unlucky.on_slow_down(now);
-    CHECK(unlucky.limit() >= 64);
-  }
-  RequestWindow idle(64, 1024);
-  for (int i = 0; i < 10'000; ++i) idle.on_done(now += milliseconds(1), true);
-  CHECK(idle.limit() == 64);
 }
 
 TEST_CASE("few requests get a second one, and none while many are late") {
