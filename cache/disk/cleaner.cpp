@@ -6,10 +6,17 @@
 #include <utility>
 
 namespace headrace::cache {
+namespace {
 
 using io::Buffer;
 
+// Memory that no budget counts. Pieces of large files are 4 to 8 MiB, and two of them keep any disk busy.
+constexpr std::uint64_t kBytesUnderWayMax = 16ULL << 20;
+
+}  // namespace
+
 Cleaner::Cleaner(SegmentLog& log, TierState& state, io::IoThread& thread) : log_(log), state_(state), thread_(thread) {
+  for (Move& move : moves_) move.cleaner = this;
   log_.set_cleaning([this] { start(); });
 }
 
@@ -18,66 +25,100 @@ void Cleaner::start() {
   if (from_ == nullptr) return;
   left_ = log_.records_in(*from_);
   std::sort(left_.begin(), left_.end(), [](const RecordSlot& a, const RecordSlot& b) { return a.block > b.block; });
+  is_cut_short_ = false;
   log_.pause();
-  move_next();
+  go_on();
 }
 
-void Cleaner::move_next() {
-  while (!left_.empty() && state_.takes_records()) {
-    slot_ = left_.back();
+// Where the disk has just been closed an operation ends within the call that begins it, and this runs once more in
+// there.
+void Cleaner::go_on() {
+  while (!left_.empty() && !is_cut_short_ && has_room_for(left_.back())) {
+    const RecordSlot slot = left_.back();
     left_.pop_back();
-    if (log_.find(slot_.key) == slot_ && read_record()) return;
+    if (!state_.takes_records()) {
+      is_cut_short_ = true;
+    } else if (log_.find(slot.key) == slot) {
+      static_cast<void>(begin(*idle_move(), slot));
+    }
   }
-  end(left_.empty());
+  if (under_way_ == 0 && from_ != nullptr) end_cleaning();
+}
+
+bool Cleaner::has_room_for(const RecordSlot& slot) const {
+  if (under_way_ == 0) return true;
+  return under_way_ < kMovesMax && bytes_under_way_ + footprint_bytes(slot.payload_bytes) <= kBytesUnderWayMax;
+}
+
+Cleaner::Move* Cleaner::idle_move() {
+  return std::find_if(moves_.begin(), moves_.end(), [](const Move& move) { return !move.is_under_way; });
 }
 
 // False: no memory, and the record stays behind.
-bool Cleaner::read_record() {
-  const std::uint64_t bytes = footprint_bytes(slot_.payload_bytes);
+bool Cleaner::begin(Move& move, const RecordSlot& slot) {
+  const std::uint64_t bytes = footprint_bytes(slot.payload_bytes);
   auto buffer = Buffer::allocate(bytes);
   if (!buffer) return false;
-  read_ = io::Operation::read(from_->fd.get(), log_.block_of(slot_) * kBlockBytes, bytes, std::move(*buffer));
-  read_.cache_mode = from_->cache_mode;
-  read_.wanted = &io::kNobodyWaits;
-  read_.context = this;
+  move.is_under_way = true;
+  move.slot = slot;
+  under_way_ += 1;
+  bytes_under_way_ += bytes;
+  move.read = io::Operation::read(from_->fd.get(), log_.block_of(slot) * kBlockBytes, bytes, std::move(*buffer));
+  move.read.cache_mode = from_->cache_mode;
+  move.read.wanted = &io::kNobodyWaits;
+  move.read.context = &move;
   // By value, as the type of all callbacks says.
   // NOLINTNEXTLINE(performance-unnecessary-value-param)
-  read_.on_complete = [](io::Operation& operation, Result<std::uint64_t> done) {
-    static_cast<Cleaner*>(operation.context)->end_read(done);
+  move.read.on_complete = [](io::Operation& operation, Result<std::uint64_t> done) {
+    Move& self = *static_cast<Move*>(operation.context);
+    self.cleaner->end_read(self, done);
   };
-  thread_.submit(read_);
+  thread_.submit(move.read);
   return true;
 }
 
-void Cleaner::end_read(const Result<std::uint64_t>& bytes) {
-  if (!bytes || !is_intact()) return move_next();
-  HEADRACE_ASSERT(read_.data() == read_.buffer.data());  // read from a block's start
-  copy_.buffer = std::move(read_.buffer);
-  copy_.moved_from = slot_;
-  copy_.context = this;
+void Cleaner::end_read(Move& move, const Result<std::uint64_t>& bytes) {
+  if (!bytes || !take_intact(move)) return end(move);
+  HEADRACE_ASSERT(move.read.data() == move.read.buffer.data());  // read from a block's start
+  move.copy.buffer = std::move(move.read.buffer);
+  move.copy.moved_from = move.slot;
+  move.copy.context = &move;
   // NOLINTNEXTLINE(performance-unnecessary-value-param)
-  copy_.on_done = [](Append& copy, Status status) {
-    auto& self = *static_cast<Cleaner*>(copy.context);
-    status ? self.move_next() : self.end(false);
+  move.copy.on_done = [](Append& copy, Status status) {
+    Move& self = *static_cast<Move*>(copy.context);
+    if (!status) self.cleaner->is_cut_short_ = true;
+    self.cleaner->end(self);
   };
-  if (!state_.takes_records() || !log_.append_moved(copy_)) end(false);
+  if (!is_cut_short_ && state_.takes_records() && log_.append_moved(move.copy)) return;
+  is_cut_short_ = true;
+  end(move);
 }
 
-bool Cleaner::is_intact() {
-  const std::byte* const data = read_.data();
-  RecordTrailer& trailer = copy_.trailer;
-  std::memcpy(&trailer, data + footprint_bytes(slot_.payload_bytes) - sizeof trailer, sizeof trailer);
-  const std::uint32_t end_block = log_.block_of(slot_) + blocks_of(slot_.payload_bytes);
+bool Cleaner::take_intact(Move& move) const {
+  const std::byte* const data = move.read.data();
+  const RecordSlot& slot = move.slot;
+  RecordTrailer& trailer = move.copy.trailer;
+  std::memcpy(&trailer, data + footprint_bytes(slot.payload_bytes) - sizeof trailer, sizeof trailer);
+  const std::uint32_t end_block = log_.block_of(slot) + blocks_of(slot.payload_bytes);
   return is_trailer_of(trailer, log_.folder().label(), from_->number, end_block) &&
-         log_.key_of(trailer.name_hash) == slot_.key && trailer.payload_hash == slot_.payload_hash &&
-         hash_payload({data, slot_.payload_bytes}) == slot_.payload_hash;
+         log_.key_of(trailer.name_hash) == slot.key && trailer.payload_hash == slot.payload_hash &&
+         hash_payload({data, slot.payload_bytes}) == slot.payload_hash;
 }
 
-void Cleaner::end(bool nothing_left) {
+void Cleaner::end(Move& move) {
+  move.read.buffer.reset();
+  move.copy.buffer.reset();
+  move.is_under_way = false;
+  under_way_ -= 1;
+  bytes_under_way_ -= footprint_bytes(move.slot.payload_bytes);
+  go_on();
+}
+
+void Cleaner::end_cleaning() {
   const std::shared_ptr<Segment> cleaned = std::move(from_);
-  if (nothing_left) log_.remove(*cleaned);
+  const bool nothing_left = left_.empty() && !is_cut_short_;
   left_.clear();
-  copy_.buffer.reset();
+  if (nothing_left) log_.remove(*cleaned);
   log_.resume();
 }
 

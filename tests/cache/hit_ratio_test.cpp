@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulator predicts is what the live store does, for the same reads.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/chunk.h"
+#include "headrace/cache/disk/cleaner.h"
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/sample_sizes.h"
@@ -45,6 +48,7 @@ using headrace::cache::TierStats;
 using headrace::cache::Trace;
 using headrace::cache::trace_of;
 using headrace::io::Engine;
+using headrace::io::Operation;
 using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
@@ -102,6 +106,35 @@ struct Fixture {
   TierStats tier;  // the second one, at the end of the replay
 };
 
+// Tells how many reads for the cleaning of a tier were begun at once, at most.
+class CleaningWatch final : public Engine {
+ public:
+  CleaningWatch(std::unique_ptr<Engine> inner, std::atomic<unsigned>& most) : inner_(std::move(inner)), most_(most) {}
+
+  void submit(Operation& operation) override {
+    const bool cleans = operation.kind == Operation::Kind::kRead && operation.wanted == &headrace::io::kNobodyWaits;
+    if (cleans) most_.store(std::max(most_.load(), ++begun_));
+    inner_->submit(operation);
+  }
+  void wait(std::chrono::steady_clock::time_point deadline) override {
+    begun_ = 0;
+    inner_->wait(deadline);
+  }
+  void wake() override { inner_->wake(); }
+  [[nodiscard]] std::size_t in_flight() const override { return inner_->in_flight(); }
+  [[nodiscard]] std::size_t waiting() const override { return inner_->waiting(); }
+  void hurry() override { inner_->hurry(); }
+  [[nodiscard]] headrace::io::EngineInfo info() const override { return inner_->info(); }
+  void register_file(int fd) override { inner_->register_file(fd); }
+  void unregister_file(int fd) override { inner_->unregister_file(fd); }
+  void set_rotational(bool rotational) override { inner_->set_rotational(rotational); }
+
+ private:
+  const std::unique_ptr<Engine> inner_;
+  std::atomic<unsigned>& most_;
+  unsigned begun_ = 0;  // since the last wait()
+};
+
 // Two readers that are equally fast.
 Trace in_turns(const Order& first, const Order& second, std::uint64_t epochs) {
   Trace trace;
@@ -133,6 +166,12 @@ TEST_CASE("a disk tier of one rank of several hits what Belady's MIN is predicte
   constexpr std::uint64_t kHeldBytes = 2 * kMiB / 8 * 7;  // of four segments: 112 files of 16 KiB
   Fixture fixture(kFiles, 16'000);
   fixture.options.tiers = {{.kind = TierKind::kSsd, .path = fixture.scratch.path() / "tier", .budget_bytes = 4 * kMiB}};
+  std::atomic<unsigned> cleaned_at_once = 0;
+  fixture.options.make_tier_engine = [&cleaned_at_once]() -> Result<std::unique_ptr<Engine>> {
+    auto engine = headrace::io::open_engine({});
+    if (!engine) return engine;
+    return std::make_unique<CleaningWatch>(std::move(*engine), cleaned_at_once);
+  };
   const auto order = make_order("torch-distributed:seed=1,replicas=4,rank=0", {.sample_count = kFiles});
   REQUIRE(order.has_value());
   const auto trace = trace_of(**order, {.epochs = 10});
@@ -148,6 +187,7 @@ TEST_CASE("a disk tier of one rank of several hits what Belady's MIN is predicte
   CHECK(fixture.tier.corrupt == 0);
   CHECK(fixture.tier.moved_bytes > 0);
   CHECK(fixture.tier.moved_bytes <= fixture.tier.write_bytes * 7);
+  CHECK(cleaned_at_once == headrace::cache::Cleaner::kMovesMax);
 
   const std::uint64_t held_before = fixture.tier.samples;
   const auto again = Store::open(fixture.options);
