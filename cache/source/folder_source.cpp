@@ -73,7 +73,7 @@ FolderSource::FolderSource(const FolderSourceOptions& options, std::shared_ptr<S
       remount_path_(options.remount_path),
       engine_only_(options.make_engine != nullptr),
       timers_(timers),
-      kept_(timers),
+      kept_(timers, slow_),
       root_(std::move(root)) {}
 
 std::shared_ptr<SourceRoot> FolderSource::root() const {
@@ -229,6 +229,7 @@ void FolderSource::finish(SourceRead& read, Result<std::uint64_t> bytes) {
 void FolderSource::join() {
   if (sweep_) sweep_->close();  // what waits there is cancelled with the rest
   thread_->stop();
+  slow_.stop();  // what waits for a look, too
 }
 
 void FolderSource::settle() {
@@ -240,11 +241,18 @@ void FolderSource::settle() {
 bool FolderSource::retry_later(SourceRead& read, const Error& error) {
   if (stopping_.load() || read.folder.attempt >= kRetryDelays.size()) return false;
   if (!may_pass(error) && !may_be_unmounted(error)) return false;
-  timers_.after(kRetryDelays[read.folder.attempt++], [this, &read] {
-    look_for_remount(read);
-    submit(read);
-  });
+  timers_.after(kRetryDelays[read.folder.attempt++], [this, &read] { try_again(read); });
   return true;
+}
+
+void FolderSource::try_again(SourceRead& read) {
+  if (stopping_.load() || !is_look_due()) return submit(read);
+  {
+    MutexLock lock(mutex_);
+    waiting_.push_back(&read);
+    if (waiting_.size() > 1) return;
+  }
+  look_for_remount(read);
 }
 
 // The folder that a mount lay on has no files, and a file that was removed is not found either. Telling these apart
@@ -259,15 +267,32 @@ bool FolderSource::is_look_due() const {
 }
 
 void FolderSource::look_for_remount(const SourceRead& read) {
-  if (stopping_.load() || !is_look_due()) return;
-  const std::shared_ptr<SourceRoot> found = root()->find_remount(remount_path_);
-  const bool same_data_set = found != nullptr && found->has_file(read.path, read.identity);
-  MutexLock lock(mutex_);
-  next_look_ = io::TimerThread::Clock::now() + kLookInterval;
-  if (!same_data_set) return;
-  root_ = found;
-  lock.unlock();
-  io::log_info("source {}: was mounted anew and is read from there", counts_.name());
+  struct Look {
+    const std::shared_ptr<SourceRoot> root;
+    const std::filesystem::path remount_path;
+    const std::string path;  // of a file that has to be there
+    const Identity identity;
+    std::shared_ptr<SourceRoot> found = {};
+  };
+  const auto look = std::make_shared<Look>(Look{root(), remount_path_, read.path, read.identity});
+  slow_.run(
+      [look] {
+        std::shared_ptr<SourceRoot> found = look->root->find_remount(look->remount_path);
+        if (found != nullptr && found->has_file(look->path.c_str(), look->identity)) look->found = std::move(found);
+      },
+      [this, look] { end_look(look->found); });
+}
+
+void FolderSource::end_look(const std::shared_ptr<SourceRoot>& found) {
+  std::vector<SourceRead*> waiting;
+  {
+    MutexLock lock(mutex_);
+    next_look_ = io::TimerThread::Clock::now() + kLookInterval;
+    if (found != nullptr) root_ = found;
+    waiting.swap(waiting_);
+  }
+  if (found != nullptr) io::log_info("source {}: was mounted anew and is read from there", counts_.name());
+  for (SourceRead* const read : waiting) submit(*read);
 }
 
 TierStats FolderSource::stats() const {

@@ -12,7 +12,8 @@
 //
 // A source that was unmounted and mounted anew is another directory at the same path, while every read of ours fails.
 // So the path is looked at before a read is tried again, at most once a second. Another directory there is used from
-// then on if it has the very file that is being read, as it was catalogued.
+// then on if it has the very file that is being read, as it was catalogued. A dead server may keep the look waiting for
+// good: it is a slow call (io/slow_calls.h), and what is to be tried again meanwhile waits for it, and nothing else.
 //
 // Reads ahead of a hard disk are sorted by where the files lie (source/sweep.h).
 //
@@ -27,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "headrace/cache/source/kept_files.h"
 #include "headrace/cache/source/source.h"
@@ -36,6 +38,7 @@
 #include "headrace/cache/tier.h"
 #include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/slow_calls.h"
 #include "headrace/io/timer_thread.h"
 
 namespace headrace::cache {
@@ -93,13 +96,16 @@ class FolderSource final : public Source {
   void finish(SourceRead& read, Result<std::uint64_t> bytes);
   [[nodiscard]] bool retry_later(SourceRead& read, const io::Error& error);
   [[nodiscard]] bool may_be_unmounted(const io::Error& error) const;
+  void try_again(SourceRead& read);
   void look_for_remount(const SourceRead& read);
+  void end_look(const std::shared_ptr<SourceRoot>& found);
   [[nodiscard]] bool is_look_due() const;
 
   SourceCounts counts_;
   const std::filesystem::path remount_path_;  // empty: the path leads elsewhere
   const bool engine_only_;                    // a test watches the engine
   io::TimerThread& timers_;
+  io::SlowCalls slow_{"hr-slow"};
   KeptFiles kept_;
   std::unique_ptr<io::IoThread> thread_;
   std::unique_ptr<Sweep> sweep_;  // where the source is a hard disk
@@ -109,6 +115,7 @@ class FolderSource final : public Source {
   mutable io::Mutex mutex_;
   std::shared_ptr<SourceRoot> root_ HEADRACE_GUARDED_BY(mutex_);
   io::TimerThread::Clock::time_point next_look_ HEADRACE_GUARDED_BY(mutex_) = {};
+  std::vector<SourceRead*> waiting_ HEADRACE_GUARDED_BY(mutex_);  // for the look that is being made
 };
 
 }  // namespace headrace::cache

@@ -23,30 +23,24 @@ std::shared_ptr<const KeptFile> KeptFiles::find(EntryId entry, const Identity& i
   }
   files_.erase(found);
   lock.unlock();
-  close_later(std::move(file));
   return nullptr;
 }
 
 void KeptFiles::keep(EntryId entry, KeptFile file) {
   // Opened as nobody knew yet what it was (io: open_flags()); now it may wait for its device.
   ::fcntl(file.fd.get(), F_SETFL, ::fcntl(file.fd.get(), F_GETFL) & ~O_NONBLOCK);
-  auto kept = std::make_shared<const KeptFile>(std::move(file));
-  std::shared_ptr<const KeptFile> gone;
+  std::shared_ptr<const KeptFile> kept(new KeptFile(std::move(file)),
+                                       [&slow = slow_](const KeptFile* last) { slow.run([last] { delete last; }); });
+  Files::node_type gone;
   bool begin_looking = false;
   {
     MutexLock lock(mutex_);
     if (closed_) return;
-    if (!files_.contains(entry) && files_.size() == kKeptFilesMax) {
-      const auto least = oldest();
-      gone = std::move(least->second.file);
-      files_.erase(least);
-    }
-    Kept& slot = files_[entry];
-    if (slot.file) gone = std::move(slot.file);  // two readers opened it at the same time
-    slot = {std::move(kept), ++clock_};
+    gone = files_.extract(entry);  // two readers may have opened it at the same time
+    if (files_.size() == kKeptFilesMax) gone = files_.extract(oldest());
+    files_[entry] = {std::move(kept), ++clock_};
     begin_looking = !std::exchange(looks_, true);
   }
-  if (gone) close_later(std::move(gone));
   if (begin_looking) look_later();
 }
 
@@ -56,15 +50,9 @@ KeptFiles::Files::iterator KeptFiles::oldest() {
 }
 
 void KeptFiles::let_go(EntryId entry) {
+  Files::node_type gone;
   MutexLock lock(mutex_);
-  Files::node_type gone = files_.extract(entry);
-  lock.unlock();
-  if (!gone.empty()) close_later(std::move(gone.mapped().file));
-}
-
-// A server may take its time, and the caller has reads to answer.
-void KeptFiles::close_later(std::shared_ptr<const KeptFile> file) {
-  timers_.after({}, [file = std::move(file)] {});
+  gone = files_.extract(entry);
 }
 
 void KeptFiles::close() {

@@ -9,6 +9,9 @@
 // when more files are read than may stay open. The version is compared with each read all the same
 // (io::Operation::expected).
 //
+// Whoever is the last to have a file has it closed by `slow`: a server may take its time, and who reads has others to
+// answer.
+//
 // Thread-safety: every function from any thread. Ownership: a file lasts as long as a read has it.
 #pragma once
 
@@ -21,6 +24,7 @@
 #include "headrace/cache/source/source_root.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/slow_calls.h"
 #include "headrace/io/timer_thread.h"
 #include "headrace/io/unique_fd.h"
 
@@ -41,8 +45,9 @@ struct KeptFile {
 
 class KeptFiles {
  public:
-  explicit KeptFiles(io::TimerThread& timers, io::TimerThread::Clock::duration idle = kKeptIdle)
-      : timers_(timers), idle_(idle) {}
+  // `slow` outlives every read that has a file.
+  KeptFiles(io::TimerThread& timers, io::SlowCalls& slow, io::TimerThread::Clock::duration idle = kKeptIdle)
+      : timers_(timers), slow_(slow), idle_(idle) {}
 
   // nullptr: not kept, or another version or root of it was, which is let go of.
   [[nodiscard]] std::shared_ptr<const KeptFile> find(EntryId entry, const Identity& identity, const SourceRoot* root);
@@ -59,14 +64,14 @@ class KeptFiles {
   };
   using Files = std::unordered_map<EntryId, Kept>;
 
-  void close_later(std::shared_ptr<const KeptFile> file);
   void look_later();
   void look();
   [[nodiscard]] Files::iterator oldest() HEADRACE_REQUIRES(mutex_);
 
   io::TimerThread& timers_;
+  io::SlowCalls& slow_;
   const io::TimerThread::Clock::duration idle_;
-  mutable io::Mutex mutex_;  // no file is closed under it: a server may take its time
+  mutable io::Mutex mutex_;  // no file is given up under it: that takes another lock
   Files files_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t clock_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t looked_ HEADRACE_GUARDED_BY(mutex_) = 0;  // the clock at the last look
