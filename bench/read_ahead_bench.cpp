@@ -24,8 +24,7 @@ constexpr std::uint64_t kSampleBytes = 110'000;
 class LanesOrder final : public Order {
  public:
   explicit LanesOrder(const WorkerLayout& layout)
-      : layout_(layout),
-        inner_(*make_order("torch-distributed:seed=1", {.sample_count = kSamples})) {}
+      : layout_(layout), inner_(*make_order("torch-distributed:seed=1", {.sample_count = kSamples})) {}
   const std::string& spec() const override { return inner_->spec(); }
   std::uint64_t length(std::uint64_t epoch) const override { return inner_->length(epoch); }
   headrace::io::Result<std::vector<SampleIndex>> epoch(std::uint64_t epoch) const override {
@@ -50,8 +49,10 @@ std::vector<SampleIndex> opened(const Order& order, std::uint64_t epoch) {
 class Reading {
  public:
   explicit Reading(const Order& order)
-      : order_(order), sizes_(std::vector<std::uint32_t>(kSamples, kSampleBytes)),
-        plan_(order, sizes_, {.budget_bytes = kSamples * kSampleBytes / 10}), samples_(opened(order, 0)) {
+      : order_(order),
+        sizes_(std::vector<std::uint32_t>(kSamples, kSampleBytes)),
+        plan_(order, sizes_, {.budget_bytes = kSamples * kSampleBytes / 10}),
+        samples_(opened(order, 0)) {
     fetch();
   }
   void enter_next_epoch() {

@@ -276,10 +276,9 @@ void Mount::Impl::follow() {
     blind.store(true);
     add_fallback("opens are not all seen, the reader is followed by what it asks for: " + reason.message());
   };
-  Result<std::unique_ptr<Follower>> opened = Follower::open(
-      store.catalog(),
-      {.on_opens = [this](auto samples) { on_opens(samples); },
-       .on_overflow = [this] { pusher->plan().on_overflow(); }});
+  Result<std::unique_ptr<Follower>> opened =
+      Follower::open(store.catalog(), {.on_opens = [this](auto samples) { on_opens(samples); },
+                                       .on_overflow = [this] { pusher->plan().on_overflow(); }});
   if (opened) {
     follower = std::move(*opened);
   } else {

@@ -97,9 +97,8 @@ void LaneChoice::update(std::size_t lane) {
   Rank& rank = ranks_[lane % ranks_.size()];
   rank.lanes.set(lane / ranks_.size(), urgency_of(lanes_[lane]));
   const Urgency& most_urgent = rank.lanes.key();
-  least_.set(lane % ranks_.size(), {.has_ended = most_urgent.readiness == Readiness::kEnded,
-                                    .ahead = rank.ahead,
-                                    .lane = most_urgent});
+  least_.set(lane % ranks_.size(),
+             {.has_ended = most_urgent.readiness == Readiness::kEnded, .ahead = rank.ahead, .lane = most_urgent});
 }
 
 // Of all its lanes.

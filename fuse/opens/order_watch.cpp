@@ -83,10 +83,10 @@ void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
   }
   io::log_info("the reader's order is {}, epoch {}, found by {}", lock->order->spec(), lock->epoch, lock->found_by);
   plan_.set_order({.order = lock->order,
-                     .epoch = lock->epoch,
-                     .position = lock->position,
-                     .epoch_count = lock->known_epochs,
-                     .read_already = learner_.opens_of_epoch()});
+                   .epoch = lock->epoch,
+                   .position = lock->position,
+                   .epoch_count = lock->known_epochs,
+                   .read_already = learner_.opens_of_epoch()});
 }
 
 void OrderWatch::on_events_lost() {

@@ -47,8 +47,7 @@ int Delivery::store(const Fetch& fetch) const {
 void Delivery::leave_beacon(const Fetch& fetch) const {
   const auto page = fetch.view->bytes().subspan(*fetch.beacon - fetch.offset, parts_.records->page_bytes());
   RecordAnswers::Beacon beacon{.inode = fetch.inode, .offset = *fetch.beacon, .bytes = {page.begin(), page.end()}};
-  stale_.unless_changed(fetch.entry, fetch.changes,
-                        [&] { answers_->leave_beacon(fetch.sample, std::move(beacon)); });
+  stale_.unless_changed(fetch.entry, fetch.changes, [&] { answers_->leave_beacon(fetch.sample, std::move(beacon)); });
 }
 
 }  // namespace headrace::fuse

@@ -99,16 +99,16 @@ class FollowedOrder {
   const cache::SampleSizes& sizes_;
   const bool of_records_;
   TakeoverHead& head_;
-  std::shared_ptr<const cache::Order> given_;      // null: unknown
-  std::shared_ptr<const cache::Order> order_;      // what read_ahead_ goes along
-  std::unique_ptr<cache::ReadAhead> read_ahead_;   // null: nothing is planned
-  std::optional<RecordTrack> track_;               // of records, beside read_ahead_
-  std::shared_ptr<cache::PassOrder> passes_;       // the order, where it is over several sets; else null
-  std::optional<SetTurns> turns_;                  // likewise
-  std::vector<OrderTrial> trials_;                 // of an order that may be wrong: one for each set
+  std::shared_ptr<const cache::Order> given_;     // null: unknown
+  std::shared_ptr<const cache::Order> order_;     // what read_ahead_ goes along
+  std::unique_ptr<cache::ReadAhead> read_ahead_;  // null: nothing is planned
+  std::optional<RecordTrack> track_;              // of records, beside read_ahead_
+  std::shared_ptr<cache::PassOrder> passes_;      // the order, where it is over several sets; else null
+  std::optional<SetTurns> turns_;                 // likewise
+  std::vector<OrderTrial> trials_;                // of an order that may be wrong: one for each set
   EpochPace pace_;
   bool contradicted_ = false;
-  std::string given_up_;                // what the opens contradicted last
+  std::string given_up_;  // what the opens contradicted last
   std::uint64_t orders_given_up_ = 0;
   cache::ReadAhead::State before_ = {};  // hits, late and strays of plans before the present one
 };

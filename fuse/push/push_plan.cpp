@@ -188,8 +188,7 @@ void PushPlan::take_releases() {
 
 void PushPlan::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
-  for (const SampleIndex sample : samples)
-    followed_.is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
+  for (const SampleIndex sample : samples) followed_.is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
   note_position();
 }
 

@@ -183,7 +183,7 @@ class PushPlan {
   Retained retained_;
   PushBudget budget_;
   FollowedOrder followed_;
-  std::optional<RecordPages> record_pages_;          // of records
+  std::optional<RecordPages> record_pages_;  // of records
   std::uint64_t generation_ = 0;
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet

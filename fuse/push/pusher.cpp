@@ -136,7 +136,7 @@ void Pusher::start_fetches() {
 
 // The next one to begin, which counts as on its way; nullopt: none may begin now.
 std::optional<Fetch> Pusher::take_next(PushPlan& plan) {
-  const std::uint64_t changes = stale_.changes();  // first: the plan has heard of all of them, if of any change
+  const std::uint64_t changes = stale_.changes();  // before can_fetch() tells whether the plan has heard of all of them
   {
     MutexLock lock(mutex_);
     if (stop_ || !can_fetch()) return std::nullopt;
@@ -184,7 +184,8 @@ void Pusher::take_pages(Fetch& fetch, PushPlan& plan) const {
   const PageRange pages = parts_.records->pages_of(fetch.sample);
   fetch.begin = fetch.offset = pages.offset;
   fetch.end = pages.offset + pages.length;
-  if (fetch.is_one_piece() && plan.record_pages().takes_beacon(fetch.sample)) fetch.beacon = parts_.records->own_page(fetch.sample);
+  if (fetch.is_one_piece() && plan.record_pages().takes_beacon(fetch.sample))
+    fetch.beacon = parts_.records->own_page(fetch.sample);
 }
 
 // What the plan has not heard of as changed is not fetched: it would be counted as dropped after it was pushed.
@@ -312,9 +313,9 @@ Result<PinOutcome> Pusher::pin(std::span<const SampleIndex> samples) {
   for (const SampleIndex sample : samples) {
     const cache::EntryId entry = parts_.catalog.sample_entry(sample);
     if (parts_.catalog.is_file(entry)) continue;
-    return io::make_error(io::ErrorCode::kInvalidArgument,
-                          parts_.catalog.path(entry) +
-                              ": leads out of the data set, so that it is never in memory; leave it out");
+    return io::make_error(
+        io::ErrorCode::kInvalidArgument,
+        parts_.catalog.path(entry) + ": leads out of the data set, so that it is never in memory; leave it out");
   }
   const PinOutcome outcome = plan_.look([samples](PushPlan& plan) { return plan.pin(samples); });
   plan_changed();

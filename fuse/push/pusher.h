@@ -107,15 +107,15 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   const PushParts parts_;
   const std::unique_ptr<RecordAnswers> answers_;  // null: samples are files
   const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
-  io::Mutex mutex_;       // after the plan's
-  io::CondVar work_;      // for the threads
-  io::CondVar finished_;  // for those who wait: full, stopped
+  io::Mutex mutex_;                      // after the plan's
+  io::CondVar work_;                     // for the threads
+  io::CondVar finished_;                 // for those who wait: full, stopped
   bool stop_ HEADRACE_GUARDED_BY(mutex_) = false;
-  std::size_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;          // threads
-  bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;              // the plan may have something to fetch
-  bool may_evict_ HEADRACE_GUARDED_BY(mutex_) = true;            // or to evict, and no thread has looked
-  std::size_t untold_changes_ HEADRACE_GUARDED_BY(mutex_) = 0;   // of files, that the plan has not heard of
-  std::uint64_t next_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;     // that next_ will take of the store's memory
+  std::size_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;         // threads
+  bool changed_ HEADRACE_GUARDED_BY(mutex_) = true;             // the plan may have something to fetch
+  bool may_evict_ HEADRACE_GUARDED_BY(mutex_) = true;           // or to evict, and no thread has looked
+  std::size_t untold_changes_ HEADRACE_GUARDED_BY(mutex_) = 0;  // of files, that the plan has not heard of
+  std::uint64_t next_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;    // that next_ will take of the store's memory
   FetchLimits limits_ HEADRACE_GUARDED_BY(mutex_);
   std::deque<Fetch> fetched_ HEADRACE_GUARDED_BY(mutex_);
 

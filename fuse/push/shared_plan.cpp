@@ -138,8 +138,14 @@ void SharedPlan::on_pack_read(const PageRange& range) {
 }
 
 void SharedPlan::on_open_by_read(SampleIndex sample) {
-  offer({.change = [sample](PushPlan& plan) { plan.on_opens({&sample, 1}); },
-         .then = [this, sample] { hear({&sample, 1}); }});
+  offer({.change =
+             [sample](PushPlan& plan) {
+               plan.on_opens({&sample, 1});
+             },
+         .then =
+             [this, sample] {
+               hear({&sample, 1});
+             }});
 }
 
 bool SharedPlan::lacks(SampleIndex sample) {
@@ -159,15 +165,15 @@ void SharedPlan::on_opens(std::span<const SampleIndex> samples) {
 void SharedPlan::on_overflow() {
   MutexLock lock(queue_mutex_);
   tell({.change = [](PushPlan& plan) { plan.on_overflow(); },
-        .then = [this] {
-          if (listener_.on_overflow) listener_.on_overflow();
-        }});
+        .then =
+            [this] {
+              if (listener_.on_overflow) listener_.on_overflow();
+            }});
 }
 
 void SharedPlan::let_go(std::span<const SampleIndex> samples) {
-  change([samples = std::vector<SampleIndex>(samples.begin(), samples.end())](PushPlan& plan) {
-    plan.let_go(samples);
-  });
+  change(
+      [samples = std::vector<SampleIndex>(samples.begin(), samples.end())](PushPlan& plan) { plan.let_go(samples); });
 }
 
 void SharedPlan::set_order(const OrderPosition& order) {

@@ -43,8 +43,7 @@ struct PlanListener {
 class SharedPlan {
  public:
   // `on_taken`: something changed that may have to be carried out. Called while the plan is locked.
-  SharedPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options,
-             std::function<void()> on_taken);
+  SharedPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options, std::function<void()> on_taken);
   ~SharedPlan() { stop(); }
   SharedPlan(const SharedPlan&) = delete;
   SharedPlan& operator=(const SharedPlan&) = delete;
