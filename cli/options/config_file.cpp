@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <system_error>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include "headrace/cli/options/toml.h"
 #include "headrace/cli/options/usage_error.h"
 
 namespace headrace::cli {
@@ -43,23 +47,39 @@ CLI::Option* find_option(CLI::App& command, const std::string& name) {
   return nullptr;
 }
 
-void apply_item(CLI::App& command, const std::string& file, const CLI::ConfigItem& item, const CLI::Config& format) {
-  CLI::Option* option = item.parents.empty() ? find_option(command, item.name) : nullptr;
+void apply_setting(CLI::App& command, const std::string& file, const Setting& setting) {
+  CLI::Option* option = find_option(command, setting.name);
   if (option == nullptr) {
     throw CLI::ValidationError(
-        file, fmt::format("no option '{}'; write one of {} = value", item.fullname(), known_names(command)));
+        file, fmt::format("no option '{}'; write one of {} = value", setting.name, known_names(command)));
   }
-  if (option->count() > 0) return;  // the command line or the environment has set it
+  if (option->count() > 0) return;     // the command line or the environment has set it
+  if (setting.values.empty()) return;  // an empty list
   try {
     if (option->get_expected_min() == 0) {
-      option->add_result(option->get_flag_value(item.name, format.to_flag(item)));
+      const bool is_one_word = !setting.is_list && setting.values.size() == 1;
+      if (!is_one_word || (setting.values.front() != "true" && setting.values.front() != "false")) {
+        throw CLI::ValidationError(file, fmt::format("{}: write {} = true or false", setting.name, setting.name));
+      }
+      option->add_result(option->get_flag_value(setting.name, setting.values.front()));
     } else {
-      option->add_result(item.inputs);
+      option->add_result(setting.values);
     }
     option->run_callback();
   } catch (const CLI::ParseError& failure) {
-    throw CLI::ValidationError(file, fmt::format("{}: {}", item.name, in_plain_words(failure)));
+    throw CLI::ValidationError(file, fmt::format("{}: {}", setting.name, in_plain_words(failure)));
   }
+}
+
+// 1 MiB: a config file has some lines, and what is larger is something else, or has no end.
+std::optional<std::string> text_of(const std::string& file) {
+  constexpr std::size_t kBytesMax = 1 << 20;
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kBytesMax + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad() || !stream.eof()) return std::nullopt;  // it was not opened, or has more
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
 }
 
 }  // namespace
@@ -69,17 +89,13 @@ void apply_config_file(CLI::App& command, const std::string& file) {
   if (std::filesystem::is_directory(file, ignored)) {
     throw CLI::ValidationError(file, "this is a folder; give the path of a TOML file");
   }
-  CLI::ConfigTOML format;
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = format.from_file(file);
-  } catch (const CLI::ParseError&) {
+  const std::optional<std::string> text = text_of(file);
+  if (!text || text->find('\0') != std::string::npos) {
     throw CLI::ValidationError(file, "this config file cannot be read; give the path of a TOML file");
   }
-  for (const CLI::ConfigItem& item : items) {
-    const bool section_mark = item.name == "++" || item.name == "--";
-    if (!section_mark) apply_item(command, file, item, format);
-  }
+  const io::Result<std::vector<Setting>> settings = parse_toml(*text);
+  if (!settings) throw CLI::ValidationError(file, settings.error().context);
+  for (const Setting& setting : *settings) apply_setting(command, file, setting);
 }
 
 void add_environment_names(CLI::App& command) {

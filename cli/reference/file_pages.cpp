@@ -67,6 +67,7 @@ The file is TOML: the options of
 without their dashes, each with its value; SOURCE and MOUNTPOINT are
 .BR source " and " mountpoint .
 An option that can be given more than once has a list. There are no sections.
+A text stands in quotes; 'single' ones take it as it is. A size may stand without (ram = 16G).
 What the command line or the environment sets counts more than the file.
 .PP
 .B headrace config check

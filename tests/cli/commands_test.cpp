@@ -203,14 +203,21 @@ TEST_CASE("a config file is checked, with the file, the option and the remedy na
   CAPTURE(good.errors);
   CHECK(good.status == 0);
   CHECK(contains(good.output, "good"));
+  const std::string odd = data.write("../odd # name/a/0.jpg", "x").parent_path().parent_path().string();
+  const Outcome quoted =
+      check("source = \"" + odd + "\"  # in quotes\nmountpoint = '" + (tool.home() / "mnt").string() + "'\n");
+  CHECK(contains(quoted.output, "mounts " + odd + " at "));
+  std::filesystem::remove_all(odd);
   check_refused(check(places + "rma = \"64M\"\n"), 2, "headrace-config.toml: no option 'rma'; write one of");
   check_refused(check(places + "ram = \"64X\"\n"), 2, "headrace-config.toml: --ram '64X'");
   check_refused(check(places + "epoch = \"soon\"\n"), 2, "headrace-config.toml: epoch");
-  check_refused(check(places + "[tiers]\nssd = \"/x:1G\"\n"), 2, "'tiers.ssd'");
+  check_refused(check(places + "[tiers]\nssd = \"/x:1G\"\n"), 2, "line 3: [tiers]: there are no sections");
   check_refused(check("ram = \"64M\"\n"), 2, "SOURCE is missing");
-  check_refused(check(places + "ram\n"), 2, "headrace-config.toml: --ram 'true'");
-  check_refused(check(places + "ram = \"1G\"\nram = \"2G\"\n"), 2,
-                "headrace-config.toml: ram: --ram takes one value only");
+  check_refused(check(places + "ram\n"), 2, "headrace-config.toml: line 3: 'ram' sets nothing; write name = value");
+  check_refused(check(places + "ram = \"1G\"\nram = \"2G\"\n"), 2, "headrace-config.toml: line 4: 'ram' is set twice");
+  check_refused(check(places + "ram = [\"1G\", \"2G\"]\n"), 2, "headrace-config.toml: ram: --ram takes one value only");
+  check_refused(check(places + "allow-other = yes\n"), 2, "allow-other: write allow-other = true or false");
+  CHECK(check(places + "ram = 64M\nssd = []\n").status == 0);
   check_refused(tool({"config", "check", data.source()}), 2, data.source() + ": this is a folder");
   std::filesystem::remove(data.path() / "../headrace-config.toml");
   check_refused(tool({"config", "check", "/nonexistent.toml"}), 2, "/nonexistent.toml");
