@@ -62,14 +62,15 @@ CLI::Option* add_texts(CLI::App& app, CLI::App& command, Selected& selected, con
   std::string choices;
   for (const Text& text : texts) choices += (choices.empty() ? "" : "|") + std::string(text.name);
   CLI::Option* option = command.add_option(argument, *chosen, description)->type_name(choices);
-  command.callback([&app, &selected, &texts, chosen] {
-    selected = [&app, &texts, chosen]() -> io::Status {
+  command.callback([&app, &selected, &texts, chosen, choices] {
+    selected = [&app, &texts, chosen, choices]() -> io::Status {
       for (const Text& text : texts) {
         if (*chosen != text.name) continue;
         fmt::print("{}", text.write(describe(app, "")));
         return {};
       }
-      return io::make_error(io::ErrorCode::kInvalidArgument, "'" + *chosen + "' is none of those that --help lists");
+      return io::make_error(io::ErrorCode::kInvalidArgument,
+                            fmt::format("there is no '{}'; choose one of {}", *chosen, choices));
     };
   });
   return option;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 namespace headrace::cli {
 namespace {
@@ -46,6 +46,13 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+// ": ls, rm" where there are only a few.
+std::string among(const CLI::App& app) {
+  constexpr std::size_t kFew = 4;
+  const std::vector<std::string> names = command_names(app);
+  return names.size() <= kFew ? fmt::format(": {}", fmt::join(names, ", ")) : "";
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -77,7 +84,7 @@ std::string describe(const CLI::App& command, const CLI::ParseError& failure) {
     return fmt::format("there is no option {}{}", *option, suggest(*option, option_names(command)));
   }
   if (command.get_require_subcommand_min() > 0) {
-    if (extras.empty()) return "a command is missing;";
+    if (extras.empty()) return fmt::format("a command is missing{};", among(command));
     return fmt::format("there is no command '{}'{}", extras.front(), suggest(extras.front(), command_names(command)));
   }
   if (!extras.empty()) return fmt::format("'{}' is one argument too many;", extras.front());

@@ -209,7 +209,14 @@ io::Result<Source> open_source(const fs::path& path) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("source {} is not a folder; name the folder that holds the samples", path.string()));
   }
-  return io::system_error(errno, "source " + path.string());
+  const int open_errno = errno;
+  if (path.native().find("://") != std::string::npos) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("source {} is no folder; a bucket is named s3://BUCKET/PREFIX, and where it is by "
+                                  "--endpoint URL",
+                                  path.string()));
+  }
+  return io::system_error(open_errno, "source " + path.string());
 }
 
 cache::ObjectStoreOptions make_bucket_options(const CacheArguments& arguments) {

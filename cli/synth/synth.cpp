@@ -157,13 +157,15 @@ fs::path class_folder(const SynthOptions& options, std::uint32_t label) {
 }
 
 Status check(const SynthOptions& options) {
-  if (options.files == 0) return make_error(ErrorCode::kInvalidArgument, "synth: at least one file is needed");
-  if (options.classes == 0) return make_error(ErrorCode::kInvalidArgument, "synth: at least one class is needed");
+  if (options.files == 0) return make_error(ErrorCode::kInvalidArgument, "--files 0: at least one file is needed");
+  if (options.classes == 0) return make_error(ErrorCode::kInvalidArgument, "--classes 0: at least one class is needed");
   std::error_code error;
   if (!fs::exists(options.dir, error) && !error) return {};
   const bool empty = !error && fs::is_empty(options.dir, error);
   if (error) return io::system_error(error.value(), "list " + options.dir.string());
-  if (!empty) return make_error(ErrorCode::kInvalidArgument, options.dir.string() + " is not empty");
+  if (!empty)
+    return make_error(ErrorCode::kInvalidArgument,
+                      options.dir.string() + " is not empty; give a new or an empty folder");
   return {};
 }
 

@@ -189,6 +189,17 @@ TEST_CASE("order refuses what it cannot do, in one line") {
   std::filesystem::remove(list);
 }
 
+TEST_CASE("what is meant otherwise is answered with what to write") {
+  const Tool tool;
+  const DataSet data;
+  check_refused(tool({"tier"}), 2, "a command is missing: ls, info, rm;");
+  check_refused(tool({"config"}), 2, "a command is missing: check;");
+  check_refused(tool({"completion", "tcsh"}), 2, "there is no 'tcsh'; choose one of bash|zsh|fish");
+  check_refused(tool({"read", "http://host/data"}), 2, "a bucket is named s3://BUCKET/PREFIX");
+  check_refused(tool({"synth", data.source()}), 2, "is not empty; give a new or an empty folder");
+  check_refused(tool({"synth", (tool.home() / "new").string(), "--files", "0"}), 2, "--files 0: at least one");
+}
+
 TEST_CASE("a config file is checked, with the file, the option and the remedy named") {
   const Tool tool;
   const DataSet data;
