@@ -357,7 +357,9 @@ bool SegmentLog::can_gain_by_cleaning() const {
 }
 
 // How many segments the file system has room for beside what is to stay free of it. A segment takes all of its room
-// when it is made, so that nothing is used up between two looks by the tier itself.
+// when it is made, so that nothing is used up between two looks by the tier itself. One is made only where there is
+// room for another: else a tier whose neighbours write some and remove some would lose a segment and fill one, again
+// and again.
 void SegmentLog::measure_room() {
   struct statvfs status {};
   if (keep_free_bytes_ == 0 || ::fstatvfs(folder_.fd(), &status) != 0) return;
@@ -366,7 +368,8 @@ void SegmentLog::measure_room() {
   const std::uint64_t present = segments().size();
   std::uint64_t allowed = 0;
   if (free_bytes >= keep_free_bytes_) {
-    allowed = present + (free_bytes - keep_free_bytes_) / segment_bytes;
+    const std::uint64_t spare = (free_bytes - keep_free_bytes_) / segment_bytes;
+    allowed = present + (spare > 0 ? spare - 1 : 0);
   } else {
     const std::uint64_t too_many = (keep_free_bytes_ - free_bytes + segment_bytes - 1) / segment_bytes;
     allowed = present - std::min(present, too_many);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A disk tier leaves free what is to stay free of its file system.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -79,7 +80,7 @@ struct Fixture {
     store = std::move(*opened);
   }
   // How many the tier took.
-  [[nodiscard]] int warm() const {
+  int warm() const {
     int taken = 0;
     for (SampleIndex i = 0; i < store->catalog().sample_count(); ++i) {
       std::promise<Status> promise;
@@ -146,4 +147,31 @@ TEST_CASE("a tier leaves free what is to stay free, gives room back to others, a
   CHECK(fixture.warm() > 20);
   CHECK(fixture.disk.free_bytes() >= kKeepFree);
   fixture.check_bytes();
+}
+
+TEST_CASE("a tier does not lose and fill segments where others write some and remove some") {
+  Fixture fixture;
+  fixture.warm();
+  const auto files = fs::directory_iterator(fixture.options.tiers.front().path);
+  const auto segments = std::count_if(begin(files), end(files), [](const fs::directory_entry& file) {
+    return file.path().filename().string().starts_with("segment-") && file.path().extension() != ".index";
+  });
+  const std::uint64_t segment_bytes = fixture.tier().budget_bytes / static_cast<std::uint64_t>(segments);
+  const std::uint64_t spare = fixture.disk.free_bytes() - kKeepFree;
+  CHECK(spare >= segment_bytes);  // room for one that is not made
+  CHECK(spare < 2 * segment_bytes);
+  const std::uint64_t held = fixture.tier().samples;
+  CHECK(held > 20);
+  fixture.disk.fill(spare + segment_bytes / 2);
+  CHECK(wait_until([&] { return fixture.disk.free_bytes() >= kKeepFree; }));
+  const std::uint64_t left = fixture.tier().samples;
+  CHECK(left < held);
+  fixture.disk.fill(spare - segment_bytes / 2);  // one segment would have room now, but not two
+  fixture.open();
+  fixture.warm();
+  CHECK(fixture.tier().samples <= left);
+  fixture.disk.fill(0);
+  fixture.open();
+  fixture.warm();
+  CHECK(fixture.tier().samples > left);
 }
