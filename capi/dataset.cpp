@@ -108,6 +108,7 @@ io::Result<cache::StoreOptions> store_options(const hr_dataset_options& options,
   }
   for (uint64_t i = 0; i < options.tier_count; ++i) {
     HEADRACE_TRY(tier, read_tier(options.tiers[i], source));
+    if (options.keep_free_bytes != nullptr) tier.keep_free_bytes = options.keep_free_bytes[i];
     for (const cache::TierOptions& other : store.tiers) {
       if (other.path == tier.path) {
         return make_error(ErrorCode::kInvalidArgument, "tier " + tier.path.string() + " is named twice");

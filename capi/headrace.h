@@ -90,6 +90,7 @@ typedef struct hr_dataset_options {
   uint64_t ram_bytes;        // content that stays in memory. 0: no more than is on its way; or HR_RAM_DEFAULT
   const hr_tier* tiers;      // fastest first
   uint64_t tier_count;
+  const uint64_t* keep_free_bytes;  // what is to stay free of each tier's file system, as many as tiers. NULL: nothing
 } hr_dataset_options;
 
 // Errors: HR_NOT_FOUND (no such folder, no sample in it), HR_PERMISSION, HR_INVALID_ARGUMENT, HR_BUSY.

@@ -24,32 +24,65 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 def parse_size(size: Union[int, str], what: str) -> int:
     """Bytes of "16G", "1.5 GiB", "512M", "25%" (of the memory), or a number of bytes."""
     if isinstance(size, str):
-        return _abi.uint(_parse_text(size, what), 63, what)
+        return _size_of(size, what, None)
     return _abi.uint(size, 63, what)
 
 
-def _parse_text(size: str, what: str) -> int:
+def _size_of(size: str, what: str, whole: Optional[int]) -> int:
+    """Bytes of "16G", or of "25%" of `whole`; None: of the memory."""
+    return _abi.uint(_parse_text(size, what, whole), 63, what)
+
+
+def _parse_text(size: str, what: str, whole: Optional[int]) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:(%)|([KMGTP]?)(?:i?B)?)\s*", size, re.IGNORECASE)
     if not match:
         raise ValueError(f"{what} {size!r} is no size; write for instance 16G, 512M or 25%")
     number, percent, unit = match.groups()
     if percent:
-        return int(float(number) / 100 * lib.hr_memory_limit_bytes())
+        return int(float(number) / 100 * (lib.hr_memory_limit_bytes() if whole is None else whole))
     return int(float(number) * _UNITS[unit.upper()])
 
 
-def _read_tiers(kind: int, texts: Union[str, Sequence[str]], what: str) -> List[_abi.Tier]:
-    tiers = []
+class _Tier(NamedTuple):
+    kind: int
+    path: bytes
+    budget_bytes: int
+    keep_free_bytes: int  # of its file system
+
+
+def _read_tiers(kind: int, texts: Union[str, Sequence[str]], what: str) -> List[_Tier]:
     if isinstance(texts, (str, os.PathLike)):
         texts = [texts]
     elif not isinstance(texts, (list, tuple)):
         raise TypeError(f"{what} must be PATH:SIZE or a list of these, not {texts!r}")
-    for text in texts:
-        path, colon, size = str(text).rpartition(":")
-        if not colon or not path:
-            raise ValueError(f"{what} {text!r}: write PATH:SIZE, for instance /nvme/headrace:200G")
-        tiers.append(_abi.Tier(kind, _abi.path(path, what), parse_size(size, f"{what} {text}")))
-    return tiers
+    return [_read_tier(kind, str(text), what) for text in texts]
+
+
+def _read_tier(kind: int, text: str, what: str) -> _Tier:
+    path, colon, words = text.rpartition(":")
+    if not colon or not path:
+        raise ValueError(f"{what} {text!r}: write PATH:SIZE, for instance /nvme/headrace:200G")
+    size, comma, more = words.partition(",")
+    keep_free = 0
+    if comma:
+        name, equals, share = more.partition("=")
+        if name.strip() != "free" or not equals:
+            raise ValueError(f"{what} {text!r}: only free= may follow the size, for instance free=10%")
+        room = _file_system_bytes(path)
+        keep_free = _size_of(share, f"{what} {text}: free", room)
+        if not 0 < keep_free < room:
+            raise ValueError(f"{what} {text!r}: the file system there has {room} bytes, and some of them are to be the "
+                             "tier's; write for instance free=10%")
+    return _Tier(kind, _abi.path(path, what), parse_size(size, f"{what} {text}"), keep_free)
+
+
+# Of the file system that `path` lies on or will lie on.
+def _file_system_bytes(path: str) -> int:
+    place = os.path.realpath(path)
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    status = os.statvfs(place)
+    return status.f_blocks * status.f_frsize
 
 
 def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
@@ -96,14 +129,15 @@ def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int, leases:
 
 
 # The data set mounted once for all ranks of this node; empty: it cannot be.
-def _share(root: str, ram_bytes: Optional[int], tiers: List[_abi.Tier], listing: str,
+def _share(root: str, ram_bytes: Optional[int], tiers: List[_Tier], listing: str,
            sample_list: Optional[Path]) -> List[sharing.Lease]:
     options = ["--listing", listing]
     if ram_bytes is not None:
         options += ["--ram", f"{ram_bytes}B"]
     for tier in tiers:
         kind = "--ssd" if tier.kind == _abi.TIER_SSD else "--hdd"
-        options += [kind, f"{os.fsdecode(tier.path)}:{tier.budget_bytes}B"]
+        keep_free = f",free={tier.keep_free_bytes}B" if tier.keep_free_bytes else ""
+        options += [kind, f"{os.fsdecode(tier.path)}:{tier.budget_bytes}B{keep_free}"]
     if sample_list is not None:
         options += ["--samples", os.path.abspath(os.fsdecode(sample_list))]
     try:
@@ -122,7 +156,7 @@ class Dataset:
             a bucket, "s3://bucket/prefix", with the keys and the endpoint of the environment (AWS_ENDPOINT_URL).
         ram: content kept in memory: "16G", "25%" or bytes. None: a quarter of the memory; 0 where `root` is a mount, or
             where several ranks share this node (LOCAL_WORLD_SIZE), which the page cache serves better than a tier each.
-        ssd, hdd: "PATH:SIZE" each, fastest first.
+        ssd, hdd: "PATH:SIZE" each, fastest first, or "PATH:SIZE,free=10%": so much of its file system stays free.
             Where several ranks share this node and one of these is given, it is the node's: the first rank mounts
             `root` with them, all read that mount (`shared_mount`), and it ends with the last rank. Where it cannot be
             mounted, there is a warning, and no rank has a tier.
@@ -157,7 +191,8 @@ class Dataset:
             struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.shared_mount or self.root),
             listing=_abi.text(listing, "listing"), sample_list=_encoded(sample_list, "sample_list"),
             catalog_file=_encoded(catalog, "catalog"), engine=_abi.text(engine, "engine"), ram_bytes=ram_bytes,
-            tiers=(_abi.Tier * len(tiers))(*tiers), tier_count=len(tiers))
+            tiers=(_abi.Tier * len(tiers))(*(_abi.Tier(*tier[:3]) for tier in tiers)), tier_count=len(tiers),
+            keep_free_bytes=(ctypes.c_uint64 * len(tiers))(*(tier.keep_free_bytes for tier in tiers)))
         self._handle, self._process = ctypes.c_void_p(), os.getpid()
         self._busy = threading.RLock()  # held during a call that closing must not overtake
         self.close = weakref.finalize(self, _close, self._handle, self._busy, self._process, self._leases)

@@ -110,6 +110,27 @@ class ErrorsTest(unittest.TestCase):
         with hr.ImageFolder(self.folder, ssd=f"{tier}:64M", ram="64M"):
             self.raises(hr.BusyError, str(tier), hr.ImageFolder, self.folder, ssd=[f"{tier}:64M"], ram="64M")
 
+    def test_a_tier_leaves_free_what_is_to_stay_free(self):
+        place = support.WORK / "free"
+        place.mkdir()
+        status = os.statvfs(place)
+        nearly_all = status.f_blocks * status.f_frsize - 2**20  # more than is free: nothing is left for the tier
+        for words, budget in (("free=1K", 2**26), (f"free={nearly_all}", 0), ("free=99.999%", 0)):
+            with hr.ImageFolder(self.folder, ssd=f"{place}/tier:64M,{words}", ram="64M") as data:
+                loader = hr.DataLoader(data, 8, transform=CHAIN)
+                next(iter(loader))
+                self.assertEqual([tier["budget_bytes"] for tier in loader.report()["tiers"] if tier["kind"] == "ssd"],
+                                 [budget], words)
+                del loader
+        for words in ("fre=1G", "free", "", "free=1G,free=1G", "free=0", "free=100%", "free=much", "free=99999P"):
+            self.raises(ValueError, f"ssd .?{place}/tier:64M,{words}", hr.ImageFolder, self.folder,
+                        ssd=f"{place}/tier:64M,{words}")
+        with mock.patch.dict(os.environ, LOCAL_WORLD_SIZE="2"), mock.patch("headrace.sharing.lease") as lease:
+            lease.side_effect = OSError("not now")
+            with self.assertWarns(UserWarning):
+                hr.ImageFolder(self.folder, ssd=f"{place}/tier:64M,free=2G").close()
+        self.assertIn(f"{place}/tier:{2**26}B,free={2**31}B", lease.call_args.args[1])
+
     def test_loaders(self):
         cases = [
             (TypeError, "dataset is a str", {"dataset": "/data"}),
