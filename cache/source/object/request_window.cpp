@@ -21,8 +21,7 @@ constexpr milliseconds kHalveAgainAfter{500};
 constexpr milliseconds kHoldFirst{500};
 constexpr milliseconds kHoldLast{16'000};
 constexpr milliseconds kHoldAfterBusy{10'000};
-constexpr unsigned kTriedMin = 16;  // as many as the workers of a loader ask for by themselves
-constexpr unsigned kLimitMin = 4;   // enough to notice that the store is back
+constexpr unsigned kLimitMin = 4;  // enough to notice that the store is back
 // Twice the requests in 1.8 times the latency are a tenth more rate.
 constexpr double kWorthIt = 1.8;
 // A store's latency differs by a fifth from one period to the next; by more where something has changed.
@@ -110,12 +109,13 @@ void RequestWindow::hold(Clock::time_point now, unsigned limit) {
   held_ = now;
 }
 
-// From half of it upwards, as at the beginning: so that it is found, too, that less would do.
+// From half of it upwards, as at the beginning: so that it is found, too, that less would do. No less than at the
+// beginning: where one of a hundred answers stalls, some places of few are taken all the time.
 void RequestWindow::try_less() {
   phase_ = Phase::kGrowing;
   was_no_better_ = false;
   latency_before_ = 0;
-  limit_ = std::max(std::min(limit_, kTriedMin), limit_ / 2);
+  limit_ = std::max(std::min(limit_, first_), limit_ / 2);
 }
 
 void RequestWindow::on_slow_down(Clock::time_point now) {

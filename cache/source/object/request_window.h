@@ -12,7 +12,8 @@
 // What a step back has found out is true for as long as the store is as slow as it was then. Where a machine is busy
 // for half a second (a training starts on it), all steps of that time seem to bring nothing. So the limit grows again
 // at once when answers come much sooner than they should by the last step. And it is looked for anew after a while,
-// from half of the limit on, because a network has better and worse times; later each time that nothing has changed.
+// from half of the limit on but no less than the first one, because a network has better and worse times; later each
+// time that nothing has changed.
 //
 // Where the store answers with 503, the limit halves, once for all requests that were under way together, and comes
 // back by a sixteenth at a time: a client that comes back at once is refused at once, and one that never comes back
@@ -31,7 +32,7 @@ class RequestWindow {
  public:
   using Clock = std::chrono::steady_clock;
 
-  RequestWindow(unsigned first, unsigned max) : limit_(first), max_(max), before_(first) {}
+  RequestWindow(unsigned first, unsigned max) : limit_(first), first_(first), max_(max), before_(first) {}
 
   [[nodiscard]] unsigned limit() const { return limit_; }
   // The store has asked to slow down, and the limit is not yet back.
@@ -52,6 +53,7 @@ class RequestWindow {
   enum class Phase : std::uint8_t { kGrowing, kHolding, kRecovering };
 
   unsigned limit_;
+  const unsigned first_;
   const unsigned max_;
   unsigned before_;            // the limit before the last doubling
   double latency_before_ = 0;  // and what requests took with it, in seconds; 0: not known
