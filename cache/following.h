@@ -30,6 +30,9 @@ struct EpochReads {
   // How many files of the epoch do not fit, when the smallest are held: N - C where sizes are equal. This is a bound
   // and no forecast: the first epoch does not reach it, nor do epochs that differ, where MIN itself needs more.
   std::uint64_t minimum_source_reads = 0;
+  std::uint64_t disk_reads = 0;      // of this node's own disk tiers
+  std::uint64_t own_peer_reads = 0;  // of what this node holds for all that share
+  std::uint64_t peer_reads = 0;      // of what the other nodes hold
 };
 
 }  // namespace headrace::cache

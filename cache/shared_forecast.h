@@ -35,4 +35,9 @@ struct SharedForecast {
 [[nodiscard]] Result<SharedForecast> forecast_shared(const Catalog& catalog, std::string_view data_set,
                                                      std::span<const std::string> peers, std::uint64_t bytes_per_peer);
 
+// The files that one of them is to hold, `peer`, in the order of the catalog. Errors: as above, and kNotFound.
+[[nodiscard]] Result<std::vector<EntryId>> entries_of_peer(const Catalog& catalog, std::string_view data_set,
+                                                           std::span<const std::string> peers,
+                                                           std::uint64_t bytes_per_peer, std::string_view peer);
+
 }  // namespace headrace::cache

@@ -154,6 +154,13 @@ class Store {
   // What is read from now on follows the order: disk tiers then hold what is needed next. The order outlives the
   // handle.
   [[nodiscard]] virtual std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) = 0;
+  // Ensures that the peer that is to hold the entry has it as the source has it. kNotFound: none is to; kNoSpace: it is
+  // full; kBusy: it does not answer.
+  virtual void share(EntryId entry, std::function<void(Status)> done) = 0;
+  // Who shares from now on, for a store that was opened with peers. What is under way ends as it began. Names that led
+  // nowhere, or to a peer that is down, are looked up again. Errors: kInvalidArgument (nothing is shared, or as on
+  // opening); then all stays as it was. Blocks for the resolver.
+  [[nodiscard]] virtual Status set_peers(const std::vector<std::string>& peers) = 0;
   // Writes what disk tiers have not written yet: pending records and their index. Syncs.
   [[nodiscard]] virtual Status flush() = 0;
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct SharedTierOptions {
   std::uint64_t bytes_per_peer = 0;  // what each memcached was given (-m)
   // A folder as make_peer_certificates() fills it; empty: peers talk in the clear, on private addresses only.
   std::filesystem::path certificates = {};
+  // Which of the peers this node is, HOST:PORT; "": none of them. Where it is given, the nodes compare their lists.
+  std::optional<std::string> own_peer = {};
 };
 
 // One node of those that share, as this one sees it.
@@ -64,6 +67,9 @@ struct PeerStats {
   std::uint64_t corrupt = 0;  // misses with a wrong value
   double seconds_p50 = 0;     // half of the gets took at most so long to be answered, within a factor of two
   double seconds_p99 = 0;
+  double bytes_per_second = 0;  // that it gave in the last ten seconds
+  // What its node has said of its own list: "same", "other peers", "other files", or nothing yet.
+  std::string list;
 };
 
 struct TierStats {

@@ -20,8 +20,6 @@ namespace {
 using Kind = PeerRequest::Kind;
 using Outcome = PeerRequest::Outcome;
 
-// What nobody has asked for since yesterday is of a job that has ended.
-constexpr unsigned kSecondsToLive = 24 * 60 * 60;
 // Who is to read the source and does not store what it finds keeps others waiting no longer than this.
 constexpr unsigned kSecondsToRead = 30;
 constexpr std::string_view kLineEnd = "\r\n";
@@ -39,7 +37,8 @@ std::string command_for(const PeerRequest& request) {
   // Not with T: it would give the mark of somebody who reads the source a day to live, too.
   if (request.kind == Kind::kGet) return fmt::format("mg {} v t N{}\r\n", request.key, kSecondsToRead);
   if (request.kind == Kind::kRenew) return fmt::format("mg {} T{}\r\n", request.key, kSecondsToLive);
-  return fmt::format("ms {} {} T{}\r\n", request.key, kSharedHeaderBytes + request.payload.size(), kSecondsToLive);
+  return fmt::format("ms {} {} T{}\r\n", request.key, kSharedHeaderBytes + request.payload.size(),
+                     request.seconds_to_live);
 }
 
 // Lets `count` bytes of the front of `parts` be gone.
@@ -222,7 +221,7 @@ bool PeerConnection::consume() {
       }
       if (value_at_ < kSharedHeaderBytes + payload_bytes) return true;
       after_skip_ = is_value_of(request.key, request.header, request.payload) ? Outcome::kDone : Outcome::kWrong;
-      if (ends_soon_ && after_skip_ == Outcome::kDone) renew(request.key);
+      if (ends_soon_ && request.renews && after_skip_ == Outcome::kDone) renew(request.key);
       reading_ = Reading::kSkip;
       skip_ = kLineEnd.size();
     } else {

@@ -29,6 +29,9 @@
 
 namespace headrace::cache {
 
+// What nobody has asked for since yesterday is of a job that has ended.
+inline constexpr unsigned kSecondsToLive = 24 * 60 * 60;
+
 struct PeerRequest {
   enum class Kind : std::uint8_t { kGet, kPut, kRenew };
   enum class Outcome : std::uint8_t {
@@ -43,8 +46,10 @@ struct PeerRequest {
 
   Kind kind = Kind::kGet;
   SharedKey key;
-  std::span<std::byte> payload;  // kGet: filled; kPut: what is stored. Lasts until `done`.
-  SharedHeader header = {};      // of the value
+  std::span<std::byte> payload;               // kGet: filled; kPut: what is stored. Lasts until `done`.
+  SharedHeader header = {};                   // of the value
+  unsigned seconds_to_live = kSecondsToLive;  // kPut: of the value
+  bool renews = true;                         // kGet: what is asked for lives on
   std::function<void(Outcome)> done;
   Clock::time_point late_at = {};  // set by the connection: when whoever waits is better off with the source
 };

@@ -5,6 +5,14 @@
 #include <bit>
 
 namespace headrace::cache {
+namespace {
+
+std::int64_t this_second() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+}  // namespace
 
 void PeerFigures::note_get(Outcome outcome, std::uint64_t bytes, std::chrono::nanoseconds took) {
   if (outcome == Outcome::kFailed) return add(errors_);
@@ -15,6 +23,7 @@ void PeerFigures::note_get(Outcome outcome, std::uint64_t bytes, std::chrono::na
   if (outcome == Outcome::kDone) {
     add(hits_);
     add(hit_bytes_, bytes);
+    note_given(bytes, this_second());
     return;
   }
   if (outcome == Outcome::kWrong) add(corrupt_);  // it is stored anew
@@ -27,6 +36,24 @@ void PeerFigures::note_put(Outcome outcome, std::uint64_t bytes) {
   if (outcome != Outcome::kDone) return;
   add(writes_);
   add(write_bytes_, bytes);
+}
+
+void PeerFigures::note_given(std::uint64_t bytes, std::int64_t second) {
+  Second& slot = seconds_[static_cast<std::size_t>(second) % seconds_.size()];
+  if (slot.number.load(std::memory_order_relaxed) != second) {
+    slot.bytes.store(0, std::memory_order_relaxed);
+    slot.number.store(second, std::memory_order_relaxed);
+  }
+  add(slot.bytes, bytes);
+}
+
+double PeerFigures::bytes_per_second(std::int64_t second) const {
+  std::uint64_t bytes = 0;
+  for (const Second& slot : seconds_) {
+    const std::int64_t number = slot.number.load(std::memory_order_relaxed);
+    if (number >= second - kRateSeconds && number < second) bytes += slot.bytes.load(std::memory_order_relaxed);
+  }
+  return static_cast<double>(bytes) / kRateSeconds;
 }
 
 // The upper end of the bucket in which that part of all answers lies.
@@ -57,6 +84,7 @@ void PeerFigures::add_to(PeerStats& stats) const {
   stats.corrupt = get(corrupt_);
   stats.seconds_p50 = seconds_at(0.5);
   stats.seconds_p99 = seconds_at(0.99);
+  stats.bytes_per_second = bytes_per_second(this_second());
 }
 
 }  // namespace headrace::cache

@@ -4,7 +4,8 @@
 //   figures.note_get(Outcome::kDone, payload_bytes, took);
 //   figures.add_to(stats);
 //
-// Thread-safety: every function from any thread; add_to() gives no consistent picture of several figures.
+// Thread-safety: note_get() by one thread at a time, the rest from any thread; add_to() gives no consistent picture of
+// several figures.
 #pragma once
 
 #include <array>
@@ -28,6 +29,11 @@ class PeerFigures {
   [[nodiscard]] bool is_full() const { return full_.load(std::memory_order_relaxed); }
   void add_to(PeerStats& stats) const;
 
+  // For note_get(), one thread at a time: what was given in that second of a steady clock.
+  void note_given(std::uint64_t bytes, std::int64_t second);
+  // The mean of the ten whole seconds before that one.
+  [[nodiscard]] double bytes_per_second(std::int64_t second) const;
+
  private:
   using Count = std::atomic<std::uint64_t>;
   // Twice as long each: the first holds what took less than a microsecond, the last what took over a second.
@@ -46,6 +52,12 @@ class PeerFigures {
   Count corrupt_ = 0;
   std::atomic<bool> full_ = false;
   std::array<Count, kBuckets> took_ = {};  // of the gets that were answered
+  struct Second {
+    std::atomic<std::int64_t> number = -1;
+    Count bytes = 0;
+  };
+  static constexpr std::int64_t kRateSeconds = 10;
+  std::array<Second, kRateSeconds + 2> seconds_ = {};  // by number modulo its size; the current one is not whole
 };
 
 }  // namespace headrace::cache

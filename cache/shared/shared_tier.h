@@ -9,6 +9,10 @@
 // No read fails because of a peer: whatever goes wrong is a miss, and the source is read. A peer that refuses, breaks
 // off or is late again and again is down for a second (peer_health.h); then one request finds out whether it is back.
 //
+// Who shares may change while it is read: a request that is under way ends with the peer that it was given to, the next
+// one goes to whom the new list names. Nodes whose lists differ serve the right bytes all the same, but read more of
+// the source; so they compare their lists (peer_statement.h), and say so.
+//
 // Thread-safety: every function from any thread. One thread, hr-peers, talks to all peers.
 #pragma once
 
@@ -16,11 +20,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,8 +33,7 @@
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/peer_connection.h"
 #include "headrace/cache/shared/peer_figures.h"
-#include "headrace/cache/shared/peer_health.h"
-#include "headrace/cache/shared/peer_placement.h"
+#include "headrace/cache/shared/peer_ring.h"
 #include "headrace/cache/shared/peer_tls.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/buffer.h"
@@ -69,87 +72,93 @@ class SharedTier {
   SharedTier(const SharedTier&) = delete;
   SharedTier& operator=(const SharedTier&) = delete;
 
+  // Who shares from now on. Looks up again where names lead whose peers are down, and compares the list with those of
+  // the others, also where it is the same: whoever calls this from time to time notices both. Errors: as open(), then
+  // nothing has changed. Blocks for the resolver.
+  [[nodiscard]] Status set_peers(const std::vector<std::string>& names);
   // Whether a peer is to hold the file.
-  [[nodiscard]] bool holds(EntryId entry) const { return owners_[entry] != kNoPeer; }
+  [[nodiscard]] bool holds(EntryId entry) const { return ring()->holder_of(entry) != nullptr; }
   // Whether the peer that is to hold the file is there to take it.
-  [[nodiscard]] bool takes(EntryId entry) const { return holds(entry) && !is_down(peers_[owners_[entry]]); }
+  [[nodiscard]] bool takes(EntryId entry) const;
   // False: no peer holds it, or its peer is down; on_done does not run.
   [[nodiscard]] bool get(SharedGet& request);
   // The content of a holding that RamTier::pin_for_write() has given, which is unpinned in the end. `done` runs on the
-  // peers' thread.
-  void put(Holding& holding, const SharedId& id, std::function<void()> done);
+  // peers' thread, or at once. kNotFound: no peer is to hold it; kNoSpace: its peer is full; kBusy: it does not answer.
+  void put(Holding& holding, const SharedId& id, std::function<void(Status)> done);
   [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
   // Ends what is in flight: gets as misses. What comes later ends at once.
   void join();
+  struct Served {
+    std::uint64_t by_own = 0;     // chunks that the peer gave that is this node
+    std::uint64_t by_others = 0;  // that the others gave
+  };
+  [[nodiscard]] Served served() const;
   [[nodiscard]] TierStats stats() const;
   [[nodiscard]] std::vector<PeerStats> peer_stats() const;  // sorted by name
 
  private:
   using Clock = std::chrono::steady_clock;
   using Outcome = PeerRequest::Outcome;
+  using Ring = std::shared_ptr<const PeerRing>;
+  using Peer = std::shared_ptr<RingPeer>;
 
-  // Gets and puts have a connection each, so that nobody waits behind a chunk that is being stored.
-  enum class Lane : std::uint8_t { kGet, kPut };
+  enum class Lane : std::uint8_t { kGet, kPut };  // the numbers of RingPeer::lanes
   static constexpr std::array<Lane, 2> kLanes = {Lane::kGet, Lane::kPut};
-  struct Peer {
-    std::string name;
-    PeerIndex index = 0;
-    std::vector<PeerAddress> addresses;                    // none: the name is not known
-    std::size_t address_at = 0;                            // peers' thread; the one that answered, or is tried next
-    std::array<std::unique_ptr<PeerConnection>, 2> lanes;  // peers' thread
-    PeerHealth health;
-    PeerFigures figures;
-    std::uint64_t placed_files = 0;
-    std::uint64_t placed_bytes = 0;
-  };
   struct Submission {
-    PeerIndex peer = kNoPeer;
+    Peer peer;
     Lane lane = Lane::kGet;
     bool finds_out = false;  // whether a peer that was down is back
     std::unique_ptr<PeerRequest> request = {};
   };
 
   SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram);
-  [[nodiscard]] Status find_peers(const std::vector<std::string>& names);
   [[nodiscard]] Status load_certificates(const std::filesystem::path& folder);
-  void place_files();
-  [[nodiscard]] static bool is_down(const Peer& peer) { return peer.addresses.empty() || peer.health.is_down(); }
+  [[nodiscard]] Ring ring() const;
+  [[nodiscard]] bool is_own(const RingPeer& peer) const { return own_peer_ && peer.name == *own_peer_; }
   [[nodiscard]] SharedKey key_of(const SharedId& id) const;
   [[nodiscard]] bool submit(Submission submission);
-  [[nodiscard]] Submission submission_for(SharedGet& request, PeerIndex peer);
-  void on_got(SharedGet& request, PeerIndex peer, Outcome outcome);
+  [[nodiscard]] Submission submission_for(SharedGet& request, Peer peer);
+  void on_got(SharedGet& request, const Peer& peer, Outcome outcome);
 
   // On the peers' thread.
   void run();
   void start_submitted();
   void start_due();
   void start(Submission submission);
-  [[nodiscard]] bool wait_for_value(SharedGet& request, PeerIndex peer);
+  [[nodiscard]] bool wait_for_value(SharedGet& request, const Peer& peer);
   void wait_for_sockets();
   void end_late();
-  void advance(Peer& peer, Lane lane);
-  void on_broken(Peer& peer, Lane lane);
-  [[nodiscard]] static bool try_next_address(Peer& peer);
-  void set_reason(const Peer& peer, const std::string& reason);
-  void say_down(const Peer& peer);
+  void end_late(RingPeer& peer, Lane which);
+  void let_go_of_who_left();
+  void advance(RingPeer& peer, Lane lane);
+  void on_broken(RingPeer& peer, Lane lane);
+  [[nodiscard]] static bool try_next_address(RingPeer& peer);
   [[nodiscard]] Clock::time_point next_look() const;
+  void compare_lists();
+  void state_list(const Ring& ring, const Peer& own);
+  void ask_for_list(const Ring& ring, const Peer& peer);
 
   const std::string data_set_;
   const Catalog& catalog_;
   RamTier& ram_;
   const std::uint64_t bytes_per_peer_;
+  const std::optional<std::string> own_peer_;
   std::unique_ptr<PeerTls> tls_;  // null: in the clear
-  std::deque<Peer> peers_;        // sorted by name; never moved
-  std::vector<PeerIndex> owners_;
   io::WakeEvent wake_;
+  std::vector<Peer> served_;                              // peers' thread; those that it has or had requests for
   std::multimap<Clock::time_point, Submission> delayed_;  // peers' thread; gets, and when they are asked again
 
   std::atomic<std::uint64_t> pending_bytes_ = 0;
+  std::atomic<std::uint64_t> own_hits_ = 0;
+  PeerFigures figures_;  // of all peers, also of those that have left
 
+  io::Mutex change_mutex_;  // one change at a time; before mutex_
+  mutable io::Mutex ring_mutex_;
+  Ring ring_ HEADRACE_GUARDED_BY(ring_mutex_);
   mutable io::Mutex mutex_;
   std::vector<Submission> submitted_ HEADRACE_GUARDED_BY(mutex_);
+  bool compares_now_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> reasons_ HEADRACE_GUARDED_BY(mutex_);  // why each peer is down
   std::thread thread_;
 };
 

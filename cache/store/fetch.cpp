@@ -21,6 +21,10 @@ using io::Error;
 // memory that reads need.
 constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
 
+bool is_for_fill(const ChunkRequest& request) {
+  return request.for_disk_fill || request.for_peer_fill;
+}
+
 void answer(Waiter* waiters, Holding& holding, TierKind from) {
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
@@ -200,7 +204,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
   if (store_.peer_takes(holding_.key.entry)) {
-    if (from == TierKind::kSource) copy_to_peer();
+    if (from == TierKind::kSource && !request_.for_peer_fill) copy_to_peer();
   } else if (!request_.for_disk_fill && !holding_.lent) {
     copy_to_tier();
   }
@@ -215,7 +219,7 @@ void Fetch::copy_to_peer() {
   if (store_.closing.load() || holding_.lent) return;
   if (store_.shared->pending_bytes() + holding_.cost_bytes > share_behind_bytes()) return;
   if (!store_.ram.pin_for_write(holding_)) return;
-  store_.share(holding_, {holding_.key.entry, holding_.key.chunk, identity_});
+  store_.share(holding_, {holding_.key.entry, holding_.key.chunk, identity_}, {});
 }
 
 // More than for a disk: a copy that is left out costs another node a read of the source. Reads may have to wait for the
@@ -317,7 +321,7 @@ void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& reques
   const Result<Identity> identity = store.identities.of_file(request.key.entry);
   auto* fetch = new Fetch(store, holding, identity.value_or(Identity{}), request);
   if (!identity) return fetch->denied(identity.error());
-  if (store.follower->watches() && request.key.chunk == 0 && !request.for_disk_fill) {
+  if (store.follower->watches() && request.key.chunk == 0 && !is_for_fill(request)) {
     store.follower->note_use(request.key.entry);
   }
   fetch->start(request);
@@ -327,7 +331,7 @@ void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& reques
 // one, memory has a chunk only while others read or write it. With a slow disk this happens often, and a use that is
 // not counted would look as if it were still to come.
 void note_use_in_memory(StoreParts& store, const ChunkRequest& request) {
-  const bool is_use = request.key.chunk == 0 && !is_ahead(request.hint) && !request.for_disk_fill;
+  const bool is_use = request.key.chunk == 0 && !is_ahead(request.hint) && !is_for_fill(request);
   if (is_use && store.ram.budget_bytes() == 0 && store.follower->watches()) {
     store.follower->note_use(request.key.entry);
   }

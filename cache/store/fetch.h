@@ -39,6 +39,7 @@ struct ChunkRequest {
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;         // the reader works through the file by ranges
   bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file
+  bool for_peer_fill = false;  // by PeerFill, the same for a peer
   // How often the chunk is read again where the file is another one. Memory of the caller is for one fetch: there the
   // caller begins anew.
   unsigned attempts_left = kAttemptsAfterChange;

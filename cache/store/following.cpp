@@ -35,7 +35,7 @@ class TierFollower::Handle final : public Following {
   void begin(std::uint64_t epoch) {
     follower_.set_epoch({.order = &order_,
                          .options = {.epoch = epoch, .held_bytes = held_bytes_},
-                         .source_reads_before = follower_.parts_.source.stats().hits});
+                         .reads_before = follower_.reads_so_far()});
   }
 
  private:
@@ -79,8 +79,25 @@ std::optional<EpochReads> TierFollower::epoch_reads() const {
     epoch_.minimum_source_reads =
         minimum_source_reads(*samples, sample_sizes(parts_.catalog, SampleSize::kPagesInStore), pages_in(capacity));
   }
-  return EpochReads{epoch_.options.epoch, parts_.source.stats().hits - epoch_.source_reads_before,
-                    *epoch_.minimum_source_reads};
+  EpochReads reads = reads_so_far();
+  reads.epoch = epoch_.options.epoch;
+  reads.minimum_source_reads = *epoch_.minimum_source_reads;
+  reads.source_reads -= epoch_.reads_before.source_reads;
+  reads.disk_reads -= epoch_.reads_before.disk_reads;
+  reads.own_peer_reads -= epoch_.reads_before.own_peer_reads;
+  reads.peer_reads -= epoch_.reads_before.peer_reads;
+  return reads;
+}
+
+EpochReads TierFollower::reads_so_far() const {
+  EpochReads reads;
+  reads.source_reads = parts_.source.stats().hits;
+  for (const auto& tier : parts_.tiers) reads.disk_reads += tier->stats().hits;
+  if (parts_.shared == nullptr) return reads;
+  const SharedTier::Served served = parts_.shared->served();
+  reads.own_peer_reads = served.by_own;
+  reads.peer_reads = served.by_others;
+  return reads;
 }
 
 void TierFollower::note_use(EntryId entry) {

@@ -20,6 +20,7 @@
 #include "headrace/cache/keep/placement.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/order.h"
+#include "headrace/cache/shared/shared_tier.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/store/identities.h"
 #include "headrace/io/mutex.h"
@@ -37,6 +38,7 @@ class TierFollower {
     const DiskTiers& tiers;
     const RamTier& ram;
     const Source& source;
+    const SharedTier* shared;  // null: no other node is there to share with
   };
   explicit TierFollower(const Parts& parts);
 
@@ -63,7 +65,7 @@ class TierFollower {
   struct FollowedEpoch {
     const Order* order = nullptr;  // null: none is followed
     FollowOptions options;
-    std::uint64_t source_reads_before = 0;
+    EpochReads reads_before;                            // of all epochs before
     std::optional<std::uint64_t> minimum_source_reads;  // once somebody asked: it takes a sort of the epoch
   };
 
@@ -71,6 +73,7 @@ class TierFollower {
   // After whatever may have changed the policy.
   void carry_out(const Placement::Evictions& evictions);
   void evict(const Placement::Evictions& evictions);
+  [[nodiscard]] EpochReads reads_so_far() const;  // of all epochs
   [[nodiscard]] bool has_record(std::size_t tier, SampleIndex sample) const;
 
   const Parts parts_;

@@ -17,6 +17,7 @@
 #include "headrace/cache/store/gathered_read.h"
 #include "headrace/cache/store/lean_read.h"
 #include "headrace/cache/store/part_read.h"
+#include "headrace/cache/store/peer_fill.h"
 #include "headrace/cache/store/range_choice.h"
 #include "headrace/cache/store/store_parts.h"
 #include "headrace/io/buffer.h"
@@ -119,6 +120,8 @@ class StoreImpl final : public Store {
   void set_change_listener(ChangeListener listener) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;
+  void share(EntryId entry, std::function<void(Status)> done) override;
+  [[nodiscard]] Status set_peers(const std::vector<std::string>& peers) override;
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) override {
     return parts_.follower->follow(order, options);
   }
@@ -143,8 +146,8 @@ Status StoreImpl::start(const StoreOptions& options, const OpenedSource& opened)
     HEADRACE_TRY(shared, SharedTier::open(options.shared, canonical_name(options), parts_.catalog, parts_.ram));
     parts_.shared = std::move(shared);
   }
-  parts_.follower = std::make_unique<TierFollower>(
-      TierFollower::Parts{parts_.catalog, parts_.identities, parts_.tiers, parts_.ram, *parts_.source});
+  parts_.follower = std::make_unique<TierFollower>(TierFollower::Parts{
+      parts_.catalog, parts_.identities, parts_.tiers, parts_.ram, *parts_.source, parts_.shared.get()});
   return {};
 }
 
@@ -259,6 +262,17 @@ void StoreImpl::warm(EntryId entry, std::function<void(Status)> done) {
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
   if (!is_on_disk(entry)) parts_.follower->offer(entry);
   fill_disk_tiers(parts_, entry, *identity, std::move(done));
+}
+
+void StoreImpl::share(EntryId entry, std::function<void(Status)> done) {
+  const Result<Identity> identity = parts_.identities.of_file(entry);
+  if (!identity) return done(tl::unexpected<Error>(identity.error()));
+  fill_peer(parts_, entry, *identity, std::move(done));
+}
+
+Status StoreImpl::set_peers(const std::vector<std::string>& peers) {
+  if (parts_.shared) return parts_.shared->set_peers(peers);
+  return io::make_error(io::ErrorCode::kInvalidArgument, "nothing is shared; peers and the share are given on opening");
 }
 
 bool StoreImpl::is_on_disk(EntryId entry) const {

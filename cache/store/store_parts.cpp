@@ -66,9 +66,12 @@ void StoreParts::write(DiskTier& tier, Holding& holding, const RecordId& record,
   });
 }
 
-void StoreParts::share(Holding& holding, const SharedId& id) {
+void StoreParts::share(Holding& holding, const SharedId& id, std::function<void(Status)> done) {
   memory.on_write_begun();
-  shared->put(holding, id, [this] { memory.on_write_ended(); });
+  shared->put(holding, id, [this, done = std::move(done)](Status shared_status) {
+    memory.on_write_ended();
+    if (done) done(std::move(shared_status));
+  });
 }
 
 bool StoreParts::held_on_disk(const RecordId& record) const {

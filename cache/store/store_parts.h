@@ -41,8 +41,8 @@ struct StoreParts {
   [[nodiscard]] bool held_on_disk(const RecordId& record) const;
   [[nodiscard]] bool is_shared(EntryId entry) const { return shared != nullptr && shared->holds(entry); }
   [[nodiscard]] bool peer_takes(EntryId entry) const { return shared != nullptr && shared->takes(entry); }
-  // As write(), to the peer that is to hold it.
-  void share(Holding& holding, const SharedId& id);
+  // As write(), to the peer that is to hold it; `done` may be empty.
+  void share(Holding& holding, const SharedId& id, std::function<void(Status)> done);
   // As DiskTier::write(). Who waits for memory waits for the end of it, however long the disk takes.
   void write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done);
 

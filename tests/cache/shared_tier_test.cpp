@@ -29,6 +29,7 @@
 
 #include "fake_peer.h"
 #include "memcached.h"
+#include "sharing_nodes.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -47,10 +48,13 @@ using headrace::cache::TierKind;
 using headrace::cache::TierStats;
 using headrace::io::ErrorCode;
 using headrace::test::as_text;
+using headrace::test::Cluster;
 using headrace::test::FakePeer;
 using headrace::test::Memcached;
 using headrace::test::pattern_bytes;
+using headrace::test::stats_of;
 using headrace::test::TempDir;
+using headrace::test::wait_for_puts;
 using Way = FakePeer::Way;
 
 std::vector<PlacedFile> many_files(std::size_t count) {
@@ -65,49 +69,6 @@ double moved(const std::vector<PeerIndex>& before, const std::vector<std::string
   std::size_t count = 0;
   for (std::size_t i = 0; i < before.size(); ++i) count += old_names[before[i]] != new_names[after[i]] ? 1 : 0;
   return static_cast<double>(count) / static_cast<double>(before.size());
-}
-
-// A data set, and nodes that share what they read of it.
-struct Cluster {
-  explicit Cluster(std::size_t files = 20, std::size_t bytes = 20'000) {
-    for (std::size_t i = 0; i < files; ++i) {
-      const std::string path = "c/" + std::to_string(i) + ".jpg";
-      contents[path] = as_text(pattern_bytes(bytes + i, i));
-      dir.write(path, contents[path]);
-    }
-  }
-  std::unique_ptr<Store> node(const std::vector<std::string>& peers) const {
-    auto store = Store::open({.source = dir.path(),
-                              .ram_bytes = 64 << 20,
-                              .shared = {.peers = peers, .bytes_per_peer = std::uint64_t{1} << 30}});
-    REQUIRE(store.has_value());
-    return std::move(*store);
-  }
-  void check_all(Store& store) const {
-    for (const auto& [path, content] : contents) {
-      const auto view = store.read(*store.catalog().find(path));
-      REQUIRE(view.has_value());
-      CHECK(as_text({view->bytes().begin(), view->bytes().end()}) == content);
-    }
-  }
-  TempDir dir;
-  std::map<std::string, std::string> contents;
-};
-
-TierStats stats_of(const Store& store, TierKind kind) {
-  for (const TierStats& tier : store.stats().tiers) {
-    if (tier.kind == kind) return tier;
-  }
-  FAIL("no such tier");
-  return {};
-}
-
-// Puts are behind the reader's back.
-void wait_for_puts(const Store& store, std::uint64_t count) {
-  for (int i = 0; i < 500 && stats_of(store, TierKind::kShared).writes < count; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  REQUIRE(stats_of(store, TierKind::kShared).writes == count);
 }
 
 // A read for which nobody waits, as far as the store knows. False: it failed.

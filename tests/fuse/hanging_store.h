@@ -124,6 +124,8 @@ class HangingStore : public cache::Store {
   std::unique_ptr<cache::Following> follow(const cache::Order& order, const cache::FollowOptions& options) override {
     return inner_.follow(order, options);
   }
+  void share(EntryId entry, std::function<void(Status)> done) override { inner_.share(entry, std::move(done)); }
+  [[nodiscard]] Status set_peers(const std::vector<std::string>& peers) override { return inner_.set_peers(peers); }
   Status flush() override { return inner_.flush(); }
   cache::StoreStats stats() const override { return inner_.stats(); }
 
