@@ -79,6 +79,30 @@ bool watch_readers(const DiagnoseArguments& arguments, const json& stat, const s
   }
 }
 
+// What came from the peers between two looks, and which of them answers latest.
+void add_peers(const json& before, const json& after, LoaderSeen& seen) {
+  const auto bytes_from = [](const json& stat, const char* kind) {
+    for (const json& tier : member_of(member_of(stat, "store"), "tiers")) {
+      if (text_of(tier, "kind") == kind) return static_cast<double>(number_of(tier, "hit_bytes"));
+    }
+    return 0.0;
+  };
+  const auto growth = [&](const char* kind) {
+    return std::max(0.0, bytes_from(after, kind) - bytes_from(before, kind));
+  };
+  const double peers = growth("shared");
+  if (peers <= 0) return;
+  seen.peer_ratio = peers / (peers + growth("source") + growth("ssd") + growth("hdd"));
+  double slowest = -1;
+  for (const json& peer : member_of(member_of(after, "store"), "peers")) {
+    if (real_of(peer, "seconds_p99") <= slowest) continue;
+    slowest = real_of(peer, "seconds_p99");
+    seen.slowest_peer =
+        fmt::format("{}, {}, 99% of its answers within {:.1f} ms, {}/s", text_of(peer, "name"), text_of(peer, "state"),
+                    1e3 * slowest, format_size(static_cast<std::uint64_t>(real_of(peer, "bytes_per_second"))));
+  }
+}
+
 LoaderSeen seen_between(const json& before, const json& after, const ReaderTimes& times) {
   WatchHistory history;
   history.add(sample_from(before));
@@ -101,6 +125,7 @@ LoaderSeen seen_between(const json& before, const json& after, const ReaderTimes
                   .shortage = text_of(now, "shortage"),
                   .budget = format_size(number_of(now, "page_cache_budget_bytes")),
                   .readers = times.readers};
+  add_peers(before, after, seen);
   if (times.seconds <= 0) return seen;
   seen.busy = std::min(1.0, (times.cpu_seconds + times.core_seconds) / times.seconds);
   const double seconds = real_of(after, "uptime_seconds") - real_of(before, "uptime_seconds");

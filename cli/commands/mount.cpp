@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "headrace/cli/daemon/memcached.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
+#include "headrace/cli/daemon/peer_watch.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/choices.h"
@@ -101,6 +103,16 @@ nlohmann::json describe_share(const MountPlan& plan) {
           {"why_not_started", plan.memcached.why_not}};
 }
 
+// Null where this node shares with nobody.
+std::unique_ptr<PeerWatch> watch_peers(const MountPlan& plan, const KeptSettings& kept, cache::Store& store) {
+  if (plan.store.shared.peers.empty()) return nullptr;
+  std::vector<std::string> words = kept.peers();
+  if (words.empty()) words = plan.peer_words;
+  return std::make_unique<PeerWatch>(
+      std::move(words), plan.store.shared.peers,
+      [&store](const std::vector<std::string>& names) { return store.set_peers(names); });
+}
+
 // What runs beside the mount is said before it runs.
 void tell_what_is_shared(const MountPlan& plan) {
   if (plan.store.shared.peers.empty()) return;
@@ -152,7 +164,9 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
                                       .at_start = !is_known,
                                       .on_told = [&mount] { mount->wait_until_forgotten(); }});
-  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan));
+  const std::unique_ptr<PeerWatch> peers = watch_peers(plan, kept, *store);
+  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan),
+                       peers.get());
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, MetricsPage::kMount, [&] {

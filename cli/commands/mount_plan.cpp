@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "headrace/cache/object_store.h"
+#include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/size.h"
@@ -93,6 +94,7 @@ io::Status check_outside(const MountPlan& plan) {
   };
   for (const cache::TierOptions& tier : plan.store.tiers) HEADRACE_TRY_DO(check("tier", tier.path));
   HEADRACE_TRY_DO(check("list", plan.store.catalog.sample_list));
+  HEADRACE_TRY_DO(check("list of peers", peer_file_of(plan.peer_words)));
   constexpr std::string_view kFile = "file:";
   for (const std::string& order : plan.orders) {
     const std::string spec = parse_named_spec(order).spec;
@@ -124,6 +126,7 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool sh
   HEADRACE_TRY(source_rate, parse_rate("--source-rate", arguments.source_rate));
   plan.source_rate = source_rate;
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
+  plan.peer_words = absolute_peers(arguments.cache.peers);
   HEADRACE_TRY_DO(check_outside(plan));
   HEADRACE_TRY_DO(check_records(arguments, plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
@@ -131,6 +134,7 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool sh
   plan.working_folder = fs::current_path(failure);
   HEADRACE_TRY(memcached, plan_memcached(plan.store.shared, shares));
   plan.memcached = std::move(memcached);
+  if (!plan.store.shared.peers.empty()) plan.store.shared.own_peer = plan.memcached.peer;
   return {};
 }
 

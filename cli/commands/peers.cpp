@@ -15,6 +15,7 @@
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/peer_words.h"
 #include "headrace/cli/show/terminal.h"
 
 namespace headrace::cli {
@@ -39,15 +40,17 @@ std::string milliseconds(const json& peer, const char* member) {
 void print_peers(const json& peers) {
   std::size_t columns = 4;
   for (const json& peer : peers) columns = std::max(columns, text_of(peer, "name").size());
-  fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "peer", columns, "samples",
-             "holds", "hits", "served", "misses", "given", "errors", "p50", "p99", "state");
+  fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", "peer", columns, "samples",
+             "holds", "hits", "served", "now", "misses", "given", "errors", "p50", "p99", "state");
   for (const json& peer : peers) {
-    fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", text_of(peer, "name"), columns,
-               format_count(number_of(peer, "samples")), format_size(number_of(peer, "bytes")),
+    const std::string other = describe_other_list(peer);
+    fmt::print("{:<{}} {:>8} {:>10} {:>8} {:>10} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}  {}\n", text_of(peer, "name"),
+               columns, format_count(number_of(peer, "samples")), format_size(number_of(peer, "bytes")),
                format_count(number_of(peer, "hits")), format_size(number_of(peer, "hit_bytes")),
+               format_size(static_cast<std::uint64_t>(real_of(peer, "bytes_per_second"))) + "/s",
                format_count(number_of(peer, "misses")), format_count(number_of(peer, "writes")),
                format_count(number_of(peer, "errors") + number_of(peer, "corrupt")), milliseconds(peer, "seconds_p50"),
-               milliseconds(peer, "seconds_p99"), text_of(peer, "state"));
+               milliseconds(peer, "seconds_p99"), text_of(peer, "state") + (other.empty() ? "" : "; " + other));
   }
 }
 

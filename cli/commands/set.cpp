@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace set: changes a mount while it is read.
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/size.h"
 
 namespace headrace::cli {
@@ -32,14 +34,20 @@ io::Result<json> parse_settings(const std::vector<std::string>& settings) {
     const std::size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1);
-    const bool is_known = name == "ram" || name == "source-rate" || name == "order";
+    const bool is_known = name == "ram" || name == "source-rate" || name == "order" || name == "peers";
     if (value.empty() || !is_known) {
       return make_error(
           ErrorCode::kInvalidArgument,
-          fmt::format("'{}': write ram=SIZE, source-rate=SIZE or order=SPEC; all else needs a new mount", setting));
+          fmt::format("'{}': write ram=SIZE, source-rate=SIZE, order=SPEC or peers=LIST; all else needs a new mount",
+                      setting));
     }
     if (name == "order") {
       request["specs"].push_back(absolute_order_spec(value));
+      continue;
+    }
+    if (name == "peers") {
+      if (request.contains(name)) return make_error(ErrorCode::kInvalidArgument, "peers= is given twice");
+      request[name] = absolute_peers(CLI::detail::split(value, ','));
       continue;
     }
     const char* const member = name == "ram" ? "ram_bytes" : "source_rate";
@@ -52,7 +60,9 @@ io::Result<json> parse_settings(const std::vector<std::string>& settings) {
 
 io::Status run_set(const SetArguments& arguments) {
   HEADRACE_TRY(request, parse_settings(arguments.settings));
-  return call_daemon(arguments.mount_point, "set", request).map([](const json&) {});
+  // A name server may take its time.
+  constexpr std::chrono::seconds kPatience{60};
+  return call_daemon(arguments.mount_point, "set", request, kPatience).map([](const json&) {});
 }
 
 }  // namespace
@@ -63,17 +73,20 @@ void add_set_command(CLI::App& app, Selected& selected) {
       add_command(app, selected, {kMountCommands, "set", "Change a mount while it is read"}, run_set, arguments);
   add_mount_point(command, arguments->mount_point);
   command
-      .add_option("NAME=VALUE", arguments->settings,
-                  "ram=SIZE and source-rate=SIZE, as these options of mount; order=SPEC, as headrace order set")
+      .add_option(
+          "NAME=VALUE", arguments->settings,
+          "ram=SIZE, source-rate=SIZE and peers=LIST, as these options of mount; order=SPEC, as headrace order set")
       ->required();
   command.footer(
       "What no longer fits goes at once; what fits now is read ahead. What is on its\n"
       "way keeps the share of memory that it was mounted with. source-rate=0 ends the\n"
-      "limit. Where one of them cannot be, none is done.\n\n"
+      "limit. A node that is new among the peers takes its part from each, and one that\n"
+      "is no longer named gives up its own. Where one of them cannot be, none is done.\n\n"
       "Examples:\n"
       "  headrace set /mnt/train ram=8G\n"
       "  headrace set /mnt/train source-rate=200M\n"
-      "  headrace set /mnt/train ram=40% order=torch-distributed:seed=1");
+      "  headrace set /mnt/train ram=40% order=torch-distributed:seed=1\n"
+      "  headrace set /mnt/train peers=n1,n2,n3,n4");
 }
 
 }  // namespace headrace::cli

@@ -2,6 +2,7 @@
 // headrace simulate: what a cache of some size would bring for an order, under several policies, and what nodes bring
 // each other that share.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -42,6 +43,7 @@ struct SimulateArguments {
   std::uint64_t epochs = 4;
   std::vector<std::uint64_t> nodes;  // how many share; empty: none do
   std::vector<std::string> peers;    // exactly these share
+  std::string ram;                   // what each has for itself beside that; empty: nothing
   std::string share;                 // a size: what each of them has
   bool json = false;
 };
@@ -111,8 +113,13 @@ json to_json(const std::vector<Row>& rows) {
 // Nodes that share, and what that brings in each epoch after the first.
 struct SharedRow {
   std::size_t nodes = 0;
+  double own = 0;  // part of what a node reads that its own memory has
   cache::SharedForecast forecast;
 };
+
+double part_of(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 io::Result<std::vector<std::vector<std::string>>> lists_of_peers(const SimulateArguments& arguments) {
   std::vector<std::vector<std::string>> lists;
@@ -134,22 +141,35 @@ io::Result<std::vector<SharedRow>> forecast_nodes(const SimulateArguments& argum
   HEADRACE_TRY(lists, lists_of_peers(arguments));
   io::Result<std::uint64_t> bytes = parse_size(arguments.share, data.catalog.sample_bytes());
   if (!bytes) return make_error(ErrorCode::kInvalidArgument, "--share " + bytes.error().context);
+  // An epoch is shuffled, and a node's rank changes with it: memory for a part of the data set has that part of what
+  // is read, whether a peer holds it as well or not.
+  const std::uint64_t data_bytes = std::max<std::uint64_t>(data.catalog.sample_bytes(), 1);
+  io::Result<std::uint64_t> ram = arguments.ram.empty() ? 0 : parse_size(arguments.ram, data_bytes);
+  if (!ram) return make_error(ErrorCode::kInvalidArgument, "--ram " + ram.error().context);
+  const double own = std::min(1.0, part_of(*ram, data_bytes));
   std::vector<SharedRow> rows;
   for (const std::vector<std::string>& names : lists) {
     HEADRACE_TRY(forecast, cache::forecast_shared(data.catalog, data.source.path.string(), names, *bytes));
-    rows.push_back({names.size(), std::move(forecast)});
+    rows.push_back({names.size(), own, std::move(forecast)});
   }
   return rows;
 }
 
-double part_of(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+// Of so much, what no node's own memory has.
+std::uint64_t without_own(const SharedRow& row, std::uint64_t amount) {
+  return static_cast<std::uint64_t>(std::llround((1 - row.own) * static_cast<double>(amount)));
+}
+
+// Of what is read, what comes from memory: a node's own, or a peer's.
+double hit_ratio(const SharedRow& row) {
+  const cache::SharedPart held = row.forecast.held();
+  return row.own + (1 - row.own) * part_of(held.samples, held.samples + row.forecast.source.samples);
 }
 
 // What a node gets from the others in an epoch in which each sample is read by one node: of what all hold, its part,
 // but for that which it holds itself.
 std::uint64_t received_bytes(const SharedRow& row) {
-  return row.forecast.held().bytes / row.nodes * (row.nodes - 1) / row.nodes;
+  return without_own(row, row.forecast.held().bytes / row.nodes * (row.nodes - 1) / row.nodes);
 }
 
 void print_shared(const std::vector<SharedRow>& rows) {
@@ -157,10 +177,10 @@ void print_shared(const std::vector<SharedRow>& rows) {
              "of source", "from others");
   for (const SharedRow& row : rows) {
     const cache::SharedPart held = row.forecast.held();
-    fmt::print("{:>6} {:>6.1f}% {:>10} {:>10} {:>14} {:>12} {:>14}\n", row.nodes,
-               100 * part_of(held.samples, held.samples + row.forecast.source.samples),
+    fmt::print("{:>6} {:>6.1f}% {:>10} {:>10} {:>14} {:>12} {:>14}\n", row.nodes, 100 * hit_ratio(row),
                format_size(held.bytes / row.nodes), format_size(row.forecast.fullest_bytes()),
-               row.forecast.source.samples, format_size(row.forecast.source.bytes), format_size(received_bytes(row)));
+               without_own(row, row.forecast.source.samples), format_size(without_own(row, row.forecast.source.bytes)),
+               format_size(received_bytes(row)));
   }
   print_line(stdout,
              "Per epoch after the first, which reads each sample once. A node: what it holds. From others: what a node "
@@ -175,8 +195,9 @@ json to_json(const std::vector<SharedRow>& rows) {
                     {"held_samples", held.samples},
                     {"held_bytes", held.bytes},
                     {"fullest_bytes", row.forecast.fullest_bytes()},
-                    {"source_reads", row.forecast.source.samples},
-                    {"source_bytes", row.forecast.source.bytes},
+                    {"own_ratio", row.own},
+                    {"source_reads", without_own(row, row.forecast.source.samples)},
+                    {"source_bytes", without_own(row, row.forecast.source.bytes)},
                     {"received_bytes", received_bytes(row)}});
   }
   return {{"nodes", std::move(list)}};
@@ -200,6 +221,11 @@ io::Status run_simulate(const SimulateArguments& arguments) {
   if (!arguments.nodes.empty() || !arguments.peers.empty()) return simulate_nodes(arguments);
   if (!arguments.share.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "--share: how many nodes? Say it, for instance --nodes 8");
+  }
+  if (!arguments.ram.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--ram: of how many nodes? Say it, for instance --nodes 8; the "
+                      "memory of one is --cache");
   }
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(policies, parse_policies(arguments.policies));
@@ -252,6 +278,9 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
       ->allow_extra_args(false)
       ->group(kSharedGroup);
   command.add_option("--share", arguments->share, "What each shares, also as a part of the data set")
+      ->type_name("SIZE")
+      ->group(kSharedGroup);
+  command.add_option("--ram", arguments->ram, "What each has for itself beside that, also as a part of the data set")
       ->type_name("SIZE")
       ->group(kSharedGroup);
   command.add_flag("--json", arguments->json, "Print one JSON object");

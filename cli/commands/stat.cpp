@@ -21,6 +21,7 @@
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/order_words.h"
+#include "headrace/cli/show/peer_words.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/cli/show/watch.h"
 
@@ -169,7 +170,8 @@ std::string shortage_of(const json& tier) {
 }
 
 // How the disk tiers choose what to hold, and how many reads of the source are left.
-void print_placement(const json& store) {
+void print_placement(const json& stat) {
+  const json& store = member_of(stat, "store");
   for (const json& tier : store["tiers"]) {
     if (!is_disk_tier(tier)) continue;
     print_line(stdout, fmt::format("{:<7}{}{}", text_of(tier, "kind"), text_of(tier, "placement"), shortage_of(tier)),
@@ -179,6 +181,7 @@ void print_placement(const json& store) {
   if (reads.empty()) return;
   fmt::print("epoch {}: {} reads of the source so far; a whole epoch needs {} at least\n", number_of(reads, "epoch"),
              format_count(number_of(reads, "source_reads")), format_count(number_of(reads, "minimum_source_reads")));
+  if (const std::string shares = describe_shares(stat); !shares.empty()) print_line(stdout, shares);
 }
 
 // How the bucket answers, and what that costs.
@@ -218,6 +221,14 @@ void print_notes(const json& stat) {
   if (const std::uint64_t times = number_of(member_of(stat, "refresh"), "failures"); times > 0) {
     print_note(fmt::format("looking for changes of the source failed {} times, and is tried again by itself: {}", times,
                            text_of(stat["refresh"], "failure")));
+  }
+  for (const json& peer : member_of(stat["store"], "peers")) {
+    if (const std::string other = describe_other_list(peer); !other.empty()) {
+      print_note(fmt::format("peer {} {}, so that files are read from the source again", text_of(peer, "name"), other));
+    }
+  }
+  if (const std::string failure = text_of(member_of(stat, "share"), "list_failure"); !failure.empty()) {
+    print_note(fmt::format("the list of peers cannot be had, and stays as it is: {}", failure));
   }
   for (const json& fallback : stat["mount"]["fallbacks"]) print_note(fallback.get<std::string>());
   if (const std::uint64_t given_up = number_of(stat["mount"], "orders_given_up"); given_up > 0) {
@@ -319,7 +330,7 @@ io::Status run_stat(const StatArguments& arguments) {
   print_mount(stat["mount"]);
   print_bucket(stat);
   print_tiers(stat["store"]["tiers"]);
-  print_placement(stat["store"]);
+  print_placement(stat);
   print_notes(stat);
   return {};
 }

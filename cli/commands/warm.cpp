@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "headrace/cache/tier_tools.h"
+#include "headrace/cli/daemon/memcached.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
@@ -133,16 +134,17 @@ WantedOptions wanted_options(const WarmArguments& arguments, const std::string& 
   return {.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
 }
 
-io::Status fill_tiers(cache::Store& store, std::vector<cache::EntryId> entries, std::uint64_t rate,
+io::Status fill_tiers(cache::Store& store, std::vector<cache::EntryId> entries, const WarmerOptions& options,
                       const Source& source, Report& report, StopSignal& stop) {
-  Warmer warmer(store, std::move(entries), {.rate_bytes_per_second = rate});
+  Warmer warmer(store, std::move(entries), options);
   Progress progress(stderr, "warming", warmer.state().total);
   const OnStop on_stop(stop, [&] { warmer.cancel(); });
   while (!warmer.wait_for(kStep)) progress.update(warmer.state().done);
   const WarmerState end = warmer.state();
   progress.finish(end.done);
   const double seconds = progress.elapsed_seconds();
-  report.add("disk", to_json(end, seconds), source.path.string() + ": " + summarise(end, seconds));
+  report.add(options.to_peers ? "peers" : "disk", to_json(end, seconds),
+             source.path.string() + ": " + summarise(end, seconds));
   return check_outcome(end);
 }
 
@@ -153,6 +155,24 @@ io::Status index_source(cache::Store& store, const std::vector<cache::EntryId>& 
   const double seconds = seconds_since(started);
   report.add("index", to_json(state, seconds), source.path.string() + ": " + summarise(state, seconds));
   return check_outcome(state);
+}
+
+// Of what is wanted, what this node is to hold for all that share.
+io::Result<std::vector<cache::EntryId>> own_part(const Source& source, const cache::SharedTierOptions& shared,
+                                                 const Wanted& wanted, const cache::Catalog& catalog) {
+  HEADRACE_TRY(memcached, plan_memcached(shared, true));
+  return only_of_peer(wanted,
+                      {.data_set = source.path.string(),
+                       .peers = shared.peers,
+                       .bytes_per_peer = shared.bytes_per_peer,
+                       .peer = memcached.peer},
+                      catalog);
+}
+
+io::Status check_mine(const WarmArguments& arguments, bool has_tier) {
+  if (has_tier) return make_error(ErrorCode::kInvalidArgument, "--mine fills no disk tier; leave --ssd and --hdd out");
+  if (!arguments.cache.peers.empty()) return {};
+  return make_error(ErrorCode::kInvalidArgument, "--mine: who shares? Say it, for instance --peers n1,n2 --share 64G");
 }
 
 // A source without a tier: only its indexes can be made.
@@ -173,20 +193,26 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
                       "--ram is for a mount; without a mount the RAM tier would end with this command");
   }
   HEADRACE_TRY(source, open_source(arguments.target));
-  if (!has_tier) HEADRACE_TRY_DO(check_without_tier(arguments));
+  if (arguments.mine) HEADRACE_TRY_DO(check_mine(arguments, has_tier));
+  if (!has_tier && !arguments.mine) HEADRACE_TRY_DO(check_without_tier(arguments));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
   const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;
   if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments, report, stop);
   HEADRACE_TRY(store, open_store(options, stop));
   HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
-  if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, rate, source, report, stop));
+  if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, {rate, false}, source, report, stop));
+  if (arguments.mine) {
+    HEADRACE_TRY(mine, own_part(source, options.shared, wanted, store->catalog()));
+    HEADRACE_TRY_DO(fill_tiers(*store, std::move(mine), {rate, true}, source, report, stop));
+  }
   return arguments.index ? index_source(*store, wanted.entries, source, report, stop) : io::Status{};
 }
 
 json warm_request(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, bool disk) {
-  return {{"ram", arguments.ram || !disk},
-          {"disk", disk},
+  return {{"ram", arguments.ram || (!disk && !arguments.mine)},
+          {"disk", disk && !arguments.mine},
+          {"mine", arguments.mine},
           {"order", spec},
           {"epoch", arguments.epoch},
           {"epochs", arguments.epochs},

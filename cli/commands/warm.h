@@ -24,6 +24,7 @@ struct WarmArguments {
   std::uint64_t epochs = 1;      // how many epochs
   std::string list;              // a file of paths or indexes; "-": standard input; empty: none
   std::string rate_limit;        // how much of the source is read per second; empty: no limit
+  bool mine = false;             // fill the peer that this node is
   bool index = false;            // also make the indexes of JPEGs
   bool dry_run = false;          // only say what would be fetched
   bool check = false;            // only say whether the disk tiers hold everything already

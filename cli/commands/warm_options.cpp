@@ -26,15 +26,22 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       ->type_name("FILE")
       ->excludes(epochs)
       ->group(kOrderGroup);
+  CLI::Option* mine = command
+                          .add_flag("--mine", arguments->mine,
+                                    "What this node is to hold for all that share, and nothing else: of a mount with "
+                                    "--peers, or of a source with --peers and --share")
+                          ->group(kTierGroup);
   CLI::Option* index = command.add_flag("--index", arguments->index,
                                         "Of a source: also find where crops can begin within each JPEG; needs no tier");
   CLI::Option* dry_run =
       command.add_flag("--dry-run", arguments->dry_run, "Only say what would be fetched, and predict the hit ratio")
-          ->excludes(index);
+          ->excludes(index)
+          ->excludes(mine);
   command
       .add_flag("--check", arguments->check,
                 "Only say whether the disk tiers hold all of it; exit status 1 if something is missing")
       ->excludes(dry_run)
+      ->excludes(mine)
       ->excludes(index);
   command.add_flag("--json", arguments->json, "Print one JSON object");
   command.add_option("--rate-limit", arguments->rate_limit, "Read at most this much of the source per second")
@@ -50,6 +57,7 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       "  headrace warm /mnt/train --order torch-distributed:replicas=8 --seed 0 \\\n"
       "      --epochs 3 --dry-run\n"
       "  headrace warm /data/train --index\n"
+      "  headrace warm /mnt/train --mine\n"
       "  grep /cat/ samples.txt | headrace warm /mnt/train --list -\n\n"
       "What is held already is not fetched again: a warm that was stopped goes on when\n"
       "you call it again. With --index, the first epoch of headrace's loaders (Python,\n"

@@ -14,6 +14,14 @@ namespace headrace::cli {
 
 using std::chrono::steady_clock;
 
+namespace {
+
+const char* phase_of(const WarmerState& state) {
+  return state.to_peers ? "peers" : "disk";
+}
+
+}  // namespace
+
 BackgroundWarm::BackgroundWarm(cache::Store& store, fuse::Mount& mount, BackgroundWarmOptions options)
     : store_(store), mount_(mount), thread_([this, options = std::move(options)]() mutable {
         ::pthread_setname_np(::pthread_self(), "hr-warm-job");
@@ -26,28 +34,29 @@ BackgroundWarm::~BackgroundWarm() {
 }
 
 void BackgroundWarm::run(BackgroundWarmOptions options) {
-  if (!options.disk_entries.empty()) warm_disk(options);
+  if (!options.entries.empty()) bring(options);
   if (options.ram && !cancelled_) fill_ram();
   finished_ = true;
 }
 
-void BackgroundWarm::warm_disk(BackgroundWarmOptions& options) {
+void BackgroundWarm::bring(BackgroundWarmOptions& options) {
   constexpr std::chrono::milliseconds kStep{100};  // between two looks at the progress and at a cancel
   const auto started = steady_clock::now();
-  Warmer warmer(store_, std::move(options.disk_entries), options.warmer);
+  Warmer warmer(store_, std::move(options.entries), options.warmer);
   bool finished = false;
   while (!finished) {
     finished = warmer.wait_for(kStep);
     if (cancelled_) warmer.cancel();
     const WarmerState now = warmer.state();
     io::MutexLock lock(mutex_);
-    state_.phase = "disk";
+    state_.phase = phase_of(now);
     state_.done = now.done;
     state_.total = now.total;
   }
   io::MutexLock lock(mutex_);
   state_.disk = {.seconds = seconds_since(started), .disk = warmer.state()};
-  state_.summary.push_back("disk tiers: " + summarise(state_.disk->disk, state_.disk->seconds));
+  const char* what = state_.disk->disk.to_peers ? "this node's part: " : "disk tiers: ";
+  state_.summary.push_back(what + summarise(state_.disk->disk, state_.disk->seconds));
 }
 
 void BackgroundWarm::fill_ram() {
@@ -73,7 +82,7 @@ nlohmann::json BackgroundWarm::state() const {
   const bool finished = finished_;  // read first: when it is true, the rest is final
   io::MutexLock lock(mutex_);
   nlohmann::json results = nlohmann::json::object();
-  if (state_.disk) results["disk"] = to_json(state_.disk->disk, state_.disk->seconds);
+  if (state_.disk) results[phase_of(state_.disk->disk)] = to_json(state_.disk->disk, state_.disk->seconds);
   if (state_.ram) {
     results["ram"] = {
         {"samples", state_.ram->ram.samples}, {"bytes", state_.ram->ram.bytes}, {"seconds", state_.ram->seconds}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the tiers of a running mount in the background: the disk tiers first, then the RAM tier.
+// Fills the tiers of a running mount in the background: the disk tiers or the peers first, then the RAM tier.
 //
 // Thread-safety: every function from any thread.
 // Ownership: store and mount outlive it. The destructor cancels the job and joins its thread.
@@ -21,7 +21,8 @@
 namespace headrace::cli {
 
 struct BackgroundWarmOptions {
-  std::vector<cache::EntryId> disk_entries;  // empty: the disk tiers stay as they are
+  std::vector<cache::EntryId>
+      entries;  // for the disk tiers, or by `warmer` for the peers; empty: they stay as they are
   bool ram = false;
   WarmerOptions warmer;
 };
@@ -35,14 +36,15 @@ class BackgroundWarm {
 
   void cancel() { cancelled_ = true; }
   [[nodiscard]] bool finished() const { return finished_; }
-  // {"finished", "phase": "disk" or "ram", "samples", "bytes", "samples_total", "bytes_total", "error", "summary",
-  // "results"}; results: {"disk": see warmer.h, "ram": {"samples", "bytes", "seconds"}}, of phases that ended
+  // {"finished", "phase": "disk", "peers" or "ram", "samples", "bytes", "samples_total", "bytes_total", "error",
+  // "summary", "results"}; results: {"disk" or "peers": see warmer.h, "ram": {"samples", "bytes", "seconds"}}, of
+  // phases that ended
   [[nodiscard]] nlohmann::json state() const;
 
  private:
   struct Result {  // of a phase that ended
     double seconds = 0;
-    WarmerState disk;
+    WarmerState disk;  // or of the peers
     Amount ram;
   };
   struct State {
@@ -55,7 +57,7 @@ class BackgroundWarm {
     std::optional<Result> ram;
   };
   void run(BackgroundWarmOptions options);
-  void warm_disk(BackgroundWarmOptions& options);
+  void bring(BackgroundWarmOptions& options);
   void fill_ram();
 
   cache::Store& store_;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/daemon/kept_settings.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace headrace::cli {
@@ -21,6 +24,12 @@ io::Result<KeptSettings> KeptSettings::make() {
 io::Result<KeptSettings> KeptSettings::take_over(io::UniqueFd fd) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // a lock would be another process's
   ::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
+  struct stat memory {};
+  // An earlier version's has no room for what came later.
+  const bool is_short = ::fstat(fd.get(), &memory) == 0 && memory.st_size < static_cast<off_t>(sizeof(Page));
+  if (is_short && ::ftruncate(fd.get(), sizeof(Page)) != 0) {
+    return io::system_error(errno, "memory that the processes of a mount share");
+  }
   void* const page = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (page == MAP_FAILED) return io::system_error(errno, "memory that the processes of a mount share");
   return KeptSettings(std::move(fd), static_cast<Page*>(page));
@@ -41,6 +50,24 @@ void KeptSettings::keep_source_rate(std::uint64_t bytes_per_second) {
 std::optional<std::uint64_t> KeptSettings::source_rate() const {
   const std::uint64_t kept = page_->source_rate_plus_one.load();
   return kept > 0 ? std::optional(kept - 1) : std::nullopt;
+}
+
+bool KeptSettings::keep_peers(const std::vector<std::string>& words) {
+  std::string lines;
+  for (const std::string& word : words) lines += word + '\n';
+  if (lines.size() > page_->peers.size()) return false;
+  page_->peers_bytes.store(0);  // one that dies meanwhile leaves none, and not a half
+  std::memcpy(page_->peers.data(), lines.data(), lines.size());
+  page_->peers_bytes.store(lines.size());
+  return true;
+}
+
+std::vector<std::string> KeptSettings::peers() const {
+  const std::size_t bytes = std::min<std::size_t>(page_->peers_bytes.load(), page_->peers.size());
+  std::istringstream lines(std::string(page_->peers.data(), bytes));
+  std::vector<std::string> words;
+  for (std::string word; std::getline(lines, word);) words.push_back(word);
+  return words;
 }
 
 bool KeptSettings::keep_program(const std::filesystem::path& program) {

@@ -17,7 +17,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
@@ -39,16 +41,23 @@ class KeptSettings {
   [[nodiscard]] std::optional<std::uint64_t> pushed_bytes() const;
   void keep_source_rate(std::uint64_t bytes_per_second);
   [[nodiscard]] std::optional<std::uint64_t> source_rate() const;
+  // The words of --peers (peer_list.h). False: they are too long.
+  [[nodiscard]] bool keep_peers(const std::vector<std::string>& words);
+  // Empty: as it was mounted.
+  [[nodiscard]] std::vector<std::string> peers() const;
   // False: the path is longer than paths are.
   [[nodiscard]] bool keep_program(const std::filesystem::path& program);
   [[nodiscard]] std::filesystem::path program() const;
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
+  static constexpr std::size_t kPeersBytesMax = std::size_t{64} << 10;  // as a request on the control socket
   struct Page {
     std::atomic<std::uint64_t> pushed_bytes_plus_one;  // 0: not set, as the kernel hands the page out
     std::atomic<std::uint64_t> source_rate_plus_one;   // as above
     std::array<char, PATH_MAX> program;                // ends with a zero
+    std::atomic<std::uint64_t> peers_bytes;            // 0: not set, or being written
+    std::array<char, kPeersBytesMax> peers;            // words, each ends with a line end
   };
   KeptSettings(io::UniqueFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
   io::UniqueFd fd_;

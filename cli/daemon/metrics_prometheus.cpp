@@ -20,6 +20,7 @@
 
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/peer_words.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {
@@ -119,6 +120,11 @@ constexpr Definition kBucketLatency = {"latencies", "headrace_bucket_read_second
                                        "From a request for content to all of it", MetricType::Histogram};
 
 constexpr Definition kPeerUp = {"state", "headrace_peer_up", "0: a peer is down; headrace peers says why", kGauge};
+constexpr Definition kPeerAgrees = {"list", "headrace_peer_agrees",
+                                    "0: its node was named other peers or has listed other files", kGauge};
+constexpr Definition kEpochPart = {"", "headrace_epoch_part",
+                                   "Part of the epoch's samples so far that came from this node, the peers, the source",
+                                   kGauge};
 constexpr Definition kTierOk = {"state", "headrace_tier_ok",
                                 "0: a tier takes no records, though there is room; stat says why", kGauge};
 constexpr Definition kFailureReasons = {"read_failure_reasons", "headrace_read_failure_reasons_total",
@@ -163,6 +169,22 @@ void add_peers(const json& peers, const std::string& mount_point, std::vector<Me
   for (const json& peer : peers) {
     const double value = text_of(peer, kPeerUp.member).starts_with("down") ? 0 : 1;
     families.back().metric.push_back(make_metric(kPeerUp.type, value, labels(peer)));
+  }
+  families.push_back(make_family(kPeerAgrees));
+  for (const json& peer : peers) {
+    const double value = text_of(peer, kPeerAgrees.member).starts_with("other") ? 0 : 1;
+    families.back().metric.push_back(make_metric(kPeerAgrees.type, value, labels(peer)));
+  }
+}
+
+// Nothing where nothing is shared.
+void add_epoch_parts(const json& stat, const std::string& mount_point, std::vector<MetricFamily>& families) {
+  const EpochShares shares = epoch_shares(stat);
+  if (shares.own + shares.peers + shares.source == 0) return;
+  families.push_back(make_family(kEpochPart));
+  for (const auto& [from, part] :
+       {std::pair("own", shares.own), std::pair("peers", shares.peers), std::pair("source", shares.source)}) {
+    families.back().metric.push_back(make_metric(kGauge, part, {{"mount", mount_point}, {"from", from}}));
   }
 }
 
@@ -240,6 +262,7 @@ std::vector<MetricFamily> families_of(const json& stat, const std::string& mount
   const json& store = member_of(stat, "store");
   add_tiers(member_of(store, "tiers"), mount_point, families);
   add_peers(member_of(store, "peers"), mount_point, families);
+  add_epoch_parts(stat, mount_point, families);
   add_bucket(member_of(store, "bucket"), mount_point, families);
   families.push_back(make_family(kBuildInfo, 1, {{"mount", mount_point}, {"version", text_of(stat, "version")}}));
   return families;

@@ -15,11 +15,12 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/peer_list.h"
+#include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/version.h"
-#include "headrace/cli/warm/warm_plan.h"
 #include "headrace/io/log.h"
 #include "headrace/io/memory_limit.h"
 
@@ -40,17 +41,27 @@ WantedOptions wanted_options(const json& arguments) {
           .lists = ListFiles::kRegular};
 }
 
-// "specs": one, or one for each folder; "spec": one, as earlier versions ask.
-io::Result<std::vector<std::string>> specs_of(const json& arguments) {
-  std::vector<std::string> specs;
-  if (const std::string spec = text_of(arguments, "spec"); !spec.empty()) specs.push_back(spec);
-  const auto listed = arguments.find("specs");
-  if (listed == arguments.end()) return specs;
+// Empty where there is none.
+io::Result<std::vector<std::string>> texts_of(const json& arguments, const char* name) {
+  std::vector<std::string> texts;
+  const auto listed = arguments.find(name);
+  if (listed == arguments.end()) return texts;
   const bool are_texts =
       listed->is_array() && std::ranges::all_of(*listed, [](const json& e) { return e.is_string(); });
-  if (!are_texts) return make_error(ErrorCode::kInvalidArgument, "specs is a list of orders");
-  for (const json& each : *listed) specs.push_back(each.get<std::string>());
+  if (!are_texts) return make_error(ErrorCode::kInvalidArgument, fmt::format("{} is a list of texts", name));
+  for (const json& each : *listed) texts.push_back(each.get<std::string>());
+  return texts;
+}
+
+// "specs": one, or one for each folder; "spec": one, as earlier versions ask.
+io::Result<std::vector<std::string>> specs_of(const json& arguments) {
+  HEADRACE_TRY(specs, texts_of(arguments, "specs"));
+  if (const std::string spec = text_of(arguments, "spec"); !spec.empty()) specs.insert(specs.begin(), spec);
   return specs;
+}
+
+io::Status check_orders(const std::vector<std::string>& specs, const cache::Catalog& catalog) {
+  return open_orders(specs, catalog, ListFiles::kRegular).map([](const auto&) {});
 }
 
 // nullopt: it is not named, and stays.
@@ -64,7 +75,7 @@ io::Result<std::optional<std::uint64_t>> setting_of(const json& arguments, const
 }  // namespace
 
 MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
-                           Handover handover, json share)
+                           Handover handover, json share, PeerWatch* peers)
     : store_(store),
       mount_(mount),
       refresher_(refresher),
@@ -73,6 +84,7 @@ MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refre
       handover_(std::move(handover)),
       supervisor_(::getppid()),
       share_(std::move(share)),
+      peers_(peers),
       telling_(store.catalog().sample_count()) {}
 
 std::string MountService::answer(std::string_view request) {
@@ -140,7 +152,11 @@ json MountService::stat() const {
               {"refresh", refresh_state()},
               {"mount", to_json(mount_.stats())},
               {"store", to_json(store_.stats())}};
-  if (!share_.is_null()) all["share"] = share_;
+  if (share_.is_null()) return all;
+  const PeerWatch::State named = peers_->state();
+  all["share"] = share_;
+  all["share"]["named"] = named.words;
+  all["share"]["list_failure"] = named.failure;
   return all;
 }
 
@@ -152,12 +168,29 @@ io::Result<json> MountService::warm(const json& arguments) {
   BackgroundWarmOptions options;
   options.ram = flag_of(arguments, "ram");
   options.warmer.rate_bytes_per_second = number_of(arguments, "rate_bytes_per_second");
-  if (flag_of(arguments, "disk")) {
+  options.warmer.to_peers = flag_of(arguments, "mine");
+  if (flag_of(arguments, "disk") || options.warmer.to_peers) {
     HEADRACE_TRY(wanted, find_wanted(wanted_options(arguments), store_.catalog()));
-    options.disk_entries = std::move(wanted.entries);
+    if (options.warmer.to_peers) {
+      HEADRACE_TRY(mine, own_part(wanted));
+      wanted.entries = std::move(mine);
+    }
+    options.entries = std::move(wanted.entries);
   }
   job_ = std::make_unique<BackgroundWarm>(store_, mount_, std::move(options));
   return json::object();
+}
+
+io::Result<std::vector<cache::EntryId>> MountService::own_part(const Wanted& wanted) const {
+  if (share_.is_null()) {
+    return make_error(ErrorCode::kInvalidArgument, "--mine: this mount shares with nobody; see headrace mount --peers");
+  }
+  PeerPart part{.data_set = handover_.source.string(),
+                .peers = {},
+                .bytes_per_peer = number_of(share_, "bytes"),
+                .peer = text_of(share_, "peer")};
+  for (const cache::PeerStats& peer : store_.stats().peers) part.peers.push_back(peer.name);
+  return only_of_peer(wanted, part, store_.catalog());
 }
 
 io::Result<json> MountService::warm_forecast(const json& arguments) const {
@@ -200,15 +233,36 @@ void MountService::set_ram(std::uint64_t ram) {
   io::log_info("mount {}: {} MiB of memory from now on", handover_.mount_point.string(), ram >> 20);
 }
 
+io::Status MountService::set_peers(const std::vector<std::string>& words) {
+  if (peers_ == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "peers=: this mount shares with nobody; who is to share is mounted with --peers and --share");
+  }
+  if (const auto file = peer_file_of(words); !file.empty() && is_inside(file, handover_.mount_point)) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("peers=: the list {} lies inside the mount, which would wait for itself", file.string()));
+  }
+  io::Status changed = peers_->change(words);
+  if (!changed) changed.error().context.insert(0, "peers=: ");
+  if (changed && !kept_.keep_peers(words)) {
+    io::log_warning("mount {}: the list of peers is too long to outlive this process", handover_.mount_point.string());
+  }
+  return changed;
+}
+
 // All is checked before the first of it is done.
 io::Result<json> MountService::set(const json& arguments) {
   HEADRACE_TRY(ram, setting_of(arguments, "ram_bytes"));
   HEADRACE_TRY(rate, setting_of(arguments, "source_rate"));
   HEADRACE_TRY(specs, specs_of(arguments));
-  if (!ram && !rate && specs.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, source_rate or specs");
+  HEADRACE_TRY(peers, texts_of(arguments, "peers"));
+  if (!ram && !rate && specs.empty() && peers.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, source_rate, specs or peers");
   }
   if (ram) HEADRACE_TRY_DO(check_ram(*ram));
+  if (!specs.empty() && !peers.empty()) HEADRACE_TRY_DO(check_orders(specs, store_.catalog()));
+  if (!peers.empty()) HEADRACE_TRY_DO(set_peers(peers));
   if (!specs.empty()) HEADRACE_TRY_DO(order(arguments).map([](const json&) {}));
   if (ram) set_ram(*ram);
   if (rate) {

@@ -3,13 +3,13 @@
 //
 //   version                                        {"version", "protocol", "pid", "supervisor_pid", "program"}
 //   stat                                           see JSON.md
-//   warm {"ram", "disk", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
+//   warm {"ram", "disk", "mine", "order", "epoch", "epochs", "rate_bytes_per_second"}   starts; one at a time
 //   warm-forecast                                  as warm, but fetches nothing: {"ram", "disk"}, see warm_plan.h
 //   warm-state                                     see background_warm.h
 //   warm-stop
 //   refresh                                        starts to compare the catalog with the source
 //   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
-//   set {"ram_bytes", "source_rate", "specs"}       changes what is named: all of it or, with an error, nothing
+//   set {"ram_bytes", "source_rate", "specs", "peers"}  changes what is named: all of it or, with an error, nothing
 //   pin {"list"}                                   the samples that this file names are held from now on: all or none
 //   pinned {"first"}                               {"paths", "next"}: of as many as fit a reply; no next: that is all
 //   evict {"list"}                                 gives up what is held of these samples, and pins them no more
@@ -38,15 +38,17 @@
 #include "headrace/cli/daemon/handover.h"
 #include "headrace/cli/daemon/kept_settings.h"
 #include "headrace/cli/daemon/order_telling.h"
+#include "headrace/cli/daemon/peer_watch.h"
+#include "headrace/cli/warm/warm_plan.h"
 #include "headrace/fuse/mount.h"
 
 namespace headrace::cli {
 
 class MountService {
  public:
-  // `share`: what this node gives to others (JSON.md); null: nothing.
+  // `share`: what this node gives to others (JSON.md); null: nothing. `peers`: null likewise.
   MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
-               Handover handover, nlohmann::json share);
+               Handover handover, nlohmann::json share, PeerWatch* peers);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
 
@@ -54,8 +56,10 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json refresh_state() const;
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<std::vector<cache::EntryId>> own_part(const Wanted& wanted) const;
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
+  [[nodiscard]] io::Status set_peers(const std::vector<std::string>& words);
   [[nodiscard]] io::Status check_ram(std::uint64_t ram) const;
   void set_ram(std::uint64_t ram);
   [[nodiscard]] io::Result<nlohmann::json> pin(const nlohmann::json& arguments);
@@ -75,6 +79,7 @@ class MountService {
   const Handover handover_;
   const pid_t supervisor_;
   const nlohmann::json share_;
+  PeerWatch* const peers_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended

@@ -105,7 +105,9 @@ json to_json(const cache::StoreStats& stats) {
                      {"errors", peer.errors},
                      {"corrupt", peer.corrupt},
                      {"seconds_p50", peer.seconds_p50},
-                     {"seconds_p99", peer.seconds_p99}});
+                     {"seconds_p99", peer.seconds_p99},
+                     {"bytes_per_second", peer.bytes_per_second},
+                     {"list", peer.list}});
   }
   json all = {{"tiers", std::move(tiers)},
               {"peers", std::move(peers)},
@@ -121,7 +123,10 @@ json to_json(const cache::StoreStats& stats) {
   if (stats.epoch_reads) {
     all["epoch_reads"] = {{"epoch", stats.epoch_reads->epoch},
                           {"source_reads", stats.epoch_reads->source_reads},
-                          {"minimum_source_reads", stats.epoch_reads->minimum_source_reads}};
+                          {"minimum_source_reads", stats.epoch_reads->minimum_source_reads},
+                          {"disk_reads", stats.epoch_reads->disk_reads},
+                          {"own_peer_reads", stats.epoch_reads->own_peer_reads},
+                          {"peer_reads", stats.epoch_reads->peer_reads}};
   }
   return all;
 }

@@ -63,6 +63,7 @@ constexpr double kLoaderShare = 4;    // a loader whose own code takes more CPU 
 constexpr double kFasterAhead = 1.5;  // the source could give so much more: it is not what holds the reader up
 constexpr double kLostShare = 0.1;    // of what was opened: more than that is no accident
 constexpr double kStrayShare = 0.25;  // of what was opened: more are not somebody who looks at the folder
+constexpr double kPeersShare = 0.5;   // of what was fetched: the source would have to be twice as fast to hold it up
 constexpr double kHitsEnough = 0.9;   // where the readers cannot be seen
 constexpr double kMilli = 1000;
 
@@ -141,6 +142,12 @@ Diagnosis diagnose_waiting(const Measured& measured) {
   if (loader.order_known && loader.stray_ratio > kStrayShare) {
     return {Bound::kOrder, fmt::format("The order is wrong. {}: {}", waits, describe_order(loader))};
   }
+  if (loader.order_known && loader.peer_ratio > kPeersShare) {
+    return {Bound::kPeers,
+            fmt::format("The peers are the bound. {}, and {:.0f}% of what came meanwhile came from peers; the "
+                        "slowest of them: {}. A faster network between the nodes helps, or more --ram and --ssd here.",
+                        waits, 100 * loader.peer_ratio, loader.slowest_peer)};
+  }
   if (source < kFasterAhead * loader.samples_per_second) {
     return {Bound::kSource,
             fmt::format("The source is the bound. {}, and the source gives {:.0f} samples/s at most, of which the "
@@ -204,6 +211,8 @@ std::string_view name_of(Bound bound) {
       return "nothing read";
     case Bound::kSource:
       return "source";
+    case Bound::kPeers:
+      return "peers";
     case Bound::kOrder:
       return "order";
     case Bound::kMemory:

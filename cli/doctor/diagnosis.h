@@ -36,6 +36,8 @@ struct LoaderSeen {
   double busy = 0;
   double waiting = 0;
   double cpu_seconds_per_sample = 0;
+  double peer_ratio = 0;     // part of the bytes fetched meanwhile that came from peers
+  std::string slowest_peer;  // which, and how fast it answered, in words; empty: nothing came from peers
 };
 
 struct Measured {
@@ -65,6 +67,7 @@ struct Prospect {
 enum class Bound : std::uint8_t {
   kNothingRead,
   kSource,
+  kPeers,   // the nodes that share, or the network to them
   kOrder,   // nobody knows yet what is read next, or what is followed is not what is read
   kMemory,  // too little to read ahead, or it is taken away
   kDecoding,

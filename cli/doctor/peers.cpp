@@ -5,6 +5,7 @@
 #include "headrace/cli/doctor/doctor.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/peer_words.h"
 
 namespace headrace::cli {
 namespace {
@@ -37,6 +38,12 @@ Finding describe_own(const json& share) {
 Finding describe_peer(const json& peer) {
   const std::string state = text_of(peer, "state");
   const std::string name = "peer " + text_of(peer, "name");
+  if (const std::string other = describe_other_list(peer); state == "ok" && !other.empty()) {
+    return {.name = name,
+            .health = Health::kLimit,
+            .text = other + ": what only one of the two nodes looks for there is read from the source again",
+            .remedy = "the same --peers and --share on every node; headrace set MOUNTPOINT peers=LIST"};
+  }
   if (state == "ok") {
     return {.name = name,
             .health = Health::kGood,
@@ -54,6 +61,11 @@ std::vector<Finding> describe_peers(const json& stat) {
   const json& share = member_of(stat, "share");
   if (share.empty()) return {};
   std::vector<Finding> findings = {describe_talk(share), describe_own(share)};
+  if (const std::string failure = text_of(share, "list_failure"); !failure.empty()) {
+    findings.push_back({.name = "list of peers",
+                        .health = Health::kLimit,
+                        .text = "cannot be had, so the peers stay as they were: " + failure});
+  }
   for (const json& peer : member_of(member_of(stat, "store"), "peers")) findings.push_back(describe_peer(peer));
   return findings;
 }

@@ -22,6 +22,7 @@ using io::ErrorCode;
 using io::make_error;
 using Names = std::vector<std::string>;
 
+constexpr std::string_view kFile = "file:";
 constexpr std::string_view kSpace = " \t\r";
 
 tl::unexpected<io::Error> malformed(std::string_view list, std::string_view why) {
@@ -158,8 +159,17 @@ io::Result<Names> expand_host_list(std::string_view list) {
   return all;
 }
 
+std::filesystem::path peer_file_of(const Names& words) {
+  const bool is_file = words.size() == 1 && words.front().starts_with(kFile);
+  return is_file ? std::filesystem::absolute(words.front().substr(kFile.size())) : std::filesystem::path();
+}
+
+Names absolute_peers(const Names& words) {
+  const std::filesystem::path file = peer_file_of(words);
+  return file.empty() ? words : Names{std::string(kFile) + file.string()};
+}
+
 io::Result<Names> list_peers(const Names& words) {
-  constexpr std::string_view kFile = "file:";
   constexpr std::string_view kDns = "dns:";
   if (words.size() != 1) return words;
   const std::string& word = words.front();

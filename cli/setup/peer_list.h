@@ -8,6 +8,7 @@
 // Every node has to get the same list. Thread-safety: any thread, as long as nobody changes the environment.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,11 @@ inline constexpr std::size_t kListedPeersMax = 1024;
 
 // Blocks for dns:. Errors: kInvalidArgument; kNotFound for a file or a name that is not there. Each is a sentence.
 [[nodiscard]] io::Result<std::vector<std::string>> list_peers(const std::vector<std::string>& words);
+
+// The same words wherever the process is by then: a file is named from the root.
+[[nodiscard]] std::vector<std::string> absolute_peers(const std::vector<std::string>& words);
+// The file that they name; empty: none.
+[[nodiscard]] std::filesystem::path peer_file_of(const std::vector<std::string>& words);
 
 // Slurm's way to write hosts: "n[01-03,7],login" is n01, n02, n03, n7 and login. Errors: kInvalidArgument.
 [[nodiscard]] io::Result<std::vector<std::string>> expand_host_list(std::string_view list);

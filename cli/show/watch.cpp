@@ -12,6 +12,7 @@
 
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/cli/show/peer_words.h"
 #include "headrace/io/printable.h"
 
 namespace headrace::cli {
@@ -147,6 +148,8 @@ WatchSample sample_from(const json& stat) {
   sample.read_wait_us = static_cast<std::uint64_t>(1e6 * real_of(mount, "read_wait_seconds"));
   sample.page_cache.used_bytes = number_of(mount, "held_bytes");
   sample.page_cache.budget_bytes = number_of(mount, "page_cache_budget_bytes");
+  sample.shares = io::printable(describe_shares(stat));
+  sample.peer_rates = io::printable(describe_peer_rates(stat));
   for (const json& tier : member_of(member_of(stat, "store"), "tiers")) sample.tiers.push_back(tier_from(tier));
   return sample;
 }
@@ -201,17 +204,19 @@ std::vector<std::string> draw_watch(const WatchHistory& history, const WatchView
   lines.push_back(fmt::format("opens     {}, {} late, {} unexpected, {} failures", format_count(now.opens),
                               format_count(now.late), format_count(now.strays), format_count(now.failures))
                       .substr(0, view.columns));
+  if (!now.shares.empty()) lines.push_back(now.shares.substr(0, view.columns));
+  if (!now.peer_rates.empty()) lines.push_back(("peers     " + now.peer_rates).substr(0, view.columns));
   if (lines.size() > view.rows) lines.resize(view.rows);
   return lines;
 }
 
 std::string format_watch_line(const WatchHistory& history) {
   const WatchSample& now = history.last();
-  return fmt::format("{} {:.0f} opens/s, {:.1f}% hits, {} pushed, {} from source, {} ahead",
-                     format_duration(now.uptime_seconds), last_of(history.rates(&WatchSample::opens)),
-                     100 * last_of(history.hit_ratios()),
-                     format_rate(last_of(history.rates(&WatchSample::pushed_bytes))),
-                     format_rate(last_of(history.source_rates())), now.ahead_samples);
+  return fmt::format(
+      "{} {:.0f} opens/s, {:.1f}% hits, {} pushed, {} from source, {} ahead{}", format_duration(now.uptime_seconds),
+      last_of(history.rates(&WatchSample::opens)), 100 * last_of(history.hit_ratios()),
+      format_rate(last_of(history.rates(&WatchSample::pushed_bytes))), format_rate(last_of(history.source_rates())),
+      now.ahead_samples, now.shares.empty() ? "" : "; " + now.shares);
 }
 
 }  // namespace headrace::cli

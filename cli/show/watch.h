@@ -45,6 +45,8 @@ struct WatchSample {
   std::uint64_t failures = 0;
   std::uint64_t read_wait_us = 0;  // of all readers together
   WatchTier page_cache;
+  std::string shares;            // peer_words.h; empty: nothing is shared
+  std::string peer_rates;        // likewise
   std::vector<WatchTier> tiers;  // those behind the page cache; the source comes last
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cache/shared_forecast.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
@@ -68,6 +69,19 @@ io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalo
   if (options.order.empty()) return whole_catalog(catalog);
   HEADRACE_TRY(order, open_order(options.order, catalog, options.lists));
   return draw(*order, options, catalog);
+}
+
+io::Result<std::vector<cache::EntryId>> only_of_peer(const Wanted& wanted, const PeerPart& part,
+                                                     const cache::Catalog& catalog) {
+  if (part.peer.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "--mine: no peer has an address of this machine, so nothing is its");
+  }
+  HEADRACE_TRY(mine, cache::entries_of_peer(catalog, part.data_set, part.peers, part.bytes_per_peer, part.peer));
+  std::vector<cache::EntryId> entries;
+  for (const cache::EntryId entry : wanted.entries) {
+    if (std::ranges::binary_search(mine, entry)) entries.push_back(entry);
+  }
+  return entries;
 }
 
 DiskTiers disk_tiers_of(const cache::Store& store) {

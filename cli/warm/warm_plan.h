@@ -47,6 +47,17 @@ struct Forecast {
   double hit_ratio;          // part of the epochs' reads that these tiers will serve
 };
 
+// Only those of them that one peer is to hold for the nodes that share.
+struct PeerPart {
+  std::string data_set;  // the source's canonical path, or its URL
+  std::vector<std::string> peers;
+  std::uint64_t bytes_per_peer = 0;
+  std::string peer;  // HOST:PORT
+};
+// Errors: kInvalidArgument (no such peer, or a list that makes no sense).
+[[nodiscard]] io::Result<std::vector<cache::EntryId>> only_of_peer(const Wanted& wanted, const PeerPart& part,
+                                                                   const cache::Catalog& catalog);
+
 // What the disk tiers of a store hold together, and what they may hold.
 struct DiskTiers {
   std::uint64_t used_bytes = 0;

@@ -49,6 +49,7 @@ struct Warmer::Impl {
 
   Impl(cache::Store& the_store, std::vector<cache::EntryId> the_entries, WarmerOptions the_options)
       : store(the_store), entries(std::move(the_entries)), options(the_options) {
+    state.to_peers = options.to_peers;
     state.total.samples = entries.size();
     for (const cache::EntryId entry : entries) state.total.bytes += store.catalog().size_bytes(entry);
     thread = std::thread([this] { run(); });
@@ -67,10 +68,11 @@ void Warmer::Impl::run() {
     const std::uint64_t bytes = store.catalog().size_bytes(entry);
     // What an earlier run has fetched is not fetched again, so a warm can be stopped and go on later. But the store may
     // have to ask the source whether it is still the same.
-    const Job job{.bytes = bytes, .is_held = store.is_on_disk(entry)};
+    const Job job{.bytes = bytes, .is_held = !options.to_peers && store.is_on_disk(entry)};
     if (!wait_for_place(job, issued_bytes)) break;
     issued_bytes += job.bytes_to_fetch();
-    store.warm(entry, [this, job](const io::Status& status) { on_warmed(job, status); });
+    const auto done = [this, job](const io::Status& status) { on_warmed(job, status); };
+    options.to_peers ? store.share(entry, done) : store.warm(entry, done);
   }
   finish();
 }
@@ -171,7 +173,10 @@ std::string summarise(const WarmerState& state, double seconds) {
   if (fetched_bytes > 0) line += fmt::format(" ({}/s)", format_size(rate));
   if (state.held.samples > 0) line += fmt::format("; {} were there already", state.held.samples);
   const std::uint64_t left = state.total.samples - state.done.samples - state.failed;
-  if (state.full) line += fmt::format("; the disk tiers are full, {} samples stay on the source", left);
+  if (state.full) {
+    line += fmt::format("; {} full, {} samples stay on the source",
+                        state.to_peers ? "this node's memcached is" : "the disk tiers are", left);
+  }
   if (state.cancelled) line += fmt::format("; stopped, {} samples are left", left);
   if (state.failed > 0) line += fmt::format("; {} failed, first: {}", state.failed, state.first_failure);
   return line;

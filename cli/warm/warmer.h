@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches entries into the store's disk tiers, many at a time, until all are there or the tiers are full.
+// Fetches entries into the store's disk tiers, or to the peers that are to hold them, many at a time, until all are
+// there or there is no more room.
 //
 //   Warmer warmer(store, std::move(entries), {});
 //   while (!warmer.wait_for(200ms)) progress.update(warmer.state().done);
@@ -24,15 +25,17 @@ namespace headrace::cli {
 
 struct WarmerOptions {
   std::uint64_t rate_bytes_per_second = 0;  // how fast the source may be read; 0: no limit
+  bool to_peers = false;
 };
 
 struct WarmerState {
-  Amount done;  // what lies in a disk tier now
+  Amount done;  // what lies in a disk tier or with a peer now
   Amount held;  // the part of it that was there before
   Amount total;
   std::uint64_t failed = 0;
   std::string first_failure;  // why the first of them failed
-  bool full = false;          // it ended because the tiers are full
+  bool full = false;          // it ended because the tiers, or the peers, are full
+  bool to_peers = false;      // as in the options
   bool cancelled = false;
   bool finished = false;  // everything above is final and on the disk
 };

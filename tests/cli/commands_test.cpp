@@ -295,6 +295,14 @@ TEST_CASE("simulate --nodes says what nodes that share leave to the source") {
   const nlohmann::json few = rows_of({"--peers", "n1,n2", "--share", "10%"});
   CHECK(few[0]["nodes"] == 2);
   CHECK(few[0]["source_reads"] > rows[0]["source_reads"]);
+  CHECK(few[0]["own_ratio"] == 0);
+  const nlohmann::json half = rows_of({"--peers", "n1,n2", "--share", "10%", "--ram", "50%"});
+  CHECK(half[0]["own_ratio"].get<double>() == doctest::Approx(0.5).epsilon(0.01));
+  CHECK(half[0]["source_reads"].get<double>() ==
+        doctest::Approx(few[0]["source_reads"].get<double>() / 2).epsilon(0.1));
+  CHECK(rows_of({"--peers", "n1,n2", "--share", "10%", "--ram", "100%"})[0]["source_reads"] == 0);
+  check_refused(tool({"simulate", data.source(), "--nodes", "4", "--share", "1G", "--ram", "lots"}), 2, "--ram");
+  check_refused(tool({"simulate", data.source(), "--ram", "4G"}), 2, "--nodes");
   CHECK(contains(tool({"simulate", data.source(), "--nodes", "4", "--share", "1G"}).output, "source reads"));
   check_refused(tool({"simulate", data.source(), "--nodes", "4"}), 2, "--share");
   check_refused(tool({"simulate", data.source(), "--share", "4G"}), 2, "--nodes");

@@ -91,6 +91,14 @@ TEST_CASE("what most of the readers' time goes into is the bound") {
   CHECK(bound_of(loader) == Bound::kOrder);
   loader.samples_per_second = 900;
   CHECK(bound_of(loader) == Bound::kSource);
+  loader.order_known = true;
+  loader.peer_ratio = 0.6;
+  loader.slowest_peer = "n2:11311, ok, 99% of its answers within 131.1 ms, 1.0 MiB/s";
+  CHECK(bound_of(loader) == Bound::kPeers);
+  CHECK(diagnose(loader_of(loader)).text.find("n2:11311, ok, 99%") != std::string::npos);
+  loader.peer_ratio = 0.4;
+  CHECK(bound_of(loader) == Bound::kSource);
+  loader.order_known = false;
   loader.shortage = "programs wait for memory";
   CHECK(bound_of(loader) == Bound::kMemory);
   loader.shortage = "";

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
@@ -193,4 +194,72 @@ TEST_CASE("share: doctor says that peers talk in the clear, and how that is mend
   CHECK(contains(said, "talk in the clear on private addresses"));
   CHECK(contains(said, "headrace peers init DIR"));
   CHECK(contains(said, "peer " + sharer.name()));
+}
+
+TEST_CASE("share: set peers= changes who shares while a mount is read, also for the successor of its worker") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount().status == 0);
+  const std::string point = sharer.mount_point.string();
+  const auto names = [&] {
+    std::vector<std::string> all;
+    const json stat = sharer.stat();
+    for (const json& peer : stat["store"]["peers"]) all.push_back(peer["name"]);
+    return all;
+  };
+  const std::string other = "127.0.0.1:" + std::to_string(free_port());  // nobody is there
+  std::vector<std::string> both = {sharer.name(), other};
+  std::sort(both.begin(), both.end());
+  const auto list = sharer.data.write("peers", sharer.name() + "\n" + other + "\n");
+
+  for (const char* bad : {"peers=8.8.8.8", "peers=n1:x", "peers=file:/nowhere/list", "peers=127.0.0.1,127.0.0.1"}) {
+    const Outcome refused = sharer.tool({"set", point, bad});
+    CAPTURE(bad);
+    CHECK(refused.status != 0);
+    CHECK(contains(refused.errors, "peers=: "));
+  }
+  CHECK(sharer.tool({"set", point, "peers=file:" + (sharer.mount_point / "cat/list").string()}).status != 0);
+  CHECK(names() == std::vector<std::string>{sharer.name()});
+
+  const Outcome set = sharer.tool({"set", point, "peers=file:" + list.string()});
+  CAPTURE(set.errors);
+  REQUIRE(set.status == 0);
+  CHECK(names() == both);
+  CHECK(sharer.stat()["share"]["named"][0] == "file:" + list.string());
+  sharer.check_equal_trees(sharer.mount_point);
+
+  REQUIRE(::kill(sharer.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return sharer.tool({"stat", point}).status == 0; }));
+  CHECK(wait_until([&] { return names() == both; }));
+  sharer.check_equal_trees(sharer.mount_point);
+  CHECK(sharer.tool({"set", point, "peers=" + sharer.name()}).status == 0);
+  CHECK(names() == std::vector<std::string>{sharer.name()});
+}
+
+TEST_CASE("share: a mount that shares with nobody has no peers to set") {
+  const Fixture fixture;
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "20M"}).status == 0);
+  const Outcome set = fixture.tool({"set", fixture.mount_point.string(), "peers=n1,n2"});
+  CHECK(set.status != 0);
+  CHECK(contains(set.errors, "shares with nobody"));
+  CHECK(contains(fixture.tool({"warm", fixture.mount_point.string(), "--mine"}).errors, "shares with nobody"));
+}
+
+TEST_CASE("share: warm --mine brings what this node is to hold") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount().status == 0);
+  const Outcome warmed = sharer.tool({"warm", sharer.mount_point.string(), "--mine", "--json"});
+  CAPTURE(warmed.errors);
+  REQUIRE(warmed.status == 0);
+  CHECK(json::parse(warmed.output)["peers"]["samples"] == 38);  // two files are empty
+  CHECK(sharer.stat()["store"]["peers"][0]["writes"] == 38);
+  // What is there is not read from the source again, by a command that shares with the same node.
+  const Outcome again =
+      sharer.tool({"warm", sharer.source.string(), "--mine", "--peers", sharer.name(), "--share", "64M"});
+  CAPTURE(again.errors);
+  CHECK(again.status == 0);
+  CHECK(contains(again.output, "38 samples"));
+  const Outcome whose =
+      sharer.tool({"warm", sharer.source.string(), "--mine", "--peers", "10.255.255.1", "--share", "1M"});
+  CHECK(whose.status == 2);
+  CHECK(contains(whose.errors, "no peer has an address of this machine"));
 }
