@@ -344,7 +344,7 @@ class Mount:
             stack.enter_context(holding("process", self.process.pid))
             stack.callback(end_process, self.process)
             wait_until_mounted(self.path, self.process)
-            self._wait_until_answering()
+            self.stat()
             self.stack = stack.pop_all()
         return self
 
@@ -356,21 +356,21 @@ class Mount:
         return self.process.pid
 
     def stat(self):
-        return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", self.path, "--json"]))
-
-    def push_everything(self):
-        self.bench.execute([self.bench.program("headrace"), "warm", self.path, "--ram"])
-
-    def _wait_until_answering(self):
+        """Waits for the successor of a worker that has died."""
         deadline = time.monotonic() + READY_SECONDS
         while True:
             try:
-                self.stat()
-                return
+                return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", self.path, "--json"]))
             except Failed:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise
                 time.sleep(0.02)
+
+    def set(self, *settings):
+        self.bench.execute([self.bench.program("headrace"), "set", self.path, *settings])
+
+    def push_everything(self):
+        self.bench.execute([self.bench.program("headrace"), "warm", self.path, "--ram"])
 
 
 def process_tree(pid):

@@ -71,7 +71,7 @@ def measure_faults(bench, minutes):
 
 def cluster(bench, _arguments):
     return [(name, lambda name=name: measure_cluster(bench, name))
-            for name in ("once", "part", "in-step", "link", "cpu", "gluster", "redis", "faults")]
+            for name in ("once", "part", "in-step", "join", "link", "cpu", "gluster", "redis", "faults")]
 
 
 def measure_cluster(bench, name):

@@ -35,8 +35,8 @@ def wait_until(condition, what):
 
 def check_figures(build, work):
     figures_file = Path(work) / "figures.json"
-    process = subprocess.Popen([CLUSTER, "once", "part", "in-step", "faults", "--quick", "--build", build, "--json",
-                                figures_file], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([CLUSTER, "once", "part", "in-step", "join", "faults", "--quick", "--build", build,
+                                "--json", figures_file], stdout=subprocess.PIPE, text=True)
     output, _ = process.communicate()
     print(output)
     if process.returncode == COULD_NOT_RUN:
