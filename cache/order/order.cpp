@@ -38,6 +38,8 @@ constexpr Family kFamilies[] = {
     {"keras", make_keras, "image_dataset_from_directory", "keras:seed=123,validation_split=0.2"},
     {"grain", make_grain, "Grain's shuffle", "grain:seed=0,replicas=8"},
     {"streaming", make_streaming, "MosaicML's StreamingDataset", "streaming:shard_sizes=/tmp/sizes,algorithm=py1e"},
+    {"litdata", make_litdata, "LitData's StreamingDataset", "litdata:chunk_sizes=/tmp/sizes,workers=4"},
+    {"webdataset", make_webdataset, "WebDataset with a seed, its shards", "webdataset:seed=1,workers=4"},
     {"torch-weighted", make_torch_weighted, "WeightedRandomSampler", "torch-weighted:weights=/tmp/weights,seed=1"},
     {"file", make_file_order, "a list: one path or index per line", "file:/tmp/order"},
     {"recorded", make_recorded, "epochs that --order auto kept", "recorded:/var/cache/orders"},

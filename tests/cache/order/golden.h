@@ -47,6 +47,7 @@ void check_python(const json& file);
 void check_dali(const json& file);
 void check_ffcv(const json& file);
 void check_streaming(const json& file);
+void check_webdataset(const json& file);
 
 // Epoch `epoch` of `spec` over `n` samples. Ends the test case when the spec is refused.
 [[nodiscard]] std::vector<cache::SampleIndex> epoch_of(const std::string& spec, std::uint64_t n, std::uint64_t epoch);

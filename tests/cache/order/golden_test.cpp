@@ -33,6 +33,7 @@ const std::map<std::string, GoldenFile> kFiles = {
     {"dali_std_shuffle_gcc10.json", {check_dali, 44}},
     {"ffcv.json", {check_ffcv, 9}},
     {"streaming.json", {check_streaming, 45}},
+    {"webdataset.json", {check_webdataset, 26}},
 };
 
 }  // namespace

@@ -173,6 +173,63 @@ void headrace::test::check_streaming(const json& file) {
   }
 }
 
+void headrace::test::check_webdataset(const json& file) {
+  const auto spec_of = [](const char* mode, const json& entry) {
+    return fmt::format("webdataset:mode={},seed={},shardshuffle={},initial={}", mode, entry["seed"].get<int>(),
+                       entry["bufsize"].get<int>(), entry["initial"].get<int>());
+  };
+  for (const json& entry : file["detshuffle"]) {
+    for (std::size_t epoch = 0; epoch < entry["epochs"].size(); ++epoch)
+      CHECK(matches(epoch_of(spec_of("detshuffle", entry), entry["n"], epoch), entry["epochs"][epoch]));
+  }
+  for (const json& entry : file["shuffle_seed"]) {
+    CHECK(matches(epoch_of(spec_of("shuffle", entry), entry["n"], 0), entry));
+    CHECK(matches(epoch_of(spec_of("shuffle", entry), entry["n"], 9), entry));
+  }
+  for (const json& entry : file["SimpleShardList"]) {
+    CHECK(
+        matches(epoch_of(fmt::format("webdataset:mode=list,seed={}", entry["seed"].get<int>()), entry["n"], 4), entry));
+  }
+}
+
+TEST_CASE("WebDataset: shards are dealt to ranks, then to workers, each of which shuffles its own") {
+  using List = std::vector<SampleIndex>;
+  CHECK(epoch_of("webdataset:mode=none,replicas=2,rank=1,workers=2", 9, 0) == List{1, 3, 5, 7});
+  CHECK(epoch_of("webdataset:mode=none,replicas=2,rank=0,workers=2", 9, 0) == List{0, 2, 4, 6, 8});
+  CHECK(epoch_of("webdataset:mode=none,replicas=2,workers=2", 9, 0) == List{0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const List of_worker = epoch_of("webdataset:seed=3", 50, 0);
+  const List all = epoch_of("webdataset:seed=3,workers=2", 100, 0);
+  for (std::size_t i = 0; i < of_worker.size(); ++i) {
+    CHECK(all[2 * i] == 2 * of_worker[i]);  // both have the same seed
+    CHECK(all[2 * i + 1] == 2 * of_worker[i] + 1);
+  }
+  CHECK(epoch_of("webdataset:mode=detshuffle,persistent=0", 50, 3) == epoch_of("webdataset:mode=detshuffle", 50, 0));
+  CHECK(epoch_of("webdataset:workers=4", 0, 0).empty());
+  CHECK(order_of("webdataset:replicas=4,rank=1-2,workers=3", 11)->workers().batch == 2);
+}
+
+// By LitData's rules, written down a second time in Python with numpy: the library is not in Debian.
+TEST_CASE("LitData: chunks come as an epoch touches them first") {
+  using List = std::vector<SampleIndex>;
+  const TempDir dir;
+  std::string sizes;
+  for (int i = 0; i < 20; ++i) sizes += fmt::format("{}\n", 5 + i % 4);
+  const std::string of = "litdata:chunk_sizes=" + dir.write("sizes", sizes).string();
+  CHECK(epoch_of(of, 20, 0) == List{9, 6, 19, 14, 5, 8, 12, 10, 15, 18, 7, 2, 13, 11, 1, 3, 16, 17, 0, 4});
+  CHECK(epoch_of(of + ",workers=3", 20, 1) ==
+        List{15, 18, 10, 16, 1, 4, 14, 0, 6, 9, 19, 12, 2, 7, 13, 5, 17, 8, 11, 3});
+  CHECK(epoch_of(of + ",seed=7,workers=2,replicas=2", 20, 2) ==
+        List{7, 3, 8, 11, 18, 17, 1, 10, 16, 0, 13, 5, 19, 15, 2, 6, 12, 4, 14, 9});
+  CHECK(epoch_of(of + ",seed=7,workers=2,replicas=2,rank=1", 20, 2) == List{8, 11, 17, 1, 16, 0, 19, 15, 12, 4, 9});
+  CHECK(epoch_of(of + ",seed=7,workers=2,replicas=3,drop_last=1,batch=4", 20, 0) ==
+        List{7, 6, 4, 13, 14, 10, 1, 15, 12, 19, 5, 16, 11, 2, 9, 18, 0, 8, 17});
+  CHECK(epoch_of(of + ",shuffle=0,workers=2,replicas=2", 20, 5) ==
+        List{0, 5, 10, 15, 1, 6, 11, 16, 2, 7, 17, 12, 3, 13, 18, 8, 9, 14, 4, 19});
+  CHECK(order_of(of + ",replicas=2,rank=0", 20)->length(0) < 20);
+  CHECK(refusal_of(of, 21).find("lists 20 chunks, the data set has 21 files") != std::string::npos);
+  CHECK(refusal_of("litdata").find("needs chunk_sizes=PATH") != std::string::npos);
+}
+
 // The first of Grain's own documentation (WindowShuffleMapDataset), the others by its index_shuffle.cc.
 TEST_CASE("Grain: index_shuffle of every epoch") {
   using List = std::vector<SampleIndex>;
