@@ -34,12 +34,17 @@
 
 namespace headrace::cache {
 
+class Catalog;
+
 // Consecutive samples that a loader may take for a data set of its own: ImageFolder(root / "train").
 struct SampleRange {
   SampleIndex first = 0;
   std::uint64_t count = 0;
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
+
+// The samples of each folder at the top, as OrderLearnerOptions::parts.
+[[nodiscard]] std::vector<SampleRange> top_level_parts(const Catalog& catalog);
 
 struct OrderLearnerOptions {
   std::uint64_t sample_count = 0;
@@ -85,6 +90,8 @@ class OrderLearner {
   [[nodiscard]] std::optional<Lock> lock() const;
   // Whoever follows the lock knows better: it is dropped, and the same order is not found again.
   void give_lock_up();
+  // Every lock is dropped, and any order may be found again.
+  void learn_anew();
   // What the epoch under way has read of the part, each sample once: under a lock in its order, else as opened.
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
 

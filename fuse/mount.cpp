@@ -17,6 +17,7 @@
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/opens/follower.h"
 #include "headrace/fuse/opens/lister.h"
+#include "headrace/fuse/opens/open_log.h"
 #include "headrace/fuse/opens/order_watch.h"
 #include "headrace/fuse/push/pressure.h"
 #include "headrace/fuse/push/pusher.h"
@@ -86,6 +87,7 @@ struct Mount::Impl {
   void note(const cache::CatalogChanges& changes);
   void on_changed(const cache::CatalogChanges& changes);
   void set_order(const OrderPosition& order);
+  [[nodiscard]] Status learn_order();
   void look_for_contradiction();
   void try_next_order() HEADRACE_REQUIRES(order_mutex);
   void set_ram_bytes(std::uint64_t bytes);
@@ -106,6 +108,7 @@ struct Mount::Impl {
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
   std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
   std::atomic<bool> blind = false;  // not all opens are seen: READs stand for them
+  OpenLog open_log;
   std::shared_ptr<Session> session;
   Requests* requests = nullptr;  // the session's
   std::unique_ptr<Follower> follower;
@@ -343,6 +346,19 @@ void Mount::Impl::set_order(const OrderPosition& order) {
   pusher->plan().set_order(order);
 }
 
+Status Mount::Impl::learn_order() {
+  if (!order_watch) {
+    return io::make_error(ErrorCode::kUnsupported,
+                          options.records ? "a mount with --records goes along the order that it was mounted with"
+                                          : "this mount looks for no order; mount it anew with --order auto");
+  }
+  MutexLock lock(order_mutex);
+  options.else_orders.clear();
+  order_watch->learn_anew();  // first, so that what it finds is not earlier
+  pusher->plan().set_order({});
+  return {};
+}
+
 void Mount::Impl::look_for_contradiction() {
   MutexLock lock(order_mutex);
   const std::optional<SharedPlan::Contradiction> contradiction = pusher->plan().take_contradiction();
@@ -363,7 +379,9 @@ void Mount::Impl::try_next_order() {
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
   opened_at = steady_clock::now();
-  if (!options.records) pusher->plan().on_opens(samples);  // else an open does not say which
+  if (options.records) return;  // an open does not say which
+  open_log.add(samples);
+  pusher->plan().on_opens(samples);
 }
 
 // By the plan, of opens or of READs that stand for them: a thread that answers the kernel waits for none of this.
@@ -383,6 +401,7 @@ void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
   pusher->plan().on_read(*sample, {range.offset, range.length});
   if (range.offset != 0 || !blind.load(std::memory_order_relaxed)) return;
   opened_at = steady_clock::now();
+  open_log.add({&*sample, 1});
   pusher->plan().on_open_by_read(*sample);
 }
 
@@ -518,6 +537,15 @@ void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t e
 
 void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
   impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
+}
+
+Status Mount::learn_order() {
+  return impl_->learn_order();
+}
+
+Mount::Opens Mount::opens(std::uint64_t first) const {
+  OpenLog::Part part = impl_->open_log.from(first);
+  return {.first = part.first, .samples = std::move(part.opens)};
 }
 
 void Mount::set_source_rate(std::uint64_t bytes_per_second) {

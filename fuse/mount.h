@@ -89,6 +89,16 @@ class Mount {
   // The same for an order that a loader told. Told once more, it goes on with the epoch that was added to it. Where the
   // opens contradict an order, set or told, it is given up, and the order is looked for if the options say so.
   void tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
+  // The order is unknown from now on, whoever gave it, and is looked for in the opens. Errors: kUnsupported (a mount
+  // that looks for none).
+  [[nodiscard]] Status learn_order();
+  // What was opened, in its sequence, from the open of that number on; the last 65 536 opens are kept. Equal opens that
+  // follow each other are one. A mount of records sees none.
+  struct Opens {
+    std::uint64_t first = 0;  // the number of the first one here
+    std::vector<cache::SampleIndex> samples;
+  };
+  [[nodiscard]] Opens opens(std::uint64_t first) const;
   // What may lie in the page cache from now on; what no longer fits goes at once.
   void set_ram_bytes(std::uint64_t bytes);
   // As MountOptions::source_rate, from now on.

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "headrace/cache/catalog.h"
 #include "headrace/cache/learn/cpu_allowance.h"
 #include "headrace/cache/learn/records.h"
 #include "headrace/cache/learn/track.h"
@@ -132,6 +133,7 @@ class OrderLearner::Impl {
   void on_opens(std::span<const SampleIndex> samples);
   void on_events_lost();
   void give_lock_up();
+  void learn_anew();
   [[nodiscard]] std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   [[nodiscard]] std::optional<Lock> lock() const;
   [[nodiscard]] std::vector<SampleIndex> opens_of_epoch() const;
@@ -211,6 +213,12 @@ void OrderLearner::Impl::on_events_lost() {
 void OrderLearner::Impl::give_lock_up() {
   io::MutexLock lock(mutex_);
   tracks_[active_].give_lock_up();
+  count_generations();
+}
+
+void OrderLearner::Impl::learn_anew() {
+  io::MutexLock lock(mutex_);
+  for (Track& track : tracks_) track.learn_anew();
   count_generations();
 }
 
@@ -459,6 +467,18 @@ void OrderLearner::Impl::wait_idle() {
   }
 }
 
+std::vector<SampleRange> top_level_parts(const Catalog& catalog) {
+  std::vector<SampleRange> parts;
+  EntryId last = kNoEntry;
+  for (SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
+    EntryId folder = catalog.sample_entry(sample);
+    while (catalog.parent(folder) != kRootEntry) folder = catalog.parent(folder);
+    if (std::exchange(last, folder) != folder) parts.push_back({.first = sample, .count = 0});
+    ++parts.back().count;
+  }
+  return parts;
+}
+
 OrderLearner::OrderLearner(OrderLearnerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 OrderLearner::~OrderLearner() = default;
 void OrderLearner::on_opens(std::span<const SampleIndex> samples) {
@@ -469,6 +489,9 @@ void OrderLearner::on_events_lost() {
 }
 void OrderLearner::give_lock_up() {
   impl_->give_lock_up();
+}
+void OrderLearner::learn_anew() {
+  impl_->learn_anew();
 }
 std::uint64_t OrderLearner::generation() const {
   return impl_->generation();

@@ -26,18 +26,6 @@ constexpr double kReplayedBits = 12;  // with what a prediction needs
   return !order.spec().starts_with("sequential") && !order.spec().starts_with("recorded:");
 }
 
-[[nodiscard]] std::optional<Fit> convincing(const SearchTask& task, const Order& order,
-                                            const Result<std::vector<SampleIndex>>& samples) {
-  if (!samples) return std::nullopt;
-  Fit fit = fit_of(*task.opens, *samples, task.n);
-  if (fit.bits < task.least_bits) return std::nullopt;
-  if (!is_random_permutation(order) && fit.direction_bits < task.least_direction_bits) return std::nullopt;
-  // Clips and classes that are read from their first file to their last are neighbours in the listing, too.
-  const bool is_listing = order.spec().starts_with("sequential");
-  if (is_listing && !task.is_predicted && !is_one_stretch(fit, task.n)) return std::nullopt;
-  return fit;
-}
-
 [[nodiscard]] std::optional<Fit> fit_at_start(const Order& order, std::uint64_t epoch, const SearchTask& task) {
   // Not one of the first 64 opened (whatever the ranks of this node, their first samples are among them): most end
   // here.
@@ -47,11 +35,11 @@ constexpr double kReplayedBits = 12;  // with what a prediction needs
     return std::nullopt;
   const auto start = order.prefix(epoch, kStartElements);
   if (!start || start_bits(*task.opens, *start, task.n) < kStartBits) return std::nullopt;
-  return convincing(task, order, order.prefix(epoch, kFitElements));
+  return convincing_fit(task, order, order.prefix(epoch, kFitElements));
 }
 
 [[nodiscard]] std::optional<Fit> fit_anywhere(const Order& order, std::uint64_t epoch, const SearchTask& task) {
-  return convincing(task, order, order.epoch(epoch));
+  return convincing_fit(task, order, order.epoch(epoch));
 }
 
 template <typename FitOf>
@@ -117,6 +105,18 @@ std::uint64_t thread_cpu_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::optional<Fit> convincing_fit(const SearchTask& task, const Order& order,
+                                  const Result<std::vector<SampleIndex>>& samples) {
+  if (!samples) return std::nullopt;
+  Fit fit = fit_of(*task.opens, *samples, task.n);
+  if (fit.bits < task.least_bits) return std::nullopt;
+  if (!is_random_permutation(order) && fit.direction_bits < task.least_direction_bits) return std::nullopt;
+  // Clips and classes that are read from their first file to their last are neighbours in the listing, too.
+  const bool is_listing = order.spec().starts_with("sequential");
+  if (is_listing && !task.is_predicted && !is_one_stretch(fit, task.n)) return std::nullopt;
+  return fit;
 }
 
 std::optional<Match> try_at_start(const std::vector<CandidateGroup>& groups, const SearchTask& task) {

@@ -40,6 +40,10 @@ struct Match {
   std::optional<StreamLink> link = {};  // that told the seed
 };
 
+// How well the opens fit `samples`, an epoch of the order or the beginning of one; nullopt: not as well as is asked.
+[[nodiscard]] std::optional<Fit> convincing_fit(const SearchTask& task, const Order& order,
+                                                const Result<std::vector<SampleIndex>>& samples);
+
 // For epochs that were watched from their start: microseconds per candidate of a family with a short form.
 [[nodiscard]] std::optional<Match> try_at_start(const std::vector<CandidateGroup>& groups, const SearchTask& task);
 // For epochs entered anywhere: the whole order of each candidate, 10 ns and more per sample.

@@ -237,6 +237,11 @@ void Track::give_lock_up() {
   drop_lock();
 }
 
+void Track::learn_anew() {
+  give_lock_up();
+  given_up_.clear();
+}
+
 bool Track::wants_search() const {
   if (!lock_) return window_.size() >= kAttempts[window_attempt_];
   return suspects_.size() >= kAttempts[suspects_attempt_] && unexpected_in(history_, 16) >= 12;

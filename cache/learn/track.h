@@ -67,6 +67,8 @@ class Track {
   void on_link(const StreamLink& link, std::uint64_t epoch_number);
   // Its spec is not believed again.
   void give_lock_up();
+  // Without a lock from here on, and without distrust.
+  void learn_anew();
 
   struct Lock {
     std::string spec;  // over the part, as read: ranks, batch, workers

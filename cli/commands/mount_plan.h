@@ -18,9 +18,6 @@
 
 namespace headrace::cli {
 
-// The spec that asks for the order to be found out from the reader's opens.
-inline constexpr std::string_view kLearnedOrder = "auto";
-
 struct MountPlan {
   Source source;
   std::filesystem::path mount_point;  // canonical

@@ -23,10 +23,13 @@ struct OrderArguments {
   std::string records;  // of the pack in the source; empty: the samples are files
   std::uint64_t epoch = 0;
   std::uint64_t count = kWholeEpoch;
-  std::string print = "path";  // "path" or "index"
-  bool list = false;           // print the kinds of orders instead
+  std::string print = "path";   // "path" or "index"
+  bool list = false;            // print the kinds of orders instead
+  std::filesystem::path check;  // compare with what was opened: a list, a mount, "-"; empty: print the samples
 };
 [[nodiscard]] io::Status run_order(const OrderArguments& arguments);
+// Errors: kInvalidArgument where the opens are not the order's, with what fits.
+[[nodiscard]] io::Status check_order(const OrderArguments& arguments);
 
 struct OrderShowArguments {
   std::filesystem::path mount_point;

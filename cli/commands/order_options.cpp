@@ -12,10 +12,14 @@ void add_order_set(CLI::App& order, Selected& selected) {
   add_mount_point(command, arguments->mount_point);
   command
       .add_option("SPEC", arguments->orders,
-                  "The order, or FOLDER=SPEC for each folder that is read; headrace order --help lists them")
+                  "The order, or FOLDER=SPEC for each folder that is read; headrace order --help lists them. auto: "
+                  "what it follows is dropped, and the order is found out from the opens")
       ->required();
   add_number(command, "--epoch", arguments->epoch, "The epoch that comes next")->type_name("E")->capture_default_str();
-  command.footer("Example:\n  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
+  command.footer(
+      "Examples:\n"
+      "  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3\n"
+      "  headrace order set /mnt/train auto");
 }
 
 void add_order_show(CLI::App& order, Selected& selected) {
@@ -85,6 +89,12 @@ void add_order_command(CLI::App& app, Selected& selected) {
       ->type_name("path|index")
       ->capture_default_str()
       ->group("Output");
+  command
+      .add_option("--check", arguments->check,
+                  "Compare the order with what a loader opened: a list of paths or sample numbers, one a line, or a "
+                  "mount, which knows its last 65 536 opens")
+      ->type_name("LOG|MOUNT")
+      ->group("Output");
   command.add_flag("--list", arguments->list, "Print the kinds of orders with their parameters")->group("Output");
   add_listing_options(command, arguments->cache);
   add_bucket_options(command, arguments->cache);
@@ -101,6 +111,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
       "  headrace order --list has them all\n\n"
       "Examples:\n"
       "  headrace order /data/train --order torch-distributed:seed=0 -n 5\n"
+      "  headrace order /data/train --order torch-distributed:seed=0 --check /mnt/train\n"
       "  headrace order /data/lmdb --records auto --order torch-random:seed=42\n"
       "  headrace order set /mnt/train torch-distributed:seed=1 --epoch 3");
 }

@@ -123,6 +123,7 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   if (command == "order") return order(arguments);
   if (command == "order-tell") return tell_order(arguments);
   if (command == "numbering") return numbering(arguments);
+  if (command == "opens") return opens(arguments);
   return make_error(ErrorCode::kInvalidArgument, "unknown command '" + command + "'");
 }
 
@@ -360,7 +361,9 @@ io::Result<json> MountService::upgrade(const json& arguments) {
 
 io::Result<json> MountService::order(const json& arguments) {
   HEADRACE_TRY(specs, specs_of(arguments));
-  if (!specs.empty()) {
+  if (specs.size() == 1 && specs.front() == kLearnedOrder) {
+    HEADRACE_TRY_DO(mount_.learn_order());
+  } else if (!specs.empty()) {
     HEADRACE_TRY(orders, open_orders(specs, store_.catalog(), ListFiles::kRegular));
     mount_.set_order(std::move(orders.front()), number_of(arguments, "epoch"));
   }
@@ -379,6 +382,20 @@ io::Result<json> MountService::tell_order(const json& arguments) {
   if (!told) return tl::unexpected(told.error());
   if (*told) mount_.tell_order((*told)->order, (*told)->epoch);
   return json{{"followed", told->has_value()}};
+}
+
+// As many as fit a reply; `next`: where the rest begins.
+json MountService::opens(const json& arguments) const {
+  const cache::Catalog& catalog = store_.catalog();
+  const fuse::Mount::Opens opens = mount_.opens(number_of(arguments, "first"));
+  json paths = json::array();
+  std::size_t bytes = 0;
+  for (const cache::SampleIndex sample : opens.samples) {
+    if (bytes >= kPathBytesOfReply) break;
+    paths.push_back(catalog.path(catalog.sample_entry(sample)));
+    bytes += paths.back().get_ref<const std::string&>().size();
+  }
+  return {{"next", opens.first + paths.size()}, {"paths", std::move(paths)}};
 }
 
 json MountService::numbering(const json& arguments) const {

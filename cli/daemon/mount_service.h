@@ -18,6 +18,7 @@
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
 //   order-tell {"name", "total", "offset", "numbers", "batch", "workers", "prefetch_factor"}
 //                                                  a part of a loader's next epoch; the last part has it followed
+//   opens {"first"}                                {"next", "paths"}: the last ones, as many as fit a reply
 //   numbering {"first"}                            {"total", "paths"}: of as many samples as fit a reply
 //
 // Thread-safety: answer() from the control server's thread only, stat() from any thread.
@@ -69,6 +70,7 @@ class MountService {
   [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);
+  [[nodiscard]] nlohmann::json opens(const nlohmann::json& arguments) const;
   [[nodiscard]] nlohmann::json numbering(const nlohmann::json& arguments) const;
 
   cache::Store& store_;

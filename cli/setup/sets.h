@@ -17,6 +17,9 @@
 
 namespace headrace::cli {
 
+// In place of an order: it is found out from the opens.
+inline constexpr std::string_view kLearnedOrder = "auto";
+
 // "train=sequential": an order that names its folder.
 struct NamedSpec {
   std::string folder;  // empty: none is named

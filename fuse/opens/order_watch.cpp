@@ -8,35 +8,14 @@
 
 namespace headrace::fuse {
 using cache::Catalog;
-using cache::EntryId;
 using cache::SampleIndex;
 using io::MutexLock;
 
-namespace {
-
-EntryId top_level_folder(const Catalog& catalog, EntryId entry) {
-  while (catalog.parent(entry) != cache::kRootEntry) entry = catalog.parent(entry);
-  return entry;
-}
-
-}  // namespace
-
-std::vector<cache::SampleRange> top_level_parts(const Catalog& catalog) {
-  std::vector<cache::SampleRange> parts;
-  EntryId last = cache::kNoEntry;
-  for (SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
-    const EntryId folder = top_level_folder(catalog, catalog.sample_entry(sample));
-    if (std::exchange(last, folder) != folder) parts.push_back({.first = sample, .count = 0});
-    ++parts.back().count;
-  }
-  return parts;
-}
-
 OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& record_folder, SharedPlan& plan)
     : plan_(plan),
-      learner_(
-          {.sample_count = catalog.sample_count(), .parts = top_level_parts(catalog), .record_folder = record_folder}) {
-}
+      learner_({.sample_count = catalog.sample_count(),
+                .parts = cache::top_level_parts(catalog),
+                .record_folder = record_folder}) {}
 
 void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
@@ -65,6 +44,14 @@ bool OrderWatch::is_looking() {
 void OrderWatch::on_told(bool known) {
   MutexLock lock(mutex_);
   told_ = known;
+  found_ = {};
+}
+
+void OrderWatch::learn_anew() {
+  MutexLock lock(mutex_);
+  learner_.learn_anew();
+  generation_ = learner_.generation();
+  told_ = false;
   found_ = {};
 }
 

@@ -32,6 +32,8 @@ class OrderWatch {
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);
+  // Whatever was told or found is forgotten; the order is looked for.
+  void learn_anew();
   // The opens contradict the order that is followed: it is looked for, and a lock on it is dropped.
   void on_contradicted();
   // How the order in use was found: empty while none is known.
@@ -61,8 +63,5 @@ class OrderWatch {
   bool told_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool looked_away_ HEADRACE_GUARDED_BY(mutex_) = false;  // the learner has not heard of all opens
 };
-
-// The samples of each folder at the top: what a loader may take for a data set of its own.
-[[nodiscard]] std::vector<cache::SampleRange> top_level_parts(const cache::Catalog& catalog);
 
 }  // namespace headrace::fuse

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -172,6 +173,40 @@ TEST_CASE("order prints the records of a pack with where they lie") {
   check_refused(order("auto", "path"), 2, "no such pack");
   packs.write("more.bin", "x");
   check_refused(order("stride=1", "path"), 2, "both");
+}
+
+TEST_CASE("order --check compares an order with a list of what was opened, and names what fits") {
+  const Tool tool;
+  const TempDir data;
+  const TempDir lists;
+  for (int i = 0; i < 300; ++i) data.write(fmt::format("c{}/{:03}.jpg", i % 3, i), "");
+  const std::string source = data.path().string();
+  const std::string read = tool({"order", source, "--order", "torch-distributed:seed=0", "--epoch", "1"}).output;
+  const auto check = [&](const std::string& order, const std::string& opens) {
+    return tool({"order", source, "--order", order, "--check", lists.write("opens", opens).string()});
+  };
+
+  const Outcome right = check("torch-distributed:seed=0", read);
+  CAPTURE(right.errors);
+  CHECK(right.status == 0);
+  CHECK(right.output == "epoch 1 from position 0 on: 300 of 300 opens are where the order has them\n");
+
+  std::string elsewhere;  // as a loader opens them through a mount, which looks at a file of its own first
+  for (const std::string& line : lines_of(read)) elsewhere += "/mnt/train/" + line + "\n";
+  const Outcome mounted = check("torch-distributed:seed=0", "/etc/hostname\n" + elsewhere);
+  CHECK(mounted.status == 0);
+  CHECK(contains(mounted.output, "1 names are of no sample; the first: /etc/hostname\n"));
+  CHECK(contains(mounted.output, "300 of 300 opens"));
+
+  const Outcome wrong = check("torch-distributed:seed=700", read);
+  CHECK(wrong.status == 2);
+  CHECK(contains(wrong.errors, "open 0 was " + lines_of(read).front()));
+  CHECK(contains(wrong.errors, "what fits is torch-distributed:seed=0"));
+  CHECK(contains(wrong.errors, "from epoch 1 on"));
+
+  check_refused(check("torch-distributed:seed=0", "c0/000.jpg\n"), 2, "24 are needed at least");
+  check_refused(tool({"order", source, "--order", "sequential", "--check", "/nonexistent.txt"}), 1, "/nonexistent.txt");
+  check_refused(tool({"order", source, "--order", "sequential", "--check", source}), 1, "no running headrace mount");
 }
 
 TEST_CASE("order refuses what it cannot do, in one line") {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -88,6 +89,30 @@ TEST_CASE("a mount is told an epoch by the numbers that it gave the samples") {
   }
   CHECK(fixture.stat()["mount"]["order"] == "told:other");
   CHECK(fixture.stat()["mount"]["orders_given_up"] == 0);
+}
+
+TEST_CASE("a mount drops its order when it is told to learn, and shows what it saw to order --check") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string source = fixture.source.string();
+  REQUIRE(fixture.tool({"mount", source, point, "--ram", "64M", "--order", "sequential"}).status == 0);
+  const Outcome nothing = fixture.tool({"order", source, "--order", "sequential", "--check", point});
+  CHECK(nothing.status == 2);
+  CHECK(contains(nothing.errors, "opens of 0 samples tell nothing"));
+  std::istringstream numbered(fixture.tool({"order", "number", point}).output);
+  for (std::string path; std::getline(numbered, path);) CHECK(std::ifstream(fixture.mount_point / path).good());
+  CHECK(wait_until([&] { return fixture.stat()["mount"]["opens"] == 40; }));
+  const Outcome checked = fixture.tool({"order", source, "--order", "sequential", "--check", point});
+  CAPTURE(checked.errors);
+  CHECK(checked.output == "epoch 0 from position 0 on: 40 of 40 opens are where the order has them\n");
+
+  REQUIRE(fixture.tool({"order", "set", point, "auto"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "");
+  CHECK(fixture.stat()["mount"]["orders_given_up"] == 0);
+  REQUIRE(fixture.tool({"set", point, "order=sequential"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "sequential");
+  REQUIRE(fixture.tool({"set", point, "order=auto"}).status == 0);
+  CHECK(fixture.stat()["mount"]["order"] == "");
 }
 
 TEST_CASE("a mount that was just read is not unmounted without --force, one that was not is") {

@@ -26,19 +26,6 @@ std::string path_of(const Mounted& mounted, cache::SampleIndex sample) {
   return mounted.file(catalog.path(catalog.sample_entry(sample)));
 }
 
-TEST_CASE("the parts of a data set are its folders at the top") {
-  Mounted mounted;
-  mounted.source().write("train/a/1.jpg", "x");
-  mounted.source().write("train/b/2.jpg", "x");
-  mounted.source().write("val/a/3.jpg", "x");
-  auto catalog = cache::Catalog::scan(mounted.source().path(), {.listing = cache::ListingRule::kSorted});
-  REQUIRE_MESSAGE(catalog.has_value(), catalog.error().message());
-  const std::vector<cache::SampleRange> parts = top_level_parts(*catalog);
-  REQUIRE(parts.size() == 2);
-  CHECK(parts[0] == cache::SampleRange{.first = 0, .count = 2});
-  CHECK(parts[1] == cache::SampleRange{.first = 2, .count = 1});
-}
-
 void read_epoch(const Mounted& mounted, const cache::Order& order, std::uint64_t epoch) {
   const std::vector<cache::SampleIndex> samples = order.epoch(epoch).value();
   for (const cache::SampleIndex sample : samples) {
@@ -112,6 +99,32 @@ TEST_CASE("an order that was set stays while it is read, and gives way to what i
   CHECK(stats.order_given_up == "sequential");
   CHECK(stats.order.starts_with("torch-distributed:seed=0"));
   CHECK(stats.order_found_by != "");
+}
+
+TEST_CASE("a mount that is told to learn drops the order that was set, and finds the one that is read") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.options.order = std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}));
+  mounted.start();
+  REQUIRE(mounted.mount().learn_order());
+  CHECK(mounted.mount().stats().order == "");
+  const std::shared_ptr<const cache::Order> order = torch_order();
+  for (std::uint64_t epoch = 0; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
+    read_epoch(mounted, *order, epoch);
+  }
+  CHECK(mounted.mount().stats().order.starts_with(order->spec()));
+  CHECK(mounted.mount().stats().orders_given_up == 0);
+}
+
+TEST_CASE("a mount that looks for no order says so when it is told to learn") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  mounted.start();
+  CHECK(mounted.mount().learn_order().error().code == io::ErrorCode::kUnsupported);
 }
 
 TEST_CASE("while the order is unknown what was not seen yet is pushed") {

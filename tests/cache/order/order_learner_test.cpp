@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "headrace/cache/catalog.h"
 #include "headrace/cache/learn/cpu_allowance.h"
 #include "headrace/cache/learn/reading.h"
 #include "headrace/cache/order/mt19937.h"
@@ -666,6 +667,30 @@ TEST_CASE("order learner: a lock that its follower gives up is not found again")
   CHECK(learner.generation() > generation);
   tell(learner, Samples(epoch.begin() + 300, epoch.begin() + 1500));
   CHECK_FALSE(learner.lock().has_value());
+}
+
+TEST_CASE("order learner: a learner that is to begin anew drops its lock, and finds the same order again") {
+  constexpr std::uint64_t kN = 2000;
+  OrderLearner learner(quick(kN));
+  tell(learner, epoch_of("torch-distributed:seed=0", kN, 0), 100);
+  REQUIRE(learner.lock());
+  learner.give_lock_up();
+  learner.learn_anew();
+  CHECK(!learner.lock());
+  tell(learner, epoch_of("torch-distributed:seed=0", kN, 1), 100);
+  REQUIRE(learner.lock());
+  CHECK(learner.lock()->epoch == 1);
+}
+
+TEST_CASE("order learner: the parts of a data set are its folders at the top") {
+  const TempDir source;
+  for (const char* path : {"train/a/1.jpg", "train/b/2.jpg", "val/a/3.jpg"}) source.write(path, "x");
+  const auto catalog = Catalog::scan(source.path(), {.listing = ListingRule::kSorted});
+  REQUIRE_MESSAGE(catalog.has_value(), catalog.error().message());
+  const std::vector<SampleRange> parts = top_level_parts(*catalog);
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0] == SampleRange{.first = 0, .count = 2});
+  CHECK(parts[1] == SampleRange{.first = 2, .count = 1});
 }
 
 TEST_CASE("order learner: lost events, samples beyond the data set and an empty data set do no harm") {
