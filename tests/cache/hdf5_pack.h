@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cache/packs.h"
+#include "cache/put.h"
 
 namespace headrace::test {
 

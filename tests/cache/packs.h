@@ -18,14 +18,10 @@
 #include "headrace/cache/record_map.h"
 #include "headrace/io/unique_fd.h"
 
+#include "cache/put.h"
 #include "support/temp_dir.h"
 
 namespace headrace::test {
-
-template <typename Number>
-void put(std::string& bytes, std::size_t at, Number number) {
-  for (std::size_t i = 0; i < sizeof(Number); ++i) bytes[at + i] = static_cast<char>(number >> (8 * i));
-}
 
 class Packs {
  public:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs of the formats that are read in one pass, written here after their specifications, sound and hostile. Each file
-// of cache/records/ names its specification.
+// Packs of the formats that are read in one pass, sound and hostile.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -14,146 +13,36 @@
 #include "headrace/cache/record_map.h"
 
 #include "cache/hdf5_pack.h"
+#include "cache/made_packs.h"
 #include "cache/packs.h"
 
 namespace headrace::cache {
-namespace {
 
-using test::check_extent;
-using test::Packs;
-using test::put;
-
-std::string octal(std::uint64_t number, int digits) {
-  std::string text(static_cast<std::size_t>(digits), '0');
-  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, number /= 8)
-    *digit = static_cast<char>('0' + number % 8);
-  return text;
-}
-
-void sign(std::string& header) {
-  header.replace(148, 8, 8, ' ');
-  std::uint64_t sum = 0;
-  for (const char byte : header) sum += static_cast<unsigned char>(byte);
-  header.replace(148, 7, octal(sum, 6) + '\0');
-}
-
-// POSIX.1-1988, "ustar Interchange Format".
-std::string member(const std::string& path, const std::string& content, char type = '0') {
-  std::string header(512, '\0');
-  header.replace(0, path.size(), path);
-  header.replace(124, 11, octal(content.size(), 11));
-  header[156] = type;
-  header.replace(257, 8, std::string("ustar\00000", 8));
-  sign(header);
-  std::string padded = content;
-  padded.resize((content.size() + 511) / 512 * 512);
-  return header + padded;
-}
-
-const std::string kEnd(1024, '\0');
-
-// CRC-32C bit by bit, which the reader under test has as a table.
-std::uint32_t masked_crc(std::string_view bytes) {
-  std::uint32_t crc = UINT32_MAX;
-  for (const char byte : bytes) {
-    crc ^= static_cast<unsigned char>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (0x82f63b78U & (0U - (crc & 1U)));
-  }
-  crc = ~crc;
-  return (crc >> 15 | crc << 17) + 0xa282ead8U;
-}
-
-std::string tf_record(std::uint64_t length, const std::string& data) {
-  std::string bytes(12, '\0');
-  put<std::uint64_t>(bytes, 0, length);
-  put<std::uint32_t>(bytes, 8, masked_crc(std::string_view(bytes).substr(0, 8)));
-  return bytes + data + "crc.";
-}
-
-std::string shard(const std::vector<std::uint32_t>& offsets, std::size_t file_bytes, std::uint32_t samples) {
-  std::string bytes(file_bytes, 'x');
-  put(bytes, 0, samples);
-  for (std::size_t i = 0; i < offsets.size(); ++i) put(bytes, 4 + 4 * i, offsets[i]);
-  return bytes;
-}
-
-struct Allocation {
-  std::uint64_t sample = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-};
-
-std::string beton(std::uint64_t samples, const std::vector<Allocation>& allocations) {
-  constexpr std::size_t kTable = 8192;
-  std::string bytes(kTable + 24 * allocations.size(), '\0');
-  put<std::uint16_t>(bytes, 0, 2);
-  put<std::uint32_t>(bytes, 4, 4096);
-  put<std::uint64_t>(bytes, 8, samples);
-  put<std::uint64_t>(bytes, 16, kTable);
-  for (std::size_t i = 0; i < allocations.size(); ++i) {
-    put(bytes, kTable + 24 * i, allocations[i].sample);
-    put(bytes, kTable + 24 * i + 8, allocations[i].offset);
-    put(bytes, kTable + 24 * i + 16, allocations[i].bytes);
-  }
-  return bytes;
-}
-
-std::string megatron_index(std::uint8_t type, std::uint32_t length, std::uint64_t pointer) {
-  std::string bytes(34 + 2 * 12 + 8, '\0');
-  bytes.replace(0, 7, "MMIDIDX");
-  put<std::uint64_t>(bytes, 9, 1);
-  bytes[17] = static_cast<char>(type);
-  put<std::uint64_t>(bytes, 18, 2);
-  put<std::uint64_t>(bytes, 26, 1);
-  put<std::uint32_t>(bytes, 34, 10);
-  put<std::uint32_t>(bytes, 38, length);
-  put<std::uint64_t>(bytes, 50, pointer);
-  return bytes;
-}
-
-// A message whose flatbuffer is a vtable of four slots and the table behind it.
-std::string arrow_message(std::uint8_t kind, std::uint64_t body_bytes, std::size_t body) {
-  std::string header(48, '\0');
-  put<std::uint32_t>(header, 0, 16);  // where the table is
-  put<std::uint16_t>(header, 4, 12);  // the vtable: its bytes, those of the table, then the slots
-  put<std::uint16_t>(header, 6, 24);
-  put<std::uint16_t>(header, 10, 4);  // slot 1: the kind
-  put<std::uint16_t>(header, 14, 8);  // slot 3: the length of the body
-  put<std::uint32_t>(header, 16, 12);
-  header[20] = static_cast<char>(kind);
-  put<std::uint64_t>(header, 24, body_bytes);
-  std::string framing(8, '\xff');
-  put<std::uint32_t>(framing, 4, static_cast<std::uint32_t>(header.size()));
-  return framing + header + std::string(body, 'b');
-}
-
-std::string end_of_stream() {
-  return std::string("\xff\xff\xff\xff\0\0\0\0", 8);
-}
-
-}  // namespace
+using namespace headrace::test;  // the packs that they make
 
 TEST_CASE("the members of a tar that agree up to the first dot of their names are a record") {
-  const std::string tar = member("a/", "", '5') + member("a/0.jpg", std::string(600, 'j')) + member("a/0.cls", "7") +
-                          member("a/1.jpg", "") + member("a/1.b.json", "{}") + member("plain", "x") + kEnd;
+  const std::string tar = tar_member("a/", "", '5') + tar_member("a/0.jpg", std::string(600, 'j')) +
+                          tar_member("a/0.cls", "7") + tar_member("a/1.jpg", "") + tar_member("a/1.b.json", "{}") +
+                          tar_member("plain", "x") + kTarEnd;
   const auto map = Packs().map("a.tar", tar);
   REQUIRE(map.has_value());
   REQUIRE(map->count() == 3);
   check_extent(*map, 0, 512, 512 + 1024 + 1024);
   check_extent(*map, 1, 3072, 512 + 1024);
   check_extent(*map, 2, 4608, 1024);
-  CHECK(Packs().map("a.tar", tar.substr(0, tar.size() - kEnd.size()))->count() == 3);  // as an append leaves it
+  CHECK(Packs().map("a.tar", tar.substr(0, tar.size() - kTarEnd.size()))->count() == 3);  // as an append leaves it
 }
 
 TEST_CASE("a long name and a size in front of a member of a tar are its own") {
   const std::string name(150, 'n');
-  const std::string gnu = member("././@LongLink", name + ".jpg" + '\0', 'L') + member(name.substr(0, 99), "one");
-  const std::string pax = member("PaxHeaders/x", "162 path=" + name + ".c\n" + "12 size=700\n", 'x');
-  std::string sized = member(name.substr(0, 99), std::string(700, 's'));
+  const std::string gnu =
+      tar_member("././@LongLink", name + ".jpg" + '\0', 'L') + tar_member(name.substr(0, 99), "one");
+  const std::string pax = tar_member("PaxHeaders/x", "162 path=" + name + ".c\n" + "12 size=700\n", 'x');
+  std::string sized = tar_member(name.substr(0, 99), std::string(700, 's'));
   sized.replace(124, 11, octal(0, 11));  // as a size of 8 GiB or more is written
   std::string header = sized.substr(0, 512);
   sign(header);
-  const auto map = Packs().map("a.tar", gnu + pax + header + sized.substr(512) + member("b", "x") + kEnd);
+  const auto map = Packs().map("a.tar", gnu + pax + header + sized.substr(512) + tar_member("b", "x") + kTarEnd);
   REQUIRE(map.has_value());
   REQUIRE(map->count() == 2);
   check_extent(*map, 0, 0, static_cast<std::uint32_t>(gnu.size() + pax.size() + sized.size()));
@@ -161,7 +50,7 @@ TEST_CASE("a long name and a size in front of a member of a tar are its own") {
 
 TEST_CASE("a hostile tar is refused") {
   const Packs packs;
-  const std::string sound = member("a.jpg", std::string(600, 'j')) + kEnd;
+  const std::string sound = tar_member("a.jpg", std::string(600, 'j')) + kTarEnd;
   packs.refuse("a.tar", sound.substr(0, 1000), "outside of the file");
   std::string unsigned_header = sound;
   unsigned_header[0] = 'b';
@@ -176,11 +65,11 @@ TEST_CASE("a hostile tar is refused") {
   packs.refuse("a.tar", with_size("999999999999"), "outside of the file");  // no octal number
   packs.refuse("a.tar", with_size("\x80" + std::string(11, '\x7f')), "outside of the file");
   packs.refuse("a.tar", with_size(std::string(12, '\xff')), "outside of the file");
-  packs.refuse("a.tar", member("x", "99999999999999999999 path=a\n", 'x') + sound, "make no sense");
-  packs.refuse("a.tar", member("x", "2 path=a\n", 'x') + sound, "make no sense");
-  packs.refuse("a.tar", member("x", "12 size=-1 \n", 'x') + sound, "outside of the file");
-  packs.refuse("a.tar", member("x", std::string(70'000, 'n'), 'L') + sound, "too long");
-  packs.refuse("a.tar", member("x", "", 'S') + sound, "sparse");
+  packs.refuse("a.tar", tar_member("x", "99999999999999999999 path=a\n", 'x') + sound, "make no sense");
+  packs.refuse("a.tar", tar_member("x", "2 path=a\n", 'x') + sound, "make no sense");
+  packs.refuse("a.tar", tar_member("x", "12 size=-1 \n", 'x') + sound, "outside of the file");
+  packs.refuse("a.tar", tar_member("x", std::string(70'000, 'n'), 'L') + sound, "too long");
+  packs.refuse("a.tar", tar_member("x", "", 'S') + sound, "sparse");
 }
 
 TEST_CASE("a TFRecord is a pack whatever its name, and its records have their lengths and checksums") {
@@ -205,28 +94,28 @@ TEST_CASE("a hostile TFRecord is refused") {
 
 TEST_CASE("a shard of MDS and a chunk of LitData say where their samples lie") {
   const Packs packs;
-  const auto mds = packs.map("shard.00000.mds", shard({20, 25, 25, 40}, 40, 3));  // 4 bytes of columns in between
+  const auto mds = packs.map("shard.00000.mds", mds_shard({20, 25, 25, 40}, 40, 3));  // 4 bytes of columns in between
   REQUIRE(mds.has_value());
   REQUIRE(mds->count() == 3);
   check_extent(*mds, 0, 20, 5);
   check_extent(*mds, 1, 25, 0);
   check_extent(*mds, 2, 25, 15);
-  const auto chunk = packs.map("chunk-0-0.bin", shard({12, 20}, 20, 1));
+  const auto chunk = packs.map("chunk-0-0.bin", mds_shard({12, 20}, 20, 1));
   REQUIRE(chunk.has_value());
   check_extent(*chunk, 0, 12, 8);
-  packs.refuse("chunk-0-0.bin", shard({12, 20}, 21, 1), "no pack");
+  packs.refuse("chunk-0-0.bin", mds_shard({12, 20}, 21, 1), "no pack");
 }
 
 TEST_CASE("a hostile shard of MDS is refused") {
   const Packs packs;
   const auto refuse = [&](const std::string& bytes, std::string_view why) { packs.refuse("a.mds", bytes, why); };
-  refuse(shard({20, 25, 25, 40}, 41, 3), "does not end where the file does");
-  refuse(shard({20, 25, 25, 40}, 39, 3), "outside of the file");
-  refuse(shard({20, 25, 24, 40}, 40, 3), "do not rise");
-  refuse(shard({19, 25, 25, 40}, 40, 3), "do not rise");  // in the table
-  refuse(shard({20, 25, 25, 1000}, 40, 3), "outside of the file");
-  refuse(shard({20, 25, 25, 40}, 40, UINT32_MAX), "no room");
-  refuse(shard({20, 25, 25, 40}, 40, 9), "no room");
+  refuse(mds_shard({20, 25, 25, 40}, 41, 3), "does not end where the file does");
+  refuse(mds_shard({20, 25, 25, 40}, 39, 3), "outside of the file");
+  refuse(mds_shard({20, 25, 24, 40}, 40, 3), "do not rise");
+  refuse(mds_shard({19, 25, 25, 40}, 40, 3), "do not rise");  // in the table
+  refuse(mds_shard({20, 25, 25, 1000}, 40, 3), "outside of the file");
+  refuse(mds_shard({20, 25, 25, 40}, 40, UINT32_MAX), "no room");
+  refuse(mds_shard({20, 25, 25, 40}, 40, 9), "no room");
   refuse("abc", "outside of the file");
 }
 
@@ -332,9 +221,10 @@ TEST_CASE("no damage to a pack makes a map that points outside of it, and its er
   const Packs packs;
   packs.write("a.idx", megatron_index(8, 5, 20));
   const std::vector<std::pair<std::string, std::string>> sound = {
-      {"tar", member("a/0.jpg", std::string(600, 'j')) + member("x", "12 size=700\n", 'x') + member("b", "x") + kEnd},
+      {"tar", tar_member("a/0.jpg", std::string(600, 'j')) + tar_member("x", "12 size=700\n", 'x') +
+                  tar_member("b", "x") + kTarEnd},
       {"tfrecord", tf_record(5, "12345") + tf_record(0, "") + tf_record(2, "ab")},
-      {"mds", shard({20, 25, 25, 40}, 40, 3)},
+      {"mds", mds_shard({20, 25, 25, 40}, 40, 3)},
       {"ffcv", beton(3, {{2, 4096, 100}, {0, 5000, 10}})},
       {"arrow", arrow_message(1, 0, 0) + arrow_message(3, 64, 64) + end_of_stream()},
       {"hdf5", test::hdf5_pack()},

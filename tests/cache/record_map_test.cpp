@@ -13,65 +13,13 @@
 
 #include "headrace/cache/records/pack_file.h"
 
+#include "cache/made_packs.h"
 #include "cache/packs.h"
 
 namespace headrace::cache {
 namespace {
 
-using test::check_extent;
-using test::Packs;
-using test::put;
-
-constexpr std::size_t kPage = 4096;
-
-std::string npy(const std::string& dictionary, std::size_t content_bytes) {
-  std::string bytes("\x93NUMPY\x01\x00\x00\x00", 10);
-  put<std::uint16_t>(bytes, 8, static_cast<std::uint16_t>(dictionary.size()));
-  return bytes + dictionary + std::string(content_bytes, 'x');
-}
-
-struct Entry {
-  std::string key;
-  std::string value;
-};
-
-// An LMDB with one leaf page; an empty value stands for one on the overflow page at the end, of 5000 bytes.
-std::string lmdb(const std::vector<Entry>& entries) {
-  std::string bytes(5 * kPage, '\0');
-  for (std::size_t meta = 0; meta < 2; ++meta) {
-    const std::size_t at = meta * kPage + 16;
-    put<std::uint32_t>(bytes, at, 0xBEEFC0DE);
-    put<std::uint32_t>(bytes, at + 4, 1);
-    put<std::uint32_t>(bytes, at + 24, kPage);
-    put<std::uint64_t>(bytes, at + 104, meta == 1 ? entries.size() : 0);
-    put<std::uint64_t>(bytes, at + 112, meta == 1 ? 2 : UINT64_MAX);  // the first meta page is the older one
-    put<std::uint64_t>(bytes, at + 128, meta);
-  }
-  const std::size_t leaf = 2 * kPage;
-  put<std::uint16_t>(bytes, leaf + 10, 0x02);
-  put<std::uint16_t>(bytes, leaf + 12, static_cast<std::uint16_t>(16 + 2 * entries.size()));
-  std::size_t node = kPage;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto& [key, value] = entries[i];
-    const bool big = value.empty();
-    node -= (8 + key.size() + (big ? 8 : value.size()) + 1) / 2 * 2;
-    put<std::uint16_t>(bytes, leaf + 16 + 2 * i, static_cast<std::uint16_t>(node));
-    put<std::uint32_t>(bytes, leaf + node, big ? 5000 : static_cast<std::uint32_t>(value.size()));
-    put<std::uint16_t>(bytes, leaf + node + 4, big ? 1 : 0);
-    put<std::uint16_t>(bytes, leaf + node + 6, static_cast<std::uint16_t>(key.size()));
-    bytes.replace(leaf + node + 8, key.size(), key);
-    if (big) put<std::uint64_t>(bytes, leaf + node + 8 + key.size(), 3);
-    bytes.replace(leaf + node + 8 + key.size(), value.size(), value);
-  }
-  return bytes;
-}
-
-std::string record_io(std::uint32_t magic = 0xced7230a) {
-  std::string bytes(40, '\0');
-  put(bytes, 0, magic);
-  put(bytes, 16, magic);
-  return bytes;
-}
+using namespace headrace::test;  // the packs that they make
 
 constexpr const char* kRows = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }\n";
 
@@ -120,7 +68,7 @@ TEST_CASE("a value of an LMDB is a record, numbered by its key where all keys ar
   check_extent(*cursor, 1, 3 * kPage + 16, 5000);  // on pages of its own
 
   // As a cursor goes: "0", "1", "10", "2".
-  std::vector<Entry> entries = {{"0", "a"}, {"1", "bb"}, {"10", "ccc"}};
+  std::vector<LmdbEntry> entries = {{"0", "a"}, {"1", "bb"}, {"10", "ccc"}};
   for (char key = '2'; key <= '9'; ++key) entries.push_back({std::string(1, key), "dddd"});
   const auto numbered = packs.map("data.mdb", lmdb(entries));
   REQUIRE(numbered.has_value());
