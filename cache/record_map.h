@@ -60,6 +60,10 @@ class RecordMap {
   // Precondition: record < count().
   [[nodiscard]] RecordExtent extent(std::uint64_t record) const;
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
+  // What a program reads of the pack to find records, where that lies between them: by offset, apart from each other.
+  [[nodiscard]] const std::vector<RecordExtent>& index() const { return index_; }
+  // In any order.
+  void set_index(std::vector<RecordExtent> ranges);
   // Whether the map is true of this version of the pack. One that was made by hand is of none.
   [[nodiscard]] bool is_of(const io::FileAttributes& pack) const { return made_from_ == pack; }
   void set_made_from(const io::FileAttributes& pack) { made_from_ = pack; }
@@ -73,6 +77,7 @@ class RecordMap {
   std::uint64_t rows_per_record_ = 1;
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> lengths_;
+  std::vector<RecordExtent> index_;
   std::optional<io::FileAttributes> made_from_;
 };
 

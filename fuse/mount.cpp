@@ -8,7 +8,10 @@
 #include <fstream>
 #include <optional>
 #include <thread>
+#include <unordered_set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/mount_table.h"
@@ -40,6 +43,9 @@ constexpr std::chrono::seconds kForgetPatience{5};  // one slow read of a change
 constexpr milliseconds kProgressInterval{100};
 // One READ brings 1 MiB, the largest that the session allows, where the default of 128 KiB takes several.
 constexpr unsigned kReadAheadKiB = 1024;
+
+// Of the budget, for the pages by which programs find records in packs; where these take more, records are worth more.
+constexpr std::uint64_t kIndexShare = 8;
 
 enum class Unmount : std::uint8_t { kNo, kYes };
 
@@ -82,10 +88,12 @@ struct Mount::Impl {
   void on_heard(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, const ReadRange& range);
   void bind_records();
+  void tell_large_records();
   [[nodiscard]] std::shared_ptr<Requests> make_requests(bool serves_others);
   [[nodiscard]] bool lacks(cache::EntryId entry) const;
   void note(const cache::CatalogChanges& changes);
   void on_changed(const cache::CatalogChanges& changes);
+  void tell_changed_packs(std::span<const cache::EntryId> entries);
   void set_order(const OrderPosition& order);
   [[nodiscard]] Status learn_order();
   void look_for_contradiction();
@@ -123,6 +131,7 @@ struct Mount::Impl {
   bool stopped HEADRACE_GUARDED_BY(stop_mutex) = false;
   mutable io::Mutex mutex;
   std::vector<std::string> fallbacks HEADRACE_GUARDED_BY(mutex);
+  std::unordered_set<cache::EntryId> changed_packs HEADRACE_GUARDED_BY(mutex);  // that fallbacks name
   std::string shortage HEADRACE_GUARDED_BY(mutex);  // why the budget is not whole; empty: it is
   std::optional<ChangedFiles> changed_files HEADRACE_GUARDED_BY(mutex);
 };
@@ -186,7 +195,9 @@ Status Mount::Impl::start(Channel& channel) {
   }
   const std::vector<MountEntry> mounts = mounts_at(path);
   has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
+  for (std::string& line : options.fallbacks) add_fallback(std::move(line));
   if (options.records) bind_records();
+  if (options.records) tell_large_records();
   make_pusher(takeover);
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
@@ -199,12 +210,14 @@ Status Mount::Impl::start(Channel& channel) {
   if (!channel.can_resend()) add_fallback("the mount ends with its worker process: taking over needs Linux 6.9");
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
-  if (takes_over && options.records) pusher->forget_all(options.pack);
+  if (takes_over && options.records) {
+    for (const cache::Pack& pack : options.records->packs()) pusher->forget_all(pack.entry);
+  }
   pusher->start(session, push_thread_count(options.push_threads),
                 {.on_opens = [this](auto samples) { on_heard(samples); },
                  .on_overflow =
                      [this] {
-                       if (order_watch) order_watch->on_events_lost();
+                       if (order_watch && !options.records) order_watch->on_events_lost();
                      }});
   if (takes_over) forget_changed();
   follow();
@@ -225,16 +238,34 @@ std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
 }
 
 // What is pushed is right whatever the map says, but a map of another version says nothing about what is read. So the
-// source is asked what the pack is now: the catalog may be a saved one. What it is then is noted like any change, or
-// its inode would stand for the version before. The kernel is not told, as it has no answer yet.
+// source is asked what each pack is now: the catalog may be a saved one. What it is then is noted like any change, or
+// its inode would stand for the version before. The kernel is not told, as it has no answer yet. One pack that is
+// another version has other records, so that those after it have other numbers.
 void Mount::Impl::bind_records() {
   store.set_change_listener([this](const cache::CatalogChanges& changes) { note(changes); });
-  const Status looked = store.look_at(options.pack);
-  const Result<cache::Identity> now = store.identity(options.pack);
-  if (looked && now && options.records->is_of(*now)) return;
-  add_fallback("the pack is another version than its records were looked up in; it is read as a plain file");
-  options.records.reset();
-  options.order.reset();
+  for (const cache::Pack& pack : options.records->packs()) {
+    const Status looked = store.look_at(pack.entry);
+    const Result<cache::Identity> now = store.identity(pack.entry);
+    if (looked && now && pack.map.is_of(*now)) continue;
+    add_fallback(store.catalog().path(pack.entry) +
+                 ": is another version than its records were looked up in; packs are read as plain files");
+    options.records.reset();
+    options.order.reset();
+    options.else_orders.clear();
+    return;
+  }
+}
+
+// They are read when they are asked for.
+void Mount::Impl::tell_large_records() {
+  const cache::SampleSizes sizes = options.records->content_sizes();
+  const auto is_large = [this](std::uint32_t bytes) { return bytes > options.ram_bytes; };
+  const auto large = std::ranges::count_if(sizes.counts(), is_large);
+  if (large == 0 || options.ram_bytes == 0) return;
+  add_fallback(
+      fmt::format("{} of {} records are larger than the memory to push to ({} MiB) and are read from the "
+                  "source; give more --ram",
+                  large, sizes.size(), options.ram_bytes >> 20));
 }
 
 // Who died before may have died before it told the kernel.
@@ -326,12 +357,20 @@ void Mount::Impl::note_shortage(std::string_view reason) {
 void Mount::Impl::make_pusher(const Takeover& takeover) {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
                        .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true}};
-  if (options.records) plan.records = std::make_shared<const PackRecords>(options.pack, options.records);
-  const bool learn = options.learn_order && !options.records;
-  if (learn) plan.next_unseen = [this] { return order_watch->next_unseen(); };
+  if (options.records)
+    plan.records = std::make_shared<const PackRecords>(options.records, options.ram_bytes / kIndexShare);
+  const bool learn = options.learn_order;
+  if (learn && !options.records) plan.next_unseen = [this] { return order_watch->next_unseen(); };
   pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
   if (!learn) return;
-  order_watch = std::make_unique<OrderWatch>(store.catalog(), options.order_records, pusher->plan());
+  cache::OrderLearnerOptions learning{.record_folder = options.order_records};
+  if (options.records) {
+    learning.sample_count = options.records->count();
+  } else {
+    learning.sample_count = store.catalog().sample_count();
+    learning.parts = cache::top_level_parts(store.catalog());
+  }
+  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan());
   order_watch->on_told(options.order != nullptr);
 }
 
@@ -393,7 +432,7 @@ void Mount::Impl::on_heard(std::span<const cache::SampleIndex> samples) {
 // A READ that the page cache could not serve.
 void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
   if (options.records) {
-    if (entry == options.pack) pusher->plan().on_pack_read({range.offset, range.length});
+    if (options.records->find_pack(entry)) pusher->plan().on_pack_read(entry, {range.offset, range.length});
     return;
   }
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
@@ -472,7 +511,20 @@ void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
   }
   std::vector<cache::EntryId> entries = changes.vanished;
   for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
+  tell_changed_packs(entries);
   if (!entries.empty()) pusher->on_changed(entries);
+}
+
+void Mount::Impl::tell_changed_packs(std::span<const cache::EntryId> entries) {
+  if (!options.records) return;
+  for (const cache::EntryId entry : entries) {
+    if (!options.records->find_pack(entry)) continue;
+    {
+      MutexLock lock(mutex);
+      if (!changed_packs.insert(entry).second) continue;
+    }
+    add_fallback(store.catalog().path(entry) + ": has changed; it is read as a plain file until it is mounted anew");
+  }
 }
 
 void Mount::wait_until_forgotten() {

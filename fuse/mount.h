@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
-#include "headrace/cache/record_map.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/store.h"
 #include "headrace/fuse/channel.h"
@@ -47,14 +47,15 @@ struct MountOptions {
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
   std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
   std::uint64_t first_epoch = 0;
-  // The records of one file: `order` is over these, and they are what is pushed, along that order alone. The reader is
+  // The records of packs: `order` is over these, and they are what is pushed, along an order alone. The reader is
   // followed by what it asks for. Null: samples are files.
-  std::shared_ptr<const cache::RecordMap> records;
-  cache::EntryId pack = cache::kNoEntry;  // that file
-  bool learn_order = false;               // where no order is known, or none is left: find it out from the opens
-  std::filesystem::path order_records;    // where learned orders are kept from run to run; empty: nowhere
-  bool allow_other = false;               // other users may read, as the files' permissions allow
-  bool over_source = false;               // the mount point has content that the mount hides: the source itself
+  std::shared_ptr<const cache::RecordSet> records;
+  // Where no order is known, or none is left: find it out from the opens, and of records from the READs.
+  bool learn_order = false;
+  std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
+  std::vector<std::string> fallbacks;   // what the caller could not do as asked: added to MountStats::fallbacks
+  bool allow_other = false;             // other users may read, as the files' permissions allow
+  bool over_source = false;             // the mount point has content that the mount hides: the source itself
   OverlayMode overlay = OverlayMode::kOff;
   // Threads that answer requests. 0: one per core, 2 to 8, and one more: all but one may wait for a local disk.
   unsigned session_threads = 0;

@@ -16,8 +16,8 @@ namespace {
 // Where several rows are one record.
 class RowOrder final : public Order {
  public:
-  RowOrder(std::unique_ptr<Order> rows, std::uint64_t rows_per_record)
-      : rows_(std::move(rows)), rows_per_record_(rows_per_record) {}
+  RowOrder(std::unique_ptr<Order> rows, std::shared_ptr<const RecordSet> set)
+      : rows_(std::move(rows)), set_(std::move(set)) {}
 
   [[nodiscard]] const std::string& spec() const override { return rows_->spec(); }
   // In rows, as the loader counts; a batch is of fewer records at most.
@@ -25,7 +25,7 @@ class RowOrder final : public Order {
 
   [[nodiscard]] Result<std::vector<SampleIndex>> epoch(std::uint64_t epoch) const override {
     HEADRACE_TRY(samples, rows_->epoch(epoch));
-    for (SampleIndex& sample : samples) sample = static_cast<SampleIndex>(sample / rows_per_record_);
+    for (SampleIndex& sample : samples) sample = set_->record_of_row(sample);
     samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
     io::MutexLock lock(mutex_);
     lengths_[epoch] = samples.size();
@@ -44,22 +44,22 @@ class RowOrder final : public Order {
 
  private:
   const std::unique_ptr<Order> rows_;
-  const std::uint64_t rows_per_record_;
+  const std::shared_ptr<const RecordSet> set_;
   mutable io::Mutex mutex_;
   mutable std::unordered_map<std::uint64_t, std::uint64_t> lengths_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-io::Result<std::unique_ptr<Order>> make_record_order(std::string_view spec, const RecordMap& map,
+io::Result<std::unique_ptr<Order>> make_record_order(std::string_view spec, const std::shared_ptr<const RecordSet>& set,
                                                      bool regular_files_only) {
   OrderInput input;
-  input.sample_count = map.rows();
+  input.sample_count = set->rows();
   input.regular_files_only = regular_files_only;
   input.find_sample = [](std::string_view) -> std::optional<SampleIndex> { return std::nullopt; };
   HEADRACE_TRY(order, make_order(spec, input));
-  if (map.rows_per_record() == 1) return order;
-  return std::make_unique<RowOrder>(std::move(order), map.rows_per_record());
+  if (!set->has_shared_rows()) return order;
+  return std::make_unique<RowOrder>(std::move(order), set);
 }
 
 }  // namespace headrace::cache

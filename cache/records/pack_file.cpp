@@ -42,6 +42,9 @@ io::Status PackFile::confirm() const {
 
 io::Status PackFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
   if (offset > size() || bytes.size() > size() - offset) return corrupt("its index ends outside of the file");
+  if (noted_ != nullptr && noted_->size() < kNotedMax) {
+    noted_->push_back({.offset = offset, .length = static_cast<std::uint32_t>(bytes.size())});
+  }
   while (!bytes.empty()) {
     const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;

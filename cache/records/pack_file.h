@@ -7,7 +7,7 @@
 //   const auto magic = little_endian<std::uint32_t>(head, 0);
 //
 // No mmap: a file that is cut while it is read gives an error and no SIGBUS.
-// Thread-safety: read() from any thread. Ownership: closes the file.
+// Thread-safety: read() from any thread while no reads are noted. Ownership: closes the file.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "headrace/cache/record_map.h"
 #include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 #include "headrace/io/unique_fd.h"
@@ -36,6 +38,9 @@ class PackFile {
   [[nodiscard]] io::Status confirm() const;
   // All of `bytes`, or an error: kCorrupt where they do not lie in the file, kShortRead where it became shorter.
   [[nodiscard]] io::Status read(std::uint64_t offset, std::span<std::byte> bytes) const;
+  // Where this and the functions below read from now on; nullptr: nobody wants to know. At most kNotedMax reads.
+  void note_reads(std::vector<RecordExtent>* reads) { noted_ = reads; }
+  static constexpr std::size_t kNotedMax = 1 << 20;
   // Gives `take` each entry of a table, in pieces, so that a large one takes no memory. Ends with the first error.
   // kCorrupt where the table does not lie in the file.
   using TakeEntry = std::function<io::Status(std::span<const std::byte>)>;
@@ -49,6 +54,7 @@ class PackFile {
   io::UniqueFd fd_;
   std::string path_;
   io::FileAttributes version_;
+  std::vector<RecordExtent>* noted_ = nullptr;
 };
 
 // Precondition: at + sizeof(Number) <= bytes.size().

@@ -37,6 +37,8 @@ struct Probe {
   }
 };
 
+// Of an index: what is fetched in one go. Pages of a tree that lie side by side are one range.
+constexpr std::uint64_t kIndexRangeMax = std::uint64_t{1} << 20;
 constexpr std::size_t kHeadBytes = 520;  // a header of tar, whose magic comes late, or what MATLAB puts before HDF5
 
 std::string index_path(const std::string& path) {
@@ -66,13 +68,15 @@ struct Format {
   io::Result<RecordMap> (*map_by_index)(const PackFile& pack, const PackFile& index);  // the .idx beside it
   // For packs of several data sets; an empty name is the one that is meant if nobody says.
   io::Result<RecordMap> (*map_named)(const PackFile& pack, std::string_view name) = nullptr;
+  // Programs go the way through the pack that its map is made by: the pages of a tree, which lie between the records.
+  bool has_tree = false;
 };
 
 constexpr std::array kFormats = {
     Format{"npy", [](const Probe& probe) { return probe.begins_with("\x93NUMPY"); }, map_npy, nullptr},
     Format{"lmdb", [](const Probe& probe) { return probe.has_number(std::uint32_t{0xBEEFC0DE}, 16); }, map_lmdb,
-           nullptr},
-    Format{"hdf5", [](const Probe& probe) { return begins_hdf5(probe.head); }, nullptr, nullptr, map_hdf5},
+           nullptr, nullptr, true},
+    Format{"hdf5", [](const Probe& probe) { return begins_hdf5(probe.head); }, nullptr, nullptr, map_hdf5, true},
     Format{
         "recordio",
         [](const Probe& probe) { return probe.extension == ".rec" && probe.has_number(std::uint32_t{0xced7230a}, 0); },
@@ -235,6 +239,23 @@ void RecordMap::set_rows(std::uint64_t rows, std::uint64_t per_record) {
   rows_per_record_ = per_record;
 }
 
+void RecordMap::set_index(std::vector<RecordExtent> ranges) {
+  std::ranges::sort(ranges, {}, &RecordExtent::offset);
+  index_.clear();
+  for (const RecordExtent& range : ranges) {
+    HEADRACE_ASSERT(range.offset <= file_bytes_ && range.length <= file_bytes_ - range.offset);
+    if (range.length == 0) continue;
+    const std::uint64_t last_end = index_.empty() ? 0 : index_.back().offset + index_.back().length;
+    const std::uint64_t end = std::max(last_end, range.offset + range.length);
+    if (!index_.empty() && range.offset <= last_end && end - index_.back().offset <= kIndexRangeMax) {
+      index_.back().length = static_cast<std::uint32_t>(end - index_.back().offset);
+    } else if (index_.empty() || end > last_end) {
+      index_.push_back({.offset = std::max(range.offset, last_end), .length = 0});
+      index_.back().length = static_cast<std::uint32_t>(end - index_.back().offset);
+    }
+  }
+}
+
 RecordExtent RecordMap::extent(std::uint64_t record) const {
   HEADRACE_ASSERT(record < count());
   if (record_bytes_ != 0) return {.offset = first_ + record * record_bytes_, .length = record_bytes_};
@@ -307,7 +328,10 @@ io::Result<RecordMap> open_record_map(int directory_fd, const std::string& path,
   }
   if (colon < spec.size() && (format == nullptr || format->map_named == nullptr || name.empty())) return bad_spec(spec);
   if (format == nullptr || format->map_by_index == nullptr) {
+    std::vector<RecordExtent> reads;
+    if (format != nullptr && format->has_tree) pack.note_reads(&reads);
     HEADRACE_TRY(map, map_alone(format, pack, spec, name));
+    map.set_index(std::move(reads));
     HEADRACE_TRY_DO(pack.confirm());
     map.set_made_from(pack.version());
     return map;

@@ -42,6 +42,9 @@ std::vector<Finding> examine_target(const DoctorArguments& arguments) {
   const json& mount = (*stat)["mount"];
   std::vector<Finding> findings = {
       examine_budget(number_of(mount, "ram_bytes"), number_of(mount, "budget_bytes"), text_of(mount, "shortage"))};
+  for (const json& line : member_of(mount, "fallbacks")) {
+    findings.push_back({"mount", Health::kLimit, line.is_string() ? line.get<std::string>() : ""});
+  }
   append(findings, examine_source_of(*stat));
   for (const json& tier : (*stat)["store"]["tiers"]) {
     if (is_disk_tier(tier)) append(findings, examine_folder("tier", text_of(tier, "path")));

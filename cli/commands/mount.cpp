@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "headrace/cache/record_order.h"
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/commands/mount_plan.h"
 #include "headrace/cli/daemon/control.h"
@@ -52,14 +53,30 @@ using io::make_error;
 // The index is read from the folder that was opened before the mount may have covered it.
 io::Status follow_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
                           fuse::MountOptions& options) {
-  HEADRACE_TRY(pack, open_pack(plan.source, store.catalog(), arguments.records));
-  HEADRACE_TRY(order, open_record_order(plan.orders.front(), pack.map, ListFiles::kRegular));
-  const std::optional<cache::EntryId> entry = store.catalog().find(pack.path);
-  if (!entry) return make_error(ErrorCode::kNotFound, pack.path + ": is not in the catalog; mount anew");
-  options.pack = *entry;
-  options.records = std::make_shared<const cache::RecordMap>(std::move(pack.map));
-  options.order = std::move(order);
-  io::log_info("{}: {} records in {}", plan.mount_point.string(), options.records->count(), pack.path);
+  HEADRACE_TRY(records, open_packs(plan.source, store.catalog(), arguments.records));
+  if (plan.orders.front() != kLearnedOrder) {
+    HEADRACE_TRY(order, cache::make_record_order(plan.orders.front(), records, true));
+    options.order = std::move(order);
+  } else if (records->has_shared_rows()) {
+    options.learn_order = false;
+    options.fallbacks.emplace_back(
+        "several rows share a record, so that their order cannot be found out; nothing is pushed without --order");
+  }
+  io::log_info("{}: {} records in {} packs, of which {} is the first", plan.mount_point.string(), records->count(),
+               records->packs().size(), store.catalog().path(records->packs().front().entry));
+  options.records = std::move(records);
+  return {};
+}
+
+// What is asked for wrongly is refused, as long as nobody reads yet. A pack that is broken is a file like others.
+io::Status try_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
+                       bool has_readers, fuse::MountOptions& options) {
+  options.learn_order = true;
+  options.order_records = plan.order_records;
+  io::Status followed = follow_records(arguments, plan, store, options);
+  if (followed) return {};
+  if (followed.error().code == ErrorCode::kInvalidArgument && !has_readers) return followed;
+  options.fallbacks.push_back("no records: " + followed.error().message() + "; packs are read as plain files");
   return {};
 }
 
@@ -75,10 +92,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   if (!arguments.records.empty()) {
-    const io::Status followed = follow_records(arguments, plan, store, options);
-    if (!followed && !channel.init_answered()) return io::forward_error(io::Status(followed));
-    // The mount is there already, and its readers go on.
-    if (!followed) io::log_warning("{}; the pack is read as a plain file", followed.error().message());
+    HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);
   }
   const bool has_one = plan.orders.size() == 1;

@@ -18,7 +18,7 @@ struct MountArguments {
   std::filesystem::path mount_point;
   CacheArguments cache;
   std::vector<std::string> orders = {"auto"};  // one, or one for each folder; auto: found out from the opens
-  std::string records;  // where the records of a packed file lie, over which the order is; empty: samples are files
+  std::string records;  // how packs are read whose records the order is over; empty: samples are files
   std::uint64_t first_epoch = 0;
   std::string source_rate;  // a size: bytes a second that are read ahead; empty: no limit
   bool foreground = false;  // stays, and logs to stderr

@@ -67,12 +67,7 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
       ->allow_extra_args(false)
       ->default_str("auto")
       ->group(kOrderGroup);
-  command
-      .add_option("--records", arguments.records,
-                  "The order is over the records of the one packed file in SOURCE: auto, a format, "
-                  "hdf5:NAME (of a data set) or stride=BYTES,offset=BYTES; see headrace order --help")
-      ->type_name("FORMAT")
-      ->group(kOrderGroup);
+  add_records_option(command, arguments.records);
   add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
       ->type_name("E")
       ->group(kOrderGroup);

@@ -107,9 +107,9 @@ io::Status check_outside(const MountPlan& plan) {
 io::Status check_records(const MountArguments& arguments, const MountPlan& plan) {
   if (arguments.records.empty()) return {};
   const std::string& order = plan.orders.front();
-  if (plan.orders.size() > 1 || order.empty() || order == kLearnedOrder || !parse_named_spec(order).folder.empty()) {
+  if (plan.orders.size() > 1 || order.empty() || !parse_named_spec(order).folder.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "--records: records are pushed along an order that is known; give one, such as --order "
+                      "--records: one order is over all records; give auto or one such as --order "
                       "torch-random:seed=42");
   }
   if (!cache::is_object_url(plan.source.path.native())) return {};  // in a check of a handover no folder is open

@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "headrace/cache/order_families.h"
-#include "headrace/cache/record_map.h"
 #include "headrace/cli/daemon/order_telling.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/io/printable.h"
 
@@ -82,23 +80,20 @@ void print_families() {
 }
 
 io::Status print_records(const OrderArguments& arguments) {
-  HEADRACE_TRY(source, open_source(arguments.source));
-  CacheArguments all_files = arguments.cache;
-  all_files.listing = "sorted";  // an image beside the pack must not hide it
-  HEADRACE_TRY(options, make_store_options(source, all_files, "0"));
-  HEADRACE_TRY(catalog, cache::open_catalog(options));
-  HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
-  HEADRACE_TRY(pack, open_pack(source, catalog, arguments.records));
-  HEADRACE_TRY(order, open_record_order(arguments.order, pack.map, ListFiles::kAny));
-  HEADRACE_TRY(records, order->prefix(arguments.epoch, arguments.count));
-  const std::string name = ::isatty(STDOUT_FILENO) != 0 ? io::printable(pack.path) : pack.path;
+  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order, arguments.records));
+  HEADRACE_TRY(numbers, data.order->prefix(arguments.epoch, arguments.count));
+  std::vector<std::string> names;
+  for (const cache::Pack& pack : data.records->packs()) {
+    const std::string path = data.catalog.path(pack.entry);
+    names.push_back(::isatty(STDOUT_FILENO) != 0 ? io::printable(path) : path);
+  }
   PieceWriter writer;
-  for (const cache::SampleIndex record : records) {
+  for (const cache::SampleIndex record : numbers) {
     if (arguments.print == "index") {
       writer.line(record);
     } else {
-      const cache::RecordExtent extent = pack.map.extent(record);
-      writer.line(fmt::format("{}\t{}\t{}", name, extent.offset, extent.length));
+      const cache::RecordExtent extent = data.records->extent(record);
+      writer.line(fmt::format("{}\t{}\t{}", names[data.records->place(record).pack], extent.offset, extent.length));
     }
   }
   return {};

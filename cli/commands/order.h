@@ -20,7 +20,7 @@ struct OrderArguments {
   std::filesystem::path source;
   CacheArguments cache;  // only how the data set is listed
   std::string order;
-  std::string records;  // of the pack in the source; empty: the samples are files
+  std::string records;  // of the packs in the source; empty: the samples are files
   std::uint64_t epoch = 0;
   std::uint64_t count = kWholeEpoch;
   std::string print = "path";   // "path" or "index"

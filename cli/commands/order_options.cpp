@@ -77,9 +77,7 @@ void add_order_command(CLI::App& app, Selected& selected) {
                   run_order, arguments);
   command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set");
   add_order_option(command, arguments->order, "The order, for instance torch-distributed:seed=0,replicas=8,rank=3");
-  command.add_option("--records", arguments->records, "The samples are the records of the one pack in SOURCE")
-      ->type_name("auto|npy|lmdb|hdf5[:NAME]|recordio|stride=B,offset=O")
-      ->group(kOrderGroup);
+  add_records_option(command, arguments->records);
   add_number(command, "--epoch", arguments->epoch, "Which epoch")
       ->type_name("E")
       ->capture_default_str()

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/options/options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "headrace/cache/record_map.h"
 #include "headrace/io/log.h"
 
 namespace headrace::cli {
@@ -100,6 +104,17 @@ void add_engine_option(CLI::App& command, CacheArguments& cache) {
 
 CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description) {
   return *command.add_option("--order", order, description)->type_name("SPEC")->group(kOrderGroup);
+}
+
+CLI::Option& add_records_option(CLI::App& command, std::string& records) {
+  return *command
+              .add_option("--records", records,
+                          fmt::format("The samples are the records of the packed files in SOURCE, one sequence in the "
+                                      "order of their paths. FORMAT: auto, {}, hdf5:NAME (of a data set) or "
+                                      "stride=BYTES,offset=BYTES",
+                                      fmt::join(cache::record_formats(), ", ")))
+              ->type_name("FORMAT")
+              ->group(kOrderGroup);
 }
 
 }  // namespace headrace::cli

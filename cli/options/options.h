@@ -73,5 +73,7 @@ void add_ram_size(CLI::App& command, CacheArguments& cache);
 void add_mount_point(CLI::App& command, std::filesystem::path& mount_point);
 void add_engine_option(CLI::App& command, CacheArguments& cache);
 CLI::Option& add_order_option(CLI::App& command, std::string& order, const char* description);
+// Samples are the records of packs. Its help names every format that is known.
+CLI::Option& add_records_option(CLI::App& command, std::string& records);
 
 }  // namespace headrace::cli

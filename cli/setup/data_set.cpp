@@ -12,8 +12,10 @@
 
 #include "headrace/cache/object_store.h"
 #include "headrace/cache/peer_certificates.h"
+#include "headrace/cache/record_order.h"
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
+#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
@@ -310,13 +312,20 @@ io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, cons
 }
 
 io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArguments& arguments,
-                                  std::string_view order_spec) {
+                                  std::string_view order_spec, const std::string& records) {
   HEADRACE_TRY(source, open_source(source_path));
-  HEADRACE_TRY(options, make_store_options(source, arguments, "0"));
+  CacheArguments listing = arguments;
+  if (!records.empty()) listing.listing = "sorted";  // an image beside the pack must not hide it
+  HEADRACE_TRY(options, make_store_options(source, listing, "0"));
   HEADRACE_TRY(catalog, cache::open_catalog(options));
   HEADRACE_TRY_DO(check_not_empty(source.path, catalog));
-  HEADRACE_TRY(order, open_order(order_spec, catalog));
-  return DataSet{std::move(source), std::move(catalog), std::move(order)};
+  if (records.empty()) {
+    HEADRACE_TRY(order, open_order(order_spec, catalog));
+    return DataSet{std::move(source), std::move(catalog), nullptr, std::move(order)};
+  }
+  HEADRACE_TRY(set, open_packs(source, catalog, records));
+  HEADRACE_TRY(order, cache::make_record_order(order_spec, set, false));
+  return DataSet{std::move(source), std::move(catalog), std::move(set), std::move(order)};
 }
 
 }  // namespace headrace::cli

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -72,9 +73,11 @@ enum class ListFiles : std::uint8_t {
 struct DataSet {
   Source source;
   cache::Catalog catalog;
+  std::shared_ptr<const cache::RecordSet> records;  // the samples, over which the order is; null: they are files
   std::unique_ptr<cache::Order> order;
 };
+// `records`: as open_packs() takes it; empty: the samples are files.
 [[nodiscard]] io::Result<DataSet> open_data_set(const std::filesystem::path& source, const CacheArguments& arguments,
-                                                std::string_view order_spec);
+                                                std::string_view order_spec, const std::string& records = "");
 
 }  // namespace headrace::cli

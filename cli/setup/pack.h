@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed file of a data set, and where its records lie.
+// The packed files of a data set, and where their records lie.
 //
-//   auto pack = open_pack(source, catalog, "auto");
-//   auto order = open_record_order("torch-random:seed=42", pack->map);
+//   HEADRACE_TRY(records, open_packs(source, catalog, "auto"));
+//   HEADRACE_TRY(order, cache::make_record_order("torch-random:seed=42", records, true));
 //
 // Thread-safety: any thread.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "headrace/cache/catalog.h"
-#include "headrace/cache/order.h"
-#include "headrace/cache/record_map.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/cli/setup/data_set.h"
 
 namespace headrace::cli {
 
-struct Pack {
-  std::string path;  // relative to the source
-  cache::RecordMap map;
-};
-
-// The one file that has records. `records`: as open_record_map() takes it.
-// Errors: kInvalidArgument (there is none, or several; the source is a bucket), those of open_record_map().
-[[nodiscard]] io::Result<Pack> open_pack(const Source& source, const cache::Catalog& catalog,
-                                         const std::string& records);
-
-// Errors: as cache::make_order().
-[[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_record_order(std::string_view spec,
-                                                                          const cache::RecordMap& map, ListFiles lists);
+// All packs of one format, sorted by their paths: one sequence of records. `records`: as open_record_map() takes it.
+// Errors: kInvalidArgument (there is none; packs of several formats; too many files; the source is a bucket), those of
+// open_record_map() and of RecordSet::make().
+[[nodiscard]] io::Result<std::shared_ptr<const cache::RecordSet>> open_packs(const Source& source,
+                                                                             const cache::Catalog& catalog,
+                                                                             const std::string& records);
 
 }  // namespace headrace::cli

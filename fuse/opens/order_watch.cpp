@@ -7,15 +7,11 @@
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
-using cache::Catalog;
 using cache::SampleIndex;
 using io::MutexLock;
 
-OrderWatch::OrderWatch(const Catalog& catalog, const std::filesystem::path& record_folder, SharedPlan& plan)
-    : plan_(plan),
-      learner_({.sample_count = catalog.sample_count(),
-                .parts = cache::top_level_parts(catalog),
-                .record_folder = record_folder}) {}
+OrderWatch::OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan)
+    : plan_(plan), learner_(std::move(options)) {}
 
 void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);

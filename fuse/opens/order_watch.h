@@ -2,14 +2,13 @@
 // Finds the order out from the opens and has the pusher push along it. It looks
 // only while an order is of use: not where all samples are held, and not once somebody has told the order.
 //
-//   OrderWatch watch(catalog, records, plan);
+//   OrderWatch watch({.sample_count = n, .parts = cache::top_level_parts(catalog)}, plan);
 //   watch.on_opens(samples);   // after the plan has heard of them
 //
-// Thread-safety: every function from any thread. Ownership: catalog and plan outlive it.
+// Thread-safety: every function from any thread. Ownership: the plan outlives it.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,11 +22,11 @@ namespace headrace::fuse {
 
 class OrderWatch {
  public:
-  // `record_folder`: where orders are kept from run to run; empty: nowhere.
-  OrderWatch(const cache::Catalog& catalog, const std::filesystem::path& record_folder, SharedPlan& plan);
+  OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan);
   OrderWatch(const OrderWatch&) = delete;
   OrderWatch& operator=(const OrderWatch&) = delete;
 
+  // Of records: what the READs tell to be read.
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.

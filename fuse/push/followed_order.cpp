@@ -50,7 +50,9 @@ void FollowedOrder::plan(const OrderPosition& from, const std::optional<Room>& r
   if (from.position > 0) read_ahead_->seek(from.epoch, from.position);
   for (const SampleIndex sample : from.read_already) read_ahead_->on_read(sample);
   pace_.restart(read_ahead_->state().epoch);
-  if (of_records_) track_.emplace(order_, RecordTrack::Start{from.epoch, from.position});
+  // What was read already is behind the reader, or between its workers.
+  const std::uint64_t position = from.position + from.read_already.size();
+  if (of_records_) track_.emplace(order_, RecordTrack::Start{from.epoch, position, from.epoch_count});
   note_where();
 }
 

@@ -72,6 +72,7 @@ class FollowedOrder {
   [[nodiscard]] bool on_open(cache::SampleIndex sample);
   // Of records: a READ came that may have been for these. Which were passed is to be told by on_open(), a stray by
   // on_stray().
+  [[nodiscard]] bool hears() const { return track_.has_value(); }
   [[nodiscard]] RecordTrack::Heard hear(std::span<const cache::SampleIndex> records);
   [[nodiscard]] bool on_stray(cache::SampleIndex record);
   // After opens; `opens`: all that there were. False: a position that runs ahead of them belongs to another order,

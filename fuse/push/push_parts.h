@@ -18,7 +18,7 @@ struct PushParts {
   std::shared_ptr<const PackRecords> records;  // null: samples are files
 
   [[nodiscard]] cache::EntryId entry_of(cache::SampleIndex sample) const {
-    return records ? records->pack() : catalog.sample_entry(sample);
+    return records ? records->entry_of(sample) : catalog.sample_entry(sample);
   }
   // As far as it is known.
   [[nodiscard]] cache::Identity identity_of(cache::EntryId entry) const {

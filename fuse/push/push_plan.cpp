@@ -28,7 +28,8 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
       takeover_(takeover),
       next_unseen_(std::move(options.next_unseen)),
       records_(std::move(options.records)),
-      pages_of_records_(records_ ? records_->map().count() : 0),
+      evidence_(records_ ? std::make_unique<ReadEvidence>(records_) : nullptr),
+      pages_of_records_(records_ ? records_->count() : 0),
       pages_(records_ ? PageCacheAccount(records_->sizes(), pages_of_records_)
                       : PageCacheAccount(catalog, takeover.pages)),
       retained_(catalog),
@@ -37,6 +38,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
                        .bytes_of_all_copies = retained_.bytes_of_all()}),
       followed_(pages_.sizes(), records_ != nullptr, *takeover.head) {
   if (records_) record_pages_.emplace(records_, pages_);
+  if (records_) pin_indexes();
   OrderPosition from = followed_.give(std::move(options.order));
   if (takeover_.head->takeovers > 0) {
     from.epoch = takeover_.head->epoch;
@@ -47,6 +49,12 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
   make_plan(from);
 }
 
+// Programs read them for every record.
+void PushPlan::pin_indexes() {
+  for (std::uint64_t record = records_->set().count(); record < records_->count(); ++record)
+    pages_.pin(static_cast<SampleIndex>(record));
+}
+
 void PushPlan::make_plan(const OrderPosition& from) {
   ++generation_;
   const cache::Order* const order = followed_.given().get();
@@ -55,6 +63,7 @@ void PushPlan::make_plan(const OrderPosition& from) {
   // is read next is no better.
   const bool is_guessing = order == nullptr && next_unseen_ && !records_;
   if (!is_guessing || pages_.held_bytes() > pages_.budget_bytes()) pages_.release_all();
+  if (evidence_) evidence_->settle(from.read_already);
   followed_.plan(from, budget_.bytes() > 0 ? std::optional(room()) : std::nullopt, !next_unseen_ && !records_);
   take_releases();
 }
@@ -74,13 +83,17 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
     const bool held = pages_.is_held(*sample) && !budget_.is_split();
     // What never has room would be read at the source for nothing.
     const bool fits = pages_.bytes_of(*sample) <= pages_.budget_bytes();
-    if (!held && fits && pages_.can_be_pushed(*sample)) {
+    if (!held && fits && pages_.can_be_pushed(*sample) && !is_of_changed_pack(*sample)) {
       begin_fetch(*sample);
       return sample;
     }
     followed_.on_fetched(*sample, held);
   }
   return std::nullopt;
+}
+
+bool PushPlan::is_of_changed_pack(SampleIndex sample) const {
+  return !changed_packs_.empty() && changed_packs_.contains(records_->entry_of(sample));
 }
 
 void PushPlan::begin_fetch(SampleIndex sample) {
@@ -169,7 +182,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   if (pushed) {
     ++counters_.pushed_samples;
     counters_.pushed_bytes +=
-        records_ ? records_->map().extent(sample).length : catalog_.size_bytes(catalog_.sample_entry(sample));
+        records_ ? records_->content_bytes(sample) : catalog_.size_bytes(catalog_.sample_entry(sample));
   } else if (landing != Landing::kNoRoom) {
     ++counters_.push_failures;
     retained_.drop(sample);
@@ -230,12 +243,18 @@ void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   }
 }
 
-void PushPlan::on_pack_read(const PageRange& range) {
-  const std::vector<SampleIndex> read = records_->records_in(range);
+std::vector<SampleIndex> PushPlan::on_pack_read(cache::EntryId pack, const PageRange& range) {
+  if (changed_packs_.contains(pack)) return {};  // where its records lie now nobody knows
+  std::vector<SampleIndex> read = records_->records_in(pack, range);
+  std::erase_if(read, [this](SampleIndex record) { return records_->is_index(record); });  // on its way
+  if (read.empty()) return {};
   for (const SampleIndex record : read) {
     if (budget_.bytes() > 0 && !pages_.is_held(record) && !arriving_.contains(record)) pages_.on_read_in(record, range);
   }
-  const RecordTrack::Heard heard = followed_.hear(read);
+  const std::optional<SampleIndex> read_plainly = evidence_->on_read(range, read);
+  if (!followed_.hears()) return read_plainly ? std::vector{*read_plainly} : std::vector<SampleIndex>();
+  if (read_plainly) static_cast<void>(evidence_->take_told(*read_plainly));  // it is not told yet
+  RecordTrack::Heard heard = followed_.hear(read);
   counters_.opens += heard.passed.size();
   for (const SampleIndex record : heard.passed) {
     if (followed_.is_planned()) open_planned(record);  // not: one of them contradicted the order
@@ -244,12 +263,27 @@ void PushPlan::on_pack_read(const PageRange& range) {
     ++counters_.opens;
     if (!followed_.on_stray(*heard.stray)) give_order_up();
   }
+  std::erase_if(heard.passed, [this](SampleIndex record) { return evidence_->take_told(record); });
+  if (heard.is_unexpected && read_plainly) heard.passed.push_back(*read_plainly);
   note_position();
+  return std::move(heard.passed);
 }
 
-void PushPlan::on_pack_changed() {
-  for (SampleIndex record = 0; record < pages_.sizes().size(); ++record) pages_.drop(record);
-  set_order({});
+void PushPlan::on_pack_changed(cache::EntryId pack) {
+  const cache::RecordSet& set = records_->set();
+  const std::size_t number = set.find_pack(pack).value();
+  changed_packs_.insert(pack);
+  const SampleIndex first = set.first_record(number);
+  for (SampleIndex record = first; record < first + set.packs()[number].map.count(); ++record) {
+    pages_.drop(record);
+    followed_.on_lost(record);
+  }
+  for (std::uint64_t record = set.count(); record < records_->count(); ++record) {
+    if (records_->entry_of(static_cast<SampleIndex>(record)) != pack) continue;
+    pages_.drop(static_cast<SampleIndex>(record));
+    pages_.unpin(static_cast<SampleIndex>(record));
+  }
+  if (changed_packs_.size() == set.packs().size()) set_order({});
 }
 
 void PushPlan::on_changed(SampleIndex sample) {
@@ -318,9 +352,11 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.retained_bytes = retained_.bytes();
   stats.retained_samples = retained_.samples();
   stats.pinnable_bytes = budget_.pinnable_bytes();
-  stats.pinned_bytes = pages_.pinned_bytes();
-  stats.pinned_samples = pages_.pinned_samples();
-  stats.pinned_held_samples = pages_.pinned_held_samples();
+  if (!records_) {  // of whose packs the indexes are pinned, and nothing that anybody asked for
+    stats.pinned_bytes = pages_.pinned_bytes();
+    stats.pinned_samples = pages_.pinned_samples();
+    stats.pinned_held_samples = pages_.pinned_held_samples();
+  }
   stats.pushed_samples = counters_.pushed_samples;
   stats.pushed_bytes = counters_.pushed_bytes;
   stats.push_failures = counters_.push_failures;

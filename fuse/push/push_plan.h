@@ -16,7 +16,7 @@
 // the rest, and that plan counts none of them as held. Where they take more than they may, they are samples like others
 // until there is room again.
 //
-// Where the samples are the records of one pack (PushPlanOptions::records), all of this is about records: they are
+// Where the samples are the records of packs (PushPlanOptions::records), all of this is about records: they are
 // what is held, wanted and evicted. Nobody sees them opened. So the reader is followed by READs (record_track.h), and
 // no copies are retained.
 //
@@ -41,6 +41,7 @@
 #include "headrace/fuse/push/pack_records.h"
 #include "headrace/fuse/push/page_cache_account.h"
 #include "headrace/fuse/push/push_budget.h"
+#include "headrace/fuse/push/read_evidence.h"
 #include "headrace/fuse/push/record_pages.h"
 #include "headrace/fuse/push/retained.h"
 #include "headrace/fuse/survive/takeover.h"
@@ -90,13 +91,14 @@ class PushPlan {
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
   // way is late, nothing more.
   void on_read(cache::SampleIndex sample, const PageRange& range);
-  // Of records: a READ came for these bytes of the pack.
-  void on_pack_read(const PageRange& range);
+  // Of records: a READ came for these bytes of a pack. What that tells to be read, in its sequence: along an order the
+  // records that the reader has passed, and else the one that the READ was for, as far as that is plain.
+  std::vector<cache::SampleIndex> on_pack_read(cache::EntryId pack, const PageRange& range);
   // Of records: which of their pages are pushed.
   [[nodiscard]] RecordPages& record_pages() { return *record_pages_; }
-  // The pack is another version, and the kernel is told to forget it. Where its records lie now nobody knows, so
-  // nothing is pushed any more.
-  void on_pack_changed();
+  // The pack is another version, and the kernel is told to forget it. Where its records lie now nobody knows, so that
+  // none of them is pushed any more.
+  void on_pack_changed(cache::EntryId pack);
   // Whether the sample is neither in the page cache nor on its way there.
   [[nodiscard]] bool lacks(cache::SampleIndex sample) const {
     return !pages_.is_held(sample) && !arriving_.contains(sample);
@@ -159,6 +161,8 @@ class PushPlan {
 
   void make_plan(const OrderPosition& order);
   void give_order_up();
+  void pin_indexes();
+  [[nodiscard]] bool is_of_changed_pack(cache::SampleIndex sample) const;
   void open_planned(cache::SampleIndex sample);
   [[nodiscard]] FollowedOrder::Room room() const {
     return {.bytes = budget_.planned_bytes_max(), .window_bytes = budget_.window_bytes()};
@@ -178,6 +182,8 @@ class PushPlan {
   const Takeover takeover_;
   const std::function<std::optional<cache::SampleIndex>()> next_unseen_;
   const std::shared_ptr<const PackRecords> records_;  // null: the samples are the catalog's
+  const std::unique_ptr<ReadEvidence> evidence_;      // null likewise
+  std::unordered_set<cache::EntryId> changed_packs_;
   std::vector<SamplePages> pages_of_records_;
   PageCacheAccount pages_;
   Retained retained_;

@@ -233,7 +233,7 @@ void Pusher::on_read_piece(Fetch fetch) {
 }
 
 bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer) {
-  return answers_ && entry_of(inode) == parts_.records->pack() && answers_->answer_read(inode, range, answer);
+  return answers_ && parts_.records->is_pack(entry_of(inode)) && answers_->answer_read(inode, range, answer);
 }
 
 void Pusher::push(Fetch fetch) {
@@ -287,19 +287,15 @@ void Pusher::on_changed(std::span<const cache::EntryId> entries) {
   }
   stale_.add(entries);
   std::vector<SampleIndex> samples;
-  bool is_pack = false;
+  std::vector<cache::EntryId> packs;
   for (const cache::EntryId entry : entries) {
-    is_pack = is_pack || (parts_.records && entry == parts_.records->pack());
+    if (parts_.records && parts_.records->is_pack(entry)) packs.push_back(entry);
     const std::optional<SampleIndex> sample = parts_.records ? std::nullopt : parts_.catalog.sample_of(entry);
     if (sample) samples.push_back(*sample);
   }
-  if (is_pack) {
-    io::log_warning("{}: has changed; its records are not pushed any more until it is mounted anew",
-                    parts_.catalog.path(parts_.records->pack()));
-    answers_->forget();
-  }
-  plan_.change([this, is_pack, samples = std::move(samples)](PushPlan& plan) {
-    if (is_pack) plan.on_pack_changed();
+  if (!packs.empty()) answers_->forget();
+  plan_.change([this, packs = std::move(packs), samples = std::move(samples)](PushPlan& plan) {
+    for (const cache::EntryId pack : packs) plan.on_pack_changed(pack);
     for (const SampleIndex sample : samples) plan.on_changed(sample);
     MutexLock lock(mutex_);
     --untold_changes_;

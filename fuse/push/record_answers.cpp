@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/push/record_answers.h"
 
+#include "headrace/fuse/kernel/inodes.h"
+
 namespace headrace::fuse {
 using cache::SampleIndex;
 using io::MutexLock;
@@ -65,7 +67,7 @@ std::vector<std::byte> RecordAnswers::take_beacon(SampleIndex record, std::uint6
 }
 
 bool RecordAnswers::answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer) {
-  const std::vector<SampleIndex> read = records_->records_in(range);
+  const std::vector<SampleIndex> read = records_->records_in(entry_of(inode), range);
   MutexLock lock(mutex_);
   for (const SampleIndex record : read) {
     if (const std::vector<std::byte> page = take_beacon(record, inode, range); !page.empty()) {

@@ -19,6 +19,7 @@ std::uint64_t RecordPages::beacon_every() const {
 
 // Where all records are held, nobody needs to know where the reader is.
 bool RecordPages::takes_beacon(SampleIndex record) {
+  if (records_->is_index(record)) return false;
   if (pages_.wanted_bytes_max() >= pages_.total_bytes() || ++since_beacon_ < beacon_every()) return false;
   if (pages_.is_read_in(record)) return false;  // its page may be there already
   since_beacon_ = 0;
@@ -26,7 +27,8 @@ bool RecordPages::takes_beacon(SampleIndex record) {
 }
 
 bool RecordPages::is_shared(SampleIndex record, std::uint64_t page) const {
-  const std::vector<SampleIndex> there = records_->records_in({page, records_->page_bytes()});
+  const std::vector<SampleIndex> there =
+      records_->records_in(records_->entry_of(record), {page, records_->page_bytes()});
   return std::ranges::any_of(there, [&](SampleIndex each) { return each != record && pages_.is_held(each); });
 }
 

@@ -16,7 +16,9 @@ std::uint64_t RecordTrack::spread_of(const cache::Order& order) {
 }
 
 RecordTrack::RecordTrack(std::shared_ptr<const cache::Order> order, const Start& start)
-    : order_(std::move(order)), spread_(spread_of(*order_)) {
+    : order_(std::move(order)),
+      spread_(spread_of(*order_)),
+      end_epoch_(start.epoch + std::min(start.epoch_count, UINT64_MAX - start.epoch)) {
   restart(start);
 }
 
@@ -32,7 +34,7 @@ std::optional<SampleIndex> RecordTrack::at(std::uint64_t place) {
   std::uint64_t begin = 0;
   for (std::size_t row = 0;; ++row) {
     if (row == rows_.size()) {
-      if (row == 2) return std::nullopt;
+      if (row == 2 || next_epoch_ >= end_epoch_) return std::nullopt;
       io::Result<std::vector<SampleIndex>> drawn = order_->epoch(next_epoch_);
       if (!drawn || drawn->empty()) return std::nullopt;
       rows_.push_back(std::move(*drawn));
@@ -68,9 +70,14 @@ RecordTrack::Heard RecordTrack::on_read(std::span<const SampleIndex> records) {
   const std::optional<std::uint64_t> place = nearest(records);
   if (!place) {
     heard.stray = records.front();
+    heard.is_unexpected = true;
     return heard;
   }
-  if (*place < heard_ || !goes_on_to(*place)) return heard;
+  if (*place < heard_) return heard;
+  if (!goes_on_to(*place)) {
+    heard.is_unexpected = true;
+    return heard;
+  }
   heard_ = *place + 1;
   seen_far_.reset();
   while (next_ + spread_ < heard_) heard.passed.push_back(*at(next_++));

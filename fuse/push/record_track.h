@@ -33,17 +33,19 @@ class RecordTrack {
   struct Start {
     std::uint64_t epoch = 0;
     std::uint64_t position = 0;
+    std::uint64_t epoch_count = UINT64_MAX;  // from `epoch` on; what comes later is a guess, and nobody is found there
   };
   RecordTrack(std::shared_ptr<const cache::Order> order, const Start& start);
 
   struct Heard {
     std::vector<cache::SampleIndex> passed;   // the reader is through with these, in the sequence of the order
     std::optional<cache::SampleIndex> stray;  // not where the reader is expected
+    bool is_unexpected = false;               // a stray, or so far ahead that the next READ has to show it
   };
   [[nodiscard]] Heard on_read(std::span<const cache::SampleIndex> records);
   // Places that the workers of a loader can be apart: each is in one of the batches that were drawn ahead.
   [[nodiscard]] static std::uint64_t spread_of(const cache::Order& order);
-  // The reader is here now.
+  // The reader is here now, in the epochs that were known from the beginning.
   void restart(const Start& start);
 
  private:
@@ -60,6 +62,7 @@ class RecordTrack {
 
   const std::shared_ptr<const cache::Order> order_;
   const std::uint64_t spread_;
+  const std::uint64_t end_epoch_;                     // the first one that is not known
   std::uint64_t next_epoch_ = 0;                      // to be drawn
   std::deque<std::vector<cache::SampleIndex>> rows_;  // the epochs around the reader
   std::uint64_t next_ = 0;                            // the first place not passed, counted from the first row

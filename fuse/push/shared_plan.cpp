@@ -133,8 +133,10 @@ void SharedPlan::on_read(SampleIndex sample, const PageRange& range) {
 }
 
 // It may show that the reader is elsewhere, which takes a search, or in another epoch, which is to be drawn.
-void SharedPlan::on_pack_read(const PageRange& range) {
-  offer({.change = [range](PushPlan& plan) { plan.on_pack_read(range); }, .then = [this] { hear({}); }});
+void SharedPlan::on_pack_read(cache::EntryId pack, const PageRange& range) {
+  const auto read = std::make_shared<std::vector<SampleIndex>>();
+  offer({.change = [pack, range, read](PushPlan& plan) { *read = plan.on_pack_read(pack, range); },
+         .then = [this, read] { hear(*read); }});
 }
 
 void SharedPlan::on_open_by_read(SampleIndex sample) {

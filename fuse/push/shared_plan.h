@@ -75,8 +75,8 @@ class SharedPlan {
   // By threads that answer the kernel: none of these waits.
   // A READ came for the sample, and its pages with that: PushPlan::on_read().
   void on_read(cache::SampleIndex sample, const PageRange& range);
-  // Of records: a READ came for these bytes of the pack.
-  void on_pack_read(const PageRange& range);
+  // Of records: a READ came for these bytes of a pack. What that tells to be read is heard as opened.
+  void on_pack_read(cache::EntryId pack, const PageRange& range);
   // A READ stands for an open that nobody sees.
   void on_open_by_read(cache::SampleIndex sample);
   // Whether the sample is neither in the page cache nor on its way there. Where the plan is in use it may be there: who

@@ -9,13 +9,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
 #include "headrace/cache/record_map.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/io/unique_fd.h"
 
 #include "cache/put.h"
@@ -49,6 +53,13 @@ class Packs {
   TempDir dir_;
   io::UniqueFd folder_;
 };
+
+// One pack of one map.
+inline std::shared_ptr<const cache::RecordSet> set_of(cache::EntryId entry, cache::RecordMap map) {
+  std::vector<cache::Pack> packs;
+  packs.push_back({.entry = entry, .map = std::move(map)});
+  return std::make_shared<const cache::RecordSet>(cache::RecordSet::make(std::move(packs)).value());
+}
 
 inline void check_extent(const cache::RecordMap& map, std::uint64_t record, std::uint64_t offset,
                          std::uint32_t length) {

@@ -162,14 +162,13 @@ TEST_CASE("an HDF5 file whose chunks are hostile is refused") {
 }
 
 TEST_CASE("a record of several rows is read once where they follow each other") {
-  const auto map = Packs().map("a.h5", hdf5_pack());
-  REQUIRE(map.has_value());
-  const auto order = make_record_order("sequential", *map, true);
+  const auto set = test::set_of(1, Packs().map("a.h5", hdf5_pack()).value());
+  const auto order = make_record_order("sequential", set, true);
   REQUIRE(order.has_value());
   CHECK((*order)->epoch(0).value() == std::vector<SampleIndex>{0, 1, 2, 3});
   CHECK((*order)->length(0) == 4);
   CHECK((*order)->length(7) == 4);  // of an epoch that nobody has drawn
-  const auto shuffled = make_record_order("torch-random:seed=1", *map, true);
+  const auto shuffled = make_record_order("torch-random:seed=1", set, true);
   REQUIRE(shuffled.has_value());
   const auto records = (*shuffled)->epoch(0).value();
   CHECK(records.size() > 4);  // a chunk comes again for its other rows

@@ -77,6 +77,28 @@ TEST_CASE("a value of an LMDB is a record, numbered by its key where all keys ar
   CHECK(numbered->extent(10).length == 3);
 }
 
+TEST_CASE("a map of a tree says which pages of the pack are the tree") {
+  const Packs packs;
+  const auto lmdb_map = packs.map("data.mdb", lmdb({{"a", "12345"}, {"b", ""}}));
+  REQUIRE(lmdb_map.has_value());
+  REQUIRE(lmdb_map->index().size() == 3);  // two meta pages, a leaf
+  CHECK(lmdb_map->index()[1].offset == kPage);
+  CHECK(lmdb_map->index()[2].offset == 2 * kPage);
+  CHECK(lmdb_map->index()[2].length == kPage);
+  CHECK(packs.map("a.npy", npy(kRows, 60))->index().empty());
+
+  RecordMap map(1000);
+  map.set_index({{.offset = 500, .length = 10},
+                 {.offset = 0, .length = 5},
+                 {.offset = 505, .length = 10},
+                 {.offset = 501, .length = 2},
+                 {.offset = 515, .length = 1},
+                 {.offset = 900, .length = 0}});
+  REQUIRE(map.index().size() == 2);
+  CHECK(map.index()[1].offset == 500);
+  CHECK(map.index()[1].length == 16);
+}
+
 TEST_CASE("a hostile LMDB is refused") {
   const Packs packs;
   const std::string sound = lmdb({{"a", "12345"}, {"b", ""}});

@@ -307,10 +307,10 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--order", "cat=sequential", "--order", "cat=sequential"}, 2, "that folder");
   f.check_refused({"mount", source, point, "--order", "file:/nonexistent"}, 1, "/nonexistent");
   f.check_refused({"mount", source, point, "--log-level", "loud"}, 2, "--log-level");
-  f.check_refused({"mount", source, point, "--records", "auto"}, 2, "an order that is known");
-  f.check_refused({"mount", source, point, "--records", "auto", "--order", "cat=sequential"}, 2, "order that is known");
+  f.check_refused({"mount", source, point, "--records", "auto"}, 2, "no such pack");
+  f.check_refused({"mount", source, point, "--records", "auto", "--order", "cat=sequential"}, 2, "over all records");
+  f.check_refused({"mount", source, point, "--records", "dance", "--order", "sequential"}, 2, "no such pack");
   f.check_refused({"mount", source, point, "--records", "auto", "--order", "sequential"}, 2, "no such pack");
-  f.check_refused({"mount", source, point, "--records", "stride=1", "--order", "sequential"}, 2, "both");
 }
 
 TEST_CASE("each folder has an order of its own, on the command line, in a config file and by order set") {
@@ -407,6 +407,66 @@ TEST_CASE("the records of a pack are pushed, also by the process that takes over
   REQUIRE(wait_until(has_pushed));
   CHECK(fixture.stat()["pid"] != worker);
   CHECK(read_file(fixture.mount_point / "rows.bin") == content);
+}
+
+// Rows of 8 KiB, of which the header says `said`, each page with a text of its own.
+std::string npy(unsigned rows, unsigned said) {
+  std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (" + std::to_string(said) + ", 8192), }";
+  header.resize(117, ' ');
+  std::string bytes = std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size() + 1) + '\0' + header + '\n';
+  for (unsigned page = 0; page < 2 * rows; ++page) {
+    std::string text = std::to_string(page) + " of " + std::to_string(said);
+    text.resize(4096, static_cast<char>('a' + page % 26));
+    bytes += text;
+  }
+  return bytes;
+}
+
+TEST_CASE("a pack that is broken is a file like others, and log, stat and doctor say why") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const TempDir packs;
+  const std::string content = npy(1200, 1201);
+  packs.write("rows.npy", content);
+  REQUIRE(fixture
+              .tool({"mount", packs.path().string(), point, "--ram", "24M", "--records", "auto", "--order",
+                     "torch-distributed:seed=1"})
+              .status == 0);
+  const json fallbacks = fixture.stat()["mount"]["fallbacks"];
+  const auto names_it = [](const json& line) { return contains(line.get<std::string>(), "rows.npy: records lie out"); };
+  CHECK(std::count_if(fallbacks.begin(), fallbacks.end(), names_it) == 1);
+  CHECK(contains(fixture.tool({"stat", point}).output, "rows.npy: records lie out"));
+  CHECK(contains(fixture.tool({"doctor", point}).output, "rows.npy: records lie out"));
+  CHECK(read_file(fixture.mount_point / "rows.npy") == content);
+}
+
+TEST_CASE("the shards of a data set are one sequence of records") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const TempDir packs;
+  packs.write("train/shard-1.npy", npy(500, 500));
+  packs.write("train/shard-0.npy", npy(700, 700));
+  const std::string source = packs.path().string();
+  const Outcome first = fixture.tool({"order", source, "--records", "auto", "--order", "sequential", "-n", "701"});
+  CHECK(contains(first.output, "\ntrain/shard-0.npy\t5726336\t8192\ntrain/shard-1.npy\t128\t8192\n"));
+  REQUIRE(fixture.tool({"mount", source, point, "--ram", "24M", "--records", "npy", "--order", "torch-random:seed=1"})
+              .status == 0);
+  REQUIRE(wait_until([&] { return fixture.stat()["mount"]["held_samples"] > 100; }));
+  CHECK(fixture.stat()["mount"]["order"] == "torch-random:seed=1");
+  for (const char* shard : {"train/shard-0.npy", "train/shard-1.npy"})
+    CHECK(read_file(fixture.mount_point / shard) == read_file(packs.path() / shard));
+}
+
+TEST_CASE("packs of two formats are refused until one is named") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const TempDir packs;
+  packs.write("rows.npy", npy(2, 2));
+  packs.write("rows.tfrecord", std::string("\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2", 16));
+  const std::string source = packs.path().string();
+  fixture.check_refused({"mount", source, point, "--records", "auto"}, 2, "write --records npy or tfrecord");
+  CHECK(fixture.tool({"order", source, "--records", "npy", "--order", "sequential", "--print", "index"}).output ==
+        "0\n1\n");
 }
 
 TEST_CASE("a line for the journal begins with its priority, any other with the time") {

@@ -8,6 +8,9 @@
 
 #include <doctest/doctest.h>
 
+#include "headrace/fuse/kernel/inodes.h"
+
+#include "cache/packs.h"
 #include "support/temp_dir.h"
 
 namespace headrace::fuse {
@@ -16,12 +19,12 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kRecordBytes = 3 * kPage;
 constexpr std::uint64_t kInode = 7;
+constexpr std::uint64_t kOtherVersion = kInode + (std::uint64_t{1} << kVersionShift);
 
 // Ten records of three pages each, and what a READ was answered.
 struct Pack {
-  std::shared_ptr<const PackRecords> records = std::make_shared<const PackRecords>(
-      cache::EntryId{1}, std::make_shared<const cache::RecordMap>(
-                             cache::RecordMap::strided(10 * kRecordBytes, 0, kRecordBytes, 10).value()));
+  std::shared_ptr<const PackRecords> records = std::make_shared<const PackRecords>(headrace::test::set_of(
+      entry_of(kInode), cache::RecordMap::strided(10 * kRecordBytes, 0, kRecordBytes, 10).value()));
   RecordAnswers answers{records};
   std::shared_ptr<const std::vector<std::byte>> content =
       std::make_shared<const std::vector<std::byte>>(test::pattern_bytes(kRecordBytes, 3));
@@ -58,8 +61,8 @@ TEST_CASE("record answers: a READ of a record that has arrived is answered at on
   REQUIRE(pack.read(2 * kPage, kPage));
   REQUIRE(pack.answered);
   CHECK(*pack.answered == pack.page(2));
-  CHECK_FALSE(pack.read(0, kPage, kInode + 1));  // another version's
-  CHECK_FALSE(pack.read(2 * kPage, 2 * kPage));  // beyond what was fetched
+  CHECK_FALSE(pack.read(0, kPage, kOtherVersion));  // another version's
+  CHECK_FALSE(pack.read(2 * kPage, 2 * kPage));     // beyond what was fetched
   pack.answers.finish(0);
   CHECK_FALSE(pack.read(2 * kPage, kPage));
 }
@@ -89,7 +92,7 @@ TEST_CASE("record answers: a beacon answers the one READ of its page") {
   Pack pack;
   pack.answers.leave_beacon(3, {.inode = kInode, .offset = 3 * kRecordBytes + kPage, .bytes = pack.page(1)});
   CHECK_FALSE(pack.read(3 * kRecordBytes, kPage));
-  CHECK_FALSE(pack.read(3 * kRecordBytes + kPage, kPage, kInode + 1));
+  CHECK_FALSE(pack.read(3 * kRecordBytes + kPage, kPage, kOtherVersion));
   REQUIRE(pack.read(3 * kRecordBytes + kPage, kPage));
   CHECK(pack.answered == pack.page(1));
   CHECK_FALSE(pack.read(3 * kRecordBytes + kPage, kPage));  // the kernel has it by now

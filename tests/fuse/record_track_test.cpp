@@ -53,6 +53,16 @@ TEST_CASE("faults of one record are neither news nor strays, nor is a READ betwe
   CHECK_FALSE(hear(track, {}).stray);
 }
 
+TEST_CASE("nobody is found in an epoch that is not known") {
+  RecordTrack known = track_of("sequential", {.position = kRecords - 10});
+  CHECK(hear(known, {5}).passed.size() == 16);
+  RecordTrack guess = track_of("sequential", {.position = kRecords - 10, .epoch_count = 1});
+  const RecordTrack::Heard heard = hear(guess, {5});
+  CHECK(heard.stray == 5);
+  CHECK(heard.is_unexpected);
+  CHECK(heard.passed.empty());
+}
+
 TEST_CASE("of the records that a READ may have been for, the nearest ahead counts") {
   RecordTrack track = track_of("sequential", {.position = 100});
   CHECK(hear(track, {500, 116, 130}).passed == range(100, 117));

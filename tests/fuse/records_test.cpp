@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of a large file, read through the mount: what they cost the source, and how they are pushed along an order.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +23,7 @@
 #include "headrace/cache/record_map.h"
 #include "headrace/io/unique_fd.h"
 
+#include "cache/packs.h"
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
@@ -114,17 +116,19 @@ class Pack {
   static constexpr std::uint64_t kBytes = 12 * kMiB;
   static constexpr std::uint64_t kRecordCount = kBytes / kRecordBytes;
 
-  explicit Pack(std::uint64_t budget_bytes) {
+  // An empty spec: the order is to be found out.
+  explicit Pack(std::uint64_t budget_bytes, std::string_view spec = "torch-distributed:seed=3") {
     test::need_fuse();
     path_ = mounted.source().write("pack.bin", content(0));
     mounted.open_store();
     const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=8192");
     REQUIRE_MESSAGE(map.has_value(), map.error().message());
-    mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
-    mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
-    order = cache::make_order("torch-distributed:seed=3", {.sample_count = kRecordCount}).value();
+    mounted.options.records =
+        headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(*map));
+    if (!spec.empty()) order = cache::make_order(spec, {.sample_count = kRecordCount}).value();
     mounted.options.order = order;
+    mounted.options.learn_order = spec.empty();
     mounted.options.ram_bytes = budget_bytes;
     mounted.start();
     mounted.settle();
@@ -144,6 +148,8 @@ class Pack {
   void push_all() {
     REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
   }
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   Mounted mounted;
   std::shared_ptr<const cache::Order> order;
@@ -227,7 +233,7 @@ TEST_CASE("a pack that changes while its records are pushed is never shown as a 
   pack.push_all();
   const UniqueFd before = open_pack(pack.mounted);
   pack.change();
-  REQUIRE(pack.mounted.store().look_at(pack.mounted.options.pack));
+  REQUIRE(pack.mounted.store().look_at(pack.mounted.options.records->packs()[0].entry));
   pack.mounted.mount().wait_until_forgotten();
   const UniqueFd file = open_pack(pack.mounted);
   for (std::uint64_t record = 0; record < Pack::kRecordCount; ++record)
@@ -243,6 +249,69 @@ TEST_CASE("a pack that changes while its records are pushed is never shown as a 
   CHECK(pack.mounted.mount().stats().held_samples == 0);
 }
 
+bool says(const MountStats& stats, std::string_view fallback) {
+  return std::ranges::any_of(stats.fallbacks, [&](const std::string& line) { return line.starts_with(fallback); });
+}
+
+void check_plain_from_now_on(Pack& pack, std::uint64_t records) {
+  REQUIRE(pack.mounted.store().look_at(pack.mounted.options.records->packs()[0].entry));
+  pack.mounted.mount().wait_until_forgotten();
+  const UniqueFd file = open_pack(pack.mounted);
+  for (std::uint64_t record = 0; record < records; ++record)
+    REQUIRE(read_record(file, record) == Pack::record(record, 0));
+  char after = '?';
+  CHECK(::pread(file.get(), &after, 1, static_cast<off_t>(records * kRecordBytes)) == 0);
+  const MountStats stats = pack.mounted.mount().stats();
+  CHECK(stats.held_samples == 0);
+  CHECK(says(stats, "pack.bin: has changed"));
+}
+
+TEST_CASE("a pack that grows while its records are pushed is read plainly, with what it has gained") {
+  Pack pack(Pack::kBytes / 2);
+  pack.push_all();
+  std::ofstream(pack.path(), std::ios::app | std::ios::binary) << Pack::record(Pack::kRecordCount, 0);
+  check_plain_from_now_on(pack, Pack::kRecordCount + 1);
+}
+
+TEST_CASE("a pack that is cut while its records are pushed is read plainly, as far as it goes") {
+  Pack pack(Pack::kBytes / 2);
+  pack.push_all();
+  std::filesystem::resize_file(pack.path(), Pack::kBytes / 2);
+  check_plain_from_now_on(pack, Pack::kRecordCount / 2);
+}
+
+TEST_CASE("records that are larger than the memory to push to are read from the source, which is said") {
+  test::need_fuse();
+  Mounted mounted;
+  mounted.source().write("pack.bin", std::string(12 * kMiB, 'a'));
+  mounted.open_store();
+  auto map = cache::RecordMap::strided(12 * kMiB, 0, 4 * kMiB, 3).value();
+  map.set_made_from(mounted.store().identity(mounted.store().catalog().find("pack.bin").value()).value());
+  mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(map));
+  mounted.options.order = cache::make_order("sequential", {.sample_count = 3}).value();
+  mounted.options.ram_bytes = 2 * kMiB;
+  mounted.start();
+  CHECK(says(mounted.mount().stats(), "3 of 3 records are larger"));
+  CHECK(test::read_file(mounted.file("pack.bin")) == std::string(12 * kMiB, 'a'));
+}
+
+TEST_CASE("the order of records is learned from what is read of the pack, and they are pushed along it") {
+  Pack pack(Pack::kBytes / 4, "");
+  const UniqueFd file = open_pack(pack.mounted);
+  const auto order = cache::make_order("torch-distributed:seed=77", {.sample_count = Pack::kRecordCount}).value();
+  // The search has idle priority: on a busy machine it takes minutes.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(180);
+  MountStats stats;
+  const auto is_followed = [&stats] { return !stats.order.empty() && stats.hits > Pack::kRecordCount / 2; };
+  for (std::uint64_t epoch = 0; !is_followed() && std::chrono::steady_clock::now() < deadline; ++epoch) {
+    const std::vector<cache::SampleIndex> samples = order->epoch(epoch).value();
+    for (const cache::SampleIndex record : samples) REQUIRE(read_record(file, record) == Pack::record(record, 0));
+    stats = pack.mounted.mount().stats();
+  }
+  CHECK(stats.hits > Pack::kRecordCount / 2);
+  CHECK(stats.order.starts_with("torch-distributed"));  // seed 0 in its epoch 77 is the same
+}
+
 TEST_CASE("records that were looked up in another version of the pack are not pushed, and the pack is read plainly") {
   test::need_fuse();
   Mounted mounted;
@@ -250,8 +319,7 @@ TEST_CASE("records that were looked up in another version of the pack are not pu
   mounted.open_store();
   auto map = cache::RecordMap::strided(12 * kMiB, 0, kRecordBytes, 12 * kMiB / kRecordBytes).value();
   map.set_made_from({.size_bytes = 12 * kMiB});
-  mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(map));
-  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+  mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(map));
   mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
   mounted.options.ram_bytes = 4 * kMiB;
   mounted.start();
@@ -269,13 +337,13 @@ void start_changed(Mounted& mounted, bool map_is_new) {
     const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=8192");
     REQUIRE_MESSAGE(map.has_value(), map.error().message());
-    mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
+    mounted.options.records =
+        headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(*map));
   };
   if (!map_is_new) make_map();
   std::filesystem::remove(file);
   mounted.source().write("pack.bin", std::string(12 * kMiB, 'b'));
   if (map_is_new) make_map();
-  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
   mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
   mounted.options.ram_bytes = 4 * kMiB;
   mounted.start();
@@ -308,8 +376,7 @@ TEST_CASE("a READ waits for no record whose fetch has not begun") {
   const UniqueFd folder(::open(mounted.source().path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=1048576");
   REQUIRE_MESSAGE(map.has_value(), map.error().message());
-  mounted.options.records = std::make_shared<const cache::RecordMap>(std::move(*map));
-  mounted.options.pack = mounted.store().catalog().find("pack.bin").value();
+  mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(*map));
   mounted.options.order = cache::make_order("sequential", {.sample_count = kCount}).value();
   mounted.options.ram_bytes = 2 * kCount * kMiB;
   test::HangingStore store(mounted.store());
