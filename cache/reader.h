@@ -16,6 +16,7 @@
 
 #include "headrace/cache/order.h"
 #include "headrace/cache/read_ahead.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/cache/store.h"
 
 namespace headrace::cache {
@@ -25,7 +26,7 @@ struct Sample {
   std::uint64_t position = 0;  // within the epoch
   SampleIndex index = 0;       // the loader's dataset[index]
   std::uint32_t label = 0;
-  EntryId entry = 0;  // catalog().path(entry) is the path
+  EntryId entry = 0;  // catalog().path(entry) is the path; of a record the pack's
   Result<View> bytes = View{};
 };
 
@@ -34,13 +35,16 @@ struct ReaderOptions {
   std::uint64_t epochs = 1;
   std::uint64_t first_position = 0;  // resume: skips this many samples of first_epoch
   // How far to read ahead. 0: a 32nd of the RAM, but 256 samples or 64 MiB at least; of a bucket 1 024 samples, as far
-  // as a quarter of the RAM holds them.
+  // as a quarter of the RAM holds them, and so of records.
   std::uint64_t window_bytes = 0;
+  // The samples are these records, which the order is over. A pack that is another version than its map gives kStale.
+  std::shared_ptr<const RecordSet> records;
 };
 
 class Reader {
  public:
-  // The store and the order outlive the reader. Errors: kInvalidArgument.
+  // The store and the order outlive the reader. Errors: kInvalidArgument
+  // (no epochs, a position or records that the order does not have).
   [[nodiscard]] static Result<std::unique_ptr<Reader>> open(Store& store, const Order& order, ReaderOptions options);
   virtual ~Reader() = default;
 

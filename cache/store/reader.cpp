@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Reader holds the views of the samples that it has fetched ahead (the window) until next() hands them out. What the
 // plan calls resident is held by the store's RAM tier, which was asked to keep it, and is found there in the next
-// epoch.
+// epoch. Of records nothing is resident by plan: the store keeps chunks of packs where these can stay (range_choice.h).
 #include "headrace/cache/reader.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "headrace/cache/sample_sizes.h"
+#include "headrace/io/buffer.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 
@@ -31,8 +32,9 @@ constexpr std::uint64_t kWindowBytesMin = 64ULL << 20;  // of which 256 samples 
 // An answer of a bucket that stalls is asked for again after 100 ms, and so long the others go on: at 3 300 objects a
 // second 256 samples last for 80 ms. With 1 % of stalls and memory for all, an epoch had 0.89 of the rate of a clean
 // one instead of 0.70. What that takes from the resident part is bounded.
-constexpr std::uint64_t kBucketSamplesMin = 1024;
-constexpr std::uint64_t kBucketShareMost = 4;
+// Records are small, and a source that takes its time answers a fixed number of them at once: they have as many.
+constexpr std::uint64_t kManySamplesMin = 1024;
+constexpr std::uint64_t kManyShareMost = 4;
 // The plan leaves one part in eight of the RAM budget alone: views that the consumer holds on to live there.
 constexpr std::uint64_t kConsumerShare = 8;
 
@@ -43,26 +45,41 @@ struct ComingSample {
   bool awaited = false;                // a consumer sleeps until then
 };
 
-std::uint64_t default_window(std::uint64_t ram_bytes, const SampleSizes& sizes, bool of_bucket) {
+std::uint64_t default_window(std::uint64_t ram_bytes, const SampleSizes& sizes, bool wants_many) {
   const std::uint64_t mean = sizes.empty() ? 0 : sizes.total() / sizes.size();
   if (mean == 0) return kWindowBytesMin;
   const std::uint64_t window = std::max(ram_bytes / kWindowShare, std::min(kWindowSamplesMin * mean, kWindowBytesMin));
-  return of_bucket ? std::max(window, std::min(kBucketSamplesMin * mean, ram_bytes / kBucketShareMost)) : window;
+  if (!wants_many) return window;
+  const std::uint64_t most = ram_bytes > 0 ? ram_bytes / kManyShareMost : kWindowBytesMin;
+  return std::max(window, std::min(kManySamplesMin * mean, most));
 }
 
 ReadAheadOptions plan_options(const StoreStats& store, const SampleSizes& sizes, const ReaderOptions& options) {
   const std::uint64_t ram_bytes = store.tiers.front().budget_bytes;
   const std::uint64_t budget = ram_bytes - ram_bytes / kConsumerShare;
-  std::uint64_t window =
-      options.window_bytes > 0 ? options.window_bytes : default_window(ram_bytes, sizes, store.bucket.has_value());
+  const bool wants_many = store.bucket.has_value() || options.records;
+  std::uint64_t window = options.window_bytes > 0 ? options.window_bytes : default_window(ram_bytes, sizes, wants_many);
   if (ram_bytes > 0) window = std::min(window, budget);
   ReadAheadOptions plan;
   plan.budget_bytes = std::max(budget, window);
+  // Less than all, which would be kept from epoch to epoch.
+  if (options.records)
+    plan.budget_bytes = window = std::min(window, sizes.total() - std::min<std::uint64_t>(sizes.total(), 1));
   plan.window_bytes = window;
   plan.first_epoch = options.first_epoch;
   plan.epoch_count = options.epochs;
   plan.in_order = true;
   return plan;
+}
+
+tl::unexpected<io::Error> other_version(const Store& store, EntryId pack) {
+  return io::make_error(ErrorCode::kStale, store.catalog().path(pack) +
+                                               ": is another version than its records were looked up in; open it anew");
+}
+
+SampleSizes sizes_of(const Catalog& catalog, const RecordSet* records) {
+  return records != nullptr ? records->sizes_in_pages(io::kBufferAlignment)
+                            : sizes_in_pages(catalog, SampleSize::kPagesInStore);
 }
 
 class ReaderImpl final : public Reader {
@@ -83,12 +100,15 @@ class ReaderImpl final : public Reader {
   [[nodiscard]] std::optional<Result<View>> take_content(SampleIndex sample);
   void finish_read(const Sample& sample);
   [[nodiscard]] std::optional<SampleIndex> take_planned();
+  [[nodiscard]] EntryId entry_of(SampleIndex sample) const;
+  [[nodiscard]] Result<View> check_record(SampleIndex record, Result<View> result) const;
   void start(SampleIndex sample, ReadHint hint);
   void on_fetched(SampleIndex sample, Result<View> result);
 
   Store& store_;
   const Order& order_;
-  const std::uint64_t last_epoch_;  // exclusive
+  const std::shared_ptr<const RecordSet> records_;  // null: the samples are the catalog's
+  const std::uint64_t last_epoch_;                  // exclusive
   const SampleSizes sizes_;
   // Calls of fetch_ahead() that are not dealt with. Whoever raises it from 0 deals with all of them, so that a fetch
   // that ends at once, inside start(), does not become a nested call.
@@ -112,14 +132,15 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
                        std::vector<SampleIndex> first_epoch)
     : store_(store),
       order_(order),
+      records_(options.records),
       last_epoch_(options.first_epoch + options.epochs),
-      sizes_(sizes_in_pages(store.catalog(), SampleSize::kPagesInStore)),
+      sizes_(sizes_of(store.catalog(), records_.get())),
       epoch_(options.first_epoch),
       position_(options.first_position),
       samples_(std::move(first_epoch)),
       plan_(order, sizes_, plan_options(store.stats(), sizes_, options)),
       followed_epoch_(options.first_epoch),
-      following_(store.follow(order, {.epoch = options.first_epoch})) {
+      following_(records_ ? nullptr : store.follow(order, {.epoch = options.first_epoch})) {
   if (options.first_position > 0) plan_.seek(options.first_epoch, options.first_position);
 }
 
@@ -128,6 +149,7 @@ ReaderImpl::~ReaderImpl() {
   MutexLock lock(mutex_);
   while (in_flight_ > 0) changed_.wait(lock);
   coming_.clear();
+  if (records_) return;
   for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
     if (plan_.holds(sample)) store_.release(store_.catalog().sample_entry(sample));
   }
@@ -162,6 +184,7 @@ std::optional<Sample> ReaderImpl::next() {
 
 // Of several consumers the first to get into an epoch tells the store.
 void ReaderImpl::follow_to(std::uint64_t epoch) {
+  if (!following_) return;  // tiers hold files
   std::uint64_t followed = followed_epoch_.load();
   if (epoch > followed && followed_epoch_.compare_exchange_strong(followed, epoch)) following_->enter(epoch);
 }
@@ -175,8 +198,8 @@ std::optional<Sample> ReaderImpl::take_position() {
   sample.epoch = epoch_;
   sample.position = position_;
   sample.index = samples_[position_++];
-  sample.entry = store_.catalog().sample_entry(sample.index);
-  sample.label = store_.catalog().sample_label(sample.index);
+  sample.entry = entry_of(sample.index);
+  if (!records_) sample.label = store_.catalog().sample_label(sample.index);
   return sample;
 }
 
@@ -210,7 +233,7 @@ std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
     } else if (!found->second.result) {
       if (!std::exchange(found->second.awaited, true) && !demanded) {
         lock.unlock();
-        store_.hurry(store_.catalog().sample_entry(sample));
+        store_.hurry(entry_of(sample));
         lock.lock();
         continue;  // it may have come meanwhile
       }
@@ -233,6 +256,7 @@ void ReaderImpl::finish_read(const Sample& sample) {
     plan_.on_read(sample.index);
     released = plan_.take_releases();
   }
+  if (records_) return;  // their views are gone, and that was all
   for (const SampleIndex gone : released) store_.drop(store_.catalog().sample_entry(gone));
 }
 
@@ -262,10 +286,32 @@ std::optional<SampleIndex> ReaderImpl::take_planned() {
   return std::nullopt;
 }
 
+EntryId ReaderImpl::entry_of(SampleIndex sample) const {
+  return records_ ? records_->entry(sample) : store_.catalog().sample_entry(sample);
+}
+
 void ReaderImpl::start(SampleIndex sample, ReadHint hint) {
-  store_.read_async(
-      store_.catalog().sample_entry(sample),
-      [this, sample](Result<View> result) { on_fetched(sample, std::move(result)); }, hint);
+  if (!records_) {
+    return store_.read_async(
+        store_.catalog().sample_entry(sample),
+        [this, sample](Result<View> result) { on_fetched(sample, std::move(result)); }, hint);
+  }
+  const RecordExtent extent = records_->extent(sample);
+  if (extent.length == 0) return on_fetched(sample, View{});
+  const ReadHint alone = hint == ReadHint::kNow ? hint : ReadHint::kAheadAlone;
+  store_.read_range_async(
+      entry_of(sample), extent.offset, extent.length,
+      [this, sample](Result<View> result) { on_fetched(sample, check_record(sample, std::move(result))); }, alone);
+}
+
+// The bytes are of one version of the pack; that its map is of the same one is ours to see.
+Result<View> ReaderImpl::check_record(SampleIndex record, Result<View> result) const {
+  const RecordSet::Place place = records_->place(record);
+  const Pack& pack = records_->packs()[place.pack];
+  const Result<Identity> now = store_.identity(pack.entry);
+  const bool is_same = now && pack.map.is_of(*now);
+  if (is_same && (!result || result->bytes().size() == pack.map.extent(place.record).length)) return result;
+  return other_version(store_, pack.entry);
 }
 
 void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
@@ -290,6 +336,19 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
   if (in_flight_ == 0) changed_.notify_all();
 }
 
+// The catalog may be a saved one, so that the source is asked what each pack is now.
+io::Status check_records(Store& store, const RecordSet& records, const std::vector<SampleIndex>& epoch) {
+  if (!epoch.empty() && std::ranges::max(epoch) >= records.count()) {
+    return io::make_error(ErrorCode::kInvalidArgument, "reader: the order is not over these records");
+  }
+  for (const Pack& pack : records.packs()) {
+    HEADRACE_TRY_DO(store.look_at(pack.entry));
+    HEADRACE_TRY(now, store.identity(pack.entry));
+    if (!pack.map.is_of(now)) return other_version(store, pack.entry);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Reader>> Reader::open(Store& store, const Order& order, ReaderOptions options) {
@@ -299,6 +358,7 @@ Result<std::unique_ptr<Reader>> Reader::open(Store& store, const Order& order, R
     return io::make_error(ErrorCode::kInvalidArgument,
                           fmt::format("reader: position {} of an epoch of {}", options.first_position, first.size()));
   }
+  if (options.records) HEADRACE_TRY_DO(check_records(store, *options.records, first));
   auto reader = std::make_unique<ReaderImpl>(store, order, options, std::move(first));
   reader->fetch_ahead();
   return reader;

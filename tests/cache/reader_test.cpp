@@ -13,8 +13,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
+#include "headrace/cache/record_order.h"
 #include "headrace/io/engine.h"
+#include "headrace/io/unique_fd.h"
 
 #include "support/engine_around.h"
 #include "support/temp_dir.h"
@@ -25,8 +28,10 @@ namespace fs = std::filesystem;
 using headrace::cache::EntryId;
 using headrace::cache::make_order;
 using headrace::cache::Order;
+using headrace::cache::Pack;
 using headrace::cache::Reader;
 using headrace::cache::ReaderOptions;
+using headrace::cache::RecordSet;
 using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreStats;
@@ -240,6 +245,95 @@ TEST_CASE("options that make no sense are refused") {
   CHECK(Reader::open(*fixture.store, *fixture.order, {.epochs = 0}).error().code == ErrorCode::kInvalidArgument);
   CHECK(Reader::open(*fixture.store, *fixture.order, {.first_position = 11}).error().code ==
         ErrorCode::kInvalidArgument);
+}
+
+// Two packs of rows of 5 000 bytes, of which the first is read in pieces of the source and the second as a whole.
+class PackFixture {
+ public:
+  static constexpr std::uint64_t kRowBytes = 5000;
+  static constexpr std::uint64_t kFirstRows = 2000;
+  static constexpr std::uint64_t kRows = kFirstRows + 100;
+
+  explicit PackFixture(std::uint64_t ram_bytes) {
+    for (std::uint64_t row = 0; row < kRows; ++row) rows.emplace_back(as_text(pattern_bytes(kRowBytes, row)));
+    write("a.bin", 0, kFirstRows);
+    write("b.bin", kFirstRows, kRows);
+    auto opened = Store::open({.source = source.path(), .ram_bytes = ram_bytes});
+    REQUIRE(opened.has_value());
+    store = std::move(*opened);
+    std::vector<Pack> packs;
+    for (const char* name : {"a.bin", "b.bin"}) {
+      const headrace::io::UniqueFd folder(::open(source.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      auto map = headrace::cache::open_record_map(folder.get(), name, "stride=5000");
+      REQUIRE_MESSAGE(map.has_value(), map.error().message());
+      packs.push_back({.entry = store->catalog().find(name).value(), .map = std::move(*map)});
+    }
+    records = std::make_shared<const RecordSet>(RecordSet::make(std::move(packs)).value());
+    order = headrace::cache::make_record_order("torch-random:seed=3", records, true).value();
+  }
+  void write(const char* name, std::uint64_t first, std::uint64_t end) const {
+    std::string bytes;
+    for (std::uint64_t row = first; row < end; ++row) bytes += rows[row];
+    source.write(name, bytes);
+  }
+
+  TempDir source;
+  std::vector<std::string> rows;
+  std::unique_ptr<Store> store;
+  std::shared_ptr<const RecordSet> records;
+  std::unique_ptr<Order> order;
+};
+
+TEST_CASE("a reader of records hands out each record of several packs in order, epoch after epoch") {
+  for (const std::uint64_t ram_bytes : {std::uint64_t{0}, std::uint64_t{4} << 20, std::uint64_t{64} << 20}) {
+    CAPTURE(ram_bytes);
+    const PackFixture fixture(ram_bytes);
+    auto reader = Reader::open(*fixture.store, *fixture.order, {.epochs = 2, .records = fixture.records}).value();
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      const std::vector<SampleIndex> samples = fixture.order->epoch(epoch).value();
+      for (const SampleIndex record : samples) {
+        const auto sample = reader->next();
+        REQUIRE(sample.has_value());
+        REQUIRE(sample->index == record);
+        REQUIRE(sample->entry == fixture.records->entry(record));
+        REQUIRE_MESSAGE(sample->bytes.has_value(), sample->bytes.error().message());
+        REQUIRE(text_of(*sample->bytes) == fixture.rows[record]);
+      }
+    }
+    CHECK_FALSE(reader->next().has_value());
+    CHECK(reader->state().late + reader->state().hits > PackFixture::kRows);  // read ahead in both epochs
+  }
+}
+
+TEST_CASE("a record of a pack that has changed meanwhile is an error, and none of another version's bytes") {
+  const PackFixture fixture(std::uint64_t{12} << 20);
+  auto reader =
+      Reader::open(*fixture.store, *fixture.order, {.window_bytes = 64 << 10, .records = fixture.records}).value();
+  fs::remove(fixture.source.path() / "a.bin");
+  fixture.source.write("a.bin", std::string(PackFixture::kFirstRows * PackFixture::kRowBytes, 'x'));
+  std::uint64_t stale = 0;
+  for (std::uint64_t i = 0; i < PackFixture::kRows; ++i) {
+    const auto sample = reader->next();
+    REQUIRE(sample.has_value());
+    if (sample->bytes) {
+      REQUIRE(text_of(*sample->bytes) == fixture.rows[sample->index]);
+    } else {
+      REQUIRE(sample->bytes.error().code == ErrorCode::kStale);
+      ++stale;
+    }
+  }
+  CHECK(stale > PackFixture::kFirstRows / 2);
+  const auto again = Reader::open(*fixture.store, *fixture.order, {.records = fixture.records});
+  REQUIRE_FALSE(again.has_value());
+  CHECK(again.error().code == ErrorCode::kStale);
+}
+
+TEST_CASE("an order over something else than the records is refused") {
+  const PackFixture fixture(0);
+  const auto larger = make_order("sequential", {.sample_count = PackFixture::kRows + 1}).value();
+  const auto reader = Reader::open(*fixture.store, *larger, {.records = fixture.records});
+  REQUIRE_FALSE(reader.has_value());
+  CHECK(reader.error().code == ErrorCode::kInvalidArgument);
 }
 
 }  // namespace
