@@ -15,11 +15,13 @@
 #include <xxhash.h>
 
 #include "headrace/cache/reader.h"
+#include "headrace/cache/record_order.h"
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
@@ -36,6 +38,7 @@ struct ReadArguments {
   std::filesystem::path source;
   CacheArguments cache;
   std::string order = "sequential";
+  std::string records;  // of packs; empty: the samples are files
   std::uint64_t epochs = 1;
   std::uint64_t first_epoch = 0;
   bool decode = false;
@@ -88,15 +91,43 @@ Take take_decoded(decode::Pipeline& pipeline, bool checksum) {
   };
 }
 
-EpochFigures read_epoch(const Take& take, const cache::Catalog& catalog, std::uint64_t epoch, std::uint64_t length,
+// A store and what is read of it in which order.
+struct Reading {
+  std::unique_ptr<cache::Store> store;
+  std::shared_ptr<const cache::RecordSet> records;  // null: the samples are files
+  std::unique_ptr<cache::Order> order;
+
+  [[nodiscard]] std::string name_of(cache::SampleIndex sample) const {
+    const cache::Catalog& catalog = store->catalog();
+    if (!records) return catalog.path(catalog.sample_entry(sample));
+    return fmt::format("{}, record {}", catalog.path(records->entry(sample)), records->place(sample).record);
+  }
+};
+
+io::Result<Reading> open_reading(const ReadArguments& arguments, const Source& source, StopSignal& stop) {
+  CacheArguments cache = arguments.cache;
+  if (!arguments.records.empty()) cache.listing = "sorted";  // an image beside the pack must not hide it
+  HEADRACE_TRY(options, make_store_options(source, cache, "25%"));
+  HEADRACE_TRY(store, open_store(options, stop));
+  if (arguments.records.empty()) {
+    HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
+    return Reading{std::move(store), nullptr, std::move(order)};
+  }
+  HEADRACE_TRY(records, open_packs(source, store->catalog(), arguments.records));
+  HEADRACE_TRY(order, cache::make_record_order(arguments.order, records, false));
+  return Reading{std::move(store), std::move(records), std::move(order)};
+}
+
+EpochFigures read_epoch(const Take& take, const Reading& reading, std::uint64_t epoch,
                         steady_clock::time_point started) {
+  const std::uint64_t length = reading.order->length(epoch);
   EpochFigures figures{.epoch = epoch};
   for (std::uint64_t position = 0; position < length; ++position) {
     const std::optional<Taken> taken = take();
     if (!taken) break;
     if (!taken->status) {
-      const std::string path = catalog.path(catalog.sample_entry(taken->index));
-      if (figures.failed++ == 0) io::log_error("{}: {}", path, taken->status.error().message());
+      if (figures.failed++ == 0)
+        io::log_error("{}: {}", reading.name_of(taken->index), taken->status.error().message());
       continue;
     }
     ++figures.samples;
@@ -152,16 +183,16 @@ std::uint64_t print(const ReadArguments& arguments, const std::vector<EpochFigur
                          [](std::uint64_t sum, const EpochFigures& figures) { return sum + figures.failed; });
 }
 
-io::Status read_epochs(const ReadArguments& arguments, const Take& take, const cache::Order& order,
-                       const cache::Store& store, const OnStop& on_stop, steady_clock::time_point started) {
+io::Status read_epochs(const ReadArguments& arguments, const Take& take, const Reading& reading, const OnStop& on_stop,
+                       steady_clock::time_point started) {
   std::vector<EpochFigures> epochs;
   for (std::uint64_t i = 0; i < arguments.epochs && !on_stop.stopped(); ++i) {
     const std::uint64_t epoch = arguments.first_epoch + i;
-    epochs.push_back(read_epoch(take, store.catalog(), epoch, order.length(epoch), started));
+    epochs.push_back(read_epoch(take, reading, epoch, started));
     started = steady_clock::now();
     if (!arguments.json) print_epoch(epochs.back(), arguments.checksum);
   }
-  const std::uint64_t failed = print(arguments, epochs, store.stats());
+  const std::uint64_t failed = print(arguments, epochs, reading.store->stats());
   if (on_stop.stopped()) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal");
   if (failed > 0) {
     return io::make_error(io::ErrorCode::kSystem, fmt::format("{} samples could not be read", failed));
@@ -171,21 +202,20 @@ io::Status read_epochs(const ReadArguments& arguments, const Take& take, const c
 
 io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
-  HEADRACE_TRY(options, make_store_options(source, arguments.cache, "25%"));
   StopSignal stop;  // before the store, whose threads inherit the blocked signals
-  HEADRACE_TRY(store, open_store(options, stop));
-  HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
+  HEADRACE_TRY(reading, open_reading(arguments, source, stop));
   const auto started = steady_clock::now();  // the reader fetches from here on
   HEADRACE_TRY(reader,
-               cache::Reader::open(*store, *order, {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs}));
+               cache::Reader::open(
+                   *reading.store, *reading.order,
+                   {.first_epoch = arguments.first_epoch, .epochs = arguments.epochs, .records = reading.records}));
 
   const OnStop on_stop(stop, [&] { reader->cancel(); });
   if (!arguments.decode) {
-    return read_epochs(arguments, take_raw(*reader, arguments.checksum), *order, *store, on_stop, started);
+    return read_epochs(arguments, take_raw(*reader, arguments.checksum), reading, on_stop, started);
   }
-  HEADRACE_TRY(pipeline, decode::Pipeline::start(decode::read_from(*reader, store->catalog()), {}));
-  io::Status status =
-      read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), *order, *store, on_stop, started);
+  HEADRACE_TRY(pipeline, decode::Pipeline::start(decode::read_from(*reader, reading.store->catalog()), {}));
+  io::Status status = read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), reading, on_stop, started);
   // On stderr, so that --json prints one object.
   if (arguments.profile) fmt::print(stderr, "{}", decode::format(pipeline->report()));
   return status;
@@ -202,6 +232,7 @@ void add_read_command(CLI::App& app, Selected& selected) {
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  add_records_option(command, arguments->records);
   add_number(command, "--epochs", arguments->epochs, "How many epochs")
       ->type_name("N")
       ->capture_default_str()

@@ -38,6 +38,7 @@ struct SimulateArguments {
   std::filesystem::path source;
   CacheArguments cache;  // only how the data set is listed
   std::string order = "torch-distributed:seed=0";
+  std::string records;                                      // of packs; empty: the samples are files
   std::vector<std::string> caches = {"25%", "50%", "75%"};  // each a size or a part of the data set
   std::vector<std::string> policies = {"lru", "never-evict", "min"};
   std::uint64_t epochs = 4;
@@ -218,7 +219,11 @@ io::Status simulate_nodes(const SimulateArguments& arguments) {
 }
 
 io::Status run_simulate(const SimulateArguments& arguments) {
-  if (!arguments.nodes.empty() || !arguments.peers.empty()) return simulate_nodes(arguments);
+  const bool shares = !arguments.nodes.empty() || !arguments.peers.empty();
+  if (shares && !arguments.records.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "--records: nodes share files; leave out --nodes and --peers");
+  }
+  if (shares) return simulate_nodes(arguments);
   if (!arguments.share.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "--share: how many nodes? Say it, for instance --nodes 8");
   }
@@ -227,12 +232,13 @@ io::Status run_simulate(const SimulateArguments& arguments) {
                       "--ram: of how many nodes? Say it, for instance --nodes 8; the "
                       "memory of one is --cache");
   }
-  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
+  HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order, arguments.records));
+  const cache::SampleSizes sizes = data.records ? data.records->content_sizes() : cache::content_sizes(data.catalog);
+  const std::uint64_t data_bytes = data.records ? sizes.total() : data.catalog.sample_bytes();
   HEADRACE_TRY(policies, parse_policies(arguments.policies));
-  HEADRACE_TRY(caches, parse_caches(arguments.caches, data.catalog.sample_bytes()));
+  HEADRACE_TRY(caches, parse_caches(arguments.caches, data_bytes));
   HEADRACE_TRY(trace, cache::trace_of(*data.order, {.epochs = arguments.epochs}));
 
-  const cache::SampleSizes sizes = cache::content_sizes(data.catalog);
   std::vector<Row> rows;
   for (const std::uint64_t bytes : caches) {
     for (const cache::PolicyKind policy : policies) {
@@ -243,7 +249,7 @@ io::Status run_simulate(const SimulateArguments& arguments) {
   if (arguments.json) {
     print_json(to_json(rows));
   } else {
-    print(rows, data.catalog.sample_bytes());
+    print(rows, data_bytes);
   }
   return {};
 }
@@ -257,6 +263,7 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
                   run_simulate, arguments);
   command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set")->required();
   add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  add_records_option(command, arguments->records);
   command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
       ->type_name("SIZE")
       ->allow_extra_args(false)

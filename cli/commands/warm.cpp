@@ -13,6 +13,7 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/spooled_list.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -117,21 +118,27 @@ io::Status open_only_what_exists(std::vector<cache::TierOptions>& tiers) {
   return {};
 }
 
-io::Status look(const Source& source, cache::StoreOptions options, const WantedOptions& wanted_options,
+io::Result<Wanted> find_wanted_of(const WarmArguments& arguments, const std::string& spec, const Source& source,
+                                  const cache::Catalog& catalog) {
+  WantedOptions options{.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
+  if (!arguments.records.empty()) {
+    HEADRACE_TRY(records, open_packs(source, catalog, arguments.records));
+    options.records = std::move(records);
+  }
+  return find_wanted(options, catalog);
+}
+
+io::Status look(const Source& source, cache::StoreOptions options, const std::string& spec,
                 const WarmArguments& arguments, Report& report, StopSignal& stop) {
   std::uint64_t room_bytes = 0;
   for (const cache::TierOptions& tier : options.tiers) room_bytes += tier.budget_bytes;
   HEADRACE_TRY_DO(open_only_what_exists(options.tiers));
   HEADRACE_TRY(store, open_store(options, stop));
-  HEADRACE_TRY(wanted, find_wanted(wanted_options, store->catalog()));
+  HEADRACE_TRY(wanted, find_wanted_of(arguments, spec, source, store->catalog()));
   const Forecast forecast = forecast_disk(wanted, *store, room_bytes);
   if (arguments.check) return report_check(report, source.path, forecast);
   add_forecast(report, kDiskForecast, source.path, forecast);
   return {};
-}
-
-WantedOptions wanted_options(const WarmArguments& arguments, const std::string& spec) {
-  return {.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
 }
 
 io::Status fill_tiers(cache::Store& store, std::vector<cache::EntryId> entries, const WarmerOptions& options,
@@ -196,11 +203,10 @@ io::Status warm_source(const WarmArguments& arguments, const std::string& spec, 
   if (arguments.mine) HEADRACE_TRY_DO(check_mine(arguments, has_tier));
   if (!has_tier && !arguments.mine) HEADRACE_TRY_DO(check_without_tier(arguments));
   HEADRACE_TRY(options, make_store_options(source, arguments.cache, "0"));
-  const WantedOptions wanting = wanted_options(arguments, spec);
   StopSignal stop;
-  if (arguments.dry_run || arguments.check) return look(source, std::move(options), wanting, arguments, report, stop);
+  if (arguments.dry_run || arguments.check) return look(source, std::move(options), spec, arguments, report, stop);
   HEADRACE_TRY(store, open_store(options, stop));
-  HEADRACE_TRY(wanted, find_wanted(wanting, store->catalog()));
+  HEADRACE_TRY(wanted, find_wanted_of(arguments, spec, source, store->catalog()));
   if (has_tier) HEADRACE_TRY_DO(fill_tiers(*store, wanted.entries, {rate, false}, source, report, stop));
   if (arguments.mine) {
     HEADRACE_TRY(mine, own_part(source, options.shared, wanted, store->catalog()));
@@ -275,6 +281,12 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
                                   arguments.target.string()));
   }
   HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
+  if (!arguments.records.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{0} is a mount; name its source and the tier: headrace warm {1} --records {2} --ssd "
+                                  "PATH:SIZE",
+                                  arguments.target.string(), text_of(stat, "source"), arguments.records));
+  }
   if (arguments.index) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} is a mount; make the indexes from its source: headrace warm --index {}",

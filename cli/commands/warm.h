@@ -19,6 +19,7 @@ struct WarmArguments {
   CacheArguments cache;
   bool ram = false;              // of a mount: fill its RAM tier
   std::string order;             // empty: catalog order
+  std::string records;           // of packs; empty: the samples are files
   std::uint64_t seed = kNoSeed;  // is added to `order` as seed=N
   std::uint64_t epoch = 0;       // the first epoch whose samples are wanted
   std::uint64_t epochs = 1;      // how many epochs

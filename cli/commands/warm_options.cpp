@@ -13,6 +13,7 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       ->group(kTierGroup);
   add_tier_options(command, arguments->cache);
   add_order_option(command, arguments->order, "Warm in this order; default: catalog order");
+  add_records_option(command, arguments->records);
   add_number(command, "--seed", arguments->seed, "Adds seed=N to the order; without --order it is torch-distributed")
       ->type_name("N")
       ->group(kOrderGroup);
@@ -58,7 +59,10 @@ void add_warm_command(CLI::App& app, Selected& selected) {
       "      --epochs 3 --dry-run\n"
       "  headrace warm /data/train --index\n"
       "  headrace warm /mnt/train --mine\n"
+      "  headrace warm /data/lmdb --records auto --list numbers.txt --ssd /nvme/h:200G\n"
       "  grep /cat/ samples.txt | headrace warm /mnt/train --list -\n\n"
+      "Tiers hold packs by the file: with --records, those that have a record which the\n"
+      "list or the order names.\n\n"
       "What is held already is not fetched again: a warm that was stopped goes on when\n"
       "you call it again. With --index, the first epoch of headrace's loaders (Python,\n"
       "C, C++) decodes crops as fast as the later ones. Indexes are found by the\n"

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "headrace/cache/record_order.h"
 #include "headrace/cache/shared_forecast.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/figures.h"
@@ -45,6 +46,27 @@ io::Result<Wanted> draw(const cache::Order& order, const WantedOptions& options,
   return wanted;
 }
 
+// The packs, each once, in the order of the first read of one of its records.
+io::Result<Wanted> draw_packs(const WantedOptions& options) {
+  const std::string order_spec = options.order.empty() ? "sequential" : options.order;
+  HEADRACE_TRY(order, cache::make_record_order(order_spec, options.records, options.lists == ListFiles::kRegular));
+  std::vector<std::uint32_t> reads_of(options.records->packs().size());
+  std::vector<std::size_t> first_reads;
+  for (std::uint64_t epoch = options.first_epoch; epoch < options.first_epoch + options.epochs; ++epoch) {
+    HEADRACE_TRY(records, order->epoch(epoch));
+    for (const cache::SampleIndex record : records) {
+      const std::size_t pack = options.records->place(record).pack;
+      if (reads_of[pack]++ == 0) first_reads.push_back(pack);
+    }
+  }
+  Wanted wanted;
+  for (const std::size_t pack : first_reads) {
+    wanted.entries.push_back(options.records->packs()[pack].entry);
+    wanted.reads.push_back(reads_of[pack]);
+  }
+  return wanted;
+}
+
 void add(Amount& amount, std::uint64_t bytes) {
   ++amount.samples;
   amount.bytes += bytes;
@@ -66,6 +88,7 @@ io::Result<Wanted> find_wanted(const WantedOptions& options, const cache::Catalo
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("--epochs {}: choose 1 to {}", options.epochs, kWarmEpochsMax));
   }
+  if (options.records) return draw_packs(options);
   if (options.order.empty()) return whole_catalog(catalog);
   HEADRACE_TRY(order, open_order(options.order, catalog, options.lists));
   return draw(*order, options, catalog);

@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "headrace/cache/record_set.h"
 #include "headrace/cache/store.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/show/progress.h"
@@ -28,6 +30,7 @@ struct WantedOptions {
   std::uint64_t first_epoch = 0;
   std::uint64_t epochs = 1;  // at most kWarmEpochsMax
   ListFiles lists = ListFiles::kAny;
+  std::shared_ptr<const cache::RecordSet> records = nullptr;  // the order is over these; the packs are wanted
 };
 
 struct Wanted {

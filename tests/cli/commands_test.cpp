@@ -209,6 +209,51 @@ TEST_CASE("order --check compares an order with a list of what was opened, and n
   check_refused(tool({"order", source, "--order", "sequential", "--check", source}), 1, "no running headrace mount");
 }
 
+TEST_CASE("read, simulate and warm take the records of packs as samples") {
+  const Tool tool;
+  const TempDir packs;
+  std::string rows;
+  for (int row = 0; row < 3000; ++row) rows += std::string(5000, static_cast<char>('a' + row % 26));
+  packs.write("a.bin", rows);
+  packs.write("b.bin", rows.substr(0, 50'000));
+  const std::string source = packs.path().string();
+  const auto read = [&](const std::string& order) {
+    const Outcome outcome =
+        tool({"read", source, "--records", "stride=5000", "--order", order, "--ram", "32M", "--checksum", "--json"});
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return nlohmann::json::parse(outcome.output)["epochs"][0];
+  };
+  const nlohmann::json sequential = read("sequential");
+  CHECK(sequential["samples"] == 3010);
+  CHECK(sequential["bytes"] == 3010 * 5000);
+  CHECK(read("torch-random:seed=2")["xxh3"] == sequential["xxh3"]);
+
+  const Outcome simulated = tool({"simulate", source, "--records", "stride=5000", "--order", "torch-random:seed=2",
+                                  "--cache", "50%", "--policy", "never-evict", "--json"});
+  CAPTURE(simulated.errors);
+  const nlohmann::json row = nlohmann::json::parse(simulated.output)["rows"][0];
+  CHECK(row["reads"].get<std::uint64_t>() % 3010 == 0);
+  CHECK(row["hit_ratio"].get<double>() > 0.4);
+  CHECK(row["hit_ratio"].get<double>() < 0.6);
+
+  const TempDir lists;
+  const std::string list = lists.write("numbers.txt", "3005\n3001\n").string();
+  const std::string tier = (tool.home() / "tier").string() + ":64M";
+  const auto warm = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"warm", source, "--records", "stride=5000", "--ssd", tier, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return tool(arguments);
+  };
+  const Outcome warmed = warm({"--list", list});
+  CAPTURE(warmed.errors);
+  REQUIRE(warmed.status == 0);
+  CHECK(nlohmann::json::parse(warmed.output)["disk"]["wanted_bytes"] == 50'000);  // the second pack
+  const nlohmann::json forecast = nlohmann::json::parse(warm({"--dry-run"}).output)["disk_forecast"];
+  CHECK(forecast["wanted"]["samples"] == 2);
+  CHECK(forecast["held"]["samples"] == 1);
+}
+
 TEST_CASE("order refuses what it cannot do, in one line") {
   const Tool tool;
   const DataSet data;
