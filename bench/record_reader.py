@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads records of one pack at random places, as programs do that keep their data set in one file.
 
-    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb RECORD_BYTES COUNT SEED|LIST [CHECKED]
+    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb|lmdb-readahead RECORD_BYTES COUNT SEED|LIST [CHECKED [BEFORE]]
     record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
 memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their
 own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
-readahead=False, as its users are told for random reads. LIST: a file with a number per line, of which the first COUNT
-are read. The checksum is over the first CHECKED records in their order, or all.
+readahead=False, as its users are told for random reads; lmdb-readahead: as it is opened by default. LIST: a file with a
+number per line, of which the first COUNT are read. The checksum is over the first CHECKED records in their order, or
+all. The first BEFORE of the records are not measured.
 """
 
 import itertools
@@ -88,6 +89,7 @@ class Hdf5(Raw):
 
 class Lmdb(Raw):
     file = "data.mdb"
+    readahead = False
 
     @staticmethod
     def make(path, record_bytes, mebibytes):
@@ -98,16 +100,20 @@ class Lmdb(Raw):
                 for number in range(mebibytes * MIB // record_bytes):
                     transaction.put(f"{number:08}".encode(), numbers.randbytes(record_bytes))
 
-    @staticmethod
-    def reader(path, record_bytes):
+    @classmethod
+    def reader(cls, path, record_bytes):
         import lmdb
-        environment = lmdb.open(str(path), subdir=False, readonly=True, lock=False, readahead=False)
+        environment = lmdb.open(str(path), subdir=False, readonly=True, lock=False, readahead=cls.readahead)
         transaction = environment.begin()
         count = environment.stat()["entries"]
         return count, lambda number: transaction.get(f"{number:08}".encode())
 
 
-KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb}
+class LmdbReadahead(Lmdb):
+    readahead = True
+
+
+KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb, "lmdb-readahead": LmdbReadahead}
 
 
 def listed(path, count):
@@ -123,17 +129,21 @@ def main():
         return
     count, which = int(sys.argv[4]), sys.argv[5]
     checked = int(sys.argv[6]) if len(sys.argv) > 6 else count
+    before = int(sys.argv[7]) if len(sys.argv) > 7 else 0
     start = time.perf_counter()
     records, read = kind.reader(path, record_bytes)
     numbers = random.Random(int(which)).sample(range(records), count) if which.isdecimal() else listed(which, count)
     checksum = 0
     for place, number in enumerate(numbers):
+        if before and place == before:
+            start = time.perf_counter()
         checksum = zlib.crc32(read(number), checksum)
         if place + 1 == checked:
             first = checksum
     seconds = time.perf_counter() - start
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"samples": len(numbers), "bytes": len(numbers) * record_bytes, "seconds": seconds,
+    measured = len(numbers) - before
+    print(json.dumps({"samples": measured, "bytes": measured * record_bytes, "seconds": seconds,
                       "xxh3": f"{first:08x}", "all": f"{checksum:08x}", "cpu_seconds": usage.ru_utime + usage.ru_stime,
                       "peak_bytes": usage.ru_maxrss * 1024}))
 

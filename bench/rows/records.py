@@ -11,14 +11,16 @@ from harness import PYTHON, REPOSITORY, Mount, Row, judge
 from sources import CannotRun, Failed, SlowFs, need_root
 
 READER = (PYTHON, REPOSITORY / "bench/record_reader.py")
-FILES = {"memmap": "pack.bin", "pread": "pack.bin", "npy": "pack.npy", "h5py": "pack.h5", "lmdb": "data.mdb"}
+FILES = {"memmap": "pack.bin", "pread": "pack.bin", "npy": "pack.npy", "h5py": "pack.h5", "lmdb": "data.mdb",
+         "lmdb-readahead": "data.mdb"}
 SEED = 1  # both sides read the same records
 
 
 class RecordsRow(Row):
     """Records of packs on a source that answers late."""
     variants = ()
-    needs = {"memmap": "numpy", "pread": "numpy", "npy": "numpy", "h5py": "h5py", "lmdb": "lmdb"}
+    needs = {"memmap": "numpy", "pread": "numpy", "npy": "numpy", "h5py": "h5py", "lmdb": "lmdb",
+             "lmdb-readahead": "lmdb"}
 
     def prepare(self):
         need_root("drop the page cache")
@@ -102,7 +104,7 @@ class RecordsKnown(RecordsRow):
     all_records = 0  # how many headrace reads of a pack of 512 MiB: the other side would take minutes for these
 
     def folder_name(self):
-        return f"pack-{self.file_mib}-{self.variants[0].split()[0]}"
+        return f"pack-{self.file_mib}-{self.variants[0].split()[0].removesuffix('-readahead')}"
 
     def prepare(self):
         super().prepare()
@@ -116,7 +118,7 @@ class RecordsKnown(RecordsRow):
         self.truth = self.read(pack, self.variants[0], self.count, ()).extra["all"]
 
     def run(self, side, variant):
-        checked = self.mapped_records if variant.startswith("lmdb") else self.records
+        checked = self.mapped_records if variant.startswith("lmdb ") else self.records
         if side == "other":
             self.bench.drop_caches()
             return self.read(self.source, variant, checked, ())
@@ -157,4 +159,46 @@ class RecordsHdf5(RecordsKnown):
     all_records = 16_000
 
 
-ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsHdf5)
+class RecordsLmdbDefault(RecordsKnown):
+    name = "records-lmdb-default"
+    bar = 50
+    variants = ("lmdb-readahead 105 KiB",)
+    all_records = 4_000
+
+
+class RecordsLearned(RecordsRow):
+    """The second and the third epoch of an order that the mount was told, or has found out during the first."""
+    name = "records-learned"
+    bar = 0.9
+    variants = ("memmap 8 KiB",)
+    order = "torch-distributed:seed=1234"
+    epochs = 3
+    headrace_side = "records of one file through the mount, order found out, RAM a quarter of the file; from epoch 2 on"
+    other_side = "the same with the order told"
+
+    def prepare(self):
+        super().prepare()
+        self.list = self.bench.work / f"{self.name}.list"
+        numbers = [self.bench.execute([self.bench.program("headrace"), "order", self.bench.data / self.folder_name(),
+                                       "--records", "stride=8192", "--order", self.order, "--epoch", epoch,
+                                       "--print", "index"]) for epoch in range(self.epochs)]
+        self.list.write_text("".join(numbers), encoding="utf-8")
+        self.epoch_records = len(numbers[0].split())
+
+    def folder_name(self):
+        self.file_mib = self.bench.count(128, 32)
+        return f"pack-{self.file_mib}-memmap"
+
+    def run(self, side, variant):
+        options = ["--ram", f"{self.file_mib // 4}M", "--records", "stride=8192"]
+        options += ["--order", self.order] if side == "other" else []
+        self.bench.drop_caches()
+        with Mount(self.bench, self.source, *options) as mount:
+            count = self.epochs * self.epoch_records
+            command = [*READER, mount.path, "memmap", 8192, count, self.list, count, self.epoch_records]
+            figures = self.bench.measure(command, [mount.pid])
+            figures.extra["order"] = mount.stat()["mount"]["order"]
+        return figures
+
+
+ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsLmdbDefault, RecordsHdf5, RecordsLearned)
