@@ -15,7 +15,8 @@ LaneChoice::LaneChoice(Schedule& schedule, std::size_t ranks)
 std::optional<Place> LaneChoice::next(Place low) {
   if (std::exchange(must_take_stock_, false)) take_stock(low);
   if (std::exchange(has_moved_, false)) go_on(chosen_, low);
-  if (ended_ > 0 && schedule_.at(ended_at_)) {
+  // What lies before the reader may be gone by now.
+  if (ended_ > 0 && schedule_.at(std::max(ended_at_, low))) {
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       if (lanes_[lane].has_ended) go_on(lane, low);
     }
