@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structs of options whose size is that of no header are refused by name, and nothing behind them is read: each lies at
 // the end of a page that no other follows. struct_sizes FOLDER; says what is wrong, and ends with 1.
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,15 +54,17 @@ static int32_t open_loader(const void* options) {
   return status;
 }
 
-static void check(open_function open, const void* options, size_t bytes, const char* name) {
+// `least`: its bytes in the first header.
+static void check(open_function open, const void* options, size_t bytes, size_t least, const char* name) {
   const uint64_t wrong[] = {
-      0, 1, 8, bytes - 8, bytes + 4, page_bytes + 8, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
+      0, 1, 8, least - 8, bytes + 4, page_bytes + 8, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
   if (hr_struct_bytes(name) != bytes) ++failures;
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
     expect(open(put(options, bytes, bytes, wrong[i])), HR_INVALID_ARGUMENT, name, wrong[i]);
   }
   expect(open(NULL), HR_INVALID_ARGUMENT, name, 0);
   expect(open(put(options, bytes, bytes, bytes)), HR_OK, name, bytes);
+  expect(open(put(options, least, least, least)), HR_OK, name, least);                 // an older header's
   expect(open(put(options, bytes, bytes + 64, bytes + 64)), HR_OK, name, bytes + 64);  // a newer header's, none is set
   put(options, bytes, bytes + 64, bytes + 64);
   page_end[-1] = 1;
@@ -80,9 +83,9 @@ int main(int argc, char** argv) {
                                  .width = 8,
                                  .height = 8,
                                  .threads = 1};
-  check(open_dataset, &where, sizeof(where), "hr_dataset_options");
+  check(open_dataset, &where, sizeof(where), offsetof(hr_dataset_options, keep_free_bytes), "hr_dataset_options");
   if (hr_dataset_open(&where, &dataset) != HR_OK) return 2;
-  check(open_loader, &how, sizeof(how), "hr_loader_options");
+  check(open_loader, &how, sizeof(how), sizeof(how), "hr_loader_options");
   hr_dataset_close(dataset);
   return failures == 0 ? 0 : 1;
 }
