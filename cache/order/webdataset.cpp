@@ -105,7 +105,7 @@ OrderResult make_webdataset(Parameters& parameters, const OrderInput& input) {
   run.persistent = parameters.flag("persistent", true);
   run.buffer = parameters.integer("shardshuffle", 100, {.least = 1, .most = kMostBuffer});
   run.initial = parameters.integer("initial", 100, {.least = 0, .most = kMostBuffer});
-  if (input.sample_count > UINT32_MAX) parameters.fail("at most 2^32 - 1 shards");
+  if (input.sample_count > UINT32_MAX) parameters.fail("at most 2^32 - 1 samples, which are shards");
   run.shards = read_shards(parameters);
   run.shards.total = input.sample_count;
   WorkerLayout layout = read_worker_layout(parameters);
