@@ -58,15 +58,19 @@ struct WorkerPool::Impl {
         crop_indexes(options.crop_index_bytes, index_folder.get()),
         counters(stage_counters) {}
 
-  void work(unsigned number, const WorkerOptions& options) {
+  [[nodiscard]] std::unique_ptr<Worker> make_worker(const WorkerOptions& options) {
+    auto worker = std::make_unique<Worker>(options.decode);
+    worker->decoder.end_when(stopped);
+    if (options.crop_index_bytes > 0) worker->decoder.use_indexes(crop_indexes);
+    return worker;
+  }
+
+  void work(unsigned number, const WorkerOptions& options, Worker& worker) {
     pthread_setname_np(pthread_self(), ("hr-decode-" + std::to_string(number)).c_str());
     if (options.pin_threads) {
       const std::vector<int> cpus = allowed_cpus();
       pin_to(cpus[number % cpus.size()]);
     }
-    Worker worker(options.decode);
-    worker.decoder.end_when(stopped);
-    if (options.crop_index_bytes > 0) worker.decoder.use_indexes(crop_indexes);
     Task task;
     while (!queue.closed() && pop(task)) task.job->run(worker, task.part);
   }
@@ -99,7 +103,9 @@ WorkerPool::WorkerPool(const WorkerOptions& options, std::size_t queue_capacity,
   try {
     impl_->threads.reserve(count);
     for (unsigned i = 0; i < count; ++i) {
-      impl_->threads.emplace_back([impl = impl_.get(), i, options] { impl->work(i, options); });
+      // Made here, where somebody can be told that there is no memory for it.
+      impl_->threads.emplace_back(
+          [impl = impl_.get(), i, options, worker = impl_->make_worker(options)] { impl->work(i, options, *worker); });
     }
   } catch (...) {  // no memory, or no thread; those that run end before what they use does
     impl_->close();
