@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets: a folder with tiers of memory and disk before it, or a folder in a mount of headrace."""
+import _thread
 import contextlib
 import ctypes
 import operator
@@ -90,10 +91,14 @@ def _encoded(path: Optional[Path], name: str) -> Optional[bytes]:
 
 
 # Opens in a thread: listing a slow source takes long, and Ctrl-C does not interrupt C. After Ctrl-C the thread goes on
-# alone until the listing is done, and closes what it has opened.
+# alone until the listing is done, and closes what it has opened. Bare threads and locks: an exception of a signal's
+# handler breaks what threading.Thread and threading.Event do in Python, and shows as another one.
 def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
-    opened, failed = ctypes.c_void_p(), []
-    mutex, done, given_up = threading.Lock(), threading.Event(), threading.Event()
+    opened = ctypes.c_void_p()
+    mutex, opening = threading.Lock(), threading.Lock()
+    failed: List[Exception] = []
+    done: List[bool] = []  # empty: not yet
+    given_up: List[bool] = []
 
     def run() -> None:
         try:
@@ -101,20 +106,22 @@ def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
         except Exception as error:  # the caller's to raise
             failed.append(error)
         with mutex:
-            done.set()
-            if given_up.is_set():
+            done.append(True)
+            if given_up:
                 lib.hr_dataset_close(opened)
+        opening.release()
 
     try:
-        threading.Thread(target=run, name="hr-open", daemon=True).start()
-        done.wait()
+        opening.acquire()
+        _thread.start_new_thread(run, ())
+        opening.acquire()
         if failed:
             raise failed[0]
         handle.value = opened.value
     except BaseException:  # Ctrl-C, or what another signal's handler raises
         with mutex:
-            given_up.set()
-            if done.is_set() and opened and not handle:
+            given_up.append(True)
+            if done and opened and not handle:
                 lib.hr_dataset_close(opened)
         raise
 

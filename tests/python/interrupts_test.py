@@ -156,8 +156,9 @@ print("over", flush=True)""", MALLOC_PERTURB_="165")  # what was freed is no poi
         for _ in range(80):
             loader = data = None
             armed.append(True)
-            signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0001, 0.015))
+            moment = moments.uniform(0.0001, 0.015)
             try:
+                signal.setitimer(signal.ITIMER_REAL, moment)
                 data = hr.ImageFolder(self.folder, ram="16M")
                 loader = hr.DataLoader(data, 4, shuffle=True, transform=CHAIN, output="buffer", threads=2)
                 for _ in loader:
