@@ -335,10 +335,10 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
     pusher->plan().limit_budget(budget);
   };
   const auto move_budget = [this] {
-    const std::optional<std::uint64_t> retained = pusher->plan().on_pages_dropped();
-    if (!retained) return;
-    io::log_info("mount {}: the kernel drops pushed pages; {} MiB of the budget are kept in the daemon's own memory",
-                 path.string(), *retained >> 20);
+    const std::optional<std::uint64_t> copies = pusher->plan().on_pages_dropped();
+    if (!copies) return;
+    io::log_info("mount {}: the kernel drops pushed pages; {} MiB of the budget now hold copies in the daemon's memory",
+                 path.string(), *copies >> 20);
   };
   pressure = std::make_unique<PressureWatch>(
       bytes, PressureCallbacks{.is_losing = [this] { return pusher->plan().take_losses(); },

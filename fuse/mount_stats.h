@@ -36,7 +36,7 @@ struct MountStats {
   double read_wait_seconds = 0;       // from the arrival of each READ to its answer, summed up: readers stood still
   std::vector<WaitCount> read_waits;  // how many READs waited how long
 
-  std::uint64_t ram_bytes = 0;      // what may be pushed, and be retained of it: as was asked for
+  std::uint64_t ram_bytes = 0;      // what may be pushed, or held as copies: as was asked for
   std::uint64_t budget_bytes = 0;   // the same, or less under memory pressure
   std::string shortage;             // why it is less; empty: it is not
   std::uint64_t source_rate = 0;    // MountOptions::source_rate
@@ -45,9 +45,9 @@ struct MountStats {
   std::uint64_t held_samples = 0;
   std::uint64_t read_in_bytes = 0;  // not pushed: files that READs brought in, each counted whole
   // Where the kernel drops pushed pages: how much of the budget is the daemon's own memory, and what lies there.
-  std::uint64_t retained_budget_bytes = 0;
-  std::uint64_t retained_bytes = 0;
-  std::uint64_t retained_samples = 0;
+  std::uint64_t copies_budget_bytes = 0;
+  std::uint64_t copies_bytes = 0;
+  std::uint64_t copied_samples = 0;
   // Samples that were pinned: of the budget they may take so much, and are held for as long as they do not take more.
   std::uint64_t pinnable_bytes = 0;
   std::uint64_t pinned_bytes = 0;

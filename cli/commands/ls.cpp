@@ -59,8 +59,8 @@ std::string user_name(uid_t user) {
 void add_figures(const json& stat, Row& row) {
   const json& mount = member_of(stat, "mount");
   row.answers = true;
-  row.memory = {number_of(mount, "held_bytes") + number_of(mount, "retained_bytes"),
-                number_of(mount, "page_cache_budget_bytes") + number_of(mount, "retained_budget_bytes")};
+  row.memory = {number_of(mount, "held_bytes") + number_of(mount, "copies_bytes"),
+                number_of(mount, "page_cache_budget_bytes") + number_of(mount, "copies_budget_bytes")};
   row.opens = number_of(mount, "opens");
   row.hits = number_of(mount, "hits");
   if (const std::string shortage = text_of(mount, "shortage"); !shortage.empty()) row.state = shortage;

@@ -124,14 +124,14 @@ void print_pins(const json& mount) {
 
 void print_mount(const json& mount) {
   print_ram(mount);
-  const std::uint64_t retained_budget = number_of(mount, "retained_budget_bytes");
+  const std::uint64_t copies_budget = number_of(mount, "copies_budget_bytes");
   print_field("page cache",
               fmt::format("{} of {} held, {} samples", format_size(number_of(mount, "held_bytes")),
                           format_size(number_of(mount, "page_cache_budget_bytes")), number_of(mount, "held_samples")));
-  if (retained_budget > 0) {
-    print_field("memory", fmt::format("{} of {} held by the daemon, because the kernel drops pushed pages; {} samples",
-                                      format_size(number_of(mount, "retained_bytes")), format_size(retained_budget),
-                                      number_of(mount, "retained_samples")));
+  if (copies_budget > 0) {
+    print_field("memory", fmt::format("{} of {} held as copies, because the kernel drops pushed pages; {} samples",
+                                      format_size(number_of(mount, "copies_bytes")), format_size(copies_budget),
+                                      number_of(mount, "copied_samples")));
   }
   print_pins(mount);
   print_opens(mount);

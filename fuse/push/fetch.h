@@ -29,7 +29,7 @@ struct Fetch {
   std::uint64_t offset = 0;                            // of the piece
   std::uint64_t memory_bytes = 0;                      // that a piece takes of the store's
   std::uint64_t changes = 0;                           // StaleFiles::changes() when it began
-  bool retain = false;                                 // the store keeps it for the next time
+  bool hold_copy = false;                              // the store keeps it for the next time
   bool push = true;                                    // else that is all
   std::optional<std::uint64_t> beacon = std::nullopt;  // the page that is left out
   std::shared_ptr<const cache::View> view = nullptr;   // null: not read

@@ -58,13 +58,13 @@ bool MakingRoom::place(SampleIndex sample) {
 
 void MakingRoom::share_budget() {
   MutexLock sharing(share_mutex_);
-  const std::uint64_t limit = plan_.use([](const PushPlan& plan) { return plan.retained_limit(); });
-  if (std::exchange(retained_limit_, limit) == limit) return;
-  drop_retained();
-  parts_.store.set_ram_bytes(store_ram_bytes_ + retained_limit_);
+  const std::uint64_t limit = plan_.use([](const PushPlan& plan) { return plan.copies_limit(); });
+  if (std::exchange(copies_limit_, limit) == limit) return;
+  drop_copies();
+  parts_.store.set_ram_bytes(store_ram_bytes_ + copies_limit_);
 }
 
-void MakingRoom::drop_retained() {
+void MakingRoom::drop_copies() {
   while (const auto sample = plan_.use([](PushPlan& plan) { return plan.next_to_drop(); }))
     parts_.store.drop(parts_.catalog.sample_entry(*sample));
 }

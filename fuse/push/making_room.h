@@ -22,7 +22,7 @@ namespace headrace::fuse {
 
 class MakingRoom {
  public:
-  // `store_ram_bytes`: the store's own, without what is retained for the plan. `answers`: null where samples are files.
+  // `store_ram_bytes`: the store's own, without the copies for the plan. `answers`: null where samples are files.
   MakingRoom(const PushParts& parts, KernelPages& kernel, SharedPlan& plan, RecordAnswers* answers,
              std::uint64_t store_ram_bytes)
       : parts_(parts), kernel_(kernel), plan_(plan), answers_(answers), store_ram_bytes_(store_ram_bytes) {}
@@ -33,7 +33,7 @@ class MakingRoom {
   [[nodiscard]] bool make_for(cache::SampleIndex sample);
   // The page cache grows no further than what the plan leaves it, so the two together stay within the budget.
   void share_budget();
-  void drop_retained();
+  void drop_copies();
 
  private:
   bool evict_ranges_for(std::uint64_t bytes);
@@ -45,7 +45,7 @@ class MakingRoom {
   RecordAnswers* const answers_;
   const std::uint64_t store_ram_bytes_;
   io::Mutex share_mutex_;  // held while the store is told its share of the budget; before the plan's
-  std::uint64_t retained_limit_ HEADRACE_GUARDED_BY(share_mutex_) = 0;  // what it was told
+  std::uint64_t copies_limit_ HEADRACE_GUARDED_BY(share_mutex_) = 0;  // what it was told
 };
 
 }  // namespace headrace::fuse

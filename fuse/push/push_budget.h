@@ -3,7 +3,7 @@
 // cache, between pinned samples, what the plan along the order may want, and its window.
 // Pure: no I/O, no threads, no clock.
 //
-//   PushBudget budget(pages, {.bytes = 8ULL << 30, .bytes_of_all_copies = retained.bytes_of_all()});
+//   PushBudget budget(pages, {.bytes = 8ULL << 30, .bytes_of_all_copies = copies.bytes_of_all()});
 //   pages.set_budget(budget.page_cache_bytes());
 //   if (budget.divide_for_losses()) ...;   // the kernel drops pages: another division
 //
@@ -29,7 +29,7 @@ class PushBudget {
   struct Options {
     std::uint64_t bytes = 0;
     bool can_copy = true;                   // false: the daemon has no memory of its own for samples
-    std::uint64_t bytes_of_all_copies = 0;  // Retained::bytes_of_all()
+    std::uint64_t bytes_of_all_copies = 0;  // HeldCopies::bytes_of_all()
   };
   PushBudget(const PageCacheAccount& pages, const Options& options);
 

@@ -32,10 +32,10 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
       pages_of_records_(records_ ? records_->count() : 0),
       pages_(records_ ? PageCacheAccount(records_->sizes(), pages_of_records_)
                       : PageCacheAccount(catalog, takeover.pages)),
-      retained_(catalog),
+      copies_(catalog),
       budget_(pages_, {.bytes = options.budget_bytes,
-                       .can_copy = options.can_retain && !records_,
-                       .bytes_of_all_copies = retained_.bytes_of_all()}),
+                       .can_copy = options.can_copy && !records_,
+                       .bytes_of_all_copies = copies_.bytes_of_all()}),
       followed_(pages_.sizes(), records_ != nullptr, *takeover.head) {
   if (records_) record_pages_.emplace(records_, pages_);
   if (records_) pin_indexes();
@@ -172,8 +172,8 @@ bool PushPlan::place(SampleIndex sample) {
 }
 
 void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing landing) {
-  if (landing == Landing::kRetained) return;
-  if (landing == Landing::kNotRetained) return retained_.drop(sample);
+  if (landing == Landing::kCopyHeld) return;
+  if (landing == Landing::kCopyFailed) return copies_.drop(sample);
   const bool pushed = landing == Landing::kPushed;
   arriving_.erase(sample);
   if (landing == Landing::kFailedBeforePlace || landing == Landing::kNoRoom) arriving_bytes_ -= pages_.bytes_of(sample);
@@ -185,7 +185,7 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
         records_ ? records_->content_bytes(sample) : catalog_.size_bytes(catalog_.sample_entry(sample));
   } else if (landing != Landing::kNoRoom) {
     ++counters_.push_failures;
-    retained_.drop(sample);
+    copies_.drop(sample);
   }
   if (generation == generation_) {
     followed_.on_fetched(sample, pushed && !pages_.keeps(sample));
@@ -237,7 +237,7 @@ void PushPlan::on_read(SampleIndex sample, const PageRange& range) {
   if (pages_.is_held(sample)) {
     budget_.note_loss();
     if (range.offset == 0) ++counters_.lost_samples;
-    retained_.add_lost(sample, retained_limit());
+    copies_.add_lost(sample, copies_limit());
   } else if (budget_.bytes() > 0) {
     pages_.on_read_in(sample, range);
   }
@@ -287,7 +287,7 @@ void PushPlan::on_pack_changed(cache::EntryId pack) {
 }
 
 void PushPlan::on_changed(SampleIndex sample) {
-  retained_.drop(sample);
+  copies_.drop(sample);
   pages_.drop(sample);
   followed_.on_lost(sample);
   if (pages_.keeps(sample)) pins_to_fetch_.push_back(sample);
@@ -337,9 +337,9 @@ void PushPlan::apply_budget() {
   take_releases();
 }
 
-bool PushPlan::retain(SampleIndex sample) {
+bool PushPlan::hold_copy(SampleIndex sample) {
   const bool is_wanted = budget_.can_copy() && budget_.copies_all();
-  return retained_.contains(sample) || (is_wanted && retained_.add(sample, retained_limit()));
+  return copies_.contains(sample) || (is_wanted && copies_.add(sample, copies_limit()));
 }
 
 void PushPlan::add_stats(MountStats& stats) const {
@@ -348,9 +348,9 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.held_samples = pages_.held_samples();
   stats.read_in_bytes = pages_.read_in_bytes();
   stats.evicted_samples = pages_.evicted_samples();
-  stats.retained_budget_bytes = budget_.copies_bytes();
-  stats.retained_bytes = retained_.bytes();
-  stats.retained_samples = retained_.samples();
+  stats.copies_budget_bytes = budget_.copies_bytes();
+  stats.copies_bytes = copies_.bytes();
+  stats.copied_samples = copies_.samples();
   stats.pinnable_bytes = budget_.pinnable_bytes();
   if (!records_) {  // of whose packs the indexes are pinned, and nothing that anybody asked for
     stats.pinned_bytes = pages_.pinned_bytes();

@@ -8,7 +8,7 @@
 //   plan.on_fetched(*sample, generation, Landing::kPushed);
 //
 // The budget is divided (push_budget.h) between the page cache (page_cache_account.h) and the copies in the store's
-// memory (retained.h). cache::ReadAhead plans along the order. Without an order, samples that were not seen in this
+// memory (held_copies.h). cache::ReadAhead plans along the order. Without an order, samples that were not seen in this
 // epoch are pushed, and those that were opened are released. Where nobody tells which were seen, samples are pushed in
 // the order of the catalog.
 //
@@ -18,7 +18,7 @@
 //
 // Where the samples are the records of packs (PushPlanOptions::records), all of this is about records: they are
 // what is held, wanted and evicted. Nobody sees them opened. So the reader is followed by READs (record_track.h), and
-// no copies are retained.
+// no copies are held.
 //
 // Thread-safety: none; one owner. Ownership: the catalog and the takeover's memory outlive it.
 #pragma once
@@ -37,20 +37,20 @@
 #include "headrace/cache/order.h"
 #include "headrace/fuse/mount_stats.h"
 #include "headrace/fuse/push/followed_order.h"
+#include "headrace/fuse/push/held_copies.h"
 #include "headrace/fuse/push/order_position.h"
 #include "headrace/fuse/push/pack_records.h"
 #include "headrace/fuse/push/page_cache_account.h"
 #include "headrace/fuse/push/push_budget.h"
 #include "headrace/fuse/push/read_evidence.h"
 #include "headrace/fuse/push/record_pages.h"
-#include "headrace/fuse/push/retained.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
 
 struct PushPlanOptions {
   std::uint64_t budget_bytes = 0;  // 0: nothing is pushed
-  bool can_retain = true;          // false: the daemon has no memory of its own for samples
+  bool can_copy = true;            // false: the daemon has no memory of its own for samples
   OrderPosition order = {};
   // Names a sample that was not read in this epoch, each one once; for as long as the order is unknown. May be empty.
   std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
@@ -58,8 +58,8 @@ struct PushPlanOptions {
 };
 
 // How a fetch ended. kNoRoom: it was read, but the budget fell meanwhile.
-// The last two: of what next_to_retain() named.
-enum class Landing : std::uint8_t { kPushed, kNoRoom, kFailedBeforePlace, kFailedAfterPlace, kRetained, kNotRetained };
+// The last two: of what next_to_copy() named.
+enum class Landing : std::uint8_t { kPushed, kNoRoom, kFailedBeforePlace, kFailedAfterPlace, kCopyHeld, kCopyFailed };
 
 class PushPlan {
  public:
@@ -69,7 +69,7 @@ class PushPlan {
   PushPlan& operator=(const PushPlan&) = delete;
 
   [[nodiscard]] const PageCacheAccount& pages() const { return pages_; }
-  [[nodiscard]] const Retained& retained() const { return retained_; }
+  [[nodiscard]] const HeldCopies& copies() const { return copies_; }
 
   // What to fetch next; nullopt: nothing until something else is called.
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch();
@@ -87,7 +87,8 @@ class PushPlan {
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
   void on_opens(std::span<const cache::SampleIndex> samples);
-  // A READ came for the sample, and its pages with that. If it was held, it stays held, but it may have to be retained.
+  // A READ came for the sample, and its pages with that. If it was held, it stays held, but the store may have to hold
+  // a copy of it.
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
   // way is late, nothing more.
   void on_read(cache::SampleIndex sample, const PageRange& range);
@@ -114,13 +115,13 @@ class PushPlan {
   bool on_pages_dropped();
 
   // Whether the store is to keep a copy of a sample that is fetched to be pushed.
-  [[nodiscard]] bool retain(cache::SampleIndex sample);
+  [[nodiscard]] bool hold_copy(cache::SampleIndex sample);
   // A lost sample of which the store is to keep a copy. It is not pushed: the READ brought back what was missing.
-  [[nodiscard]] std::optional<cache::SampleIndex> next_to_retain() { return retained_.next_to_fetch(); }
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_copy() { return copies_.next_to_fetch(); }
   // What all copies together may take now.
-  [[nodiscard]] std::uint64_t retained_limit() const { return budget_.copies_bytes_max(); }
+  [[nodiscard]] std::uint64_t copies_limit() const { return budget_.copies_bytes_max(); }
   // A sample whose copy has to go, because the limit fell or a smaller one came; already counted as gone.
-  [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop() { return retained_.next_to_drop(retained_limit()); }
+  [[nodiscard]] std::optional<cache::SampleIndex> next_to_drop() { return copies_.next_to_drop(copies_limit()); }
   // The file has changed, and the kernel is told to drop its pages. That is no loss: it is pushed again as it is now.
   // It goes on counting with its catalogued size.
   void on_changed(cache::SampleIndex sample);
@@ -186,7 +187,7 @@ class PushPlan {
   std::unordered_set<cache::EntryId> changed_packs_;
   std::vector<SamplePages> pages_of_records_;
   PageCacheAccount pages_;
-  Retained retained_;
+  HeldCopies copies_;
   PushBudget budget_;
   FollowedOrder followed_;
   std::optional<RecordPages> record_pages_;  // of records

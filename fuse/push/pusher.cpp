@@ -24,8 +24,8 @@ void log_failure(const std::filesystem::path& path, int failure) {
   io::log_debug("{}", io::Error{io::ErrorCode::kSystem, failure, "push " + path.string()}.message());
 }
 
-PushPlanOptions with_memory(PushPlanOptions options, bool can_retain) {
-  options.can_retain = can_retain;
+PushPlanOptions with_memory(PushPlanOptions options, bool can_copy) {
+  options.can_copy = can_copy;
   return options;
 }
 
@@ -129,7 +129,7 @@ bool Pusher::has_work() const {
 
 void Pusher::start_fetches() {
   while (std::optional<Fetch> fetch = plan_.use([this](PushPlan& plan) { return take_next(plan); })) {
-    room_.drop_retained();  // what makes way for it
+    room_.drop_copies();  // what makes way for it
     read_piece(std::move(*fetch));
   }
 }
@@ -158,13 +158,13 @@ std::optional<Fetch> Pusher::take_next(PushPlan& plan) {
 
 std::optional<Fetch> Pusher::name_next(PushPlan& plan, std::uint64_t changes) const {
   Fetch fetch{.generation = plan.generation(), .changes = changes};
-  if (const std::optional<SampleIndex> lost = plan.next_to_retain()) {
+  if (const std::optional<SampleIndex> lost = plan.next_to_copy()) {
     fetch.sample = *lost;
-    fetch.retain = true;
+    fetch.hold_copy = true;
     fetch.push = false;
   } else if (const std::optional<SampleIndex> sample = plan.next_fetch()) {
     fetch.sample = *sample;
-    fetch.retain = plan.retain(*sample);
+    fetch.hold_copy = plan.hold_copy(*sample);
   } else {
     return std::nullopt;
   }
@@ -212,7 +212,7 @@ void Pusher::read_piece(Fetch fetch) {
   const std::uint64_t length = parts_.records ? fetch.piece_bytes() : kPieceBytesMax;
   const bool is_whole_file = !parts_.records && fetch.end <= kPieceBytesMax;
   const cache::ReadHint ahead = parts_.records ? cache::ReadHint::kAheadAlone : cache::ReadHint::kAhead;
-  const cache::ReadHint hint = fetch.retain ? cache::ReadHint::kAheadAndKeep : ahead;
+  const cache::ReadHint hint = fetch.hold_copy ? cache::ReadHint::kAheadAndKeep : ahead;
   auto done = [self = shared_from_this(), fetch = std::make_shared<Fetch>(std::move(fetch))](Result<cache::View> view) {
     if (view) fetch->view = std::make_shared<const cache::View>(std::move(*view));
     self->on_read_piece(std::move(*fetch));
@@ -240,7 +240,7 @@ void Pusher::push(Fetch fetch) {
   const bool is_read = delivery_.is_read(fetch);
   if (!fetch.push) {
     const bool is_kept = fetch.view && !delivery_.has_changed(fetch);
-    return finish(fetch, is_kept ? Landing::kRetained : Landing::kNotRetained);
+    return finish(fetch, is_kept ? Landing::kCopyHeld : Landing::kCopyFailed);
   }
   const bool is_first = fetch.offset == fetch.begin;
   if (is_first && !is_read) return finish(fetch, Landing::kFailedBeforePlace);
@@ -257,21 +257,21 @@ void Pusher::push(Fetch fetch) {
 }
 
 void Pusher::finish(const Fetch& fetch, Landing landing) {
-  bool is_retained = false;
+  bool has_copy = false;
   bool is_evicted = false;  // by another thread, which told the kernel before all of it was there
   plan_.use([&](PushPlan& plan) {
     is_evicted = landing == Landing::kPushed && !plan.pages().is_held(fetch.sample);
     plan.on_fetched(fetch.sample, fetch.generation, landing);
     if (answers_) answers_->finish(fetch.sample);
     if (answers_ && landing != Landing::kPushed) answers_->drop_beacon(fetch.sample);
-    is_retained = plan.retained().contains(fetch.sample);  // it may have made way for another while it was fetched
+    has_copy = plan.copies().contains(fetch.sample);  // it may have made way for another while it was fetched
     MutexLock lock(mutex_);
     limits_.end(fetch.memory_bytes);
     changed_ = true;
     work_.notify_one();
   });
   if (is_evicted) kernel_.drop(fetch.inode, fetch.begin, fetch.end - fetch.begin);
-  if (!is_retained && !parts_.records) parts_.store.drop(fetch.entry);
+  if (!has_copy && !parts_.records) parts_.store.drop(fetch.entry);
 }
 
 void Pusher::plan_changed() {

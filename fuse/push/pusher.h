@@ -106,7 +106,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
 
   const PushParts parts_;
   const std::unique_ptr<RecordAnswers> answers_;  // null: samples are files
-  const std::uint64_t store_ram_bytes_;  // the store's own, without what is retained for the plan; 0: it keeps nothing
+  const std::uint64_t store_ram_bytes_;  // the store's own, without the copies for the plan; 0: it keeps nothing
   io::Mutex mutex_;                      // after the plan's
   io::CondVar work_;                     // for the threads
   io::CondVar finished_;                 // for those who wait: full, stopped

@@ -125,7 +125,7 @@ void SharedPlan::hear(std::span<const SampleIndex> opens) const {
 void SharedPlan::on_read(SampleIndex sample, const PageRange& range) {
   if (!has_changes() && mutex_.try_lock()) {
     plan_.on_read(sample, range);
-    const bool brings_work = plan_.retained().must_fetch() || plan_.pages().must_evict();
+    const bool brings_work = plan_.copies().must_fetch() || plan_.pages().must_evict();
     if (brings_work) on_taken_();
     return mutex_.unlock();
   }
@@ -200,7 +200,7 @@ std::optional<std::uint64_t> SharedPlan::on_pages_dropped() {
     on_taken_();
     MountStats stats;
     plan.add_stats(stats);
-    return stats.retained_budget_bytes;
+    return stats.copies_budget_bytes;
   });
 }
 

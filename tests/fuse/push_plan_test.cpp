@@ -205,7 +205,7 @@ TEST_CASE("a smaller budget is reached by evicting, a larger one by pushing") {
   CHECK(stats_of(plan).held_samples == kSampleCount);
 }
 
-// What a plan has retained, and how it came to that.
+// The copies that a plan holds, and how it came to them.
 struct Memory {
   std::vector<bool> has = std::vector<bool>(kSampleCount);
   unsigned found = 0;    // fetches of what was there
@@ -220,98 +220,98 @@ void drop_from(Memory& memory, PushPlan& plan) {
   }
 }
 
-// Fetches, retains and pushes all that the plan names.
-void push_and_retain(PushPlan& plan, Memory& memory) {
+// Fetches and pushes all that the plan names, and holds copies of what it says.
+void push_and_copy(PushPlan& plan, Memory& memory) {
   while (const auto sample = plan.next_fetch()) {
     memory.found += memory.has[*sample] ? 1 : 0;
-    if (plan.retain(*sample)) memory.has[*sample] = true;
+    if (plan.hold_copy(*sample)) memory.has[*sample] = true;
     drop_from(memory, plan);
     while (plan.next_victim(plan.pages().bytes_of(*sample))) continue;
     REQUIRE(plan.place(*sample));
     plan.on_fetched(*sample, plan.generation(), Landing::kPushed);
     drop_from(memory, plan);
     const MountStats stats = stats_of(plan);
-    CHECK(stats.held_bytes + stats.retained_bytes <= plan.budget_bytes());
+    CHECK(stats.held_bytes + stats.copies_bytes <= plan.budget_bytes());
   }
 }
 
-// How many fetches found their sample retained.
+// How many fetches found a copy of their sample.
 unsigned read_epoch(PushPlan& plan, Memory& memory) {
   const unsigned found_before = memory.found;
   const std::vector<SampleIndex> epoch = plan.order()->epoch(plan.epoch()).value();
   for (const SampleIndex sample : epoch) {
     open(plan, sample);
-    push_and_retain(plan, memory);
+    push_and_copy(plan, memory);
   }
   return memory.found - found_before;
 }
 
-TEST_CASE("where the kernel drops pages most of the budget is retained, and pushed again before each use") {
+TEST_CASE("where the kernel drops pages most of the budget holds copies, which are pushed again before each use") {
   Planned planned;
   constexpr std::uint64_t kBudget = 24 * kSampleBytes;
   PushPlan plan = planned.plan({.budget_bytes = kBudget, .order = sequential()});
   push_all(plan);
-  REQUIRE(plan.retained_limit() == 0);
+  REQUIRE(plan.copies_limit() == 0);
   REQUIRE(plan.on_pages_dropped());
   while (plan.next_victim(0)) continue;
-  CHECK(plan.retained_limit() == kBudget - kBudget / 8);
+  CHECK(plan.copies_limit() == kBudget - kBudget / 8);
   Memory memory;
-  push_and_retain(plan, memory);
+  push_and_copy(plan, memory);
   read_epoch(plan, memory);
   const MountStats after_one = stats_of(plan);
-  CHECK(after_one.retained_samples >= 10);  // 21 samples' room; a record takes two pages of it
-  CHECK(read_epoch(plan, memory) == after_one.retained_samples);
-  CHECK(stats_of(plan).retained_samples == after_one.retained_samples);
+  CHECK(after_one.copied_samples >= 10);  // 21 samples' room; a record takes two pages of it
+  CHECK(read_epoch(plan, memory) == after_one.copied_samples);
+  CHECK(stats_of(plan).copied_samples == after_one.copied_samples);
   CHECK(stats_of(plan).hits - after_one.hits == kSampleCount);
 
   SUBCASE("a smaller budget lets go of a part") {
     plan.set_budget(kBudget / 2);
     while (plan.next_victim(0)) continue;
     drop_from(memory, plan);
-    CHECK(stats_of(plan).retained_bytes <= plan.retained_limit());
+    CHECK(stats_of(plan).copies_bytes <= plan.copies_limit());
     CHECK(std::count(memory.has.begin(), memory.has.end(), true) ==
-          static_cast<std::ptrdiff_t>(stats_of(plan).retained_samples));
+          static_cast<std::ptrdiff_t>(stats_of(plan).copied_samples));
   }
   SUBCASE("the page cache's part ends at a 64th") {
     for (int i = 0; i < 3; ++i) CHECK(plan.on_pages_dropped());
     CHECK_FALSE(plan.on_pages_dropped());
     while (plan.next_victim(0)) continue;
-    CHECK(plan.retained_limit() == kBudget - kBudget / 64);
+    CHECK(plan.copies_limit() == kBudget - kBudget / 64);
   }
 }
 
-TEST_CASE("a sample that lost pages is retained, where the budget has room beside all samples") {
+TEST_CASE("a copy is held of a sample that lost pages, where the budget has room beside all samples") {
   Planned planned;
   constexpr std::uint64_t kAll = kSampleCount * kSampleBytes;
   PushPlan plan = planned.plan({.budget_bytes = 3 * kAll, .order = sequential()});
   push_all(plan);
-  CHECK(plan.retained_limit() == 0);
-  CHECK_FALSE(plan.retained().must_fetch());
+  CHECK(plan.copies_limit() == 0);
+  CHECK_FALSE(plan.copies().must_fetch());
   plan.on_read(3, kLater);
-  CHECK(plan.retained().must_fetch());
-  CHECK(plan.next_to_retain() == 3);
-  CHECK_FALSE(plan.next_to_retain());
-  CHECK(plan.retained_limit() == 2 * kAll);
+  CHECK(plan.copies().must_fetch());
+  CHECK(plan.next_to_copy() == 3);
+  CHECK_FALSE(plan.next_to_copy());
+  CHECK(plan.copies_limit() == 2 * kAll);
   CHECK(stats_of(plan).lost_samples == 0);
 
   SUBCASE("once") {
-    plan.on_fetched(3, plan.generation(), Landing::kRetained);
+    plan.on_fetched(3, plan.generation(), Landing::kCopyHeld);
     plan.on_read(3, kFromStart);
-    CHECK_FALSE(plan.next_to_retain());
+    CHECK_FALSE(plan.next_to_copy());
     CHECK(stats_of(plan).lost_samples == 1);
-    CHECK(stats_of(plan).retained_samples == 1);
+    CHECK(stats_of(plan).copied_samples == 1);
     CHECK(stats_of(plan).held_samples == kSampleCount);
     CHECK(stats_of(plan).pushed_samples == kSampleCount);
   }
   SUBCASE("again when it could not be fetched") {
-    plan.on_fetched(3, plan.generation(), Landing::kNotRetained);
-    CHECK(stats_of(plan).retained_bytes == 0);
+    plan.on_fetched(3, plan.generation(), Landing::kCopyFailed);
+    CHECK(stats_of(plan).copies_bytes == 0);
     plan.on_read(3, kFromStart);
-    CHECK(plan.next_to_retain() == 3);
+    CHECK(plan.next_to_copy() == 3);
   }
   SUBCASE("and no budget is moved for all of them") {
     for (SampleIndex sample = 0; sample < kSampleCount; ++sample) plan.on_read(sample, kFromStart);
-    CHECK(stats_of(plan).retained_samples == kSampleCount);
+    CHECK(stats_of(plan).copied_samples == kSampleCount);
     CHECK_FALSE(plan.on_pages_dropped());
     CHECK_FALSE(plan.next_victim(0));
     CHECK_FALSE(plan.next_fetch());
@@ -320,39 +320,39 @@ TEST_CASE("a sample that lost pages is retained, where the budget has room besid
     plan.on_read(4, kFromStart);
     plan.set_budget(kAll);
     while (plan.next_to_drop()) continue;
-    CHECK_FALSE(plan.next_to_retain());
-    CHECK(stats_of(plan).retained_samples == 0);
+    CHECK_FALSE(plan.next_to_copy());
+    CHECK(stats_of(plan).copied_samples == 0);
   }
-  SUBCASE("not under memory pressure, which takes back what was retained") {
+  SUBCASE("not under memory pressure, which takes the copies back") {
     plan.limit_budget(3 * kAll - 1);
     CHECK(plan.next_to_drop() == 3);
     plan.on_read(4, kFromStart);
-    CHECK_FALSE(plan.next_to_retain());
+    CHECK_FALSE(plan.next_to_copy());
     plan.limit_budget(3 * kAll);
     plan.on_read(4, kFromStart);
-    CHECK(plan.next_to_retain() == 4);
+    CHECK(plan.next_to_copy() == 4);
   }
   SUBCASE("as it is after a change, from then on") {
     plan.on_changed(3);
-    CHECK(stats_of(plan).retained_samples == 0);
+    CHECK(stats_of(plan).copied_samples == 0);
     push_all(plan);
     plan.on_read(3, kFromStart);
-    CHECK(plan.next_to_retain() == 3);
+    CHECK(plan.next_to_copy() == 3);
   }
   SUBCASE("and so is what is pushed from then on") {
-    CHECK(plan.retain(4));
-    CHECK(stats_of(plan).retained_samples == 2);
+    CHECK(plan.hold_copy(4));
+    CHECK(stats_of(plan).copied_samples == 2);
   }
 }
 
-TEST_CASE("where the budget does not hold all samples twice, only those that lost pages are retained") {
+TEST_CASE("where the budget does not hold all samples twice, copies are held only of those that lost pages") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes * 3 / 2, .order = sequential()});
   push_all(plan);
   plan.on_read(3, kLater);
-  CHECK(plan.next_to_retain() == 3);
-  CHECK_FALSE(plan.retain(4));
-  CHECK(stats_of(plan).retained_samples == 1);
+  CHECK(plan.next_to_copy() == 3);
+  CHECK_FALSE(plan.hold_copy(4));
+  CHECK(stats_of(plan).copied_samples == 1);
 }
 
 TEST_CASE("a budget that was moved while it was small comes back when it holds all samples twice again") {
@@ -370,7 +370,7 @@ TEST_CASE("a budget that was moved while it was small comes back when it holds a
   CHECK(stats_of(plan).held_bytes == kAll);
 }
 
-TEST_CASE("where the daemon cannot retain a good part of the samples, the budget is moved however large it is") {
+TEST_CASE("where the daemon cannot hold copies of a good part of the samples, a budget of any size is moved") {
   const auto may_move = [](std::size_t small, std::size_t large) {
     std::vector<std::size_t> sizes(small, std::size_t{1} << 20);
     sizes.insert(sizes.end(), large, std::size_t{5} << 20);
@@ -382,20 +382,20 @@ TEST_CASE("where the daemon cannot retain a good part of the samples, the budget
   CHECK(may_move(8, 1));
 }
 
-TEST_CASE("a sample that lost pages is not retained where there is no memory for it") {
+TEST_CASE("no copy is held of a sample that lost pages where there is no memory for it") {
   Planned planned;
   constexpr std::uint64_t kAll = kSampleCount * kSampleBytes;
   PushPlanOptions options{.budget_bytes = kAll, .order = sequential()};
   SUBCASE("in the budget") {}
   SUBCASE("in the daemon") {
     options.budget_bytes = 3 * kAll;
-    options.can_retain = false;
+    options.can_copy = false;
   }
   PushPlan plan = planned.plan(options);
   push_all(plan);
   plan.on_read(3, kFromStart);
-  CHECK_FALSE(plan.next_to_retain());
-  CHECK(plan.retained_limit() == 0);
+  CHECK_FALSE(plan.next_to_copy());
+  CHECK(plan.copies_limit() == 0);
 }
 
 // Payloads that take so many pages with their trailer.
@@ -421,36 +421,36 @@ bool all_small_are_in(const Memory& memory) {
   return true;
 }
 
-TEST_CASE("small samples are retained in the place of large ones") {
+TEST_CASE("copies are held of small samples in the place of large ones") {
   constexpr std::size_t kCount = 256;
   const std::vector<std::size_t> sizes = small_and_large(kCount);
   Planned planned(sizes);
   PushPlan plan = planned.plan(half_of(sizes, sequential(kCount)));
   REQUIRE(plan.on_pages_dropped());
   Memory memory{.has = std::vector<bool>(kCount)};
-  push_and_retain(plan, memory);
+  push_and_copy(plan, memory);
   read_epoch(plan, memory);
   CHECK(all_small_are_in(memory));
-  CHECK(stats_of(plan).retained_samples > kCount / 2 + 30);  // what is left goes to large ones
+  CHECK(stats_of(plan).copied_samples > kCount / 2 + 30);  // what is left goes to large ones
   CHECK(memory.dropped > 0);
 
   SUBCASE("and then nothing is exchanged any more") {
     const unsigned dropped = memory.dropped;
-    const std::uint64_t retained = stats_of(plan).retained_samples;
-    CHECK(read_epoch(plan, memory) == retained);
-    CHECK(read_epoch(plan, memory) == retained);
+    const std::uint64_t copied = stats_of(plan).copied_samples;
+    CHECK(read_epoch(plan, memory) == copied);
+    CHECK(read_epoch(plan, memory) == copied);
     CHECK(memory.dropped == dropped);
   }
   SUBCASE("a smaller budget lets go of the large ones first") {
     plan.set_budget(plan.budget_bytes() * 3 / 4);
     while (plan.next_victim(0)) continue;
     drop_from(memory, plan);
-    CHECK(stats_of(plan).retained_bytes <= plan.retained_limit());
+    CHECK(stats_of(plan).copies_bytes <= plan.copies_limit());
     CHECK(all_small_are_in(memory));
   }
 }
 
-TEST_CASE("small samples are retained first where each epoch leaves others out") {
+TEST_CASE("copies are held of small samples first where each epoch leaves others out") {
   constexpr std::size_t kCount = 256;
   const std::vector<std::size_t> sizes = small_and_large(kCount);
   Planned planned(sizes);
@@ -458,7 +458,7 @@ TEST_CASE("small samples are retained first where each epoch leaves others out")
   PushPlan plan = planned.plan(half_of(sizes, {.order = std::move(rank.value())}));
   REQUIRE(plan.on_pages_dropped());
   Memory memory{.has = std::vector<bool>(kCount)};
-  push_and_retain(plan, memory);
+  push_and_copy(plan, memory);
   for (int epoch = 0; epoch < 12; ++epoch) read_epoch(plan, memory);
   CHECK(all_small_are_in(memory));
 }
@@ -471,21 +471,21 @@ TEST_CASE("among samples of nearly one size none takes the place of another") {
   PushPlan plan = planned.plan(half_of(sizes, sequential(kCount)));
   REQUIRE(plan.on_pages_dropped());
   Memory memory{.has = std::vector<bool>(kCount)};
-  push_and_retain(plan, memory);
+  push_and_copy(plan, memory);
   for (int epoch = 0; epoch < 2; ++epoch) read_epoch(plan, memory);
-  CHECK(stats_of(plan).retained_samples > kCount / 3);
+  CHECK(stats_of(plan).copied_samples > kCount / 3);
   CHECK(memory.dropped == 0);
 }
 
-TEST_CASE("a retained sample whose fetch fails is not retained") {
+TEST_CASE("no copy is counted of a sample whose fetch fails") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = 24 * kSampleBytes, .order = sequential()});
   REQUIRE(plan.on_pages_dropped());
   const auto sample = plan.next_fetch();
   REQUIRE(sample);
-  REQUIRE(plan.retain(*sample));
+  REQUIRE(plan.hold_copy(*sample));
   plan.on_fetched(*sample, plan.generation(), Landing::kFailedBeforePlace);
-  CHECK(stats_of(plan).retained_bytes == 0);
+  CHECK(stats_of(plan).copies_bytes == 0);
 }
 
 TEST_CASE("losses count when they are many among the opens") {
@@ -549,7 +549,7 @@ TEST_CASE("a file that was changed on purpose is no loss, and is pushed again") 
   CHECK(stats_of(plan).held_samples == kSampleCount - 1);
   plan.on_read(3, kFromStart);
   CHECK(stats_of(plan).lost_samples == 0);
-  CHECK_FALSE(plan.next_to_retain());
+  CHECK_FALSE(plan.next_to_copy());
   CHECK(push_all(plan) == std::vector<SampleIndex>{3});
   CHECK(plan.take_stale(3));
   CHECK(stats_of(plan).held_samples == kSampleCount);

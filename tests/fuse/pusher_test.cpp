@@ -156,16 +156,16 @@ TEST_CASE("what the kernel drops comes from the daemon's memory the next time, w
   Mounted mounted;
   start(mounted, 4 * kSampleCount);
   push_all(mounted);
-  CHECK(mounted.mount().stats().retained_budget_bytes == 0);
+  CHECK(mounted.mount().stats().copies_budget_bytes == 0);
   for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) lose_pages_of(mounted, sample);
   push_all(mounted);
   const std::uint64_t source_reads = mounted.store().stats().tiers.back().hits;
   for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) lose_pages_of(mounted, sample);
   const MountStats stats = mounted.mount().stats();
   CHECK(stats.lost_samples == 2 * kSampleCount);
-  CHECK(stats.retained_samples == kSampleCount);
+  CHECK(stats.copied_samples == kSampleCount);
   CHECK(stats.held_samples == kSampleCount);
-  CHECK(stats.held_bytes + stats.retained_bytes <= stats.budget_bytes);
+  CHECK(stats.held_bytes + stats.copies_bytes <= stats.budget_bytes);
   CHECK(mounted.store().stats().tiers.back().hits == source_reads);
 }
 
@@ -206,7 +206,7 @@ bool lose_pages_until_budget_moves(Mounted& mounted) {
       read_and_report(mounted, sample);
     }
     const MountStats stats = mounted.mount().stats();
-    if (stats.retained_budget_bytes > 0) return true;
+    if (stats.copies_budget_bytes > 0) return true;
     if (stats.budget_bytes < stats.ram_bytes) return false;
     ::usleep(50'000);
   }
@@ -228,13 +228,13 @@ TEST_CASE("where the kernel drops pushed pages samples are kept in memory and pu
     for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
       push_all(mounted);
       const MountStats stats = mounted.mount().stats();
-      REQUIRE(stats.held_bytes + stats.retained_bytes <= stats.budget_bytes);
+      REQUIRE(stats.held_bytes + stats.copies_bytes <= stats.budget_bytes);
       const std::string content = read_and_report(mounted, sample);
       if (sample % 16 == 0) CHECK(content == read_file(source_path_of(mounted, sample)));
     }
   }
   CHECK(mounted.requests("READ") == reads);
-  CHECK(mounted.mount().stats().retained_samples > kSampleCount / 2);
+  CHECK(mounted.mount().stats().copied_samples > kSampleCount / 2);
   const cache::TierStats ram = mounted.store().stats().tiers.front();
   CHECK(ram.hits > kSampleCount / 2);
   CHECK(ram.used_bytes <= ram.budget_bytes);
@@ -262,9 +262,9 @@ TEST_CASE("what makes way for smaller samples is dropped from memory") {
   }
   push_all(mounted);
   const MountStats stats = mounted.mount().stats();
-  CHECK(stats.retained_samples > kSampleCount / 2);  // all small ones, and there is room for a few large ones
-  CHECK(stats.retained_bytes <= stats.retained_budget_bytes);
-  CHECK(mounted.store().stats().tiers.front().used_bytes == stats.retained_bytes);
+  CHECK(stats.copied_samples > kSampleCount / 2);  // all small ones, and there is room for a few large ones
+  CHECK(stats.copies_bytes <= stats.copies_budget_bytes);
+  CHECK(mounted.store().stats().tiers.front().used_bytes == stats.copies_bytes);
 }
 
 std::uint64_t bytes_in_page_cache(const std::string& path) {

@@ -2,11 +2,11 @@
 // The samples whose copies the store keeps in memory for the mount, because the kernel drops pushed pages.
 // Pure: no I/O, no threads, no clock.
 //
-//   Retained retained(catalog);
-//   if (retained.add(sample, limit)) ...;                          // fetch it with kAheadAndKeep
-//   retained.add_lost(sample, limit);                              // the same, where nobody fetches it yet:
-//   while (auto sample = retained.next_to_fetch()) ...;
-//   while (auto sample = retained.next_to_drop(limit)) ...;        // have the store drop it
+//   HeldCopies copies(catalog);
+//   if (copies.add(sample, limit)) ...;                          // fetch it with kAheadAndKeep
+//   copies.add_lost(sample, limit);                              // the same, where nobody fetches it yet:
+//   while (auto sample = copies.next_to_fetch()) ...;
+//   while (auto sample = copies.next_to_drop(limit)) ...;        // have the store drop it
 //
 // `limit` is what all copies together may take now; the owner of the budget says so with each call.
 //
@@ -27,9 +27,9 @@
 
 namespace headrace::fuse {
 
-class Retained {
+class HeldCopies {
  public:
-  explicit Retained(const cache::Catalog& catalog);
+  explicit HeldCopies(const cache::Catalog& catalog);
 
   // Counts a copy from now on, until it is dropped. False: it is too large, or there is no room and no larger copy that
   // could make way. The copies may exceed the limit until next_to_drop() has named what goes. O(log n).

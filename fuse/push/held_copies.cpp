@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/push/retained.h"
+#include "headrace/fuse/push/held_copies.h"
 
 #include <limits>
 
@@ -23,9 +23,9 @@ bool is_too_large(std::uint64_t file_bytes) {
 
 }  // namespace
 
-Retained::Retained(const cache::Catalog& catalog) : catalog_(catalog), bytes_of_all_(count_bytes_of_all()) {}
+HeldCopies::HeldCopies(const cache::Catalog& catalog) : catalog_(catalog), bytes_of_all_(count_bytes_of_all()) {}
 
-std::uint64_t Retained::count_bytes_of_all() const {
+std::uint64_t HeldCopies::count_bytes_of_all() const {
   std::uint64_t bytes = 0;
   std::uint64_t left_out = 0;
   for (SampleIndex sample = 0; sample < catalog_.sample_count(); ++sample) {
@@ -35,11 +35,11 @@ std::uint64_t Retained::count_bytes_of_all() const {
   return left_out > (bytes + left_out) / kTooLargeShare ? std::numeric_limits<std::uint64_t>::max() : bytes;
 }
 
-Retained::Key Retained::key_of(SampleIndex sample) const {
+HeldCopies::Key HeldCopies::key_of(SampleIndex sample) const {
   return {cache::footprint_bytes(catalog_.size_bytes(catalog_.sample_entry(sample))), sample};
 }
 
-bool Retained::add(SampleIndex sample, std::uint64_t limit_bytes) {
+bool HeldCopies::add(SampleIndex sample, std::uint64_t limit_bytes) {
   if (contains(sample)) return true;
   if (is_too_large(catalog_.size_bytes(catalog_.sample_entry(sample)))) return false;
   const Key key = key_of(sample);
@@ -51,11 +51,11 @@ bool Retained::add(SampleIndex sample, std::uint64_t limit_bytes) {
   return true;
 }
 
-void Retained::add_lost(SampleIndex sample, std::uint64_t limit_bytes) {
+void HeldCopies::add_lost(SampleIndex sample, std::uint64_t limit_bytes) {
   if (!contains(sample) && add(sample, limit_bytes)) to_fetch_.push_back(sample);
 }
 
-std::optional<SampleIndex> Retained::next_to_fetch() {
+std::optional<SampleIndex> HeldCopies::next_to_fetch() {
   while (!to_fetch_.empty()) {
     const SampleIndex sample = to_fetch_.front();
     to_fetch_.pop_front();
@@ -64,14 +64,14 @@ std::optional<SampleIndex> Retained::next_to_fetch() {
   return std::nullopt;
 }
 
-std::optional<SampleIndex> Retained::next_to_drop(std::uint64_t limit_bytes) {
+std::optional<SampleIndex> HeldCopies::next_to_drop(std::uint64_t limit_bytes) {
   if (bytes_ <= limit_bytes) return std::nullopt;
   const SampleIndex largest = by_size_.rbegin()->second;
   drop(largest);
   return largest;
 }
 
-void Retained::drop(SampleIndex sample) {
+void HeldCopies::drop(SampleIndex sample) {
   if (by_size_.empty()) return;
   const Key key = key_of(sample);
   if (by_size_.erase(key) > 0) bytes_ -= key.first;
