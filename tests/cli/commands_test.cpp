@@ -579,6 +579,7 @@ TEST_CASE("warm says what is held and what is missing, and goes on where it was 
   std::vector<std::string> slow = warm;
   slow.insert(slow.end(), {"--rate-limit", "2B"});  // bytes a second, and each sample has one
   const auto child = tool.start(slow);
+  REQUIRE(headrace::test::wait_until([&] { return headrace::test::hears(child->pid(), SIGINT); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   child->signal(SIGINT);
   const Outcome stopped = child->wait();

@@ -52,6 +52,15 @@ bool has_ended(pid_t pid) {
   return status.empty() || contains(status, ") Z ");
 }
 
+bool hears(pid_t pid, int signal) {
+  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
+  std::uint64_t signals = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("SigBlk:") || line.starts_with("SigCgt:")) signals |= std::stoull(line.substr(7), nullptr, 16);
+  }
+  return (signals >> (signal - 1) & 1) != 0;
+}
+
 bool wait_until(const std::function<bool()>& condition) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + std::chrono::seconds(30);

@@ -25,6 +25,8 @@ namespace headrace::test {
 [[nodiscard]] bool is_mounted(const std::filesystem::path& path);
 // Gone, or a zombie that its parent has not collected yet.
 [[nodiscard]] bool has_ended(pid_t pid);
+// Whether it is past its start: it catches the signal, or waits for it.
+[[nodiscard]] bool hears(pid_t pid, int signal);
 // False when it does not hold within half a minute, which is a hang on any machine.
 [[nodiscard]] bool wait_until(const std::function<bool()>& condition);
 
@@ -69,6 +71,7 @@ class TerminalChild {
   TerminalChild& operator=(const TerminalChild&) = delete;
 
   void type(char key) const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
   void resize(WindowSize size) const;
   // Everything that was written so far, escape sequences and all.
   [[nodiscard]] const std::string& screen();

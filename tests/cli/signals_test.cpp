@@ -17,6 +17,7 @@
 using headrace::test::Child;
 using headrace::test::contains;
 using headrace::test::has_ended;
+using headrace::test::hears;
 using headrace::test::is_mounted;
 using headrace::test::Outcome;
 using headrace::test::read_file;
@@ -58,9 +59,16 @@ Outcome stop(Child& child, int signal, const std::function<bool()>& begun) {
   return outcome;
 }
 
-// Somewhere in the middle of what shows nothing outside.
-std::function<bool()> after(std::chrono::milliseconds time) {
-  return [due = steady_clock::now() + time] { return steady_clock::now() > due; };
+// Somewhere in the middle of what shows nothing outside: so long after `begun` held, too.
+std::function<bool()> after(std::chrono::milliseconds time, const std::function<bool()>& begun) {
+  return [time, begun, due = steady_clock::time_point::max()]() mutable {
+    if (due == steady_clock::time_point::max() && begun()) due = steady_clock::now() + time;
+    return steady_clock::now() > due;
+  };
+}
+
+std::function<bool()> has_started(const Child& child, int signal) {
+  return [pid = child.pid(), signal] { return hears(pid, signal); };
 }
 
 // A data set that takes most of a minute to be looked through, in many steps: the kernel lets nobody go in the middle
@@ -109,7 +117,8 @@ TEST_CASE("simulate, order and diagnose end at once and leave nothing") {
         {"diagnose", data.source(), "--seconds", "600"}}) {
     CAPTURE(arguments.front());
     const auto child = tool.start(arguments);
-    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(500))).status == kInterrupted);
+    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(500), has_started(*child, SIGINT))).status ==
+          kInterrupted);
     CHECK(is_empty_or_missing(tool.home() / "run"));
   }
 }
@@ -136,7 +145,8 @@ TEST_CASE("a warm that is stopped keeps what it has fetched and lets go of the t
   std::vector<std::string> slow = warm;
   slow.insert(slow.end(), {"--rate-limit", "1B"});  // a byte a second, which each sample has
   const auto child = tool.start(slow);
-  const Outcome outcome = stop(*child, SIGTERM, after(std::chrono::milliseconds(1500)));
+  const Outcome outcome =
+      stop(*child, SIGTERM, after(std::chrono::milliseconds(1500), [&] { return fs::exists(tier + "/tier"); }));
   CHECK(outcome.status == kTerminated);
   CHECK(contains(outcome.output, "stopped"));
   CHECK(tool({"verify", tier}).status == 0);  // the lock is free, all records are whole
@@ -150,6 +160,7 @@ TEST_CASE("a warm that waits for its list on a terminal is ended by a Ctrl-C and
   const DataSet data;
   const auto child =
       tool.start_on_terminal({"warm", data.source(), "--ssd", (tool.home() / "tier").string() + ":64M", "--list", "-"});
+  REQUIRE(wait_until([&] { return hears(child->pid(), SIGINT); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // it shows nothing while it waits
   child->type(kCtrlC);
   CHECK(child->wait().status == kInterrupted);
@@ -162,7 +173,7 @@ TEST_CASE("verify sums up what it has read, lets go of the tier, and is heard at
   const std::string tier = (tool.home() / "tier").string();
   REQUIRE(tool({"warm", data.source(), "--ssd", tier + ":64M"}).status == 0);
   const auto child = tool.start({"verify", tier, "--rate-limit", "1B"});
-  const Outcome outcome = stop(*child, SIGINT, after(std::chrono::milliseconds(1500)));
+  const Outcome outcome = stop(*child, SIGINT, after(std::chrono::milliseconds(1500), has_started(*child, SIGINT)));
   CHECK(outcome.status == kInterrupted);
   CHECK(contains(outcome.output, " records, "));
   CHECK_FALSE(contains(outcome.output, " 10 records"));
@@ -181,7 +192,8 @@ TEST_CASE("looking through a slow source can be stopped, and no tier stays locke
                                                     {"simulate", source}}) {
     CAPTURE(arguments.front());
     const auto child = tool.start(arguments);
-    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(300))).status == kInterrupted);
+    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(300), has_started(*child, SIGINT))).status ==
+          kInterrupted);
   }
   const DataSet fast;
   CHECK(tool({"warm", fast.source(), "--ssd", tier + ":64M"}).status == 0);
