@@ -59,7 +59,15 @@ struct Seen {
 class Supervised {
  public:
   // How a worker goes about its work.
-  enum class Work : std::uint8_t { kServe, kHangFirst, kRefreshFirst, kFailSecond, kNeverAgain, kRefreshOnly };
+  enum class Work : std::uint8_t {
+    kServe,
+    kHangFirst,
+    kRefreshFirst,
+    kFailSecond,
+    kNeverAgain,
+    kRefreshOnly,
+    kPushFirst
+  };
 
   Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
       : work_(work),
@@ -162,6 +170,9 @@ class Supervised {
     HEADRACE_TRY(mount, Mount::start(*store, mounted_.options, channel));
     seen_->takeovers = mount->stats().takeovers;
     seen_->held_at_start = mount->stats().held_samples;
+    if (work_ == Work::kPushFirst && seen_->takeovers == 0) {
+      HEADRACE_TRY_DO(mount->push_until_full([](const auto&) { return true; }));
+    }
     ready();
     ++seen_->ready;
     const bool refreshes = work_ == Work::kRefreshFirst || work_ == Work::kRefreshOnly;
@@ -332,10 +343,8 @@ TEST_CASE("a worker that takes over knows what was pushed before it") {
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   need_resend(mounted);
-  Supervised supervised(mounted, 16 << 20);
+  Supervised supervised(mounted, 16 << 20, Supervised::Work::kPushFirst);
   supervised.wait_until_ready(1);
-  // The page cache is asked through a file's own reads: no READ can be seen from here, but a wait would be.
-  std::this_thread::sleep_for(milliseconds(300));
   supervised.kill_worker();
   supervised.wait_until_ready(2);
   CHECK(supervised.seen().held_at_start == kSampleCount);
