@@ -65,7 +65,7 @@ inline cache::TierStats stats_of(const cache::Store& store, cache::TierKind kind
 
 // Puts are behind the reader's back.
 inline void wait_for_puts(const cache::Store& store, std::uint64_t count) {
-  for (int i = 0; i < 500 && stats_of(store, cache::TierKind::kShared).writes < count; ++i) {
+  for (int i = 0; i < 3000 && stats_of(store, cache::TierKind::kShared).writes < count; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   REQUIRE(stats_of(store, cache::TierKind::kShared).writes == count);

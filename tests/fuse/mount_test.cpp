@@ -90,11 +90,15 @@ TEST_CASE("pushed files that changed in the source are shown as they are now, on
   mounted.source().write(Mounted::sample_name(4), "shorter than it was");
   mounted.source().write(Mounted::sample_name(5), Mounted::sample_content(101, 10'000));
   cache::Refresher refresher(mounted.store(), {});
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   CHECK(difference(mounted.source().path(), mounted.path()) == "");
+  // The count comes behind what it counts.
+  while (refresher.state().rounds == 0 && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   CHECK(refresher.state().changed == 3);
 }
 
@@ -112,7 +116,7 @@ TEST_CASE("a file that is swapped while mounted and swapped back leaves none of 
     const std::string file = mounted.file(Mounted::sample_name(1));
     const auto wait_for = [&](unsigned number) {
       const std::string content = Mounted::sample_content(number, bytes);
-      const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+      const auto deadline = steady_clock::now() + std::chrono::seconds(30);
       while (read_file(file) != content && steady_clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
@@ -148,7 +152,7 @@ TEST_CASE("modes and owners that changed in the source are shown as they are now
   REQUIRE(::chmod(mounted.source().path().c_str(), 0711) == 0);
   cache::Refresher refresher(mounted.store(), {});
   const auto wait_until_equal = [&] {
-    const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+    const auto deadline = steady_clock::now() + std::chrono::seconds(30);
     while (difference(mounted.source().path(), mounted.path()) != "" && steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -184,7 +188,7 @@ void change_in_the_middle(Mounted& mounted, const std::function<void()>& change)
     CHECK(piece.substr(0, static_cast<std::size_t>(std::max<ssize_t>(count, 0))).find('n') == std::string::npos);
   }
   const std::string now(kBytes, 'n');
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   while (read_file(file) != now && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -227,7 +231,7 @@ TEST_CASE("below an overlay a file that was replaced is shown once a comparison 
   mounted.source().write("new", Mounted::sample_content(100, 10'000));
   fs::rename(mounted.source().path() / "new", mounted.source().path() / Mounted::sample_name(1));
   const cache::Refresher refresher(mounted.store(), {});
-  const auto deadline = steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = steady_clock::now() + std::chrono::seconds(30);
   while (read_file(file) != Mounted::sample_content(100, 10'000) && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
