@@ -70,6 +70,11 @@ std::vector<std::function<void()>> SlowCalls::Shared::take_followers() {
 
 SlowCalls::SlowCalls(std::string name) : name_(std::move(name)), shared_(std::make_shared<Shared>()) {}
 
+bool SlowCalls::is_busy() const {
+  MutexLock lock(shared_->mutex);
+  return shared_->is_busy() || shared_->stopping;
+}
+
 void SlowCalls::run(std::function<void()> call, std::function<void()> then) {
   {
     MutexLock lock(shared_->mutex);
@@ -100,7 +105,7 @@ void SlowCalls::stop(std::chrono::milliseconds patience) {
   std::thread thread = std::move(shared_->thread);
   lock.unlock();
   if (thread.joinable()) hangs ? thread.detach() : thread.join();
-  if (hangs) log_warning("{}: a call to a file server hangs and is left alone", name_);
+  if (hangs) log_warning("{}: a call to a file server or a name server hangs and is left alone", name_);
   for (const std::function<void()>& follower : followers) follower();
 }
 

@@ -4,6 +4,7 @@
 //
 //   SlowCalls slow("hr-slow");
 //   slow.run([path] { ::stat(...); }, [this] { ... });   // the second when the first has returned, or at stop()
+//   const auto found = slow.within(6s, [name] { return look_up(name); });   // nullopt: not in this time
 //
 // Calls run one after the other. The thread begins with the first one.
 //
@@ -15,7 +16,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
+
+#include "headrace/io/mutex.h"
 
 namespace headrace::io {
 
@@ -28,6 +34,10 @@ class SlowCalls {
 
   // After stop(): on the caller's thread.
   void run(std::function<void()> call, std::function<void()> then = {});
+  // What `call` returns. nullopt: it takes longer, or a call from before still does, or stop() came; what it returns in
+  // the end is thrown away.
+  template <typename Call>
+  auto within(std::chrono::milliseconds patience, Call call) -> std::optional<std::invoke_result_t<Call>>;
   // Waits for the calls that are left, `patience` at most. 2 s: a server that answers has closed some hundred files
   // by then, and whoever ends a mount waits for it.
   void stop(std::chrono::milliseconds patience = std::chrono::milliseconds(2'000));
@@ -35,8 +45,38 @@ class SlowCalls {
  private:
   struct Shared;
 
+  [[nodiscard]] bool is_busy() const;
+
   const std::string name_;
   const std::shared_ptr<Shared> shared_;  // with the thread, which may outlive this
 };
+
+template <typename Call>
+auto SlowCalls::within(std::chrono::milliseconds patience, Call call) -> std::optional<std::invoke_result_t<Call>> {
+  struct Answer {
+    Mutex mutex;
+    CondVar ended;
+    bool has_ended HEADRACE_GUARDED_BY(mutex) = false;
+    std::optional<std::invoke_result_t<Call>> value HEADRACE_GUARDED_BY(mutex);
+  };
+  if (is_busy()) return std::nullopt;
+  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto answer = std::make_shared<Answer>();
+  run(
+      [answer, call = std::move(call)] {
+        auto value = call();
+        const MutexLock lock(answer->mutex);
+        answer->value.emplace(std::move(value));
+      },
+      [answer] {
+        const MutexLock lock(answer->mutex);
+        answer->has_ended = true;
+        answer->ended.notify_all();
+      });
+  MutexLock lock(answer->mutex);
+  while (!answer->has_ended && answer->ended.wait_until(lock, until)) {
+  }
+  return std::exchange(answer->value, std::nullopt);
+}
 
 }  // namespace headrace::io

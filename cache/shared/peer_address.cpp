@@ -2,7 +2,9 @@
 #include "headrace/cache/shared/peer_address.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -75,6 +77,14 @@ bool is_private(const in6_addr& address) {
 bool is_private(const PeerAddress& address) {
   if (address.socket.generic.sa_family == AF_INET6) return is_private(address.socket.v6.sin6_addr);
   return address.socket.generic.sa_family == AF_INET && is_private(address.socket.v4.sin_addr);
+}
+
+bool is_number(std::string_view peer) {
+  const io::Result<HostAndPort> parts = split(peer);
+  if (!parts) return false;
+  std::array<std::byte, sizeof(in6_addr)> address = {};
+  return ::inet_pton(AF_INET, parts->host.c_str(), address.data()) == 1 ||
+         ::inet_pton(AF_INET6, parts->host.c_str(), address.data()) == 1;
 }
 
 io::Result<std::string> full_peer_name(std::string_view peer) {

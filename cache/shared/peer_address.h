@@ -50,5 +50,7 @@ enum class Reach : std::uint8_t { kPrivate, kAnywhere };
 // Errors: kInvalidArgument (not an address, only public ones), kNotFound (the name is not known).
 [[nodiscard]] io::Result<std::vector<PeerAddress>> resolve_peer(std::string_view peer, Reach reach = Reach::kPrivate);
 [[nodiscard]] bool is_private(const PeerAddress& address);
+// Whether the host of a name as above is written as an address, so that no resolver is asked.
+[[nodiscard]] bool is_number(std::string_view peer);
 
 }  // namespace headrace::cache

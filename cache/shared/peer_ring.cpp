@@ -2,6 +2,7 @@
 #include "headrace/cache/shared/peer_ring.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,10 @@ using io::ErrorCode;
 using io::make_error;
 using io::MutexLock;
 using Peers = std::vector<std::shared_ptr<RingPeer>>;
+using Addresses = std::vector<PeerAddress>;
+
+// A resolver asks the next name server after 5 s (resolv.conf(5)); so one that is away costs no name.
+constexpr std::chrono::seconds kNamePatience{6};
 
 Result<std::vector<std::string>> sorted_names(const std::vector<std::string>& names) {
   std::vector<std::string> sorted;
@@ -31,21 +36,29 @@ Result<std::vector<std::string>> sorted_names(const std::vector<std::string>& na
   return sorted;
 }
 
-bool are_same(const std::vector<PeerAddress>& one, const std::vector<PeerAddress>& other) {
+bool are_same(const Addresses& one, const Addresses& other) {
   return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const auto& a, const auto& b) {
     return a.length == b.length && std::memcmp(&a.socket, &b.socket, a.length) == 0;
   });
 }
 
+Result<Addresses> look_up(const std::string& name, const PeerRing::Options& options) {
+  if (is_number(name)) return resolve_peer(name, options.reach);  // which waits for nobody
+  auto found =
+      options.resolver.within(kNamePatience, [name, reach = options.reach] { return resolve_peer(name, reach); });
+  if (found) return std::move(*found);
+  return make_error(ErrorCode::kNotFound, fmt::format("peer '{}': the name server does not answer", name));
+}
+
 // The peer of this name, which is `known` as long as it answers, or its name leads where it led.
 Result<std::shared_ptr<RingPeer>> find_peer(const std::string& name, const std::shared_ptr<RingPeer>& known,
-                                            Reach reach) {
+                                            const PeerRing::Options& options) {
   if (known != nullptr && !known->is_down()) return known;
-  Result<std::vector<PeerAddress>> addresses = resolve_peer(name, reach);
+  Result<Addresses> addresses = look_up(name, options);
   if (!addresses && addresses.error().code != ErrorCode::kNotFound) return io::forward_error(std::move(addresses));
   if (known != nullptr && (!addresses || are_same(*addresses, known->addresses))) return known;
   auto figures = known != nullptr ? known->figures : std::make_shared<PeerFigures>();
-  auto peer = std::make_shared<RingPeer>(name, addresses.value_or(std::vector<PeerAddress>()), std::move(figures));
+  auto peer = std::make_shared<RingPeer>(name, addresses.value_or(Addresses()), std::move(figures));
   if (known != nullptr) io::log_info("peer {}: its name leads elsewhere now", name);
   if (addresses) return peer;
   peer->set_reason(addresses.error().message());
@@ -80,7 +93,7 @@ Result<std::shared_ptr<const PeerRing>> PeerRing::make(const Options& options,
   std::shared_ptr<PeerRing> ring(new PeerRing());
   for (const std::string& name : names) {
     const std::shared_ptr<RingPeer> known = before == nullptr ? nullptr : named(before->peers_, name);
-    HEADRACE_TRY(peer, find_peer(name, known, options.reach));
+    HEADRACE_TRY(peer, find_peer(name, known, options));
     ring->peers_.push_back(std::move(peer));
   }
   if (before != nullptr && ring->peers_ == before->peers_) return before;

@@ -25,6 +25,7 @@
 #include "headrace/cache/shared/peer_placement.h"
 #include "headrace/cache/shared/peer_statement.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/slow_calls.h"
 
 namespace headrace::cache {
 
@@ -64,10 +65,11 @@ class PeerRing {
     std::string_view data_set;
     std::uint64_t bytes_per_peer = 0;
     Reach reach = Reach::kPrivate;
+    io::SlowCalls& resolver;  // where names are looked up
   };
   // `before`: the ring that this one follows, or null; returned itself where nothing has changed. A name that is not
   // known is down, and said to be. Errors: kInvalidArgument (too many, one twice, a public address without TLS).
-  // Blocks for the resolver.
+  // Blocks for the resolver, not for one that does not answer: what it is late with is not known for now.
   [[nodiscard]] static Result<std::shared_ptr<const PeerRing>> make(const Options& options,
                                                                     const std::shared_ptr<const PeerRing>& before);
 

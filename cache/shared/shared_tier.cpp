@@ -84,7 +84,8 @@ Status SharedTier::set_peers(const std::vector<std::string>& names) {
                                     .catalog = catalog_,
                                     .data_set = data_set_,
                                     .bytes_per_peer = bytes_per_peer_,
-                                    .reach = tls_ ? Reach::kAnywhere : Reach::kPrivate},
+                                    .reach = tls_ ? Reach::kAnywhere : Reach::kPrivate,
+                                    .resolver = resolver_},
                                    before));
   if (before != nullptr && now != before) {
     for (const Peer& peer : before->peers()) {

@@ -38,6 +38,7 @@
 #include "headrace/cache/tier.h"
 #include "headrace/io/buffer.h"
 #include "headrace/io/mutex.h"
+#include "headrace/io/slow_calls.h"
 #include "headrace/io/wake_event.h"
 
 namespace headrace::cache {
@@ -153,6 +154,7 @@ class SharedTier {
   PeerFigures figures_;  // of all peers, also of those that have left
 
   io::Mutex change_mutex_;  // one change at a time; before mutex_
+  io::SlowCalls resolver_{"hr-names"};
   mutable io::Mutex ring_mutex_;
   Ring ring_ HEADRACE_GUARDED_BY(ring_mutex_);
   mutable io::Mutex mutex_;

@@ -38,12 +38,22 @@ PeerWatch::~PeerWatch() {
     ends_ = true;
     ended_.notify_all();
   }
+  slow_.stop();
   thread_.join();
+}
+
+io::Result<PeerWatch::Names> PeerWatch::list(const Names& words) {
+  if (!is_looked_up(words)) return list_some(words);
+  auto names = slow_.within(times_.patience, [words] { return list_some(words); });
+  if (names) return std::move(*names);
+  return io::make_error(io::ErrorCode::kTimedOut,
+                        fmt::format("{} is not there after {} s: whoever serves it does not answer",
+                                    fmt::join(words, ","), times_.patience.count() / 1000));
 }
 
 io::Status PeerWatch::change(const Names& words) {
   MutexLock change(change_mutex_);
-  HEADRACE_TRY(names, list_some(words));
+  HEADRACE_TRY(names, list(words));
   HEADRACE_TRY_DO(use_(names));
   io::log_info("peers: {} from now on", fmt::join(names, ", "));
   used_ = std::move(names);
@@ -79,7 +89,7 @@ void PeerWatch::run() {
 // Returns how long to wait for the next look.
 milliseconds PeerWatch::look(bool is_first) {
   MutexLock change(change_mutex_);
-  io::Result<Names> names = list_some(state().words);
+  io::Result<Names> names = list(state().words);
   if (!names) {
     note_failure(names.error().message());
     return times_.every;

@@ -6,7 +6,8 @@
 //   HEADRACE_TRY_DO(watch.change({"dns:train.svc"}));
 //
 // At each look the nodes compare their lists, too. A list that cannot be had, or that names nobody, changes nothing:
-// the peers stay as they are, and state() says why.
+// the peers stay as they are, and state() says why. Nor does one that is not there in time, because its file server or
+// name server does not answer; other words can be given meanwhile.
 //
 // Thread-safety: every function from any thread. Its thread, hr-peer-list, ends with it.
 #pragma once
@@ -19,6 +20,7 @@
 
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
+#include "headrace/io/slow_calls.h"
 
 namespace headrace::cli {
 
@@ -28,6 +30,8 @@ struct PeerWatchTimes {
   // A list that has changed counts when it is the same at the next look: it may be a file that is being written, or a
   // name server that has forgotten a node for a moment.
   std::chrono::milliseconds settle{2'000};
+  // A resolver asks the next name server after 5 s (resolv.conf(5)). Who waits meanwhile is the control socket.
+  std::chrono::milliseconds patience{6'000};
 };
 
 class PeerWatch {
@@ -42,7 +46,8 @@ class PeerWatch {
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
-  // Other words from now on. Errors: those of list_peers() and of `use`; nothing has changed then. Blocks.
+  // Other words from now on. Errors: those of list_peers() and of `use`, and kTimedOut: the list is not there in time;
+  // nothing has changed then. Blocks.
   [[nodiscard]] io::Status change(const Names& words);
   struct State {
     Names words;
@@ -52,11 +57,13 @@ class PeerWatch {
 
  private:
   void run();
+  [[nodiscard]] io::Result<Names> list(const Names& words);
   [[nodiscard]] std::chrono::milliseconds look(bool is_first);
   void note_failure(const std::string& failure);
 
   const Use use_;
   const PeerWatchTimes times_;
+  io::SlowCalls slow_{"hr-peer-words"};
   io::Mutex change_mutex_;  // one change at a time; before mutex_
   Names used_ HEADRACE_GUARDED_BY(change_mutex_);
   Names seen_ HEADRACE_GUARDED_BY(change_mutex_);  // at the last look

@@ -23,6 +23,7 @@ using io::make_error;
 using Names = std::vector<std::string>;
 
 constexpr std::string_view kFile = "file:";
+constexpr std::string_view kDns = "dns:";
 constexpr std::string_view kSpace = " \t\r";
 
 tl::unexpected<io::Error> malformed(std::string_view list, std::string_view why) {
@@ -169,8 +170,11 @@ Names absolute_peers(const Names& words) {
   return file.empty() ? words : Names{std::string(kFile) + file.string()};
 }
 
+bool is_looked_up(const Names& words) {
+  return words.size() == 1 && (words.front().starts_with(kFile) || words.front().starts_with(kDns));
+}
+
 io::Result<Names> list_peers(const Names& words) {
-  constexpr std::string_view kDns = "dns:";
   if (words.size() != 1) return words;
   const std::string& word = words.front();
   if (word.starts_with(kFile)) return from_file(word.substr(kFile.size()));

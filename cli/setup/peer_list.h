@@ -23,6 +23,9 @@ inline constexpr std::size_t kListedPeersMax = 1024;
 // Blocks for dns:. Errors: kInvalidArgument; kNotFound for a file or a name that is not there. Each is a sentence.
 [[nodiscard]] io::Result<std::vector<std::string>> list_peers(const std::vector<std::string>& words);
 
+// Whether a file or a name server is asked for the list, which may not answer.
+[[nodiscard]] bool is_looked_up(const std::vector<std::string>& words);
+
 // The same words wherever the process is by then: a file is named from the root.
 [[nodiscard]] std::vector<std::string> absolute_peers(const std::vector<std::string>& words);
 // The file that they name; empty: none.

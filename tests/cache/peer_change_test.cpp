@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,8 +13,10 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/shared/peer_figures.h"
+#include "headrace/cache/shared/peer_ring.h"
 #include "headrace/cache/shared/peer_statement.h"
 #include "headrace/cache/store.h"
+#include "headrace/io/slow_calls.h"
 
 #include "fake_peer.h"
 #include "sharing_nodes.h"
@@ -191,6 +194,31 @@ TEST_CASE("peer change: a list that cannot be meant leaves all as it was") {
   const auto store = Store::open({.source = alone.path()});
   REQUIRE(store.has_value());
   CHECK((*store)->set_peers({one.name()}).error().code == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("peer ring: a name server that does not answer is not waited for, and its peers are looked up later") {
+  using headrace::cache::PeerRing;
+  const Cluster cluster;
+  const auto node = cluster.node({"127.0.0.1:1"});
+  const std::vector<std::string> names = {"127.0.0.1:1", "localhost:2"};
+  const auto answer = std::make_shared<std::promise<void>>();
+  headrace::io::SlowCalls resolver("hr-names");
+  resolver.run([waits = answer->get_future().share()] { waits.wait(); });
+  const auto make = [&](const std::shared_ptr<const PeerRing>& before) {
+    return PeerRing::make(
+        {.names = names, .catalog = node->catalog(), .data_set = "d", .bytes_per_peer = 1 << 20, .resolver = resolver},
+        before);
+  };
+  const auto first = make(nullptr);
+  REQUIRE(first.has_value());
+  CHECK_FALSE((*first)->peers()[0]->is_down());
+  CHECK((*first)->peers()[1]->is_down());
+  CHECK((*first)->peers()[1]->reason().find("name server does not answer") != std::string::npos);
+  answer->set_value();
+  CHECK(wait_until([&] {
+    const auto later = make(*first);
+    return later.has_value() && !(*later)->peers()[1]->is_down();
+  }));
 }
 
 TEST_CASE("peer agreement: nodes that were named other peers say so, and no more once they are the same") {

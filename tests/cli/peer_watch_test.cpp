@@ -9,9 +9,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "headrace/io/mutex.h"
+#include "headrace/io/unique_fd.h"
 
 #include "process.h"
 
@@ -25,7 +27,8 @@ using headrace::test::TempDir;
 using headrace::test::wait_until;
 using Names = PeerWatch::Names;
 
-constexpr headrace::cli::PeerWatchTimes kOften{std::chrono::milliseconds(5), std::chrono::milliseconds(5)};
+constexpr headrace::cli::PeerWatchTimes kOften{std::chrono::milliseconds(5), std::chrono::milliseconds(5),
+                                               std::chrono::minutes(1)};
 
 // Whom a watch has told last, and how often.
 class Told {
@@ -148,4 +151,40 @@ TEST_CASE("peer watch: a change counts at once, and one that cannot be leaves al
     CHECK(watch.state().words == Names{"n1", "n2"});
   }
   CHECK(told.last() == Names{"n1", "n2"});
+}
+
+TEST_CASE("peer watch: a list that never comes leaves the peers as they are, and others can be named meanwhile") {
+  const TempDir dir;
+  const std::filesystem::path pipe = dir.path() / "list";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);  // to open it takes until somebody writes
+  const std::string word = "file:" + pipe.string();
+  Told told;
+  {
+    PeerWatch watch({"n1"}, {"n1"}, [&](const Names& names) { return told(names); },
+                    {.every = std::chrono::minutes(1), .patience = std::chrono::milliseconds(50)});
+    const Status changed = watch.change({word});
+    REQUIRE_FALSE(changed.has_value());
+    CHECK(changed.error().code == ErrorCode::kTimedOut);
+    CHECK(headrace::test::contains(changed.error().message(), word));
+    CHECK(watch.state().words == Names{"n1"});
+    CHECK_FALSE(watch.change({word}).has_value());  // while the first look still waits
+    REQUIRE(watch.change({"n2"}).has_value());
+    CHECK(told.last() == Names{"n2"});
+  }
+  const headrace::io::UniqueFd writer(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));  // the look that waits ends
+  CHECK(writer.get() >= 0);
+}
+
+TEST_CASE("peer watch: it ends while its list does not come") {
+  const TempDir dir;
+  const std::filesystem::path pipe = dir.path() / "list";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  Told told;
+  {
+    const PeerWatch watch({"file:" + pipe.string()}, {"n1"}, [&](const Names& names) { return told(names); },
+                          {.patience = std::chrono::hours(1)});
+  }
+  CHECK(told.calls() == 0);
+  const headrace::io::UniqueFd writer(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+  CHECK(writer.get() >= 0);
 }

@@ -56,4 +56,39 @@ TEST_CASE("a call that hangs holds up nobody, and what follows has run when slow
   CHECK(followed == 2);
 }
 
+TEST_CASE("what a slow call returns is waited for, but not longer than one likes") {
+  const auto answer = std::make_shared<std::promise<void>>();
+  SlowCalls slow("hr-slow");
+  for (int i = 0; i < 3; ++i) CHECK(slow.within(kLimit, [i] { return i; }) == i);
+  const auto hang = [waits = answer->get_future().share()] {
+    waits.wait();
+    return 1;
+  };
+  CHECK_FALSE(slow.within(milliseconds(10), hang).has_value());
+  std::atomic<int> begun = 0;
+  CHECK_FALSE(slow.within(kLimit, [&begun] { return ++begun; }).has_value());  // at once, while that one hangs
+  answer->set_value();
+  slow.stop(kLimit);
+  CHECK_FALSE(slow.within(kLimit, [&begun] { return ++begun; }).has_value());
+  CHECK(begun == 0);
+}
+
+TEST_CASE("who waits for a slow call is let go when these stop") {
+  const auto answer = std::make_shared<std::promise<void>>();
+  std::promise<void> begins;
+  SlowCalls slow("hr-slow");
+  auto waits = std::async(std::launch::async, [&slow, &begins, answer] {
+    return slow.within(kLimit * 10, [&begins, answer] {
+      begins.set_value();
+      answer->get_future().wait();
+      return 1;
+    });
+  });
+  begins.get_future().wait();
+  slow.stop(milliseconds(0));
+  CHECK(waits.wait_for(kLimit) == std::future_status::ready);
+  CHECK_FALSE(waits.get().has_value());
+  answer->set_value();
+}
+
 }  // namespace
