@@ -123,6 +123,7 @@ PARTS = {
     "scale": scale_items,
     "learning": script("learning", "--parts", "replay", "mount"),
     "learning-table": script("learning", "--parts", "table"),
+    "cost-model": script("cost_model"),
     "cluster": cluster,
     "faults": faults,
 }

@@ -166,6 +166,22 @@ def script_section(items, _folder):
     return text + left_out(missing) + left_out(items)
 
 
+def cost_model_section(items, folder):
+    """What bench/cost_model.py prints: rows of three tables."""
+    titles = {"stages": "What a sample costs in each stage", "checks": "Predicted and measured here",
+              "machines": "What the model says of larger machines"}
+    text = ("The costs of the stages are measured here. From these follow the rates of other mixes, which are measured "
+            "as well, and those of larger machines. Whole files of 108 kB; a reader that does nothing with them. "
+            "\"off\": predicted / measured - 1. The memory's own rate, and what processors do to each other's caches, "
+            "are not in it.\n")
+    rows = printed(items)
+    for table_name, title in titles.items():
+        shown = [{key: value for key, value in row.items() if key != "table"} for row in rows
+                 if row.get("table") == table_name]
+        text += f"\n### {title}\n\n" + script_section({"rows": {"rows": shown}}, folder)
+    return text + left_out(items)
+
+
 def learning_table_section(items, folder):
     text = ("Real torch loaders in the shape of scripts that people have, through a mount over a slow source; RAM for "
             "40 % of the data set, three epochs. Bare: each read opens its file at the source. Minimum: what a cache "
@@ -260,6 +276,7 @@ SECTIONS = {
     "scale": ("Large trees, many readers", scale_section),
     "learning": ("Orders found out from the opens of loaders", script_section),
     "learning-table": ("Orders of scripts as people have them", learning_table_section),
+    "cost-model": ("Cost model", cost_model_section),
     "cluster": ("Nodes that share", cluster_section),
     "faults": ("Faults", faults_section),
 }
