@@ -21,12 +21,13 @@ set is larger than the RAM of each mount but the one that is filled. Needs root.
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -40,58 +41,44 @@ BATCH = 8
 NVME_BYTES, NETWORK_BYTES = 7e9, 12.5e9  # a second: one fast NVMe; 100 Gb/s
 RAM_FOR_ALL = "4G"
 EPOCHS = 3                               # of each mix that is measured; all of them count
-RAM_LEAST = 40 << 20                     # of which a mount pushes a half where files are few
-TIER_LEAST = 64 << 20
+RAM_LEAST, TIER_LEAST = 40 << 20, 64 << 20
 
 
 @dataclass(frozen=True)
 class Stage:
     """One step of a sample's way, and the threads that take it."""
     name: str
-    thread: str                          # as in /proc/PID/task/*/comm, without its number
-    counted: str                         # what passes through it
-    threads: Callable[[int, int], int]   # of a machine with so many cores and tiers
+    thread: str   # as in /proc/PID/task/*/comm, without its number
+    counted: str  # what passes through it
+    threads: str
     locks: str
 
 
-def one(_cores, _tiers):
-    """one"""
-    return 1
+ONE, TIERS, HALF, ALL = "one", "one per tier", "one for two processors, 2 to 8", "as many as there are processors"
 
 
-def any_number(cores, _tiers):
-    """as many as there are processors"""
-    return cores
-
-
-def one_per_tier(_cores, tiers):
-    """one per tier"""
-    return tiers
-
-
-def push_threads(cores, _tiers):
-    """one for two processors, 2 to 8"""
-    return min(max(cores // 2, 2), 8)  # as fuse/mount.cpp has them
+def thread_count(stage, cores, tiers):
+    return {ONE: 1, TIERS: tiers, HALF: min(max(cores // 2, 2), 8), ALL: cores}[stage.threads]  # HALF: fuse/mount.cpp
 
 
 STAGES = (
-    Stage("reader: open, fstat, read, close", "reader", "reads", any_number, "the kernel's, of the file"),
-    Stage("push while filling", "hr-push", "filled", push_threads, "plan 12, pusher 6, changed files 4, RAM shard 2"),
-    Stage("push when one goes for each that comes", "hr-push", "replaced", push_threads,
+    Stage("reader: open, fstat, read, close", "reader", "reads", ALL, "the kernel's, of the file"),
+    Stage("push while filling", "hr-push", "filled", HALF, "plan 12, pusher 6, changed files 4, RAM shard 2"),
+    Stage("push when one goes for each that comes", "hr-push", "replaced", HALF,
           "plan 14, pusher 6, changed files 4, RAM shard 2"),
-    Stage("opens seen by inotify", "hr-follow", "reads", one, "the plan's queue, once for all of 2 ms"),
-    Stage("opens told to the plan", "hr-plan", "reads", one, "plan, once for all of 2 ms"),
-    Stage("source's ring", "hr-source", "from_source", one, "its queue, once for all that wait; a RAM shard 1"),
-    Stage("tier: read with its hash", "hr-ssd", "from_tier", one_per_tier, "its queue, an index shard, a RAM shard"),
-    Stage("tier: write with its hash", "hr-ssd", "to_tier", one_per_tier, "its queue, the segments, an index shard"),
-    Stage("READs of what is not there, timers, the rest", "rest", "reads", any_number, "inodes 1 per READ"),
+    Stage("opens seen by inotify", "hr-follow", "reads", ONE, "the plan's queue, once for all of 2 ms"),
+    Stage("opens told to the plan", "hr-plan", "reads", ONE, "plan, once for all of 2 ms"),
+    Stage("source's ring", "hr-source", "from_source", ONE, "its queue, once for all that wait; a RAM shard 1"),
+    Stage("tier: read with its hash", "hr-ssd", "from_tier", TIERS, "its queue, an index shard, a RAM shard"),
+    Stage("tier: write with its hash", "hr-ssd", "to_tier", TIERS, "its queue, the segments, an index shard"),
+    Stage("READs of what is not there, timers, the rest", "rest", "reads", ALL, "inodes 1 per READ"),
 )
 THREADS = {stage.thread for stage in STAGES}
 PLANNING = "planning, whichever thread holds the plan's lock"
 
 
 def thread_seconds(pid):
-    """Processor time of a mount's threads by stage; a kernel's thread that works for one counts as that."""
+    """Processor time of a mount's threads by stage; the kernel's own that work for one count as that."""
     names, seconds = {}, Counter()
     for task in sorted((task for member in process_tree(pid) for task in Path(f"/proc/{member}/task").iterdir()),
                        key=lambda task: int(task.name)):
@@ -184,6 +171,16 @@ class Experiment:
                    f"--benchmark_filter=ranks:{LANES[0]}/lanes:{LANES[0] * LANES[1]}/"]
         return json.loads(self.bench.run_program(command)[0])["benchmarks"][0]["cpu_time"] * 1e-9
 
+    def pages_seconds(self):
+        """What a push cannot do without: the pages of one sample go, another is written into new ones."""
+        size, files = self.bytes // self.samples, [os.memfd_create("pages") for _ in range(100)]
+        content = memoryview(b"x" * (64 << 20))  # so much that no processor's cache holds it
+        begin = time.process_time()
+        for number in range(4000):
+            os.ftruncate(files[number % len(files)], 0)
+            os.pwrite(files[number % len(files)], content[(start := number % 500 * size):start + size], 0)
+        return (time.process_time() - begin) / 4000
+
     def device_bytes(self):
         """A second, read at random by a program that does nothing else."""
         large, sizes = (self.bench.work / f"cost-model.{suffix}" for suffix in ("large", "sizes"))
@@ -222,7 +219,7 @@ def costs_of(filling, first, later):
 def predict(costs, planning, mix, cores, tiers=1, device=None):
     """(samples a second, what bounds them, processors at that rate). `mix`: what passes each stage for a sample that
     is read; `device`: samples a second."""
-    bounds = {stage.name: stage.threads(cores, tiers) / (cost * mix[stage.counted])
+    bounds = {stage.name: thread_count(stage, cores, tiers) / (cost * mix[stage.counted])
               for stage, cost in costs.items() if cost * mix[stage.counted] > 0}
     total = sum(cost * mix[stage.counted] for stage, cost in costs.items())
     bounds["processors"] = cores / max(total, 1e-9)  # the kernel counts in 10 ms, which few files may not take
@@ -266,11 +263,12 @@ def model(bench):
     filling = experiment.filling()
     first, later = experiment.epochs(ram_share=0.25, tier_share=1)
     costs = costs_of(filling, first, later)
-    for stage, seconds in costs.items():
-        yield {"table": "stages", "stage": stage.name, "us per sample": seconds * 1e6, "threads": stage.threads.__doc__,
-               "locks, times per sample": stage.locks}
-    yield {"table": "stages", "stage": PLANNING, "us per sample": planning * 1e6, "threads": "one at a time",
-           "locks, times per sample": "within the push and what is told, not added to these"}
+    stages = [(stage.name, seconds, stage.threads, stage.locks) for stage, seconds in costs.items()]
+    stages += [(PLANNING, planning, "one at a time", "within the push and what is told, not added to these"),
+               ("to compare with: a file in memory is cut off and written anew", experiment.pages_seconds(), "", "")]
+    for name, seconds, threads, locks in stages:
+        yield {"table": "stages", "stage": name, "us per sample": seconds * 1e6, "threads": threads,
+               "locks, times per sample": locks}
     yield from (checked(experiment, costs, planning, device_bytes, name, run) for name, run in (
         ("RAM a quarter, tier filled (told the costs)", first), ("RAM a quarter, tier all (told the costs)", later),
         ("RAM a quarter, no tier", experiment.epochs(0.25, 0)[1]), ("RAM half, no tier", experiment.epochs(0.5, 0)[1]),
