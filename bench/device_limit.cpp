@@ -2,8 +2,9 @@
 // What the device can do: io_uring random reads of one large file, direct, a fixed number in flight, into registered
 // buffers on huge pages.
 //
-//   device_limit FILE SIZES [--depth N]
+//   device_limit FILE SIZES [--depth N] [--hash]
 //
+// --hash: what came is hashed by the same thread (XXH3), as whoever serves it from a cache on a disk has to.
 // SIZES has one size in bytes per line. The reads take disjoint parts of FILE, in random order, each as long as its
 // size rounded up to 4096, which is what a direct read of a file of that size costs the device. Prints one JSON line;
 // "registered" is false where the limit on locked memory forbids it, which costs processor time.
@@ -25,6 +26,13 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+// As cache/disk/segment.cpp does.
+#ifdef HEADRACE_XXH_X86DISPATCH
+#include <xxh_x86dispatch.h>
+#else
+#include <xxhash.h>
+#endif
 
 namespace {
 
@@ -74,8 +82,14 @@ class Buffers {
   bool registered_ = false;
 };
 
+struct Options {
+  unsigned depth = 32;
+  bool hash = false;
+};
+
 // Keeps `depth` reads in flight until all are done. False on the first failure.
-bool run(io_uring& ring, const std::vector<Read>& reads, const Buffers& buffers, unsigned depth) {
+bool run(io_uring& ring, const std::vector<Read>& reads, const Buffers& buffers, const Options& options,
+         std::uint64_t& hash) {
   std::size_t next = 0;
   std::size_t done = 0;
   const auto start = [&](std::size_t slot) {
@@ -90,7 +104,7 @@ bool run(io_uring& ring, const std::vector<Read>& reads, const Buffers& buffers,
     sqe->user_data = slot << 32 | reads[next].length;
     ++next;
   };
-  while (next < std::min<std::size_t>(depth, reads.size())) start(next);
+  while (next < std::min<std::size_t>(options.depth, reads.size())) start(next);
   while (done < reads.size()) {
     io_uring_submit_and_wait(&ring, 1);
     io_uring_cqe* cqe = nullptr;
@@ -101,6 +115,7 @@ bool run(io_uring& ring, const std::vector<Read>& reads, const Buffers& buffers,
         return false;
       }
       io_uring_cqe_seen(&ring, cqe);
+      if (options.hash) hash += XXH3_64bits(buffers.at(data >> 32), data & UINT32_MAX);
       ++done;
       if (next < reads.size()) start(data >> 32);
     }
@@ -117,15 +132,30 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// False: they make no sense.
+bool parse(int argc, char** argv, Options& options) {
+  for (int i = 3; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--hash") {
+      options.hash = true;
+    } else if (word == "--depth" && i + 1 < argc) {
+      options.depth = static_cast<unsigned>(std::atoi(argv[++i]));
+    } else {
+      return false;
+    }
+  }
+  return argc >= 3 && options.depth > 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const unsigned depth =
-      argc == 5 && std::string_view(argv[3]) == "--depth" ? static_cast<unsigned>(std::atoi(argv[4])) : 32;
-  if ((argc != 3 && argc != 5) || depth == 0) {
-    std::fprintf(stderr, "usage: device_limit FILE SIZES [--depth N]\n");
+  Options options;
+  if (!parse(argc, argv, options)) {
+    std::fprintf(stderr, "usage: device_limit FILE SIZES [--depth N] [--hash]\n");
     return 2;
   }
+  const unsigned depth = options.depth;
   const int fd = ::open(argv[1], O_RDONLY | O_DIRECT | O_CLOEXEC);
   io_uring ring = {};
   if (fd < 0 || io_uring_queue_init(depth, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN) != 0 ||
@@ -141,11 +171,14 @@ int main(int argc, char** argv) {
 
   const double cpu_before = cpu_seconds();
   const auto started = std::chrono::steady_clock::now();
-  if (!run(ring, reads, buffers, depth)) return 1;
+  std::uint64_t hash = 0;
+  if (!run(ring, reads, buffers, options, hash)) return 1;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  std::printf("{\"samples\": %zu, \"bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.4f, \"registered\": %s}\n",
-              reads.size(), static_cast<unsigned long long>(content_bytes), seconds, cpu_seconds() - cpu_before,
-              buffers.registered() ? "true" : "false");
+  std::printf(
+      "{\"samples\": %zu, \"bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.4f, \"registered\": %s, \"hash\": "
+      "%llu}\n",
+      reads.size(), static_cast<unsigned long long>(content_bytes), seconds, cpu_seconds() - cpu_before,
+      buffers.registered() ? "true" : "false", static_cast<unsigned long long>(hash));
   io_uring_queue_exit(&ring);
   ::close(fd);
   return 0;

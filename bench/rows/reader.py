@@ -54,6 +54,7 @@ class ReaderSource(ColdReading):
     headrace_side = "C++ reader, whole files in random order, caches cold"
     other_side = ("the device: io_uring random reads of the same sizes from one large file, O_DIRECT, registered "
                   "buffers, the best of 32, 64, 128 in flight")
+    device_work = ()
 
     def prepare(self):
         super().prepare()
@@ -77,7 +78,7 @@ class ReaderSource(ColdReading):
 
     def read_device(self, depth):
         self.bench.drop_caches()
-        command = [self.bench.program("device_limit"), self.large_file, self.sizes, "--depth", depth]
+        command = [self.bench.program("device_limit"), self.large_file, self.sizes, "--depth", depth, *self.device_work]
         figures = self.bench.measure(command)
         figures.checksum = self.checksum  # of the files that the large file was made of
         figures.extra["depth"] = depth
@@ -97,6 +98,12 @@ class ReaderSsd(ReaderSource):
         source = self.bench.data_set(self.bench.count(4000, 200))
         self.bench.execute([self.bench.program("headrace"), "warm", source, *self.tier])
         super().prepare()
+
+
+class ReaderSsdHash(ReaderSsd):
+    name = "reader-ssd-hash"
+    other_side = "the device as in reader-ssd, and XXH3 of what came, by the same thread"
+    device_work = ("--hash",)
 
 
 class ReaderThreads(ColdReading):
@@ -191,4 +198,4 @@ class DemandLatency(Row):
         return self.bench.measure(command, preexec_fn=enter)
 
 
-ROWS = (ReaderSource, ReaderThreads, ReaderSsd, Warm, DemandLatency)
+ROWS = (ReaderSource, ReaderThreads, ReaderSsd, ReaderSsdHash, Warm, DemandLatency)
