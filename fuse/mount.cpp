@@ -79,6 +79,7 @@ struct Mount::Impl {
 
   Status start(Channel& channel);
   Status place_overlay();
+  Status place_writable_overlay();
   void forget_changed();
   void wait_until_forgotten();
   void raise_read_ahead();
@@ -110,6 +111,7 @@ struct Mount::Impl {
   std::filesystem::path path;  // of the mount point, resolved
   std::string device;          // of the mount below an overlay, as mountinfo names it
   std::atomic<bool> has_overlay = false;
+  std::optional<ScratchFolder> scratch;  // locked for as long as the mount lives
   std::uint64_t takeovers = 0;
   std::shared_ptr<Inodes> inodes;
   std::shared_ptr<Pusher> pusher;
@@ -287,11 +289,23 @@ void Mount::Impl::wait_until_forgotten() {
 }
 
 Status Mount::Impl::place_overlay() {
+  if (!options.scratch.empty()) return place_writable_overlay();
   if (options.overlay == OverlayMode::kOff || has_overlay) return {};
   Status placed = mount_overlay(path);
   has_overlay = placed.has_value();
   if (placed || options.overlay == OverlayMode::kRequired) return placed;
   add_fallback("no overlay: " + placed.error().message());
+  return {};
+}
+
+// Of a process that was killed and cannot end the overlay stays, and with the process its lock.
+Status Mount::Impl::place_writable_overlay() {
+  Result<ScratchFolder> taken = ScratchFolder::take(options.scratch);
+  if (taken) scratch.emplace(std::move(*taken));
+  if (has_overlay) return {};
+  if (!taken) return tl::unexpected<io::Error>(std::move(taken.error()));
+  HEADRACE_TRY_DO(mount_overlay(path, &*scratch));
+  has_overlay = true;
   return {};
 }
 

@@ -32,7 +32,7 @@ namespace headrace::fuse {
 using io::Result;
 using io::Status;
 
-// A read-only overlayfs over the mount answers the ioctl that Python before 3.14 sends on each open() in the kernel.
+// An overlayfs over the mount answers the ioctl that Python before 3.14 sends on each open() in the kernel.
 enum class OverlayMode : std::uint8_t {
   kOff,
   kIfPossible,  // without it when it cannot be had (no root, no overlayfs); MountStats::fallbacks says so
@@ -57,6 +57,9 @@ struct MountOptions {
   bool allow_other = false;             // other users may read, as the files' permissions allow
   bool over_source = false;             // the mount point has content that the mount hides: the source itself
   OverlayMode overlay = OverlayMode::kOff;
+  // Where what is written below the mount point goes: the upper layer of an overlay, which is required then. Empty: the
+  // mount is read-only.
+  std::filesystem::path scratch;
   // Threads that answer requests. 0: one per core, 2 to 8, and one more: all but one may wait for a local disk.
   unsigned session_threads = 0;
   // Threads that push. 0: one per two cores, 2 to 8; each pushes about 2 GB/s.
@@ -65,7 +68,8 @@ struct MountOptions {
 
 class Mount {
  public:
-  // Returns when the mount is usable. Errors: as open_channel(); kUnsupported (overlay required and not to be had).
+  // Returns when the mount is usable. Errors: as open_channel(); kUnsupported (overlay required and not to be had),
+  // kBusy (another mount has the scratch folder).
   [[nodiscard]] static Result<std::unique_ptr<Mount>> start(cache::Store& store, MountOptions options);
   // On a channel made before: by a supervisor that outlives this process (fuse/supervisor.h). The channel outlives the
   // Mount.

@@ -91,6 +91,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
+  options.scratch = plan.scratch;
   if (!arguments.records.empty()) {
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);

@@ -24,6 +24,7 @@ struct MountArguments {
   bool foreground = false;  // stays, and logs to stderr
   bool allow_other = false;
   bool overlay = false;
+  std::filesystem::path scratch;  // where what is written below the mount point goes; empty: the mount is read-only
   std::uint64_t revalidate_seconds = 0;  // the source is compared with the catalog this often; 0: at the start only
   std::string log_level = "info";
   std::string metrics;             // ADDRESS:PORT or PORT of the Prometheus page; empty: none

@@ -79,6 +79,13 @@ void add_mount_options(CLI::App& command, MountArguments& arguments) {
   command
       .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
       ->group("Mount");
+  command
+      .add_option(
+          "--scratch", arguments.scratch,
+          "Programs may write below MOUNTPOINT: an overlay keeps what they write in this folder, and the source "
+          "stays as it is; needs root")
+      ->type_name("DIR")
+      ->group("Mount");
   add_number(command, "--revalidate", arguments.revalidate_seconds,
              "Look for changes of the source this often; without it only at the start and on headrace refresh")
       ->type_name("SECONDS")

@@ -95,12 +95,25 @@ io::Status check_outside(const MountPlan& plan) {
   for (const cache::TierOptions& tier : plan.store.tiers) HEADRACE_TRY_DO(check("tier", tier.path));
   HEADRACE_TRY_DO(check("list", plan.store.catalog.sample_list));
   HEADRACE_TRY_DO(check("list of peers", peer_file_of(plan.peer_words)));
+  HEADRACE_TRY_DO(check("scratch folder", plan.scratch));
   constexpr std::string_view kFile = "file:";
   for (const std::string& order : plan.orders) {
     const std::string spec = parse_named_spec(order).spec;
     if (spec.starts_with(kFile)) HEADRACE_TRY_DO(check("list", canonical_path(spec.substr(kFile.size()))));
   }
   return {};
+}
+
+io::Status check_scratch(const MountPlan& plan) {
+  if (plan.scratch.empty()) return {};
+  if (::geteuid() != 0) {
+    return make_error(ErrorCode::kInvalidArgument, "--scratch needs root, because it puts an overlay over the mount");
+  }
+  if (!is_inside(plan.scratch, plan.source.path)) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("--scratch {} lies in the source {}, to which nothing is to be written; choose a place "
+                                "elsewhere",
+                                plan.scratch.string(), plan.source.path.string()));
 }
 
 // What can be said before the source is listed.
@@ -127,7 +140,9 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool sh
   plan.source_rate = source_rate;
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   plan.peer_words = absolute_peers(arguments.cache.peers);
+  if (!arguments.scratch.empty()) plan.scratch = canonical_path(arguments.scratch);
   HEADRACE_TRY_DO(check_outside(plan));
+  HEADRACE_TRY_DO(check_scratch(plan));
   HEADRACE_TRY_DO(check_records(arguments, plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
   std::error_code failure;

@@ -294,6 +294,12 @@ TEST_CASE("mount refuses bad input in one line and leaves nothing behind") {
   f.check_refused({"mount", source, point, "--ssd", tier + ":1G", "--hdd", tier + ":1G"}, 2, "tier already");
   f.check_refused({"mount", source, point, "--ssd", point + "/tier:1G"}, 2, "inside the mount point");
   f.check_refused({"mount", source, source, "--samples", source + "/cat/1.jpg"}, 2, "inside the mount point");
+  if (::geteuid() == 0) {
+    f.check_refused({"mount", source, point, "--scratch", point + "/scratch"}, 2, "inside the mount point");
+    f.check_refused({"mount", source, point, "--scratch", source + "/scratch"}, 2, "to which nothing is to be written");
+  } else {
+    f.check_refused({"mount", source, point, "--scratch", source + "-scratch"}, 2, "needs root");
+  }
   f.check_refused({"mount", source, source, "--order", "file:" + source + "/cat/1.jpg"}, 2, "inside the mount point");
   f.check_refused({"mount", source, point, "--order", "dance"}, 2, "dance");
   f.check_refused({"mount", source, point, "--order", "bird=sequential"}, 1, "no folder bird");
