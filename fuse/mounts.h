@@ -7,6 +7,7 @@
 // Thread-safety: any thread.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,5 +28,9 @@ struct SeenMount {
 [[nodiscard]] std::vector<SeenMount> seen_mounts();
 // The same of `mountinfo`, the text of /proc/self/mountinfo.
 [[nodiscard]] std::vector<SeenMount> seen_mounts(std::string_view mountinfo);
+
+// Whether this user has a mount at the resolved path whose connection lives: a process serves it, or holds it for one
+// that is about to. Where nobody answers yet, it waits for up to `patience`.
+[[nodiscard]] bool has_living_mount(const std::filesystem::path& path, std::chrono::milliseconds patience);
 
 }  // namespace headrace::fuse

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/daemon/protocol.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -10,6 +13,7 @@
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
+#include "headrace/fuse/mounts.h"
 #include "headrace/io/process_state.h"
 
 namespace headrace::cli {
@@ -18,6 +22,8 @@ namespace {
 using io::ErrorCode;
 using io::make_error;
 using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 constexpr const char* kVersionKey = "headrace";
 
@@ -73,23 +79,50 @@ std::string answer_request(std::string_view line, const HandleCommand& handle) {
   return format_reply(handle(text_of(request, "command"), member_of(request, "arguments")));
 }
 
+namespace {
+
+// A process that takes the place of another one (after a death, or at an upgrade) listens within a second. Reading a
+// catalog of ten million files takes longer.
+constexpr milliseconds kStartPatience{10'000};
+constexpr milliseconds kRetryInterval{20};
+
+// Waits for a daemon that is only about to listen.
+io::Result<ControlClient> connect_to(const std::filesystem::path& mount_point, milliseconds patience) {
+  HEADRACE_TRY(socket, control_socket_of(mount_point));
+  const std::filesystem::path path = canonical_path(mount_point);
+  const auto until = steady_clock::now() + std::min(patience, kStartPatience);
+  while (true) {
+    io::Result<ControlClient> client = ControlClient::connect(socket);
+    if (client || client.error().code != ErrorCode::kNotFound) return client;
+    const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
+    if (!fuse::has_living_mount(path, std::max(left, kRetryInterval))) {
+      return make_error(ErrorCode::kNotFound,
+                        fmt::format("{0} is no running headrace mount of yours; start one with headrace mount SOURCE "
+                                    "{0}",
+                                    mount_point.string()));
+    }
+    if (left <= milliseconds::zero()) {
+      return make_error(ErrorCode::kTimedOut,
+                        fmt::format("{} is mounted, but its daemon does not listen: it is still starting, or was "
+                                    "started with other folders than {}; try again, its log says why it takes long",
+                                    mount_point.string(), socket.parent_path().string()));
+    }
+    std::this_thread::sleep_for(kRetryInterval);
+  }
+}
+
+}  // namespace
+
 io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
                              std::chrono::milliseconds patience) {
-  HEADRACE_TRY(socket, control_socket_of(mount_point));
-  io::Result<ControlClient> client = ControlClient::connect(socket);
-  if (!client && client.error().code == ErrorCode::kNotFound) {
-    return make_error(ErrorCode::kNotFound,
-                      fmt::format("{} is no running headrace mount of yours; start one with headrace mount SOURCE {}",
-                                  mount_point.string(), mount_point.string()));
-  }
-  if (!client) return io::forward_error(std::move(client));
-  if (const std::optional<io::ProcessState> state = io::process_state(client->peer()); state && state->is_stopped) {
+  HEADRACE_TRY(client, connect_to(mount_point, patience));
+  if (const std::optional<io::ProcessState> state = io::process_state(client.peer()); state && state->is_stopped) {
     return make_error(ErrorCode::kTimedOut,
                       fmt::format("the process that serves {0} (pid {1}) is stopped and answers nobody; kill -CONT {1} "
                                   "lets it go on",
-                                  mount_point.string(), client->peer()));
+                                  mount_point.string(), client.peer()));
   }
-  HEADRACE_TRY(reply, client->ask(format_request(command, arguments), patience));
+  HEADRACE_TRY(reply, client.ask(format_request(command, arguments), patience));
   return parse_reply(reply);
 }
 

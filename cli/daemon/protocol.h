@@ -37,9 +37,10 @@ using HandleCommand =
     std::function<io::Result<nlohmann::json>(const std::string& command, const nlohmann::json& arguments)>;
 [[nodiscard]] std::string answer_request(std::string_view line, const HandleCommand& handle);
 
-// Connects to the daemon of a mount point and asks it.
+// Connects to the daemon of a mount point and asks it. Where the point is mounted, but no daemon listens, it waits for
+// up to ten seconds: a process is about to take the place of another one.
 // Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); kTimedOut when its process
-// is stopped, or has not answered within `patience`; the daemon's own.
+// is stopped, does not begin to listen, or has not answered within `patience`; the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,
                                                      const nlohmann::json& arguments,
                                                      std::chrono::milliseconds patience = std::chrono::milliseconds{

@@ -91,14 +91,14 @@ constexpr std::chrono::seconds kPatience{5};
 
 // statfs is never answered from the kernel's caches. A thread that waits in vain goes with the connection, or with the
 // process.
-Pulse pulse_of(const fs::path& path) {
+Pulse pulse_of(const fs::path& path, std::chrono::milliseconds patience = kPatience) {
   std::promise<int> asked;
   std::future<int> answer = asked.get_future();
   std::thread asking([path, asked = std::move(asked)]() mutable {
     struct statfs ignored {};
     asked.set_value(::statfs(path.c_str(), &ignored) == 0 ? 0 : errno);
   });
-  if (answer.wait_for(kPatience) != std::future_status::ready) {
+  if (answer.wait_for(patience) != std::future_status::ready) {
     asking.detach();
     return Pulse::kSilent;
   }
@@ -204,6 +204,14 @@ std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
 
 std::vector<SeenMount> seen_mounts() {
   return seen_mounts(mountinfo_of_this_process());
+}
+
+bool has_living_mount(const fs::path& path, std::chrono::milliseconds patience) {
+  const std::vector<SeenMount> seen = seen_mounts();
+  const bool is_own = std::any_of(seen.begin(), seen.end(), [&](const SeenMount& mount) {
+    return mount.path == path && (!mount.user || *mount.user == ::geteuid());
+  });
+  return is_own && pulse_of(path, patience) != Pulse::kDead;
 }
 
 Result<fs::path> resolve_mount_point(const fs::path& path) {

@@ -518,6 +518,34 @@ TEST_CASE("a mount whose daemon was killed whole is cleared by unmount, and by t
   }
 }
 
+TEST_CASE("a command that asks a mount waits while another process takes the place of its worker") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const json before = fixture.stat();
+  const auto worker = before["pid"].get<pid_t>();
+  const auto supervisor = before["supervisor_pid"].get<pid_t>();
+  REQUIRE(::kill(supervisor, SIGSTOP) == 0);  // so that it takes its time
+  CHECK(::kill(worker, SIGKILL) == 0);
+  CHECK(wait_until([&] { return has_ended(worker); }));
+  const auto asking = fixture.tool.start({"stat", point, "--json"});
+  // One of its threads asks the kernel, which has nobody to hand the question to.
+  const auto threads = [&] {
+    std::error_code gone;
+    return std::distance(fs::directory_iterator(fmt::format("/proc/{}/task", asking->pid()), gone),
+                         fs::directory_iterator());
+  };
+  CHECK(wait_until([&] { return threads() == 2 || has_ended(asking->pid()); }));
+  CHECK(::kill(supervisor, SIGCONT) == 0);
+  const Outcome asked = asking->wait();
+  CAPTURE(asked.errors);
+  // A machine may take longer than the command waits. Then it says so, and not that there is no mount.
+  const bool has_waited = asked.status == 0 || contains(asked.errors, "is mounted, but its daemon does not listen");
+  CHECK(has_waited);
+  CHECK(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["pid"] != worker);
+}
+
 TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have lost their daemon") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
