@@ -65,8 +65,8 @@ struct ObjectStoreStats {
   std::uint64_t requests = 0;  // sent, whatever came of them; a store takes money for each
   std::uint64_t lists = 0;     // of these, listings
   std::uint64_t bytes = 0;     // of content received
-  // Of the requests, by how they ended, throttles being another way. What is left is under way, or was ended because
-  // another request was faster or took its place.
+  // How the requests ended: in one of these three ways, or as throttles. Those that are left are under way, or were
+  // ended because another request was faster or took their place.
   std::uint64_t good = 0;
   std::uint64_t refused = 0;  // clear answers that no other attempt changes: no such object, another one, no right
   std::uint64_t broken = 0;   // lost, stalled, too short, or an error of the store's own

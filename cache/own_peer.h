@@ -24,8 +24,8 @@ struct OwnPeer {
 
 enum class PeerTalk { kClear, kTls };
 
-// Those whose name leads to an address of this machine, and in the clear to no public one. Names that are not known are
-// left out. Errors: kInvalidArgument (not a name, only public addresses in the clear).
+// The peers whose name leads to an address of this machine. In the clear, public addresses do not count. Names that
+// nobody knows are left out. Errors: kInvalidArgument (not a name; in the clear, only public addresses).
 [[nodiscard]] io::Result<std::vector<OwnPeer>> find_own_peers(std::span<const std::string> peers, PeerTalk talk);
 
 }  // namespace headrace::cache

@@ -55,7 +55,7 @@ class SampleSizes {
 // The files' bytes; where one has 4 GiB or more, those of their pages.
 [[nodiscard]] SampleSizes content_sizes(const Catalog& catalog);
 
-// As many reads of the source as an epoch takes that finds nothing in a tier.
+// How many reads of the source an epoch takes that finds nothing in a tier.
 [[nodiscard]] std::uint64_t sample_chunks(const Catalog& catalog);
 
 }  // namespace headrace::cache

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Content pinned in memory: what a read hands out. And how soon a read is needed.
+// What a read hands out: content that is pinned in memory. And how soon a read is needed.
 //
 // Ownership: move-only; unpins on destruction, which must come before the Store's.
 // Thread-safety: as a plain value; the bytes may be read from any thread while the view lives.

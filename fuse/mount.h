@@ -47,8 +47,8 @@ struct MountOptions {
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
   std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
   std::uint64_t first_epoch = 0;
-  // The records of packs: `order` is over these, and they are what is pushed, along an order alone. The reader is
-  // followed by what it asks for. Null: samples are files.
+  // The records of packs. `order` is over these, and they are what is pushed, once an order is known. The reader is
+  // followed by its READs, since nobody sees it open a record. Null: samples are files.
   std::shared_ptr<const cache::RecordSet> records;
   // Where no order is known, or none is left: find it out from the opens, and of records from the READs.
   bool learn_order = false;

@@ -15,8 +15,8 @@
 // A successor that cannot start (no descriptors are left, the source does not answer) does not end the mount:
 // a stand-in answers from the source, and the supervisor tries again after 250 ms, later every 30 s.
 //
-// A worker's own threads use the mount too (they list it, they push into it). Killed while one of them waits for an
-// answer that only the worker could give, it does not go: the kernel lets nobody out of such a wait. Then a stand-in
+// A worker's own threads use the mount too (they list it, they push into it). If it is killed while one of them waits
+// for an answer that only the worker could give, it stays: the kernel lets nobody out of such a wait. Then a stand-in
 // answers, without the worker's tiers and sockets, which it holds until it is gone. If the supervisor is killed at the
 // same moment, nobody is left who could answer: readers wait until unmount() (fuse/channel.h) ends the connection, and
 // get errors (ECONNABORTED) then.
