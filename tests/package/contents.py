@@ -123,15 +123,20 @@ def check_python(packages, root):
     assert said == "10\n", said
 
 
+def packing(build, work):
+    """README.md's command, for another build and into another folder."""
+    command = re.search("(?m)^cpack .*$", (SOURCE / "README.md").read_text())[0]
+    command = command.replace("build/release/packages", work).replace("build/release", str(build))
+    return [*command.split(), "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip"]  # quicker than xz
+
+
 def main():
     for program in ("cpack", "dpkg-deb", "dpkg-shlibdeps"):
         if which(program) is None:
             print(f"skipped: no {program}")
             return 77
     with tempfile.TemporaryDirectory(prefix="headrace-packages-") as work:
-        subprocess.run(["cpack", "-G", "DEB", "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip",  # quicker than xz
-                        "--config", Path(sys.argv[1]).resolve() / "CPackConfig.cmake"], cwd=work, check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(packing(Path(sys.argv[1]).resolve(), work), cwd=work, check=True, stdout=subprocess.DEVNULL)
         packages = {path.name.split("_")[0]: str(path) for path in Path(work).glob("*.deb")}
         assert sorted(packages) == sorted(HOLDS), packages
         check_contents(packages)
