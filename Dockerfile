@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds headrace from a clone, and makes an image that has its package: docker build -t headrace .
+# tests/package/run does what stands here in a bare Debian 12, without docker.
+FROM debian:12 AS build
+WORKDIR /headrace
+COPY .ci .ci
+RUN .ci/install build package
+COPY . .
+RUN cmake -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEADRACE_DEVELOPER_MODE=OFF
+RUN cmake --build build/release
+RUN cpack -G DEB --config build/release/CPackConfig.cmake -B build/release/packages
+
+FROM debian:12-slim
+COPY --from=build /headrace/build/release/packages/headrace_*.deb /tmp/
+RUN apt-get update && apt-get install -y --no-install-recommends memcached /tmp/headrace_*.deb
+CMD ["headrace", "--help"]
