@@ -98,6 +98,7 @@ struct Mount::Impl {
   void set_order(const OrderPosition& order);
   [[nodiscard]] Status learn_order();
   void look_for_contradiction();
+  void look_for_pause();
   void try_next_order() HEADRACE_REQUIRES(order_mutex);
   void set_ram_bytes(std::uint64_t bytes);
   void note_shortage(std::string_view reason);
@@ -116,6 +117,7 @@ struct Mount::Impl {
   std::shared_ptr<Inodes> inodes;
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
+  bool is_paused = false;                   // reading ahead, as far as was told; by the plan's thread
   std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
   std::atomic<bool> blind = false;  // not all opens are seen: READs stand for them
   OpenLog open_log;
@@ -423,6 +425,16 @@ void Mount::Impl::look_for_contradiction() {
   if (order_watch) order_watch->on_contradicted();
 }
 
+void Mount::Impl::look_for_pause() {
+  const std::uint64_t opens = pusher->plan().paused_opens();
+  if (std::exchange(is_paused, opens > 0) == (opens > 0)) return;
+  if (opens == 0) return io::log_info("mount {}: reading ahead goes on", path.string());
+  io::log_warning(
+      "mount {}: what was read ahead cost the source more than it saved; nothing is read ahead for {} opens, or until "
+      "another order is known",
+      path.string(), opens);
+}
+
 void Mount::Impl::try_next_order() {
   const OrderPosition next{.order = options.else_orders.front(), .epoch = options.first_epoch, .may_be_wrong = true};
   options.else_orders.erase(options.else_orders.begin());
@@ -440,6 +452,7 @@ void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
 // By the plan, of opens or of READs that stand for them: a thread that answers the kernel waits for none of this.
 void Mount::Impl::on_heard(std::span<const cache::SampleIndex> samples) {
   look_for_contradiction();
+  look_for_pause();
   if (order_watch && !samples.empty()) order_watch->on_opens(samples);
 }
 

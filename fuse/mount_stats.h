@@ -58,6 +58,10 @@ struct MountStats {
   std::uint64_t evicted_samples = 0;
   std::uint64_t push_failures = 0;  // samples that could not be read or stored
   std::uint64_t lost_samples = 0;   // pushed, then dropped by the kernel on its own
+  // Times that nothing was read ahead for a while, because that cost the source more than it saved; and how many opens
+  // such a pause lasts yet (0: there is none).
+  std::uint64_t read_ahead_pauses = 0;
+  std::uint64_t read_ahead_paused_opens = 0;
 
   std::uint64_t opens = 0;                   // opens of samples seen
   std::optional<double> seconds_since_open;  // nullopt: none was seen

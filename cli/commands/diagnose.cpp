@@ -121,6 +121,7 @@ LoaderSeen seen_between(const json& before, const json& after, const ReaderTimes
                   .learned = !text_of(now, "order_found_by").empty(),
                   .stray_ratio = std::clamp(growth("strays") / opens, 0.0, 1.0),
                   .given_up = text_of(now, "order_given_up"),
+                  .pause = describe_pause(now),
                   .search = describe_search(now),
                   .shortage = text_of(now, "shortage"),
                   .budget = format_size(number_of(now, "page_cache_budget_bytes")),

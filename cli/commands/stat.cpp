@@ -237,6 +237,7 @@ void print_notes(const json& stat) {
                     given_up, text_of(stat["mount"], "order_given_up")));
   }
   if (const std::string wrong = describe_wrong_order(stat["mount"]); !wrong.empty()) print_note(wrong);
+  if (const std::string pause = describe_pause(stat["mount"]); !pause.empty()) print_note(pause);
   const std::uint64_t failures = number_of(stat["mount"], "read_failures") + number_of(stat["mount"], "push_failures");
   std::string reasons;
   for (const auto& [reason, count] : member_of(stat["mount"], "read_failure_reasons").items()) {

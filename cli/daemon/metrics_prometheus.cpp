@@ -57,6 +57,7 @@ constexpr Definition kMountMetrics[] = {
     {"pushed_samples", "headrace_pushed_samples_total", "Samples pushed into the page cache", kCounter},
     {"pushed_bytes", "headrace_pushed_bytes_total", "Bytes pushed into the page cache", kCounter},
     {"evicted_samples", "headrace_evicted_samples_total", "Samples taken out of the page cache", kCounter},
+    {"read_ahead_pauses", "headrace_read_ahead_pauses_total", "Times that reading ahead was of no use", kCounter},
     {"lost_samples", "headrace_lost_samples_total", "Pushed samples that the kernel dropped on its own", kCounter},
     {"overflows", "headrace_inotify_overflows_total", "Times that opens went unseen", kCounter},
     {"takeovers", "headrace_takeovers_total", "Times that a worker died and another took over", kCounter},

@@ -176,6 +176,8 @@ json to_json(const fuse::MountStats& stats) {
               {"evicted_samples", stats.evicted_samples},
               {"push_failures", stats.push_failures},
               {"lost_samples", stats.lost_samples},
+              {"read_ahead_pauses", stats.read_ahead_pauses},
+              {"read_ahead_paused_opens", stats.read_ahead_paused_opens},
               {"opens", stats.opens},
               {"hits", stats.hits},
               {"late", stats.late},

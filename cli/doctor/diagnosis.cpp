@@ -139,6 +139,9 @@ Diagnosis diagnose_waiting(const Measured& measured) {
                         "less beside it.",
                         waits, !loader.shortage.empty() ? loader.shortage : "the kernel took back what was pushed")};
   }
+  if (!loader.pause.empty()) {
+    return {Bound::kOrder, fmt::format("Reading ahead was of no use. {}, and {}.", waits, loader.pause)};
+  }
   if (loader.order_known && loader.stray_ratio > kStrayShare) {
     return {Bound::kOrder, fmt::format("The order is wrong. {}: {}", waits, describe_order(loader))};
   }

@@ -29,6 +29,7 @@ struct LoaderSeen {
   bool learned = false;       // it was found in the opens
   double stray_ratio = 0;     // part of the opens that it did not expect
   std::string given_up;       // an order that was given and that the opens contradicted
+  std::string pause;          // why nothing is read ahead, in words; empty: it is
   std::string search;         // how far the search through all seeds is, in words; empty: none is under way
   std::string shortage;       // why less memory than asked for may be used; empty: it is not
   std::string budget;         // for samples, in words

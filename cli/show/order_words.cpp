@@ -41,4 +41,14 @@ std::string describe_wrong_order(const json& mount) {
             "another");
 }
 
+std::string describe_pause(const json& mount) {
+  const std::uint64_t opens = number_of(mount, "read_ahead_paused_opens");
+  if (opens == 0) return "";
+  const std::string order = text_of(mount, "order");
+  return fmt::format(
+      "nothing is read ahead for {} more opens, since that cost the source more than it saved: {}", format_count(opens),
+      order.empty() ? "nobody knows what is read next; headrace order set tells it"
+                    : fmt::format("not all that {} says is read; headrace order set tells another", order));
+}
+
 }  // namespace headrace::cli

@@ -18,5 +18,7 @@ namespace headrace::cli {
 // Which order a part of the opens contradicts, and what to do; "" where few do, and where the order was given up, which
 // is told by itself.
 [[nodiscard]] std::string describe_wrong_order(const nlohmann::json& mount);
+// That nothing is read ahead now, and why; "" while it is.
+[[nodiscard]] std::string describe_pause(const nlohmann::json& mount);
 
 }  // namespace headrace::cli

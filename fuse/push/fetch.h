@@ -31,6 +31,7 @@ struct Fetch {
   std::uint64_t changes = 0;                           // StaleFiles::changes() when it began
   bool hold_copy = false;                              // the store keeps it for the next time
   bool push = true;                                    // else that is all
+  bool is_from_source = false;                         // a piece of it was: no tier had it
   std::optional<std::uint64_t> beacon = std::nullopt;  // the page that is left out
   std::shared_ptr<const cache::View> view = nullptr;   // null: not read
 

@@ -147,6 +147,7 @@ void PushPlan::unpin(std::span<const SampleIndex> samples) {
 }
 
 std::optional<SampleIndex> PushPlan::candidate() {
+  if (waste_.is_paused()) return std::nullopt;
   if (followed_.is_planned()) return followed_.next_fetch();
   if (!pins_to_fetch_.empty()) return std::nullopt;
   if (followed_.given() || !next_unseen_ || !has_room_for_unseen()) return std::nullopt;
@@ -201,8 +202,24 @@ void PushPlan::take_releases() {
 
 void PushPlan::on_opens(std::span<const SampleIndex> samples) {
   counters_.opens += samples.size();
-  for (const SampleIndex sample : samples) followed_.is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
+  for (const SampleIndex sample : samples) {
+    if (!lacks(sample)) ++counters_.met;
+    followed_.is_planned(sample) ? open_planned(sample) : open_unplanned(sample);
+  }
   note_position();
+  note_waste();
+}
+
+void PushPlan::on_open_by_read(SampleIndex sample) {
+  waste_.restart();
+  on_opens({&sample, 1});
+}
+
+void PushPlan::note_waste() {
+  waste_.note({.opens = counters_.opens,
+               .met = counters_.met,
+               .fetched = counters_.from_source,
+               .held = pages_.held_samples()});
 }
 
 void PushPlan::open_planned(SampleIndex sample) {
@@ -287,6 +304,7 @@ void PushPlan::on_pack_changed(cache::EntryId pack) {
 }
 
 void PushPlan::on_changed(SampleIndex sample) {
+  if (pages_.is_held(sample)) waste_.on_changed_file();
   copies_.drop(sample);
   pages_.drop(sample);
   followed_.on_lost(sample);
@@ -304,6 +322,7 @@ bool PushPlan::take_losses() {
 
 void PushPlan::set_order(const OrderPosition& order) {
   if (followed_.move_to(order)) return take_releases();
+  waste_.on_order(order.order && (!followed_.given() || followed_.given()->spec() != order.order->spec()));
   make_plan(followed_.give(order));
 }
 
@@ -331,6 +350,7 @@ void PushPlan::divide_budget() {
 }
 
 void PushPlan::apply_budget() {
+  waste_.restart();
   divide_budget();
   if (!followed_.is_planned()) return make_plan({.epoch = takeover_.head->epoch, .position = takeover_.head->position});
   followed_.set_room(room());
@@ -360,6 +380,8 @@ void PushPlan::add_stats(MountStats& stats) const {
   stats.pushed_samples = counters_.pushed_samples;
   stats.pushed_bytes = counters_.pushed_bytes;
   stats.push_failures = counters_.push_failures;
+  stats.read_ahead_pauses = waste_.pauses();
+  stats.read_ahead_paused_opens = waste_.opens_left();
   stats.lost_samples = counters_.lost_samples;
   stats.opens = counters_.opens;
   stats.overflows = counters_.overflows;

@@ -44,6 +44,7 @@
 #include "headrace/fuse/push/push_budget.h"
 #include "headrace/fuse/push/read_evidence.h"
 #include "headrace/fuse/push/record_pages.h"
+#include "headrace/fuse/push/waste_watch.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
@@ -86,7 +87,12 @@ class PushPlan {
   // `generation`: of the time when next_fetch() named it.
   void on_fetched(cache::SampleIndex sample, std::uint64_t generation, Landing landing);
 
+  // What was fetched came from the source itself.
+  void note_from_source() { ++counters_.from_source; }
+
   void on_opens(std::span<const cache::SampleIndex> samples);
+  // A READ stands for an open: those that ask for nothing are not seen.
+  void on_open_by_read(cache::SampleIndex sample);
   // A READ came for the sample, and its pages with that. If it was held, it stays held, but the store may have to hold
   // a copy of it.
   // It is counted as lost where the READ was from its start, so once at most for each pass over it. One that is on its
@@ -128,7 +134,10 @@ class PushPlan {
   // Each is named once. All of them, or none.
   [[nodiscard]] PinOutcome pin(std::span<const cache::SampleIndex> samples);
   void unpin(std::span<const cache::SampleIndex> samples);
-  void on_overflow() { ++counters_.overflows; }
+  void on_overflow() {
+    ++counters_.overflows;
+    waste_.restart();
+  }
   // While no order is known: an epoch went by in which these were not read. Their room is for others.
   void let_go(std::span<const cache::SampleIndex> samples);
 
@@ -137,6 +146,8 @@ class PushPlan {
   // True once after an order that may be wrong, or one of its sets, was contradicted; it is not followed any more.
   [[nodiscard]] bool take_contradiction() { return followed_.take_contradiction(); }
   [[nodiscard]] const std::string& given_up() const { return followed_.given_up(); }  // the last one
+  // Nothing but pins is read ahead for so many opens: it cost the source more than it saved. 0: there is no pause.
+  [[nodiscard]] std::uint64_t paused_opens() const { return waste_.opens_left(); }
   void set_budget(std::uint64_t budget_bytes);
   // What memory pressure leaves of the budget, until there is none: all of it then.
   void limit_budget(std::uint64_t budget_bytes);
@@ -152,12 +163,14 @@ class PushPlan {
  private:
   struct Counters {
     std::uint64_t opens = 0;
+    std::uint64_t met = 0;  // of these, what was there or on its way
     std::uint64_t overflows = 0;
     std::uint64_t lost_samples = 0;
     std::uint64_t pushed_samples = 0;
     std::uint64_t pushed_bytes = 0;
     std::uint64_t push_failures = 0;
-    std::uint64_t hits = 0;  // of what is not planned along the order
+    std::uint64_t from_source = 0;  // of what was fetched to be pushed
+    std::uint64_t hits = 0;         // of what is not planned along the order
   };
 
   void make_plan(const OrderPosition& order);
@@ -175,6 +188,7 @@ class PushPlan {
   [[nodiscard]] bool has_room_for_unseen() const;
   void open_unplanned(cache::SampleIndex sample);
   void note_position();
+  void note_waste();
   void take_releases();
   void divide_budget();
   void apply_budget();
@@ -190,6 +204,7 @@ class PushPlan {
   HeldCopies copies_;
   PushBudget budget_;
   FollowedOrder followed_;
+  WasteWatch waste_;                         // not of records, which are pushed along an order alone
   std::optional<RecordPages> record_pages_;  // of records
   std::uint64_t generation_ = 0;
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known

@@ -214,7 +214,10 @@ void Pusher::read_piece(Fetch fetch) {
   const cache::ReadHint ahead = parts_.records ? cache::ReadHint::kAheadAlone : cache::ReadHint::kAhead;
   const cache::ReadHint hint = fetch.hold_copy ? cache::ReadHint::kAheadAndKeep : ahead;
   auto done = [self = shared_from_this(), fetch = std::make_shared<Fetch>(std::move(fetch))](Result<cache::View> view) {
-    if (view) fetch->view = std::make_shared<const cache::View>(std::move(*view));
+    if (view) {
+      fetch->is_from_source |= view->served_from() == cache::TierKind::kSource;
+      fetch->view = std::make_shared<const cache::View>(std::move(*view));
+    }
     self->on_read_piece(std::move(*fetch));
   };
   if (is_whole_file) {
@@ -261,6 +264,7 @@ void Pusher::finish(const Fetch& fetch, Landing landing) {
   bool is_evicted = false;  // by another thread, which told the kernel before all of it was there
   plan_.use([&](PushPlan& plan) {
     is_evicted = landing == Landing::kPushed && !plan.pages().is_held(fetch.sample);
+    if (fetch.push && fetch.is_from_source) plan.note_from_source();
     plan.on_fetched(fetch.sample, fetch.generation, landing);
     if (answers_) answers_->finish(fetch.sample);
     if (answers_ && landing != Landing::kPushed) answers_->drop_beacon(fetch.sample);

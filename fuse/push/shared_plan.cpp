@@ -140,10 +140,7 @@ void SharedPlan::on_pack_read(cache::EntryId pack, const PageRange& range) {
 }
 
 void SharedPlan::on_open_by_read(SampleIndex sample) {
-  offer({.change =
-             [sample](PushPlan& plan) {
-               plan.on_opens({&sample, 1});
-             },
+  offer({.change = [sample](PushPlan& plan) { plan.on_open_by_read(sample); },
          .then =
              [this, sample] {
                hear({&sample, 1});
@@ -213,6 +210,10 @@ std::optional<SharedPlan::Contradiction> SharedPlan::take_contradiction() {
     if (!plan.take_contradiction()) return std::nullopt;
     return Contradiction{.spec = plan.given_up(), .is_all = plan.order() == nullptr};
   });
+}
+
+std::uint64_t SharedPlan::paused_opens() {
+  return look([](const PushPlan& plan) { return plan.paused_opens(); });
 }
 
 std::uint64_t SharedPlan::budget_bytes() {

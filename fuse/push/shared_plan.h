@@ -105,6 +105,7 @@ class SharedPlan {
     bool is_all = false;  // no order is left
   };
   [[nodiscard]] std::optional<Contradiction> take_contradiction();
+  [[nodiscard]] std::uint64_t paused_opens();
   [[nodiscard]] std::uint64_t budget_bytes();
   // Of the samples from `first` on; at most `count`.
   [[nodiscard]] std::vector<cache::SampleIndex> pinned(cache::SampleIndex first, std::size_t count);

@@ -75,6 +75,15 @@ TEST_CASE("a loader that reads otherwise than it was told waits because of the o
   CHECK(unknown.text.find("headrace is searching all seeds: 1.00G of 26.0G tested.") != std::string::npos);
 }
 
+TEST_CASE("a loader of a mount that has stopped reading ahead waits because of that") {
+  LoaderSeen loader{.samples_per_second = 100, .order = "sequential", .readers = 4};
+  loader.waiting = 0.8;
+  loader.pause = "nothing is read ahead for 1200 more opens";
+  const Diagnosis paused = diagnose(loader_of(loader));
+  CHECK(paused.bound == Bound::kOrder);
+  CHECK(paused.text.find("nothing is read ahead for 1200 more opens") != std::string::npos);
+}
+
 TEST_CASE("what most of the readers' time goes into is the bound") {
   const LoaderSeen seen{.samples_per_second = 100, .readers = 4};
   LoaderSeen loader = seen;

@@ -35,6 +35,15 @@ TEST_CASE("many opens that were not expected name the order that they contradict
   CHECK(describe_wrong_order(mount).empty());
 }
 
+TEST_CASE("a pause of reading ahead says how long it lasts and which order was of no use") {
+  CHECK(describe_pause({{"read_ahead_paused_opens", 0}, {"order", "sequential"}}).empty());
+  json mount = {{"read_ahead_paused_opens", 1200}, {"order", "sequential"}};
+  CHECK(names(describe_pause(mount), "nothing is read ahead for 1200 more opens"));
+  CHECK(names(describe_pause(mount), "not all that sequential says is read"));
+  mount["order"] = "";
+  CHECK(names(describe_pause(mount), "nobody knows what is read next"));
+}
+
 TEST_CASE("a few opens that were not expected are no wrong order") {
   json mount = {{"opens", 1000}, {"strays", 90}, {"order", "sequential"}};
   CHECK(describe_wrong_order(mount).empty());

@@ -47,12 +47,15 @@ inline MountStats stats_of(const PushPlan& plan) {
   return stats;
 }
 
+enum class FetchedFrom : std::uint8_t { kTier, kSource };
+
 // Fetches and pushes all that the plan names; returns it.
-inline std::vector<SampleIndex> push_all(PushPlan& plan) {
+inline std::vector<SampleIndex> push_all(PushPlan& plan, FetchedFrom from = FetchedFrom::kTier) {
   std::vector<SampleIndex> pushed;
   while (const auto sample = plan.next_fetch()) {
     while (plan.next_victim(plan.pages().bytes_of(*sample))) continue;
     const bool placed = plan.place(*sample);
+    if (from == FetchedFrom::kSource) plan.note_from_source();
     plan.on_fetched(*sample, plan.generation(), placed ? Landing::kPushed : Landing::kNoRoom);
     if (placed) pushed.push_back(*sample);
   }

@@ -655,6 +655,43 @@ TEST_CASE("a told order is given up after 40 strays within 64 opens, and not bef
   CHECK(stats_of(plan).orders_given_up == 1);
 }
 
+// A job of two nodes whose order was given as that of one: each reads every other sample.
+std::uint64_t read_every_other(PushPlan& plan, unsigned count, FetchedFrom from) {
+  std::uint64_t pushed = 0;
+  for (SampleIndex sample = 0; sample < count; sample += 2) {
+    pushed += push_all(plan, from).size();
+    open(plan, sample);
+  }
+  return pushed;
+}
+
+TEST_CASE("reading ahead of which half is in vain stops until another order is known, and pins are fetched still") {
+  constexpr unsigned kMany = 4000;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  PushPlan plan = planned.plan({.budget_bytes = 100 * kSampleBytes, .order = sequential(kMany)});
+  read_every_other(plan, kMany, FetchedFrom::kSource);
+  CHECK(stats_of(plan).read_ahead_pauses >= 1);
+  while (plan.paused_opens() == 0) read_every_other(plan, 100, FetchedFrom::kSource);
+  CHECK(read_every_other(plan, 100, FetchedFrom::kSource) == 0);
+  const SampleIndex pinned = kMany - 1;
+  CHECK(plan.pin({&pinned, 1}).is_pinned);
+  CHECK(push_all(plan) == std::vector{pinned});
+  REQUIRE(plan.paused_opens() > 0);
+  plan.set_order({.order = backwards(kMany)});
+  CHECK(plan.paused_opens() == 0);
+  CHECK_FALSE(push_all(plan, FetchedFrom::kSource).empty());
+  plan.set_order({});
+  CHECK(plan.paused_opens() > 0);
+}
+
+TEST_CASE("reading ahead of which half is in vain goes on where a tier has it all") {
+  constexpr unsigned kMany = 4000;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  PushPlan plan = planned.plan({.budget_bytes = 100 * kSampleBytes, .order = sequential(kMany)});
+  CHECK(read_every_other(plan, kMany, FetchedFrom::kTier) > kMany / 4);
+  CHECK(stats_of(plan).read_ahead_pauses == 0);
+}
+
 TEST_CASE("opens of what a told order does not read do not contradict it") {
   constexpr unsigned kMany = 4000;
   Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
