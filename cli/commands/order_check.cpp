@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -95,12 +97,13 @@ io::Status find_opens(const std::filesystem::path& place, Opens& opens) {
   return read_log(lines, place.string(), opens);
 }
 
-// What the opens follow among what scripts use; empty: nothing of that.
-std::string fitting_order(const cache::Catalog& catalog, std::span<const SampleIndex> opens) {
+// What the opens follow among what scripts use, over the whole data set or one of these parts.
+std::optional<cache::OrderLearner::Lock> lock_on(std::uint64_t sample_count, std::vector<cache::SampleRange> parts,
+                                                 std::span<const SampleIndex> opens) {
   constexpr std::size_t kAtOnce = 16;  // as few opens as show an order
   constexpr double kSeconds = 60;      // of CPU; what scripts use is tried within a few
-  cache::OrderLearner learner({.sample_count = catalog.sample_count(),
-                               .parts = cache::top_level_parts(catalog),
+  cache::OrderLearner learner({.sample_count = sample_count,
+                               .parts = std::move(parts),
                                .search_all_seeds = false,
                                .fruitless_seconds = kSeconds});
   while (!opens.empty() && !learner.lock()) {
@@ -109,8 +112,29 @@ std::string fitting_order(const cache::Catalog& catalog, std::span<const SampleI
     learner.wait_idle();
     opens = opens.subspan(some.size());
   }
-  const auto lock = learner.lock();
+  return learner.lock();
+}
+
+bool reads_more_than(const cache::Order& order, std::uint64_t epoch, std::span<const SampleIndex> opens) {
+  const io::Result<std::vector<SampleIndex>> samples = order.epoch(epoch);
+  if (!samples) return false;
+  const std::unordered_set<SampleIndex> known(samples->begin(), samples->end());
+  return std::ranges::any_of(opens, [&known](SampleIndex sample) { return !known.contains(sample); });
+}
+
+// In words; empty: nothing of what scripts use. Folders that are read one after the other are one data set, although
+// the first of them fits the opens sooner.
+std::string fitting_order(const cache::Catalog& catalog, std::span<const SampleIndex> opens) {
+  const std::uint64_t count = catalog.sample_count();
+  auto lock = lock_on(count, cache::top_level_parts(catalog), opens);
   if (!lock) return "";
+  if (reads_more_than(*lock->order, lock->epoch, opens)) {
+    auto of_all = lock_on(count, {}, opens);
+    const bool fits =
+        of_all &&
+        !cache::check_order(*of_all->order, opens, {.sample_count = count, .first_epoch = of_all->epoch}).difference;
+    if (fits) lock = std::move(of_all);
+  }
   if (lock->found_by == "replay") return "the sequence of the epoch before, once more: file:PATH, with that list";
   return fmt::format("{}, from epoch {} on", lock->order->spec(), lock->epoch);
 }
