@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/push/followed_order.h"
 
+#include <algorithm>
+
 namespace headrace::fuse {
 using cache::ReadAhead;
 using cache::SampleIndex;
@@ -53,7 +55,22 @@ void FollowedOrder::plan(const OrderPosition& from, const std::optional<Room>& r
   // What was read already is behind the reader, or between its workers.
   const std::uint64_t position = from.position + from.read_already.size();
   if (of_records_) track_.emplace(order_, RecordTrack::Start{from.epoch, position, from.epoch_count});
+  limit_spread(*room);
   note_where();
+}
+
+void FollowedOrder::set_room(const Room& room) {
+  read_ahead_->set_budget(room.bytes, room.window_bytes);
+  limit_spread(room);
+}
+
+// Half of what there is room for: the other half is for what comes next. An order that was found out may say that
+// workers are further apart than all that is held: the opens of one reader, told in sequence, are taken for one large
+// batch.
+void FollowedOrder::limit_spread(const Room& room) {
+  if (!track_) return;
+  const std::uint64_t mean_bytes = std::max<std::uint64_t>(1, sizes_.total() / sizes_.size());
+  track_->limit_spread(room.bytes / mean_bytes / 2);
 }
 
 bool FollowedOrder::move_to(const OrderPosition& order) {

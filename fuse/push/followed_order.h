@@ -53,7 +53,7 @@ class FollowedOrder {
   void plan(const OrderPosition& from, const std::optional<Room>& room, bool lists);
   // True: the order is followed already. Its reader was moved, and what is held stays.
   [[nodiscard]] bool move_to(const OrderPosition& order);
-  void set_room(const Room& room) { read_ahead_->set_budget(room.bytes, room.window_bytes); }
+  void set_room(const Room& room);
 
   [[nodiscard]] const std::shared_ptr<const cache::Order>& given() const { return given_; }  // null: unknown
   [[nodiscard]] bool is_planned() const { return read_ahead_ != nullptr; }
@@ -95,6 +95,7 @@ class FollowedOrder {
   [[nodiscard]] bool is_contradicted_by(cache::SampleIndex sample, bool is_stray);
   [[nodiscard]] bool give_set_up(std::size_t set);
   void go_to(const SetTurns::Turn& turn);
+  void limit_spread(const Room& room);
   void track_from(std::uint64_t epoch, std::uint64_t position);
 
   const cache::SampleSizes& sizes_;

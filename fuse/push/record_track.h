@@ -14,6 +14,7 @@
 // Thread-safety: none; one owner.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -45,6 +46,8 @@ class RecordTrack {
   [[nodiscard]] Heard on_read(std::span<const cache::SampleIndex> records);
   // Places that the workers of a loader can be apart: each is in one of the batches that were drawn ahead.
   [[nodiscard]] static std::uint64_t spread_of(const cache::Order& order);
+  // They count as so many at most: what is kept for workers that lag must leave room for what comes next.
+  void limit_spread(std::uint64_t places) { spread_ = std::min(spread_of(*order_), places); }
   // The reader is here now, in the epochs that were known from the beginning.
   void restart(const Start& start);
 
@@ -61,7 +64,7 @@ class RecordTrack {
   [[nodiscard]] bool goes_on_to(std::uint64_t place);
 
   const std::shared_ptr<const cache::Order> order_;
-  const std::uint64_t spread_;
+  std::uint64_t spread_;
   const std::uint64_t end_epoch_;                     // the first one that is not known
   std::uint64_t next_epoch_ = 0;                      // to be drawn
   std::deque<std::vector<cache::SampleIndex>> rows_;  // the epochs around the reader

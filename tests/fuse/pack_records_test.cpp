@@ -99,6 +99,21 @@ TEST_CASE("records are planned along their order within the budget, whatever the
   CHECK(test::stats_of(plan).strays == 0);
 }
 
+TEST_CASE("a reader whose workers are said to be further apart than what is held finds the next record held") {
+  test::Planned planned({1});
+  auto order = cache::make_order("sequential:batch=2048,workers=1", {.sample_count = kRecords});
+  REQUIRE(order.has_value());
+  PushPlan plan = planned.plan(
+      {.budget_bytes = 64 * 3 * kPage, .order = OrderPosition{.order = std::move(*order)}, .records = rows(128)});
+  push_all(plan);
+  for (SampleIndex record = 0; record < kRecords; record += 16) {
+    plan.on_pack_read(kPack, {rows(128)->own_page(record).value(), kPage});
+    push_all(plan);
+    CHECK(plan.pages().is_held((record + 1) % kRecords));
+  }
+  CHECK(test::stats_of(plan).strays == 0);
+}
+
 TEST_CASE("an evicted record leaves the page that it shares with one that is held") {
   test::Planned planned({1});
   const auto records = rows(128);

@@ -107,5 +107,14 @@ TEST_CASE("workers are a batch each apart, and what the slowest may not have rea
   CHECK(hear(track, {420}).passed == range(0, 421 - 4 * 3 * 32));
 }
 
+TEST_CASE("workers are no further apart than there is room for") {
+  RecordTrack track = track_of("sequential:batch=2048,workers=1");
+  track.limit_spread(100);
+  CHECK(hear(track, {90}).passed.empty());
+  CHECK(hear(track, {150}).passed == range(0, 51));
+  track.limit_spread(UINT64_MAX);
+  CHECK(hear(track, {160}).passed.empty());
+}
+
 }  // namespace
 }  // namespace headrace::fuse
