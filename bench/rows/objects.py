@@ -231,6 +231,7 @@ class S3Peers(ObjectRow):
 class S3Faults(Row):
     name = "s3-faults"
     bar = 0.87  # 1 / 1.15
+    other_is_bound = True
     rounds = 3
     headrace_side = ("an epoch of a bucket where 1 % of GETs end with 503, 1 % stall for 10 s, 0.5 % are reset and "
                      "0.5 % short")
