@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -19,6 +20,7 @@ from script_test import run  # noqa: E402, before the modules of bench, which it
 from harness import Bench, Mount  # noqa: E402
 from sources import CannotRun, Failed, need_root  # noqa: E402
 
+PATIENCE_SECONDS = 60
 RECORDS = 400
 VALUES = [bytes([number % 251]) * 20_000 for number in range(RECORDS)]
 NAMES = [f"{number:05}".encode() for number in range(RECORDS)]
@@ -61,6 +63,13 @@ def check_indexes(numpy, folder):
     assert (folder / "labels.cache").read_text(encoding="utf-8") == "labels"
 
 
+def wait_for_pushes(mount):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while mount.stat()["mount"]["pushed_samples"] == 0:
+        assert time.monotonic() < deadline, "no record was pushed"
+        time.sleep(0.05)
+
+
 def worker_of(mount):
     return int(mount.stat()["pid"])
 
@@ -94,7 +103,7 @@ def check(build, work):
         read_records(lmdb, mount.path)
         write_indexes(numpy, mount.path)
         check_indexes(numpy, mount.path)
-        assert mount.stat()["mount"]["pushed_samples"] > 0
+        wait_for_pushes(mount)
         os.kill(worker_of(mount), signal.SIGKILL)
         read_records(lmdb, mount.path)
         check_indexes(numpy, mount.path)
