@@ -67,8 +67,14 @@ std::function<bool()> after(std::chrono::milliseconds time, const std::function<
   };
 }
 
-std::function<bool()> has_started(const Child& child, int signal) {
+// It deals with the signal from now on until its end.
+std::function<bool()> hears_signal(const Child& child, int signal) {
   return [pid = child.pid(), signal] { return hears(pid, signal); };
+}
+
+// It is the command by now, no copy of this process.
+std::function<bool()> has_begun(pid_t pid) {
+  return [pid] { return contains(read_file("/proc/" + std::to_string(pid) + "/comm"), "headrace"); };
 }
 
 // A data set that takes most of a minute to be looked through, in many steps: the kernel lets nobody go in the middle
@@ -117,8 +123,7 @@ TEST_CASE("simulate, order and diagnose end at once and leave nothing") {
         {"diagnose", data.source(), "--seconds", "600"}}) {
     CAPTURE(arguments.front());
     const auto child = tool.start(arguments);
-    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(500), has_started(*child, SIGINT))).status ==
-          kInterrupted);
+    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(500), has_begun(child->pid()))).status == kInterrupted);
     CHECK(is_empty_or_missing(tool.home() / "run"));
   }
 }
@@ -160,7 +165,7 @@ TEST_CASE("a warm that waits for its list on a terminal is ended by a Ctrl-C and
   const DataSet data;
   const auto child =
       tool.start_on_terminal({"warm", data.source(), "--ssd", (tool.home() / "tier").string() + ":64M", "--list", "-"});
-  REQUIRE(wait_until([&] { return hears(child->pid(), SIGINT); }));
+  REQUIRE(wait_until(has_begun(child->pid())));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // it shows nothing while it waits
   child->type(kCtrlC);
   CHECK(child->wait().status == kInterrupted);
@@ -173,7 +178,7 @@ TEST_CASE("verify sums up what it has read, lets go of the tier, and is heard at
   const std::string tier = (tool.home() / "tier").string();
   REQUIRE(tool({"warm", data.source(), "--ssd", tier + ":64M"}).status == 0);
   const auto child = tool.start({"verify", tier, "--rate-limit", "1B"});
-  const Outcome outcome = stop(*child, SIGINT, after(std::chrono::milliseconds(1500), has_started(*child, SIGINT)));
+  const Outcome outcome = stop(*child, SIGINT, after(std::chrono::milliseconds(1500), hears_signal(*child, SIGINT)));
   CHECK(outcome.status == kInterrupted);
   CHECK(contains(outcome.output, " records, "));
   CHECK_FALSE(contains(outcome.output, " 10 records"));
@@ -192,8 +197,7 @@ TEST_CASE("looking through a slow source can be stopped, and no tier stays locke
                                                     {"simulate", source}}) {
     CAPTURE(arguments.front());
     const auto child = tool.start(arguments);
-    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(300), has_started(*child, SIGINT))).status ==
-          kInterrupted);
+    CHECK(stop(*child, SIGINT, after(std::chrono::milliseconds(300), has_begun(child->pid()))).status == kInterrupted);
   }
   const DataSet fast;
   CHECK(tool({"warm", fast.source(), "--ssd", tier + ":64M"}).status == 0);
