@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "headrace/cache/shared/peer_figures.h"
 #include "headrace/cache/shared/peer_ring.h"
@@ -86,6 +89,49 @@ Status share(Store& store, EntryId entry) {
   store.share(entry, [&](Status status) { ended.set_value(std::move(status)); });
   return ended.get_future().get();
 }
+
+// Sockets of this process that lead to the peer.
+std::size_t connections_to(const FakePeer& peer) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    sockaddr_in other = {};
+    socklen_t length = sizeof other;
+    const int fd = std::stoi(entry.path().filename());
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&other), &length) != 0 || other.sin_family != AF_INET) continue;
+    count += peer.name().ends_with(":" + std::to_string(ntohs(other.sin_port))) ? 1 : 0;
+  }
+  return count;
+}
+
+// Reads of all files at once: every second one ahead, for the others somebody waits.
+class ReadsUnderWay {
+ public:
+  ReadsUnderWay(const Cluster& cluster, Store& store) : missing_(cluster.contents.size()) {
+    bool waits = false;
+    for (const auto& [path, content] : cluster.contents) {
+      waits = !waits;
+      store.read_async(
+          *store.catalog().find(path),
+          [this, &wanted = content](const auto& view) {
+            const bool is_right =
+                view && headrace::test::as_text({view->bytes().begin(), view->bytes().end()}) == wanted;
+            right_ += is_right ? 1 : 0;
+            if (--missing_ == 0) ended_.set_value();
+          },
+          waits ? headrace::cache::ReadHint::kNow : headrace::cache::ReadHint::kAhead);
+    }
+  }
+  // How many had the right bytes; a minute at most.
+  unsigned right() {
+    REQUIRE(ended_.get_future().wait_for(std::chrono::minutes(1)) == std::future_status::ready);
+    return right_;
+  }
+
+ private:
+  std::atomic<std::size_t> missing_;
+  std::atomic<unsigned> right_ = 0;
+  std::promise<void> ended_;
+};
 
 }  // namespace
 
@@ -172,6 +218,57 @@ TEST_CASE("peer change: what was asked of a peer that leaves still comes from it
     one.behave(Way::kWell);
     return from.get_future().get() == TierKind::kShared;
   }));
+}
+
+TEST_CASE("peer change: what is on the way to a peer that leaves ends well however that one goes on, and is closed") {
+  // kHolds: it hangs up before it answers.
+  for (const Way way : {Way::kWell, Way::kIsSilent, Way::kBreaksOff, Way::kTalksNonsense, Way::kHolds}) {
+    CAPTURE(static_cast<int>(way));
+    FakePeer one;
+    FakePeer two;
+    const Cluster cluster;
+    const std::size_t files = cluster.contents.size();
+    const auto node = cluster.node({one.name()});
+    read_until_held(cluster, *node, one, files);
+    CHECK(come_from_peers(cluster, *node));
+    forget_all(*node);
+    one.behave(Way::kHolds);
+    const unsigned gets = one.gets();
+    ReadsUnderWay reads(cluster, *node);
+    CHECK(wait_until([&] { return one.gets() > gets; }));
+    CHECK(connections_to(one) > 0);
+    CHECK(node->set_peers({two.name()}).has_value());
+    if (way == Way::kHolds) one.hang_up();
+    one.behave(way == Way::kHolds ? Way::kWell : way);
+    CHECK(reads.right() == files);
+    CHECK(node->stats().failures == 0);
+    CHECK(wait_until([&] { return connections_to(one) == 0; }));
+    read_until_held(cluster, *node, two, files);  // nothing that has ended keeps one from there
+  }
+}
+
+TEST_CASE("peer change: who was to read a file for others reads it, though the peer that said so has left") {
+  FakePeer one;
+  FakePeer two;
+  const Cluster cluster(1);
+  const auto first = cluster.node({one.name()});
+  const auto second = cluster.node({one.name()});
+  one.behave(Way::kHolds);
+  ReadsUnderWay reads(cluster, *first);
+  CHECK(wait_until([&] { return one.gets() == 1; }));
+  ReadsUnderWay others(cluster, *second);
+  CHECK(wait_until([&] { return one.gets() >= 2; }));
+  CHECK(first->set_peers({two.name()}).has_value());
+  CHECK(second->set_peers({two.name()}).has_value());
+  one.behave(Way::kWell);  // says to one of them that it is to read, to the other that somebody does
+  CHECK(reads.right() == 1);
+  CHECK(others.right() == 1);
+  CHECK(wait_until([&] { return two.size() == 1; }));
+  CHECK(one.size() == 0);
+  CHECK(wait_until([&] { return connections_to(one) == 0; }));
+  const auto third = cluster.node({two.name()});
+  CHECK(come_from_peers(cluster, *third));
+  CHECK(first->stats().failures + second->stats().failures == 0);
 }
 
 TEST_CASE("peer change: a list that cannot be meant leaves all as it was") {
