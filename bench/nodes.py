@@ -29,6 +29,9 @@ SUBNET = "10.91.0"
 PORT = 11311
 # What a switch's queue would hold of a shaped link: 10 ms of 1 Gb/s.
 BURST, LATENCY = "256kb", "50ms"
+# Linux's own default. What this machine was told to use may be another one: six streams of bbr beside each other fill
+# 0.84 to 0.95 of these links, six of cubic 0.93 to 0.95.
+CONGESTION_CONTROL = "cubic"
 
 
 def ip(*words, namespace=None):
@@ -67,11 +70,12 @@ class Node:
 
 class Lan:
     """`count` nodes and the bridge, which has a namespace of its own. `rate`: of each node's link, in both directions;
-    none: as fast as the processors are."""
+    none: as fast as the processors are. `mtu`: bytes of a packet; none: 1500."""
 
-    def __init__(self, count, rate=None):
+    def __init__(self, count, rate=None, mtu=None):
         self.count = count
         self.rate = rate
+        self.mtu = mtu or 1500
         self.nodes = []
         self.stack = contextlib.ExitStack()
 
@@ -104,13 +108,16 @@ class Lan:
 
     def _node(self, stack, number, bridge):
         node = Node(number, self._namespace(stack, f"n{number}"), bridge)
-        ip("link", "add", f"to{number}", "type", "veth", "peer", "name", "eth0", "netns", node.namespace,
-           namespace=bridge)
+        ip("link", "add", f"to{number}", "mtu", self.mtu, "type", "veth", "peer", "name", "eth0", "mtu", self.mtu,
+           "netns", node.namespace, namespace=bridge)
         node.plug()
         ip("link", "set", f"to{number}", "up", namespace=bridge)
         ip("addr", "add", f"{node.address}/24", "dev", "eth0", namespace=node.namespace)
         for device in ("lo", "eth0"):
             ip("link", "set", device, "up", namespace=node.namespace)
+        with contextlib.suppress(Failed):  # a kernel that does not have it
+            ip("route", "replace", f"{SUBNET}.0/24", "dev", "eth0", "src", node.address, "congctl", CONGESTION_CONTROL,
+               namespace=node.namespace)
         if self.rate:
             self._shape(node.namespace, "eth0")
             self._shape(bridge, f"to{number}")
