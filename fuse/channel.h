@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ namespace headrace::fuse {
 
 using io::Result;
 using io::Status;
+
+class RequestLog;
 
 struct ChannelOptions {
   std::filesystem::path mountpoint;
@@ -50,7 +53,7 @@ struct ChannelParts {
 
 // Two programs with the same number understand each other's channel: the layouts of its memory and of the catalog that
 // is kept, and what INIT was answered with. Raise it with any of these.
-inline constexpr unsigned kHandoverVersion = 2;
+inline constexpr unsigned kHandoverVersion = 3;
 
 class Channel {
  public:
@@ -73,8 +76,8 @@ class Channel {
   // True once INIT was answered, by this process or by one that shared the channel across fork().
   [[nodiscard]] bool init_answered() const;
   void set_init_answered();
-  // Whether the kernel hands out again what a process read and did not answer (Linux 6.9).
-  [[nodiscard]] bool can_resend() const;
+  // What was read from /dev/fuse and not answered, by whichever process. It outlives the channel with its session.
+  [[nodiscard]] const std::shared_ptr<RequestLog>& request_log() const { return request_log_; }
   // Memory of at least this size, zero at first, that a process which takes over finds as it was left. Valid as long as
   // the channel; ask for the same size each time.
   [[nodiscard]] Result<std::span<std::byte>> takeover_memory(std::size_t bytes);
@@ -97,6 +100,7 @@ class Channel {
   bool serves_others_ = false;
   int shared_fd_ = -1;  // memfd
   Shared* shared_ = nullptr;
+  std::shared_ptr<RequestLog> request_log_;
   int catalog_fd_ = -1;
   int takeover_fd_ = -1;           // memfd
   std::span<std::byte> takeover_;  // its mapping in this process

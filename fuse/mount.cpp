@@ -161,14 +161,14 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 }
 
 Status stand_in(cache::Store& store, Channel& channel) {
-  const bool takes_over = channel.init_answered();
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
   const auto inodes = std::make_shared<Inodes>(store.catalog());
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
   auto requests = std::make_shared<Requests>(
       store, inodes, channel.serves_others(), [](cache::EntryId, const ReadRange&) {}, nullptr, kStandInSeconds);
-  HEADRACE_TRY(session, Session::open(channel, Requests::operations(), std::move(requests)));
-  if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
+  HEADRACE_TRY(session,
+               Session::open(channel, RequestLog::Role::kStandIn, Requests::operations(), std::move(requests)));
+  session->take_over();
   HEADRACE_TRY_DO(session->start(session_thread_count(0)));
   session->wait_until_ended();
   return {};
@@ -205,13 +205,13 @@ Status Mount::Impl::start(Channel& channel) {
   make_pusher(takeover);
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
-  HEADRACE_TRY(opened, Session::open(channel, Requests::operations(), std::move(handler)));
+  HEADRACE_TRY(opened,
+               Session::open(channel, RequestLog::Role::kWorker, Requests::operations(), std::move(handler)));
   session = std::move(opened);
   store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
-  if (takes_over && !session->resend()) return io::system_error(errno, "ask for the requests that were not answered");
+  session->take_over();
   HEADRACE_TRY_DO(session->start(session_thread_count(options.session_threads)));
   HEADRACE_TRY_DO(place_overlay());
-  if (!channel.can_resend()) add_fallback("the mount ends with its worker process: taking over needs Linux 6.9");
   raise_read_ahead();
   pusher->set_source_rate(options.source_rate);
   if (takes_over && options.records) {

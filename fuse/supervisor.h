@@ -8,9 +8,9 @@
 //
 // The supervisor mounts, holds the descriptor of /dev/fuse, and runs the worker in a child process. When that is killed
 // or crashes, the next child takes over the same connection: inode numbers follow from the catalog, the channel's
-// takeover memory says what is in the page cache, and the kernel hands out again what was not answered (Linux 6.9;
-// before that the mount ends with its worker). SIGTERM, SIGINT and SIGHUP are passed on to the worker, which ends and
-// unmounts. If the supervisor itself is killed the worker ends the same way.
+// takeover memory says what is in the page cache, and its log what was not answered (survive/request_log.h). SIGTERM,
+// SIGINT and SIGHUP are passed on to the worker, which ends and unmounts. If the supervisor itself is killed the worker
+// ends the same way.
 //
 // A successor that cannot start (no descriptors are left, the source does not answer) does not end the mount:
 // a stand-in answers from the source, and the supervisor tries again after 250 ms, later every 30 s.

@@ -159,7 +159,6 @@ Handover describe(const MountArguments& arguments, const MountPlan& plan, const 
           .mount_point = plan.mount_point,
           .working_folder = plan.working_folder,
           .over_source = plan.over_source,
-          .can_take_over = channel.can_resend(),
           .words = arguments.words};
 }
 

@@ -90,7 +90,7 @@ void add_upgrade_command(CLI::App& app, Selected& selected) {
       "For use after headrace itself was updated: both processes of the mount become\n"
       "this program. Readers go on, and wait as long as when a worker is replaced. What\n"
       "was pushed stays; options are those of the mount, an order that was set since is\n"
-      "looked for again. Needs Linux 6.9.\n\n"
+      "looked for again.\n\n"
       "Example:\n"
       "  headrace upgrade /mnt/train");
 }

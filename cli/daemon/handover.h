@@ -30,8 +30,7 @@ struct Handover {
   std::filesystem::path mount_point;
   std::filesystem::path working_folder;  // where relative paths begin
   bool over_source = false;
-  bool is_trial = false;       // the program is to say whether it can go on, and to leave all as it is
-  bool can_take_over = false;  // the kernel can; it is not written down
+  bool is_trial = false;  // the program is to say whether it can go on, and to leave all as it is
   std::vector<std::string> words;
 };
 

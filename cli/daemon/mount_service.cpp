@@ -348,10 +348,6 @@ io::Result<json> MountService::upgrade(const json& arguments) {
                                                            "upgrade in the same container",
                                                            program.string()));
   }
-  if (!handover_.can_take_over) {
-    return make_error(ErrorCode::kUnsupported,
-                      "an upgrade of a running mount needs Linux 6.9; unmount, and mount anew");
-  }
   if (::getppid() != supervisor_) return make_error(ErrorCode::kBusy, "the mount is ending");
   HEADRACE_TRY_DO(try_program(program, handover_));
   io::log_info("mount {}: {} is to go on", handover_.mount_point.string(), program.string());

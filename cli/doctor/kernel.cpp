@@ -23,15 +23,12 @@ struct Loss {
   Version before;
   const char* what;  // is lost on kernels before that
 };
-// What an operator misses comes first.
 constexpr Loss kLosses[] = {
-    {{6, 9}, "a mount does not outlive its worker process"},
     {{6, 1}, "each read of io_uring interrupts its thread, and where direct reads work is tried"},
     {{6, 5}, "what the page cache has of the source is read from it again"},
     {{6, 13}, "a file that changes twice within 4 ms is read later, so that nothing of both is kept"},
 };
 constexpr Version kTested = {5, 15};
-constexpr Version kOutlives = {6, 9};  // the others cost little
 
 }  // namespace
 
@@ -43,12 +40,7 @@ Finding examine_kernel(std::string_view release) {
     if (version < loss.before) lost += (lost.empty() ? ": " : "; ") + std::string(loss.what);
   }
   finding.text += lost;
-  if (version < kOutlives) {
-    finding.health = Health::kLimit;
-    finding.remedy = "install Linux 6.9 or later, such as your distribution's backport";
-  } else if (!lost.empty()) {
-    finding.health = Health::kInfo;
-  }
+  if (!lost.empty()) finding.health = Health::kInfo;
   if (version < kTested) finding.text += "; older than 5.15, not tested";
   return finding;
 }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/survive/request_log.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 
@@ -54,6 +55,9 @@ struct Channel::Shared {
 };
 
 namespace {
+
+// Where the log of requests begins in that memory: a multiple of every page size.
+constexpr std::size_t kRequestLogOffset = 64 << 10;
 
 // The library reports the reason for a failed mount as text only; kept for the error of the call that failed.
 thread_local std::string last_library_message;
@@ -199,6 +203,7 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     serves_others_ = other.serves_others_;
     shared_fd_ = std::exchange(other.shared_fd_, -1);
     shared_ = std::exchange(other.shared_, nullptr);
+    request_log_ = std::exchange(other.request_log_, nullptr);
     catalog_fd_ = std::exchange(other.catalog_fd_, -1);
     takeover_fd_ = std::exchange(other.takeover_fd_, -1);
     takeover_ = std::exchange(other.takeover_, {});
@@ -218,12 +223,14 @@ void Channel::close() {
     if (*fd >= 0) ::close(std::exchange(*fd, -1));
   }
   shared_ = nullptr;
+  request_log_.reset();
   takeover_ = {};
 }
 
 Status Channel::share_memory(const ChannelOptions& options) {
   shared_fd_ = ::memfd_create("headrace-channel", MFD_CLOEXEC);
-  if (shared_fd_ < 0 || ::ftruncate(shared_fd_, sizeof(Shared)) != 0)
+  const auto bytes = static_cast<off_t>(kRequestLogOffset + RequestLog::memory_bytes());
+  if (shared_fd_ < 0 || ::ftruncate(shared_fd_, bytes) != 0)
     return io::system_error(errno, "memory for the channel");
   HEADRACE_TRY_DO(map_shared());
   takeover_fd_ = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
@@ -235,10 +242,13 @@ Status Channel::share_memory(const ChannelOptions& options) {
 
 // A memfd is zero at first, which is what Shared begins with.
 Status Channel::map_shared() {
+  static_assert(sizeof(Shared) <= kRequestLogOffset);
   static_assert(std::is_trivially_destructible_v<Shared> && std::atomic<bool>::is_always_lock_free);
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd_, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
   shared_ = static_cast<Shared*>(memory);
+  HEADRACE_TRY(log, RequestLog::open(shared_fd_, kRequestLogOffset));
+  request_log_ = std::move(log);
   return {};
 }
 
@@ -291,14 +301,6 @@ bool Channel::init_answered() const {
 }
 void Channel::set_init_answered() {
   shared_->init_answered.store(true);
-}
-
-bool Channel::can_resend() const {
-  fuse_init_in request = {};
-  std::memcpy(&request, shared_->init.data() + sizeof(fuse_in_header),
-              std::min(sizeof(request), shared_->init_bytes - sizeof(fuse_in_header)));
-  constexpr std::uint32_t kHasResend = 1U << (39 - 32);  // FUSE_HAS_RESEND, which the headers of 6.1 lack
-  return (request.flags & FUSE_INIT_EXT) != 0 && (request.flags2 & kHasResend) != 0;
 }
 
 Result<Channel> open_channel(const ChannelOptions& options) {

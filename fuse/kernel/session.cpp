@@ -2,6 +2,7 @@
 #define FUSE_USE_VERSION 312
 #include "headrace/fuse/kernel/session.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -27,8 +28,6 @@ namespace {
 constexpr std::size_t kRequestBytesMax = std::size_t{16} << 10;
 // The most that kernels with pages of 4 KiB grant, but where fs.fuse.max_pages_limit was raised.
 constexpr std::size_t kReadBytesMax = 1 << 20;
-// FUSE_NOTIFY_RESEND of Linux 6.9; the headers of 6.1 lack it.
-constexpr int kNotifyResend = 7;
 
 constexpr std::array<std::string_view, kOpcodeCount> kOpcodeNames = [] {
   std::array<std::string_view, kOpcodeCount> names = {};
@@ -74,13 +73,16 @@ std::int64_t refuse_read(int, void*, std::size_t, void*) {
   return -ENOSYS;
 }
 
-// An epoll instance that reports requests to one waiting thread only, and stop_fd to all of them. -1: see errno.
-int make_wait_fd(int request_fd, int stop_fd) {
+// An epoll instance that reports requests, and the log's hint, to one waiting thread only, and stop_fd to all of them.
+// -1: see errno.
+int make_wait_fd(int request_fd, int hint_fd, int stop_fd) {
   const int wait_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (wait_fd < 0) return -1;
   epoll_event request = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = request_fd}};
+  epoll_event hint = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = hint_fd}};
   epoll_event stop = {.events = EPOLLIN, .data = {.fd = stop_fd}};
   if (::epoll_ctl(wait_fd, EPOLL_CTL_ADD, request_fd, &request) == 0 &&
+      ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, hint_fd, &hint) == 0 &&
       ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, stop_fd, &stop) == 0) {
     return wait_fd;
   }
@@ -88,16 +90,27 @@ int make_wait_fd(int request_fd, int stop_fd) {
   return -1;
 }
 
+bool needs_answer(std::uint32_t opcode) {
+  return opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT && opcode != FUSE_NOTIFY_REPLY;
+}
+
 }  // namespace
+
+// What a thread reads requests into: first the slot, and behind it what no slot has room for.
+struct Session::Reading {
+  std::vector<std::byte> buffer = std::vector<std::byte>(kRequestBytesMax);
+  RequestLog::Slot* slot = nullptr;  // empty; none, if all are taken
+};
 
 std::string_view opcode_name(std::size_t opcode) {
   return kOpcodeNames[opcode];
 }
 
-Result<std::shared_ptr<Session>> Session::open(Channel& channel, const fuse_lowlevel_ops& operations,
-                                               std::shared_ptr<void> handler) {
+Result<std::shared_ptr<Session>> Session::open(Channel& channel, RequestLog::Role role,
+                                               const fuse_lowlevel_ops& operations, std::shared_ptr<void> handler) {
   std::shared_ptr<Session> session(new Session(std::move(handler)));
   HEADRACE_TRY_DO(session->attach(channel, operations));
+  session->log_->begin(role);
   HEADRACE_TRY_DO(session->replay_init(channel));
   return session;
 }
@@ -125,6 +138,7 @@ Status Session::attach(Channel& channel, const fuse_lowlevel_ops& operations) {
   const int flags = ::fcntl(fd_, F_GETFL);
   if (::fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) return io::system_error(errno, "libfuse session");
   if (!stop_.valid()) return io::system_error(errno, "eventfd");
+  log_ = channel.request_log();
   return {};
 }
 
@@ -147,9 +161,15 @@ Status Session::replay_init(Channel& channel) {
 // Everything that libfuse sends comes through here.
 std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdata) {
   Session& self = *static_cast<Session*>(userdata);
-  if (self.init_phase_ == InitPhase::kDone) return ::writev(fd, parts, count);
-
   const auto& header = *static_cast<const fuse_out_header*>(parts[0].iov_base);
+  if (self.init_phase_ == InitPhase::kDone) {
+    const ssize_t written = ::writev(fd, parts, count);
+    const int error = errno;
+    if (header.unique != 0) self.log_->on_answered(header.unique);  // 0: a notification
+    errno = error;
+    return written;
+  }
+
   self.init_accepted_ = header.error == 0 && count > 1;
   if (self.init_phase_ == InitPhase::kSwallow) return header.len;
   if (self.init_accepted_) {
@@ -164,7 +184,7 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
 Status Session::start(unsigned thread_count) {
   thread_count_ = thread_count;
   for (unsigned i = 0; i < thread_count; ++i) {
-    const int wait_fd = make_wait_fd(fd_, stop_.fd());
+    const int wait_fd = make_wait_fd(fd_, log_->hint_fd(), stop_.fd());
     if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
     threads_.emplace_back([this, i, wait_fd] {
       ::pthread_setname_np(::pthread_self(), ("hr-fuse-" + std::to_string(i)).c_str());
@@ -181,33 +201,71 @@ bool Session::begin_wait() {
 }
 
 void Session::serve(int wait_fd) {
-  std::vector<std::byte> buffer(kRequestBytesMax);
-  while (!stopping_.load() && serve_one(buffer, wait_fd)) continue;
+  Reading reading;
+  while (!stopping_.load() && serve_one(reading, wait_fd)) continue;
+  if (reading.slot != nullptr) log_->give_back(*reading.slot);
   ::close(wait_fd);
   end();
 }
 
 // False once the kernel has ended the mount.
-bool Session::serve_one(std::span<std::byte> buffer, int wait_fd) {
-  const ssize_t count = ::read(fd_, buffer.data(), buffer.size());
+bool Session::serve_one(Reading& reading, int wait_fd) {
+  if (reading.slot == nullptr) reading.slot = log_->claim();
+  const std::span<std::byte> buffer = reading.buffer;
+  const std::span<std::byte> head = reading.slot != nullptr ? std::span<std::byte>(reading.slot->request) : buffer.first(0);
+  const std::span<std::byte> rest = buffer.subspan(head.size());
+  const std::array<iovec, 2> parts = {{{head.data(), head.size()}, {rest.data(), rest.size()}}};
+  const ssize_t count = ::readv(fd_, parts.data(), parts.size());
   if (count >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
-    const auto& header = *reinterpret_cast<const fuse_in_header*>(buffer.data());
-    counts_[header.opcode < kOpcodeCount ? header.opcode : 0].fetch_add(1, std::memory_order_relaxed);
-    fuse_buf request = {};
-    request.mem = buffer.data();
-    request.size = static_cast<std::size_t>(count);
-    fuse_session_process_buf(session_, &request);
+    const std::span<std::byte> request = buffer.first(static_cast<std::size_t>(count));
+    std::ranges::copy(head.first(std::min(head.size(), request.size())), request.begin());
+    if (RequestLog::Slot* slot = std::exchange(reading.slot, nullptr)) {
+      const bool is_kept = needs_answer(reinterpret_cast<const fuse_in_header*>(request.data())->opcode);
+      is_kept ? log_->keep(*slot) : log_->give_back(*slot);
+    }
+    process(request);
     return true;
   }
   if (count >= 0) return true;  // shorter than a header: never sent by a kernel; nothing to answer
-  if (errno == EAGAIN) {
-    epoll_event event = {};
-    return ::epoll_wait(wait_fd, &event, 1, -1) >= 0 || errno == EINTR;
-  }
+  if (errno == EAGAIN) return wait_for_request(wait_fd);
   if (errno == EINTR || errno == ENOENT) return true;  // ENOENT: the request was withdrawn while being read
   if (errno != ENODEV && errno != ECONNABORTED)
     io::log_error("{}", io::Error{ErrorCode::kSystem, errno, "mount: read /dev/fuse"}.message());
   return false;
+}
+
+bool Session::wait_for_request(int wait_fd) {
+  epoll_event event = {};
+  const int ready = ::epoll_wait(wait_fd, &event, 1, -1);
+  if (ready < 0) return errno == EINTR;
+  if (ready == 1 && event.data.fd == log_->hint_fd()) {
+    log_->take_hint();
+    take_over();
+  }
+  return true;
+}
+
+void Session::process(std::span<std::byte> request) {
+  const auto& header = *reinterpret_cast<const fuse_in_header*>(request.data());
+  counts_[header.opcode < kOpcodeCount ? header.opcode : 0].fetch_add(1, std::memory_order_relaxed);
+  fuse_buf buffer = {};
+  buffer.mem = request.data();
+  buffer.size = request.size();
+  fuse_session_process_buf(session_, &buffer);
+}
+
+// Of one that is longer than a slot only the beginning is there. None is, that is answered with anything but an error.
+void Session::take_over() {
+  for (std::vector<std::byte>& request : log_->take_over()) {
+    const auto& header = *reinterpret_cast<const fuse_in_header*>(request.data());
+    if (header.len == request.size()) {
+      process(request);
+      continue;
+    }
+    fuse_out_header refusal = {.len = sizeof(fuse_out_header), .error = -EIO, .unique = header.unique};
+    iovec part = {&refusal, sizeof(refusal)};
+    write_reply(fd_, &part, 1, this);
+  }
 }
 
 void Session::stop() {
@@ -258,11 +316,6 @@ int Session::invalidate_attributes(std::uint64_t inode) {
 
 int Session::invalidate_name(std::uint64_t parent, const std::string& name) {
   return -fuse_lowlevel_notify_inval_entry(session_, parent, name.c_str(), name.size());
-}
-
-bool resend(int fd) {
-  const fuse_out_header notice = {.len = sizeof(fuse_out_header), .error = kNotifyResend, .unique = 0};
-  return ::write(fd, &notice, sizeof(notice)) == static_cast<ssize_t>(sizeof(notice));
 }
 
 }  // namespace headrace::fuse

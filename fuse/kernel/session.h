@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One libfuse session over a Channel, with threads of our own that read requests and hand them to its operations.
 //
-//   auto session = Session::open(channel, operations, requests);   // answers INIT, or takes over where it was answered
+//   auto session = Session::open(channel, role, operations, requests);   // answers INIT, unless somebody has
+//   session->take_over();
 //   session->start(4);
 //   session->store(inode, 0, bytes);                           // NOTIFY_STORE
 //   session->stop();
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/survive/request_log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
 #include "headrace/io/wake_event.h"
@@ -43,13 +45,11 @@ inline constexpr std::size_t kOpcodeCount = 64;
 // "READ" for 15; empty for what the protocol does not define.
 [[nodiscard]] std::string_view opcode_name(std::size_t opcode);
 
-// Asks for what another process read from `fd` and did not answer (Linux 6.9). False when the kernel does not offer it.
-[[nodiscard]] bool resend(int fd);
-
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // Errors: kUnsupported (the kernel's protocol is too old), kSystem.
-  [[nodiscard]] static Result<std::shared_ptr<Session>> open(Channel& channel, const fuse_lowlevel_ops& operations,
+  // `role`: whether it answers in the place of a worker. Errors: kUnsupported (the kernel's protocol is too old), kSystem.
+  [[nodiscard]] static Result<std::shared_ptr<Session>> open(Channel& channel, RequestLog::Role role,
+                                                             const fuse_lowlevel_ops& operations,
                                                              std::shared_ptr<void> handler);
   ~Session();
   Session(const Session&) = delete;
@@ -95,7 +95,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] int invalidate_attributes(std::uint64_t inode);
   // Has the kernel look the name up again when it is opened next. Waits for whoever looks into the folder just now.
   [[nodiscard]] int invalidate_name(std::uint64_t parent, const std::string& name);
-  [[nodiscard]] bool resend() { return fuse::resend(fd_); }
+  // Answers what processes before this one have read and not answered.
+  void take_over();
 
   [[nodiscard]] std::uint64_t request_count(std::size_t opcode) const { return counts_[opcode].load(); }
 
@@ -107,11 +108,15 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] Status replay_init(Channel& channel);
   [[nodiscard]] bool begin_wait();
   void serve(int wait_fd);
-  bool serve_one(std::span<std::byte> buffer, int wait_fd);
+  struct Reading;
+  bool serve_one(Reading& reading, int wait_fd);
+  bool wait_for_request(int wait_fd);
+  void process(std::span<std::byte> request);
   void end();
   static std::int64_t write_reply(int fd, iovec* parts, int count, void* userdata);
 
   const std::shared_ptr<void> handler_;
+  std::shared_ptr<RequestLog> log_;  // from attach() on
   fuse_session* session_ = nullptr;          // its descriptor is a duplicate of the channel's
   int fd_ = -1;                              // that descriptor
   io::WakeEvent stop_;                       // set once the threads are to end

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
-#include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/survive/life_line.h"
+#include "headrace/fuse/survive/request_log.h"
 #include "headrace/io/log.h"
 #include "headrace/io/process_state.h"
 #include "headrace/io/unique_fd.h"
@@ -138,6 +138,7 @@ class Supervisor {
   void look_at_worker();
   void start_stand_in();
   void end_stand_in();
+  void on_stand_in_gone();
   void look_after_stand_in();
   void give_up(const char* reason);
   void hand_over();
@@ -307,19 +308,23 @@ void Supervisor::start_stand_in() {
   ::_exit(status ? 0 : 1);
 }
 
-// It uses nothing of the mount itself, so it goes at once. Where a worker answers beside it, that one is given again
-// what the stand-in has read and not answered.
+// It uses nothing of the mount itself, so it goes at once.
 void Supervisor::end_stand_in() {
   stand_in_at_ = steady_clock::time_point::max();
   if (stand_in_ <= 0) return;
   ::kill(stand_in_, SIGKILL);
-  ::waitpid(std::exchange(stand_in_, -1), nullptr, 0);
-  if (is_ready_) static_cast<void>(resend(channel_.fd()));
+  ::waitpid(stand_in_, nullptr, 0);
+  on_stand_in_gone();
+}
+
+void Supervisor::on_stand_in_gone() {
+  stand_in_ = -1;
+  channel_.request_log()->on_stand_in_gone();
 }
 
 void Supervisor::look_after_stand_in() {
   if (stand_in_ <= 0 || ::waitpid(stand_in_, nullptr, WNOHANG) != stand_in_) return;
-  stand_in_ = -1;
+  on_stand_in_gone();
   if (life_.valid()) return;  // a worker is starting, or answers already
   give_up("the stand-in has ended");
 }
@@ -335,7 +340,7 @@ void Supervisor::take_signal() {
   while (::read(signal_fd_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
     if (signal.ssi_signo == SIGCHLD) continue;  // await_worker() looks by itself
     if (signal.ssi_signo == SIGUSR1) {
-      is_handing_over_ = options_.hand_over && channel_.can_resend() && !stopping_ && is_ready_ && worker_ > 0;
+      is_handing_over_ = options_.hand_over && !stopping_ && is_ready_ && worker_ > 0;
       if (is_handing_over_) ::kill(worker_, SIGKILL);
       continue;
     }
@@ -383,7 +388,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
 
 // The first worker's failure is the user's to see. kStale: the source is not the one that the mount was made with.
 bool Supervisor::may_retry(const io::Error& error) const {
-  return announced_ && !is_ready_ && !stopping_ && channel_.can_resend() && error.code != ErrorCode::kStale;
+  return announced_ && !is_ready_ && !stopping_ && error.code != ErrorCode::kStale;
 }
 
 // False: the mount has ended meanwhile. A stand-in that ends with an error is started anew with the next try: what the
@@ -401,7 +406,7 @@ Result<bool> Supervisor::wait_before_retry() {
     take_signal();
     int wait_status = 0;
     if (stand_in_ <= 0 || ::waitpid(stand_in_, &wait_status, WNOHANG) != stand_in_) continue;
-    stand_in_ = -1;
+    on_stand_in_gone();
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return false;
   }
   end_stand_in();
@@ -416,10 +421,6 @@ void Supervisor::hand_over() {
 }
 
 bool Supervisor::may_restart() {
-  if (!channel_.can_resend()) {
-    io::log_error("mount {}: ends with its worker; taking over needs Linux 6.9", channel_.path().string());
-    return false;
-  }
   const auto now = steady_clock::now();
   while (!deaths_.empty() && now - deaths_.front() > std::chrono::minutes(1)) deaths_.pop_front();
   deaths_.push_back(now);

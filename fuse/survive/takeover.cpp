@@ -7,6 +7,7 @@
 
 #include <xxhash.h>
 
+#include "headrace/fuse/survive/request_log.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {
@@ -32,8 +33,8 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
 }  // namespace
 
 // The next version of the program may find it.
-static_assert(kHandoverVersion == 2 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
-              sizeof(SamplePages) == 5);
+static_assert(kHandoverVersion == 3 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
+              sizeof(SamplePages) == 5 && sizeof(RequestLog::Slot) == 2048);
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
   const std::size_t samples = catalog.sample_count();

@@ -18,12 +18,10 @@ TEST_CASE("doctor says in one line what a kernel lacks") {
   const Finding ubuntu = examine_kernel("6.11.0-9-generic");
   CHECK(ubuntu.health == Health::kInfo);
   CHECK(ubuntu.text.find("within 4 ms") != std::string::npos);
-  CHECK(ubuntu.text.find("outlive") == std::string::npos);
   const Finding debian = examine_kernel("6.1.0-28-amd64");
-  CHECK(debian.health == Health::kLimit);
-  CHECK(debian.text.starts_with("6.1.0-28-amd64: a mount does not outlive its worker process;"));  // said first
+  CHECK(debian.health == Health::kInfo);
+  CHECK(debian.text.starts_with("6.1.0-28-amd64: what the page cache has of the source"));
   CHECK(debian.text.find("interrupts") == std::string::npos);
-  CHECK_FALSE(debian.remedy.empty());
   const Finding old = examine_kernel("5.15.0-91-generic");
   CHECK(old.text.find("interrupts") != std::string::npos);
   CHECK(old.text.find("not tested") == std::string::npos);
@@ -36,7 +34,7 @@ TEST_CASE("doctor says in one line what a kernel lacks") {
 TEST_CASE("the table of kernels in the README names the versions that doctor knows") {
   std::ostringstream readme;
   readme << std::ifstream(HEADRACE_SOURCE "/README.md").rdbuf();
-  for (const char* version : {"6.1", "6.5", "6.9", "6.13"}) {
+  for (const char* version : {"6.1", "6.5", "6.13"}) {
     CAPTURE(version);
     CHECK(readme.str().find("\n| " + std::string(version) + " |") != std::string::npos);
   }

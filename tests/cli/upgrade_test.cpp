@@ -129,10 +129,6 @@ class Readers {
   std::atomic<int> failures_ = 0;
 };
 
-bool needs_new_kernel(const Outcome& outcome) {
-  return contains(outcome.errors, "needs Linux 6.9");
-}
-
 }  // namespace
 
 TEST_CASE("upgrades under 16 readers fail no read, and both processes are the new program") {
@@ -147,7 +143,6 @@ TEST_CASE("upgrades under 16 readers fail no read, and both processes are the ne
     for (const fs::path& program : {fixture.newer, fixture.older}) {
       const Outcome outcome = fixture.run(program, "upgrade mnt");
       CAPTURE(outcome.errors);
-      if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
       REQUIRE(outcome.status == 0);
       CHECK(fixture.is_served_by(program));
       const int before = readers.reads();
@@ -178,7 +173,6 @@ TEST_CASE("an upgraded mount goes on as any other: over its source, in the foreg
   CHECK(content.size() == 7000);
   const Outcome outcome = fixture.run(fixture.newer, "upgrade train");
   CAPTURE(outcome.errors);
-  if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
   REQUIRE(outcome.status == 0);
   CHECK(program_of(child->pid()) == fixture.newer);
   CHECK(read_file(fixture.source / "cat" / "7.jpg") == content);
@@ -236,7 +230,6 @@ TEST_CASE("a program that cannot go on where the mount runs is refused, and the 
     CAPTURE(content);
     const auto reply = fixture.ask_for(fixture.write_program(content));
     REQUIRE(reply);
-    if (contains(*reply, "needs Linux 6.9")) skip("needs Linux 6.9");
     CHECK_FALSE(parse_reply(*reply));
     CHECK(fixture.stat()["pid"] == worker);
   }
@@ -247,7 +240,6 @@ TEST_CASE("a mount whose next program has gone when it is to begin stays with th
   REQUIRE(fixture.run(fixture.older, "mount train mnt --ram 20M").status == 0);
   const pid_t worker = fixture.stat()["pid"];
   const auto reply = fixture.ask_for(fixture.write_program("#!/bin/sh\nexec rm -- \"$0\"\n"));
-  if (reply && contains(*reply, "needs Linux 6.9")) skip("needs Linux 6.9");
   REQUIRE(wait_until([&] {
     const Outcome stat = fixture.tool({"stat", fixture.mount_point.string(), "--json"});
     return stat.status == 0 && nlohmann::json::parse(stat.output)["pid"] != worker;
@@ -265,7 +257,6 @@ TEST_CASE("a mount over the records of a pack is upgraded as well") {
       0);
   const Outcome outcome = fixture.run(fixture.newer, "upgrade mnt");
   CAPTURE(outcome.errors);
-  if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
   REQUIRE(outcome.status == 0);
   CHECK(fixture.is_served_by(fixture.newer));
   CHECK(read_file(fixture.mount_point / "raw.bin") == content);
@@ -283,7 +274,6 @@ TEST_CASE("upgrades turn nothing on that was off, and leave no descriptor open")
   for (const fs::path& program : {fixture.newer, fixture.older, fixture.newer}) {
     const Outcome outcome = fixture.run(program, "upgrade mnt");
     CAPTURE(outcome.errors);
-    if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
     REQUIRE(outcome.status == 0);
     CHECK(fs::read_symlink(process + "/cwd") == "/");  // in the foreground it would be where it was mounted
     if (before == 0) before = descriptors();
@@ -301,7 +291,6 @@ TEST_CASE("a mount point whose name is no UTF-8 is handed over") {
   const Outcome unmounted = fixture.tool({"unmount", "--force", point.string()});
   CAPTURE(outcome.errors);
   CHECK(unmounted.status == 0);
-  if (needs_new_kernel(outcome)) skip("needs Linux 6.9");
   CHECK(outcome.status == 0);
   CHECK(shown);
 }

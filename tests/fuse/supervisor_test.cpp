@@ -272,19 +272,10 @@ class CheckingReaders {
   std::vector<std::thread> threads_;
 };
 
-void need_resend(const Mounted& mounted) {
-  auto channel = open_channel({.mountpoint = mounted.path()});
-  REQUIRE_MESSAGE(channel.has_value(), channel.error().message());
-  const bool can_resend = channel->can_resend();
-  REQUIRE(unmount(*channel));
-  if (!can_resend) headrace::test::skip("taking over needs Linux 6.9");
-}
-
 TEST_CASE("killing the worker under 16 readers fails no read and changes no byte") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
   CheckingReaders readers(mounted, 16);
@@ -308,7 +299,6 @@ TEST_CASE("a worker that dies while it waits for an answer of its own is replace
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kHangFirst);
   supervised.wait_until_ready(1);
   while (!supervised.seen().hangs) std::this_thread::sleep_for(milliseconds(1));
@@ -325,7 +315,6 @@ TEST_CASE("a stand-in answers for a worker that is stopped, until it goes on") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
   supervised.stop_worker();
@@ -342,7 +331,6 @@ TEST_CASE("a worker that takes over knows what was pushed before it") {
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 16 << 20, Supervised::Work::kPushFirst);
   supervised.wait_until_ready(1);
   supervised.kill_worker();
@@ -355,7 +343,6 @@ TEST_CASE("a worker that takes over serves files as the one before it knew them 
   need_fuse();
   Mounted mounted;
   mounted.write_samples(4, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kRefreshFirst);
   supervised.wait_until_ready(1);
   const std::string grown(2 * kSampleBytes, 'g');
@@ -377,7 +364,6 @@ TEST_CASE("a stand-in serves files as the last worker knew them to be, and no mi
   need_fuse();
   Mounted mounted;
   mounted.write_samples(5, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kRefreshOnly);
   supervised.wait_until_ready(1);
   const std::string grown(2 * kSampleBytes, 'g');
@@ -400,7 +386,6 @@ TEST_CASE("a worker that takes over shows the names that the mount was made with
   need_fuse();
   Mounted mounted;
   mounted.write_samples(4, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0);
   supervised.wait_until_ready(1);
   mounted.source().write("a/000000-new.jpg", "would shift every number after it");
@@ -417,7 +402,6 @@ TEST_CASE("a worker that cannot take over yet is tried again, and readers are se
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kFailSecond);
   supervised.wait_until_ready(1);
   CheckingReaders readers(mounted, 4);
@@ -437,7 +421,6 @@ TEST_CASE("a mount whose worker cannot take over yet can be unmounted, and stopp
   need_fuse();
   Mounted mounted;
   mounted.write_samples(4, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kNeverAgain);
   supervised.wait_until_ready(1);
   supervised.kill_worker();
@@ -555,7 +538,6 @@ TEST_CASE("a worker that cannot start passes its error on, and nothing stays mou
 TEST_CASE("a worker that dies over and over is given up") {
   need_fuse();
   Mounted mounted;
-  need_resend(mounted);
   const Status status = supervise({.channel = {.mountpoint = mounted.path()},
                                    .worker = [](Channel&, const auto&) -> Status {
                                      ::raise(SIGKILL);
