@@ -2,10 +2,11 @@
 // A slow source: shows a folder read-only through FUSE and answers each open and each read late, without making other
 // requests wait. That is what a network share with latency and enough parallelism looks like.
 //
-//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--allow-other] [--faults FILE]
-//     [--log FILE]
+//   slow_fs SOURCE MOUNTPOINT [--open-ms N] [--read-ms N] [--list-ms N] [--disk-mib-s N]
+//     [--allow-other] [--faults FILE] [--log FILE]
 //
-// --list-ms is how late the folders below the root are listed. While the FILE of --faults exists, opens and reads go
+// --list-ms is how late the folders below the root are listed. With --disk-mib-s the bytes of all reads come one after
+// the other, so many MiB a second, as from a disk. While the FILE of --faults exists, opens and reads go
 // wrong as its content says: "stall" answers 5 s late, "eio" with EIO. --log writes the path of a file for each read of
 // its beginning, one per line. Runs until SIGTERM, SIGINT or an unmount. The extended attribute user.slow_fs of the
 // root tells, as JSON, how many opens and reads it has answered, how many bytes these asked for, and how many opens
@@ -117,6 +118,7 @@ struct Options {
   std::chrono::milliseconds open_delay{20};
   std::chrono::milliseconds read_delay{20};
   std::chrono::milliseconds list_delay{0};
+  std::int64_t disk_mib_per_second = 0;  // 0: without limit
   bool allow_other = false;
   fs::path faults = {};
   fs::path log = {};
@@ -130,6 +132,7 @@ struct SlowFs {
   std::atomic<std::uint64_t> read_bytes = 0;
   std::atomic<std::uint64_t> opens_waiting = 0;
   std::atomic<std::uint64_t> opens_waiting_max = 0;  // written by the one thread that takes requests
+  Clock::time_point disk_is_free;                    // written by the one thread that takes requests
   std::ofstream log;                                 // written by the one thread that takes requests
   Delay delay;
 
@@ -255,6 +258,17 @@ void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
   });
 }
 
+// Until the disk has read these bytes too, behind all that were asked for before.
+std::chrono::milliseconds disk_delay(SlowFs& slow, fuse_ino_t inode, size_t size, off_t offset) {
+  if (slow.options.disk_mib_per_second == 0) return {};
+  const std::int64_t in_file = std::max<std::int64_t>(0, slow.find(inode)->attributes.st_size - offset);
+  const std::int64_t bytes = std::min(static_cast<std::int64_t>(size), in_file);
+  const Clock::time_point now = Clock::now();
+  slow.disk_is_free = std::max(slow.disk_is_free, now) +
+                      std::chrono::nanoseconds(bytes * 1'000'000'000 / (slow.options.disk_mib_per_second << 20));
+  return std::chrono::duration_cast<std::chrono::milliseconds>(slow.disk_is_free - now);
+}
+
 void read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info* file) {
   SlowFs& slow = self(request);
   if (slow.log.is_open() && offset == 0) {
@@ -264,7 +278,8 @@ void read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_
   ++slow.reads;
   slow.read_bytes += size;
   const Fault fault = current_fault(slow);
-  slow.delay.after(delay_of(fault, slow.options.read_delay), [=] {
+  const std::chrono::milliseconds delay = slow.options.read_delay + disk_delay(slow, inode, size, offset);
+  slow.delay.after(delay_of(fault, delay), [=] {
     if (fault == Fault::kInputOutputError) {
       fuse_reply_err(request, EIO);
       return;
@@ -325,6 +340,8 @@ bool parse(int argc, char** argv, Options& options) {
                                                  : nullptr;
     if (delay != nullptr && i + 1 < argc) {
       *delay = std::chrono::milliseconds(std::atoi(argv[++i]));
+    } else if (argument == "--disk-mib-s" && i + 1 < argc) {
+      options.disk_mib_per_second = std::atoi(argv[++i]);
     } else if (argument == "--faults" && i + 1 < argc) {
       options.faults = fs::absolute(argv[++i]);
     } else if (argument == "--log" && i + 1 < argc) {
