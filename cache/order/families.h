@@ -30,6 +30,7 @@ using OrderResult = Result<std::unique_ptr<Order>>;
 [[nodiscard]] OrderResult make_litdata(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_torch_weighted(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_webdataset(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_megatron(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_keras(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_recorded(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_file_order(Parameters& parameters, const OrderInput& input);

@@ -40,6 +40,8 @@ constexpr Family kFamilies[] = {
     {"streaming", make_streaming, "MosaicML's StreamingDataset", "streaming:shard_sizes=/tmp/sizes,algorithm=py1e"},
     {"litdata", make_litdata, "LitData's StreamingDataset", "litdata:chunk_sizes=/tmp/sizes,workers=4"},
     {"webdataset", make_webdataset, "WebDataset with a seed, its shards", "webdataset:seed=1,workers=4"},
+    {"megatron", make_megatron, "Megatron-Core's GPTDataset, its saved indices",
+     "megatron:documents=/tmp/document_index.npy,samples=/tmp/sample_index.npy,shuffle=/tmp/shuffle_index.npy"},
     {"torch-weighted", make_torch_weighted, "WeightedRandomSampler", "torch-weighted:weights=/tmp/weights,seed=1"},
     {"file", make_file_order, "a list: one path or index per line", "file:/tmp/order"},
     {"recorded", make_recorded, "epochs that --order auto kept", "recorded:/var/cache/orders"},

@@ -230,6 +230,51 @@ TEST_CASE("LitData: chunks come as an epoch touches them first") {
   CHECK(refusal_of("litdata").find("needs chunk_sizes=PATH") != std::string::npos);
 }
 
+// As numpy writes them.
+template <typename Integer>
+std::string npy(std::string_view type, std::string_view shape, const std::vector<Integer>& values) {
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
+  header.resize(118, ' ');
+  header.back() = '\n';
+  std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
+  bytes += header;
+  return bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Integer));
+}
+
+// Sequences of 3, 5, 2, 7, 4 and 6 tokens, read as samples of 4 and the one after these, by Megatron-Core's rules.
+TEST_CASE("Megatron: sequences come as the saved indices have them") {
+  using List = std::vector<SampleIndex>;
+  const TempDir dir;
+  const std::string documents =
+      dir.write("document_index.npy", npy<std::int32_t>("<i4", "(6,)", {4, 2, 0, 5, 3, 1})).string();
+  const std::vector<std::int64_t> rows = {0, 0, 1, 0, 2, 2, 3, 3, 4, 1, 4, 5, 5, 2};
+  const std::string samples = dir.write("sample_index.npy", npy("<i8", "(7, 2)", rows)).string();
+  const auto of = [&](const std::string& shuffle) {
+    return fmt::format("megatron:documents={},samples={},shuffle={}", documents, samples, shuffle);
+  };
+  const std::string shuffle =
+      dir.write("shuffle_index.npy", npy<std::uint32_t>("<u4", "(6,)", {3, 0, 5, 2, 4, 1})).string();
+  CHECK(epoch_of(of(shuffle), 6, 0) == List{5, 3, 4, 2, 3, 1, 0, 5, 3, 2, 0});
+  CHECK(epoch_of(of(shuffle) + ",replicas=2,rank=0", 6, 0) == List{5, 3, 3, 1, 3});
+  CHECK(epoch_of(of(shuffle) + ",replicas=2,rank=1", 6, 1) == List{4, 2, 0, 5, 2, 0});
+  CHECK(epoch_of(of(shuffle) + ",replicas=2,rank=0,batch=2", 6, 0) == List{5, 3, 4, 2});  // the last two are dropped
+  CHECK(epoch_of(of(shuffle) + ",replicas=2,rank=0,batch=2,drop_last=0", 6, 0) == List{5, 3, 4, 2, 3, 2, 0});
+  CHECK(refusal_of("megatron").find("needs documents=PATH") != std::string::npos);
+  CHECK(refusal_of(of(shuffle), 5).find("names sequence 5, and there are 5") != std::string::npos);
+  const auto refusal_with = [&](const std::string& bytes) {
+    return refusal_of(of(dir.write("other.npy", bytes).string()), 6);
+  };
+  CHECK(refusal_with(npy<std::uint32_t>("<u4", "(1,)", {6})).find("names sample 6") != std::string::npos);
+  CHECK(refusal_with(npy<std::int32_t>("<i4", "(1,)", {-1})).find("names sample 18446744073709551615") !=
+        std::string::npos);
+  CHECK(refusal_with(npy<float>("<f4", "(1,)", {0})).find("no whole numbers") != std::string::npos);
+  CHECK(refusal_with("text").find("is no .npy file") != std::string::npos);
+  CHECK(refusal_with(npy<std::uint32_t>("<u4", "(1,)", {0}).substr(0, 60)).find("within its header") !=
+        std::string::npos);
+  const std::vector<std::uint32_t> again(40, 3);
+  CHECK(refusal_with(npy("<u4", "(40,)", again)).find("samples that overlap") != std::string::npos);
+}
+
 // The first of Grain's own documentation (WindowShuffleMapDataset), the others by its index_shuffle.cc.
 TEST_CASE("Grain: index_shuffle of every epoch") {
   using List = std::vector<SampleIndex>;

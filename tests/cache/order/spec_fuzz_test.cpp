@@ -44,6 +44,7 @@ const char* const kSpecs[] = {
     "litdata:chunk_sizes=/dev/null,seed=7,workers=2,replicas=3,rank=1-2,drop_last=1,batch=4",
     "webdataset:mode=detshuffle,seed=-3,shardshuffle=5,initial=2,workers=3,replicas=2",
     "torch-weighted:weights=/dev/null,generator=explicit,seed=1,num_samples=9,offset=2",
+    "megatron:documents=/dev/null,samples=/etc,shuffle=/none,replicas=2,rank=1,batch=3,drop_last=0",
     "keras:validation_split=0.2,subset=validation,batch=4",
 };
 
@@ -95,7 +96,7 @@ void check_order(const Order& order, std::uint64_t n, std::uint64_t epoch) {
 
 // The files and folders of these examples do not exist, and what they list bounds the samples.
 bool reads_lists(const OrderFamily& family) {
-  constexpr std::array kNames = {"file", "recorded", "streaming", "torch-weighted", "litdata"};
+  constexpr std::array kNames = {"file", "recorded", "streaming", "torch-weighted", "litdata", "megatron"};
   return std::ranges::find(kNames, family.name) != kNames.end();
 }
 

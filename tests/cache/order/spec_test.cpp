@@ -57,7 +57,7 @@ TEST_CASE("order specs: what is wrong is named together with what is allowed") {
 
 TEST_CASE("order specs: the example of each family is one, and names parameters that the family takes") {
   for (const OrderFamily& family : order_families()) {
-    constexpr std::string_view kOfFiles[] = {"file", "recorded", "streaming", "torch-weighted", "litdata"};
+    constexpr std::string_view kOfFiles[] = {"file", "recorded", "streaming", "torch-weighted", "litdata", "megatron"};
     if (std::ranges::find(kOfFiles, family.name) != std::end(kOfFiles)) continue;  // no such file or folder
     CAPTURE(family.name);
     CHECK(refusal_of(std::string(family.example), 1000) == "");
