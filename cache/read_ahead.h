@@ -54,6 +54,8 @@ class ReadAhead {
   // job that starts again, one that repeats its epoch): then the position moves there.
   // False: a stray.
   bool on_read(SampleIndex sample);
+  // Whoever holds the data has the sample from before, or it came for another plan. False: it has no place in this one.
+  [[nodiscard]] bool adopt(SampleIndex sample);
   // Whoever holds the data lost it (the kernel reclaimed pages, an eviction): it may be fetched again.
   void on_lost(SampleIndex sample);
   // Samples that no longer have a place; the caller drops them before it starts the next fetch.

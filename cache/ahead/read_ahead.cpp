@@ -62,6 +62,7 @@ struct ReadAhead::Impl {
 
   std::optional<SampleIndex> next_fetch();
   void on_fetched(SampleIndex sample, bool success);
+  bool adopt(SampleIndex sample);
   bool on_read(SampleIndex sample);
   void on_lost(SampleIndex sample);
   std::vector<SampleIndex> take_releases();
@@ -290,6 +291,22 @@ void ReadAhead::Impl::on_fetched(SampleIndex sample, bool success) {
   mark.presence = mark.pending > 0 ? Presence::kFailed : Presence::kAbsent;
 }
 
+// What the plan waits for has come. Anything else is resident: where each sample is read once per epoch one is as good
+// as another, and this one costs no fetch.
+bool ReadAhead::Impl::adopt(SampleIndex sample) {
+  Mark& mark = marks[sample];
+  if (mark.presence == Presence::kQueued || mark.presence == Presence::kInFlight) {
+    mark.presence = Presence::kHeld;
+    settle(sample);
+  } else if (mark.presence == Presence::kAbsent) {
+    static_cast<void>(schedule.at(track.low()));  // draws the epoch, which tells what it leaves out
+    schedule.draw_ahead_if_partial();
+    const bool is_read = !schedule.leaves_samples_out() || schedule.is_needed(sample);
+    if (is_read && claim_resident(sample)) mark.presence = Presence::kHeld;
+  }
+  return mark.presence == Presence::kHeld;
+}
+
 void ReadAhead::Impl::on_lost(SampleIndex sample) {
   if (marks[sample].presence != Presence::kHeld) return;
   give_back(sample);
@@ -414,6 +431,9 @@ std::optional<SampleIndex> ReadAhead::next_fetch() {
 }
 void ReadAhead::on_fetched(SampleIndex sample, bool success) {
   impl_->on_fetched(sample, success);
+}
+bool ReadAhead::adopt(SampleIndex sample) {
+  return impl_->adopt(sample);
 }
 bool ReadAhead::on_read(SampleIndex sample) {
   return impl_->on_read(sample);

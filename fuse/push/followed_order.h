@@ -65,7 +65,8 @@ class FollowedOrder {
   [[nodiscard]] std::optional<cache::SampleIndex> next_fetch();
   void on_fetched(cache::SampleIndex sample, bool success);
   void on_lost(cache::SampleIndex sample);
-  [[nodiscard]] bool holds(cache::SampleIndex sample) const { return read_ahead_ && read_ahead_->holds(sample); }
+  // It is there from before, or was fetched for another plan. False: this plan has no use for it.
+  [[nodiscard]] bool adopt(cache::SampleIndex sample) { return read_ahead_ && read_ahead_->adopt(sample); }
   [[nodiscard]] std::vector<cache::SampleIndex> take_releases();
 
   // Of a sample that is planned. False: the opens contradict the order, which is to be given up.

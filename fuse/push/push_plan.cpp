@@ -65,7 +65,22 @@ void PushPlan::make_plan(const OrderPosition& from) {
   if (!is_guessing || pages_.held_bytes() > pages_.budget_bytes()) pages_.release_all();
   if (evidence_) evidence_->settle(from.read_already);
   followed_.plan(from, budget_.bytes() > 0 ? std::optional(room()) : std::nullopt, !next_unseen_ && !records_);
+  adopt_held(from.read_already);
   take_releases();
+}
+
+// Else it would make room for what the plan asks for first, and be fetched again later. What this epoch has not read
+// yet is needed sooner. Split: the kernel may have dropped it.
+void PushPlan::adopt_held(std::span<const SampleIndex> read_already) {
+  if (!followed_.is_planned() || budget_.is_split()) return;
+  std::vector<bool> was_read(pages_.sizes().size());
+  for (const SampleIndex sample : read_already) was_read[sample] = true;
+  for (const bool read : {false, true}) {
+    for (SampleIndex sample = 0; sample < was_read.size(); ++sample) {
+      if (was_read[sample] != read || !pages_.is_held(sample) || pages_.keeps(sample)) continue;
+      if (followed_.adopt(sample)) pages_.want(sample);
+    }
+  }
 }
 
 std::optional<SampleIndex> PushPlan::next_fetch() {
@@ -84,6 +99,7 @@ std::optional<SampleIndex> PushPlan::next_fetch() {
     // What never has room would be read at the source for nothing.
     const bool fits = pages_.bytes_of(*sample) <= pages_.budget_bytes();
     if (!held && fits && pages_.can_be_pushed(*sample) && !is_of_changed_pack(*sample)) {
+      if (arriving_.contains(*sample)) continue;  // for the plan before; it is this one's when it lands
       begin_fetch(*sample);
       return sample;
     }
@@ -190,7 +206,9 @@ void PushPlan::on_fetched(SampleIndex sample, std::uint64_t generation, Landing 
   }
   if (generation == generation_) {
     followed_.on_fetched(sample, pushed && !pages_.keeps(sample));
-  } else if (!followed_.holds(sample)) {
+  } else if (!pushed) {
+    followed_.on_fetched(sample, false);
+  } else if (pages_.keeps(sample) || !followed_.adopt(sample)) {
     pages_.release(sample);
   }
   take_releases();

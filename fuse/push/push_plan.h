@@ -174,6 +174,7 @@ class PushPlan {
   };
 
   void make_plan(const OrderPosition& order);
+  void adopt_held(std::span<const cache::SampleIndex> read_already);
   void give_order_up();
   void pin_indexes();
   [[nodiscard]] bool is_of_changed_pack(cache::SampleIndex sample) const;

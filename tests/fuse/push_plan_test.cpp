@@ -38,6 +38,13 @@ TEST_CASE("what fits the budget is pushed along the order, and never more is hel
   CHECK(stats_of(plan).evicted_samples > 0);
 }
 
+TEST_CASE("of few large samples nearly all that the budget holds is pushed") {
+  constexpr std::size_t kLarge = 3 << 19;
+  Planned planned(std::vector<std::size_t>(80, kLarge));
+  PushPlan plan = planned.plan({.budget_bytes = 40 * kLarge, .order = sequential(80)});
+  CHECK(push_all(plan).size() == 36);  // the others may be open
+}
+
 TEST_CASE("a sample that was opened stays until its room is needed") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = 8 * kSampleBytes, .order = sequential()});
@@ -97,6 +104,49 @@ TEST_CASE("a fetch for an earlier order may arrive under a later one") {
   plan.on_fetched(sample, generation, Landing::kPushed);
   push_all(plan);
   CHECK(stats_of(plan).held_bytes <= 8 * kSampleBytes);
+}
+
+TEST_CASE("what is on its way when the order changes is not fetched a second time") {
+  Planned planned;
+  PushPlan plan = planned.plan({.budget_bytes = kSampleCount / 2 * kSampleBytes, .order = sequential()});
+  const SampleIndex first = plan.next_fetch().value();
+  const std::uint64_t generation = plan.generation();
+  plan.set_order({.order = std::move(*cache::make_order("sequential:batch=2", {.sample_count = kSampleCount}))});
+  REQUIRE(plan.generation() != generation);
+  const std::vector<SampleIndex> others = push_all(plan);
+  CHECK(std::ranges::find(others, first) == others.end());
+  REQUIRE(plan.place(first));
+  plan.on_fetched(first, generation, Landing::kPushed);
+  open(plan, first);
+  CHECK(stats_of(plan).hits == 1);
+  CHECK(stats_of(plan).held_samples == others.size() + 1);
+}
+
+TEST_CASE("what is held when the order changes stays, but for the room of what comes next") {
+  constexpr unsigned kMany = 400;
+  constexpr unsigned kHeldMost = 160;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  const auto order = [](const char* spec) {
+    return OrderPosition{.order = std::move(*cache::make_order(spec, {.sample_count = kMany}))};
+  };
+  PushPlan plan = planned.plan({.budget_bytes = kHeldMost * kSampleBytes, .order = order("torch-distributed:seed=1")});
+  const std::size_t held = push_all(plan).size();
+  REQUIRE(held > kHeldMost / 2);
+  plan.set_order(order("torch-distributed:seed=2"));
+  const std::vector<SampleIndex> next = push_all(plan);
+  CHECK(!next.empty());
+  CHECK(next.size() <= kHeldMost / 4);  // else three of five of those that are held
+  CHECK(stats_of(plan).held_bytes <= kHeldMost * kSampleBytes);
+}
+
+TEST_CASE("what is held of samples that the new order never reads makes room") {
+  constexpr unsigned kMany = 400;
+  Planned planned(std::vector<std::size_t>(kMany, kSampleBytes));
+  PushPlan plan = planned.plan({.budget_bytes = 100 * kSampleBytes, .order = sequential(kMany)});
+  push_all(plan);  // 0 to 99 and no others
+  const char* const kOthers = "torch-subset:range=200:400,of=sequential";
+  plan.set_order({.order = std::move(*cache::make_order(kOthers, {.sample_count = kMany}))});
+  CHECK(push_all(plan).size() > 60);
 }
 
 TEST_CASE("a plan over what another process left fetches nothing that is there already") {
