@@ -31,9 +31,10 @@ namespace headrace::cache {
 
 struct ReadAheadOptions {
   std::uint64_t budget_bytes = 0;  // resident part + window
-  std::uint64_t window_bytes = 0;  // at most this much ahead of the reader that is not resident; 0: budget / 32, at
-                                   // most 1 GiB, but 64 samples, or 32 per worker, as far as budget / 4 holds them. Not
-                                   // needed, and not used, where the budget holds all samples
+  // At most this much ahead of the reader that is not resident; 0: budget / 32, at most 1 GiB, but 64 samples, or a
+  // batch of 32 at most per worker, as far as budget / 4 holds them; of samples of 1 MiB and more 4, or one per worker.
+  // Not needed, and not used, where the budget holds all samples.
+  std::uint64_t window_bytes = 0;
   std::uint64_t first_epoch = 0;
   std::uint64_t epoch_count = UINT64_MAX;  // fetches nothing for epochs after these
   bool in_order = false;  // the reader takes the positions one by one, whatever the order says about its workers

@@ -24,6 +24,9 @@ enum class SampleSize : std::uint8_t {
 // What a file takes of the page cache, in units of 4096 bytes: whole pages, which have 16 or 64 KiB on some machines.
 [[nodiscard]] std::uint64_t page_cache_units(std::uint64_t file_bytes, std::uint64_t page_bytes);
 
+// To read a sample of that size takes longer than the way to it: little has to be on its way at one time.
+inline constexpr std::uint64_t kLargeSampleBytes = std::uint64_t{1} << 20;
+
 // What cannot be counted in 32 bits counts as kSampleSizeMax.
 inline constexpr std::uint32_t kSampleSizeMax = UINT32_MAX;
 

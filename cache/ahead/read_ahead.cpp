@@ -25,8 +25,10 @@ constexpr std::uint64_t kWindowBytesMax = std::uint64_t{1} << 30;
 // Of a small budget a larger part, or there would be too few reads in flight to keep a source busy, or to have the next
 // ones of each worker there.
 constexpr std::uint64_t kWindowSamplesMin = 64;
-constexpr std::uint64_t kWindowSamplesPerLane = 32;  // a worker opens its batch in one go
+constexpr std::uint64_t kWindowSamplesPerLane = 32;  // at most: a worker opens its batch in one go
 constexpr std::uint64_t kWindowShareMost = 4;
+// Of large ones the next one of each worker is enough, and of so few that a budget holds each counts.
+constexpr std::uint64_t kWindowLargeMin = 4;
 
 enum class Presence : std::uint8_t {
   kAbsent,
@@ -53,6 +55,10 @@ constexpr std::size_t kSizesLookedAt = 65'536;
 WorkerLayout workers_of(const Order& order, const ReadAheadOptions& options) {
   // One worker: strictly in order, and known to be.
   return options.in_order ? WorkerLayout{.batch = 1, .workers = 1, .prefetch_factor = 1} : order.workers();
+}
+
+std::uint64_t samples_per_lane(const WorkerLayout& workers) {
+  return std::clamp<std::uint64_t>(workers.batch / std::max(workers.ranks, 1U), 1, kWindowSamplesPerLane);
 }
 
 }  // namespace
@@ -93,6 +99,7 @@ struct ReadAhead::Impl {
 
   const SampleSizes& sizes;
   const std::uint64_t total_bytes;  // of all samples
+  const std::uint64_t window_samples_per_lane;
   Schedule schedule;
   ReaderTrack track;
   LaneChoice lanes;
@@ -114,6 +121,7 @@ struct ReadAhead::Impl {
 ReadAhead::Impl::Impl(const Order& order, const SampleSizes& sizes_in, const ReadAheadOptions& options)
     : sizes(sizes_in),
       total_bytes(sizes.total()),
+      window_samples_per_lane(samples_per_lane(workers_of(order, options))),
       schedule(order, {.sample_count = sizes.size(),
                        .first_epoch = options.first_epoch,
                        .epoch_count = options.epoch_count,
@@ -152,8 +160,11 @@ std::uint64_t ReadAhead::Impl::largest_of_the_small() const {
 
 std::uint64_t ReadAhead::Impl::default_window(std::uint64_t budget) const {
   if (sizes.empty()) return 0;
-  const std::uint64_t samples = std::max(kWindowSamplesMin, kWindowSamplesPerLane * lanes.size());
-  const std::uint64_t least = total_bytes / sizes.size() * samples;
+  const std::uint64_t mean_bytes = total_bytes / sizes.size();
+  const std::uint64_t samples = mean_bytes < kLargeSampleBytes
+                                    ? std::max(kWindowSamplesMin, window_samples_per_lane * lanes.size())
+                                    : std::max(kWindowLargeMin, lanes.size());
+  const std::uint64_t least = mean_bytes * samples;
   return std::min({std::max(budget / kWindowShare, least), budget / kWindowShareMost, kWindowBytesMax});
 }
 

@@ -18,6 +18,8 @@ constexpr std::uint64_t kGraceShare = 32;
 constexpr std::uint64_t kGraceBytesMax = 64 << 20;
 constexpr std::uint64_t kGraceSamplesMin = 32;
 constexpr std::uint64_t kGraceShareMost = 4;
+// Of large ones fewer are opened while one is read, and each that is not held costs more.
+constexpr std::uint64_t kGraceLargeMin = 4;
 
 std::uint64_t count_pushable(const PageCacheAccount& account) {
   std::uint64_t count = 0;
@@ -61,7 +63,8 @@ bool PageCacheAccount::is_read_in_parts(SampleIndex sample) const {
 
 std::uint64_t PageCacheAccount::wanted_bytes_max() const {
   if (budget_bytes_ >= total_bytes_) return budget_bytes_;
-  const std::uint64_t least = total_bytes_ / sizes_.size() * kGraceSamplesMin;
+  const std::uint64_t mean_bytes = total_bytes_ / sizes_.size();
+  const std::uint64_t least = mean_bytes * (mean_bytes < cache::kLargeSampleBytes ? kGraceSamplesMin : kGraceLargeMin);
   return budget_bytes_ -
          std::min({std::max(budget_bytes_ / kGraceShare, least), budget_bytes_ / kGraceShareMost, kGraceBytesMax});
 }

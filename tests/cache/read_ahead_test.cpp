@@ -288,7 +288,9 @@ TEST_CASE("without a size given, the window leaves nearly all of the budget to w
   CHECK(cache.fetches - before <= 3 * (10'000 - 5000 + 5000 / 32 + 1));
 
   const TestOrder workers(10'000, {.batch = 8, .workers = 10, .prefetch_factor = 2});
-  CHECK(Cache(workers, equal_sizes(10'000), {.budget_bytes = 200'000}).window_samples() == 320);
+  CHECK(Cache(workers, equal_sizes(10'000), {.budget_bytes = 200'000}).window_samples() == 80);
+  const TestOrder batches(10'000, {.batch = 64, .workers = 10, .prefetch_factor = 2});
+  CHECK(Cache(batches, equal_sizes(10'000), {.budget_bytes = 200'000}).window_samples() == 320);
   CHECK(Cache(order, equal_sizes(10'000), {.budget_bytes = 100'000}).window_samples() == 64);
   CHECK(Cache(order, equal_sizes(10'000), {.budget_bytes = 4'000}).window_samples() == 10);
 }
