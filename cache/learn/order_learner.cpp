@@ -87,9 +87,11 @@ constexpr std::uint64_t kLeastShare = 50;
   return named(try_at_start(recorded.specs, task), "record");
 }
 
-// What scripts use, in the sequence of the cost: tens of milliseconds. The slow ones run at few window sizes only.
-[[nodiscard]] std::optional<Match> try_usual(std::size_t opens, SearchTask task, const Records::Candidates& recorded) {
-  const auto reached = [&](std::size_t least) { return opens >= least && opens < least + least / 2; };
+// What scripts use, in the sequence of the cost: tens of milliseconds. The slow ones run at few window sizes only: a
+// reader may open hundreds of samples between two attempts.
+[[nodiscard]] std::optional<Match> try_usual(const Track::Request& request, SearchTask task,
+                                             const Records::Candidates& recorded) {
+  const auto reached = [&](std::size_t least) { return request.opened >= least && request.tried < least; };
   task.least_bits = kUsualBits;
   if (auto match = try_at_start(small_candidates(), task)) return named(std::move(match), "small seed");
   if (auto match = try_at_start(recorded.epochs, task)) return named(std::move(match), "record");
@@ -292,11 +294,11 @@ void OrderLearner::Impl::search(const Job& job) {
   if (!may_try_more) tell_curtailed();
   std::optional<Match> match = try_known(request, task, recorded);
   if (!match) match = try_over_set(request, usual_task, may_try_more);
-  if (!match && may_try_more) match = try_usual(request.opens.size(), task, recorded);
+  if (!match && may_try_more) match = try_usual(request, task, recorded);
   const bool found = match.has_value();
   if (match) {
-    io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch,
-                 request.opens.size(), match->fit.bits, match->found_by);
+    io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch, request.opened,
+                 match->fit.bits, match->found_by);
     if (!match->base) records.keep_spec(match->spec);
     prepared = prepare_match(std::move(*match), request.n);
   }

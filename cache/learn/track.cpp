@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace headrace::cache {
 namespace {
@@ -44,6 +45,16 @@ constexpr std::uint64_t kSeedSearchSamplesMin = 150;
 // The end of an epoch may repeat its beginning: lists are padded to whole batches of all ranks.
 [[nodiscard]] std::uint64_t opens_to_believe_repetition(std::uint64_t n) {
   return std::min<std::uint64_t>(128, n / 8);
+}
+
+// Once most samples were opened, the beginning of a right and of a wrong order look the same. A reader that is faster
+// than the search may get there before it is asked for.
+[[nodiscard]] OpenSet telling_opens(const OpenSet& opens, std::uint64_t n) {
+  const std::uint64_t most = std::max({std::uint64_t{128}, std::min<std::uint64_t>(256, n / 2), n / 4});
+  if (opens.size() <= most) return opens;
+  OpenSet first;
+  for (std::size_t i = 0; i < most; ++i) first.add(opens.samples()[i]);
+  return first;
 }
 
 // Opens after which ranks and workers are looked at anew: at a lock they may have been starting.
@@ -168,9 +179,16 @@ bool Track::epoch_has_turned() const {
 // part is being read; then there is no answer for what has come since.
 bool Track::lock_has_failed() const {
   const std::uint64_t patience = lock_->known_epochs == 1 ? 32 : 128;
+  // The epoch is over, and what the next one is shows after some dozen opens, also where that is a good part of it.
+  const std::uint64_t short_epoch = has_read_all() ? std::max<std::uint64_t>(range_.count / 2, 16) : 16;
   const bool answered = suspects_answered_ && suspects_.size() < kAttempts[suspects_attempt_];
-  return answered && suspects_.size() >= std::min(patience, std::max<std::uint64_t>(range_.count / 8, 16)) &&
+  return answered && suspects_.size() >= std::min(patience, std::max<std::uint64_t>(range_.count / 8, short_epoch)) &&
          unexpected_in(history_, 64) >= 40;
+}
+
+bool Track::has_read_all() const {
+  const std::uint64_t samples = lock_ && lock_->base ? lock_->base->size() : range_.count;
+  return seen_count_ * 10 >= samples * 9;
 }
 
 void Track::on_events_lost() {
@@ -206,6 +224,7 @@ void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
   history_ = 0;
   window_id_ = ++last_id_;
   window_attempt_ = 0;
+  window_tried_ = 0;
   seed_search_asked_ = false;
   clear_suspects();
 }
@@ -214,6 +233,7 @@ void Track::clear_suspects() {
   suspects_.clear();
   suspects_id_ = ++last_id_;
   suspects_attempt_ = 0;
+  suspects_tried_ = 0;
   suspects_answered_ = false;
 }
 
@@ -248,7 +268,11 @@ bool Track::wants_search() const {
 }
 
 Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) const {
-  Request request{.window = window, .epoch_number = epoch_number_ + (lock_ ? 1 : 0), .n = range_.count, .opens = opens};
+  Request request{.window = window,
+                  .epoch_number = epoch_number_ + (lock_ ? 1 : 0),
+                  .n = range_.count,
+                  .opens = telling_opens(opens, range_.count),
+                  .opened = opens.size()};
   if (lock_ && suspects_are_new()) request.predicted.push_back({match_.spec, match_.epoch, 1, false, match_.base});
   for (const Match* before : {&match_, &previous_}) {
     if (before->spec.empty()) continue;
@@ -271,10 +295,14 @@ Track::Request Track::take_request() {
   if (lock_) {
     suspects_attempt_ = attempt_after(suspects_.size());
     suspects_answered_ = false;
-    return request_with(suspects_, suspects_id_);
+    Request request = request_with(suspects_, suspects_id_);
+    request.tried = std::exchange(suspects_tried_, suspects_.size());
+    return request;
   }
   window_attempt_ = attempt_after(window_.size());
-  return request_with(window_, window_id_);
+  Request request = request_with(window_, window_id_);
+  request.tried = std::exchange(window_tried_, window_.size());
+  return request;
 }
 
 bool Track::wants_seed_search() const {
@@ -333,13 +361,13 @@ void Track::on_match(const Request& request, PreparedMatch prepared) {
     const bool same = prepared.match.base == match_.base &&
                       is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
     if (same && suspects_are_new()) return reach_suspects();
-    if (same && request.opens.size() < opens_to_believe_repetition(range_.count)) return;
+    if (same && request.opened < opens_to_believe_repetition(range_.count)) return;
     const std::vector<SampleIndex> opens = suspects_.samples();
     begin_epoch(opens);
   } else if (lock_ || request.window != window_id_) {
     return;
   }
-  adopt(std::move(prepared), request.opens.size());
+  adopt(std::move(prepared), request.opened);
 }
 
 void Track::adopt(PreparedMatch prepared, std::size_t opens) {

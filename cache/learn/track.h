@@ -41,12 +41,16 @@ class Track {
   [[nodiscard]] SampleRange range() const { return range_; }
   void on_open(SampleIndex local);
   void on_events_lost();
+  // In the epoch under way; the last positions of one may never be read (drop_last).
+  [[nodiscard]] bool has_read_all() const;
 
   struct Request {
     std::uint64_t window = 0;        // which opens these are
     std::uint64_t epoch_number = 0;  // of the epoch that they belong to
     std::uint64_t n = 0;
-    OpenSet opens;
+    OpenSet opens;                          // the first ones, as far as they tell more than others would
+    std::size_t opened = 0;                 // so many there are
+    std::size_t tried = 0;                  // so many of these were there at the attempt before
     std::vector<CandidateGroup> predicted;  // by the order that was locked before
     Indices read_before;                    // what the epoch before read, as it did; null: it is not known
     bool reads_the_same = false;            // and nothing else is read now
@@ -145,6 +149,8 @@ class Track {
   std::uint64_t last_id_ = 2;
   std::size_t window_attempt_ = 0;
   std::size_t suspects_attempt_ = 0;
+  std::size_t window_tried_ = 0;  // opens that the attempt before had
+  std::size_t suspects_tried_ = 0;
   bool suspects_answered_ = false;
   bool seed_search_asked_ = false;
   unsigned seed_searches_in_vain_ = 0;  // one after the other
