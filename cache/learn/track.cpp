@@ -89,7 +89,7 @@ std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
   return prepared;
 }
 
-Track::Track(SampleRange range)
+Track::Track(const SampleRange& range)
     : range_(range),
       seen_(range.count),
       set_(range.count),
@@ -208,6 +208,7 @@ std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
 void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
   if (!lock_ && seen_count_ * 2 > range_.count) finished_ = std::move(sequence_);
   ++epoch_number_;
+  left_at_ = lock_ && match_.spec == kListing ? progress_ : std::vector<double>();
   seen_.assign(range_.count, false);
   seen_count_ = 0;
   repeated_opens_ = 0;
@@ -240,12 +241,13 @@ void Track::clear_suspects() {
 void Track::drop_lock() {
   const bool epoch_was_over = seen_count_ * 10 >= range_.count * 9;
   if (!epoch_was_over) ++drops_;
-  // What was read in sequence was a block of many, a class: longer ones would have to show.
+  // What was read in sequence was a block of many, a class: longer ones would have to show, not just two neighbours.
   if (match_.spec == kListing)
-    stretch_min_ = epoch_was_over ? 0 : std::clamp<std::uint64_t>(4 * stretch_min_, 64, 4096);
+    stretch_min_ = epoch_was_over ? 0 : std::clamp<std::uint64_t>(4 * std::max(stretch_min_, seen_count_), 64, 4096);
   const std::vector<SampleIndex> opens = suspects_.samples();
   begin_epoch(opens);  // before the lock goes: the epoch that ends was not unknown
   lock_.reset();
+  left_at_ = {};
   position_of_ = {};
   ++generation_;
 }
@@ -342,21 +344,56 @@ bool Track::suspects_are_new() const {
   return static_cast<std::size_t>(read) * 2 < suspects_.size();
 }
 
+// Whoever reads the listing comes to no place without having read what lies before it, but to its beginning. A stretch
+// that begins all by itself is a block of another order: clips, classes. (Of a random order any place may be next.)
+bool Track::suspects_go_on() const {
+  if (match_.spec != kListing || match_.base) return true;
+  SampleIndex first = PreparedMatch::kNowhere;
+  for (const SampleIndex local : suspects_.samples()) {
+    if (!seen_[local]) first = std::min(first, local);
+  }
+  // Workers and ranks that read side by side leave gaps until all have come by.
+  const std::uint64_t gap = suspects_.size() * reading_.replicas;
+  if (first <= gap) return true;
+  // One rank has begun the next epoch while this one still reads the one before.
+  const auto is_near = [&](double place) {
+    return std::abs(static_cast<double>(first) - place) <= static_cast<double>(gap);
+  };
+  if (std::ranges::any_of(left_at_, is_near)) return true;
+  const auto before = seen_.begin() + first;
+  return std::find(before - static_cast<std::ptrdiff_t>(gap), before, true) != before;
+}
+
 // The suspects belong to the epoch under way.
 void Track::reach_suspects() {
+  if (!suspects_go_on()) return drop_lock();
+  const bool is_listing = match_.spec == kListing && !match_.base;
+  double last = 0;
   for (const SampleIndex local : suspects_.samples()) {
     if (position_of_[local] == PreparedMatch::kNowhere || seen_[local]) continue;
     seen_[local] = true;
     ++seen_count_;
-    reach_ = std::max(reach_, 1.5 * distance_of(local));
+    last = static_cast<double>(position_of_[local]);
+    if (!is_listing) reach_ = std::max(reach_, 1.5 * distance_of(local));
   }
+  // A wide reach would have room for several blocks of another order.
+  if (is_listing) start_at(last);
   history_ = 0;
   clear_suspects();
 }
 
+// The listing, where it turned out to be another order's block before: each block fits it at some place, and a few that
+// lie close together fit it like one. So it has to begin at its beginning.
+bool Track::is_distrusted(const Match& match, std::size_t opens) const {
+  constexpr std::uint64_t kFirstOpens = 32;
+  if (match.spec != kListing || stretch_min_ == 0) return false;
+  const bool begins_later = !match.base && first_position(match.fit) > kFirstOpens;
+  return opens < stretch_min_ || begins_later || (!match.base && !is_one_stretch(match.fit, range_.count));
+}
+
 void Track::on_match(const Request& request, PreparedMatch prepared) {
   if (prepared.match.spec == given_up_ && !prepared.match.base) return on_no_match(request);
-  if (prepared.match.spec == kListing && request.opens.size() < stretch_min_) return on_no_match(request);
+  if (is_distrusted(prepared.match, request.opened)) return on_no_match(request);
   if (lock_ && request.window == suspects_id_) {
     const bool same = prepared.match.base == match_.base &&
                       is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);

@@ -121,6 +121,8 @@ class Track {
   void adopt(PreparedMatch prepared, std::size_t opens);
   [[nodiscard]] bool suspects_are_new() const;
   void reach_suspects();
+  [[nodiscard]] bool suspects_go_on() const;
+  [[nodiscard]] bool is_distrusted(const Match& match, std::size_t opens) const;
   [[nodiscard]] double opens_per_sample() const;
   void describe_again();
 
@@ -129,6 +131,7 @@ class Track {
   // The epoch under way.
   std::uint64_t epoch_number_ = 0;
   std::vector<bool> seen_;
+  std::vector<double> left_at_;  // progress_ at the end of the epoch before, if the listing was its order
   std::uint64_t seen_count_ = 0;
   std::uint64_t repeated_opens_ = 0;   // of samples opened just before: RepeatAugment, files opened twice
   OpenSet window_;                     // its first opens
