@@ -117,6 +117,29 @@ double start_bits(const OpenSet& opens, std::span<const SampleIndex> order, std:
   return best;
 }
 
+namespace {
+
+// Of ascending positions from `begin` to `end`.
+[[nodiscard]] double runs_in(const Fit& fit, std::size_t begin, std::size_t end) {
+  double runs = 1;
+  for (std::size_t i = begin + 1; i < end; ++i) {
+    if (fit.positions[i] - fit.positions[i - 1] > fit.stride) ++runs;
+  }
+  return runs;
+}
+
+// -log2 of how rarely so many of all blocks, each of them anywhere, lie in a stretch that has this share of all places,
+// by Chernoff's bound; and of the stretches that there are to choose from.
+[[nodiscard]] double stretch_bits(double inside, double all, double share_of_places) {
+  const double share = inside / all;
+  if (share <= share_of_places) return 0;
+  double bits = share * std::log2(share / share_of_places);
+  if (share < 1) bits += (1 - share) * std::log2((1 - share) / (1 - share_of_places));
+  return (all - 1) * bits - std::log2(all);
+}
+
+}  // namespace
+
 // The tightest stretch that has nine of ten: the rest may be strays.
 bool is_one_stretch(const Fit& fit, std::uint64_t n) {
   const std::vector<std::uint64_t>& positions = fit.positions;
@@ -127,17 +150,13 @@ bool is_one_stretch(const Fit& fit, std::uint64_t n) {
   for (std::size_t first = 1; first + kept <= positions.size(); ++first) {
     if (span_from(first) < span_from(begin)) begin = first;
   }
-  double runs = 1;
-  for (std::size_t i = begin + 1; i < begin + kept; ++i) {
-    if (positions[i] - positions[i - 1] > fit.stride) ++runs;
-  }
   const std::uint64_t span = span_from(begin);
+  const double runs = runs_in(fit, begin, begin + kept);
   constexpr std::size_t kFilledLeast = 40;  // five clips of eight do not lie side by side by chance
   const bool is_filled = kept >= kFilledLeast && span <= n / 4 * 3 && span <= 2 * kept;
-  // log2 of how rarely so many blocks, each of them anywhere, lie so close together.
   constexpr double kBits = 20;
-  const double bits = (runs - 1) * std::log2(static_cast<double>(n) / static_cast<double>(span)) - std::log2(runs);
-  return runs == 1 || is_filled || bits >= kBits;
+  const double share_of_places = static_cast<double>(span) / static_cast<double>(n);
+  return runs == 1 || is_filled || stretch_bits(runs, runs_in(fit, 0, positions.size()), share_of_places) >= kBits;
 }
 
 Fit fit_of(const OpenSet& opens, std::span<const SampleIndex> order, std::uint64_t n) {
