@@ -47,9 +47,14 @@ struct Run {
   constexpr std::size_t kLeastOpens = 32;
   // While workers have opened few samples each, their first ones, a batch apart, look like runs as well.
   constexpr std::size_t kClearly = 3;  // halves
+  // Neighbours are of different ranks, and half of them come in the wrong sequence. Longer runs are those of workers
+  // that overtake one another by whole batches, of which many ranks would seem to have fewer.
+  constexpr std::size_t kOpensPerRun = 6;
   if (by_arrival.size() < kLeastOpens) return 1;
+  const std::size_t plainly = runs_at(by_arrival, 1).size();
+  if (by_arrival.size() > kOpensPerRun * plainly) return 1;
   std::uint64_t best = 1;
-  std::size_t fewest = 2 * runs_at(by_arrival, 1).size() / kClearly;
+  std::size_t fewest = 2 * plainly / kClearly;
   for (const std::uint64_t stride : usual_strides()) {
     if (stride * 2 > by_arrival.size()) break;
     const std::size_t runs = runs_at(by_arrival, stride).size();
@@ -169,6 +174,8 @@ Reading read_off(std::span<const std::uint64_t> by_arrival) {
   if (const auto batch = batch_of(runs, reading.replicas)) {
     reading.batch = *batch;
     reading.workers = workers_of(by_arrival, reading);
+  } else if (runs.size() == 1) {
+    reading.batch = 1;  // one by one, whatever the batches are: nothing lags
   } else {
     reading.batch = std::bit_ceil(span_of(runs, reading.replicas));
   }
