@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/pass_order.h"
 
 namespace headrace::cache {
 
@@ -40,6 +41,7 @@ class Catalog;
 struct SampleRange {
   SampleIndex first = 0;
   std::uint64_t count = 0;
+  std::string name = {};  // of the folder
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
 
@@ -83,6 +85,10 @@ class OrderLearner {
     std::uint64_t known_epochs = 1;  // from `epoch` on; later ones are a guess that failed or are not known yet
     double confidence_bits = 0;      // log2 of how much better than chance the opens fit
     std::string found_by;            // "prediction", "record", "small seed", "seed search", "replay", ...
+    // Over this part and the others whose orders are known, this one first; null: there is none. Whoever follows it
+    // sees by itself which is read, and is told of nothing for as long as the version stays.
+    std::shared_ptr<const PassOrder> in_turn = nullptr;
+    std::uint64_t in_turn_version = 0;
   };
   // Grows whenever lock() changes. Cheap: meant to be polled per open.
   [[nodiscard]] std::uint64_t generation() const;

@@ -32,9 +32,10 @@ struct OrderedSet {
 using OrderedSets = std::shared_ptr<const std::vector<OrderedSet>>;  // disjoint, none of them empty
 
 struct PassOptions {
-  std::uint64_t sample_count = 0;  // of the data set
-  std::uint64_t first_epoch = 0;   // of each set
-  bool in_turn = true;             // false: as long as nothing else was seen, a set follows itself
+  std::uint64_t sample_count = 0;               // of the data set
+  std::uint64_t first_epoch = 0;                // of each set
+  std::vector<std::uint64_t> next_epochs = {};  // by set, in the place of that; empty: it is the same for all
+  bool in_turn = true;                          // false: as long as nothing else was seen, a set follows itself
 };
 
 class PassOrder final : public Order {
@@ -42,7 +43,7 @@ class PassOrder final : public Order {
   static constexpr std::size_t kMaxSets = 16;  // more folders at the top are classes
 
   PassOrder(OrderedSets sets, const PassOptions& options);
-  // The same sets from their epoch `first_epoch` on, with nothing seen of the reader.
+  // The same sets from their epoch `first_epoch` on, or each from its own, with nothing seen of the reader.
   [[nodiscard]] std::shared_ptr<PassOrder> anew(std::uint64_t first_epoch) const;
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }  // "train=SPEC val=SPEC"
@@ -57,7 +58,9 @@ class PassOrder final : public Order {
   };
   [[nodiscard]] Pass pass(std::uint64_t number) const;
   [[nodiscard]] const std::vector<OrderedSet>& sets() const { return *sets_; }
-  [[nodiscard]] std::uint64_t first_epoch() const { return options_.first_epoch; }
+  [[nodiscard]] std::uint64_t first_epoch(std::size_t set) const {
+    return options_.next_epochs.empty() ? options_.first_epoch : options_.next_epochs[set];
+  }
   [[nodiscard]] std::size_t largest() const;
   // nullopt: in none, or in one that was let go.
   [[nodiscard]] std::optional<std::size_t> set_of(SampleIndex sample) const;

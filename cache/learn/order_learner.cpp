@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "headrace/cache/catalog.h"
 #include "headrace/cache/learn/cpu_allowance.h"
+#include "headrace/cache/learn/parts_in_turn.h"
 #include "headrace/cache/learn/records.h"
 #include "headrace/cache/learn/track.h"
 #include "headrace/io/log.h"
@@ -199,7 +199,7 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
     recent_[opens_++ % recent_.size()] = sample;
     follow_active();
     for (std::size_t i = active_ == 0 ? 0 : 1; i < tracks_.size(); ++i) {
-      const SampleRange range = tracks_[i].range();
+      const SampleRange& range = tracks_[i].range();
       if (sample >= range.first && sample - range.first < range.count) tracks_[i].on_open(sample - range.first);
     }
   }
@@ -231,7 +231,7 @@ void OrderLearner::Impl::follow_active() {
   if (count < kLeastOpens) return;
   ++mixed_opens_;
   for (std::size_t i = 1; i < tracks_.size(); ++i) {
-    const SampleRange range = tracks_[i].range();
+    const SampleRange& range = tracks_[i].range();
     const auto inside = std::ranges::count_if(std::span(recent_).first(count), [&](SampleIndex sample) {
       return sample >= range.first && sample - range.first < range.count;
     });
@@ -394,7 +394,7 @@ void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec)
 
 // What make_order takes for the whole data set.
 std::string OrderLearner::Impl::whole_spec(const Track& track) const {
-  const SampleRange range = track.range();
+  const SampleRange& range = track.range();
   if (range.count == options_.sample_count) return track.lock()->spec;
   return fmt::format("torch-subset:range={}:{},of={}", range.first, range.first + range.count, track.lock()->spec);
 }
@@ -413,7 +413,9 @@ std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
               .position = found.position,
               .known_epochs = found.known_epochs,
               .confidence_bits = found.bits,
-              .found_by = found.found_by};
+              .found_by = found.found_by,
+              .in_turn = parts_in_turn(tracks_, active_, options_.sample_count),
+              .in_turn_version = track_generations_};
 }
 
 std::vector<SampleIndex> OrderLearner::Impl::opens_of_epoch() const {
@@ -467,18 +469,6 @@ void OrderLearner::Impl::wait_idle() {
          (options_.search_all_seeds && tracks_[active_].wants_seed_search())) {
     changed_.wait(lock);
   }
-}
-
-std::vector<SampleRange> top_level_parts(const Catalog& catalog) {
-  std::vector<SampleRange> parts;
-  EntryId last = kNoEntry;
-  for (SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
-    EntryId folder = catalog.sample_entry(sample);
-    while (catalog.parent(folder) != kRootEntry) folder = catalog.parent(folder);
-    if (std::exchange(last, folder) != folder) parts.push_back({.first = sample, .count = 0});
-    ++parts.back().count;
-  }
-  return parts;
 }
 
 OrderLearner::OrderLearner(OrderLearnerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

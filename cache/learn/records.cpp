@@ -30,7 +30,7 @@ constexpr std::size_t kSpecs = 8;  // jobs that take turns on one data set
 
 }  // namespace
 
-Records::Records(const fs::path& root, SampleRange range)
+Records::Records(const fs::path& root, const SampleRange& range)
     : folder_(root.empty() ? fs::path() : root / fmt::format("{}-{}", range.first, range.count)) {}
 
 Records::Candidates Records::candidates() const {

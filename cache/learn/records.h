@@ -26,7 +26,7 @@ namespace headrace::cache {
 class Records {
  public:
   // An empty root, or one that cannot be written: specs are kept in memory alone, epochs not at all.
-  Records(const std::filesystem::path& root, SampleRange range);
+  Records(const std::filesystem::path& root, const SampleRange& range);
 
   struct Candidates {
     std::vector<CandidateGroup> specs;

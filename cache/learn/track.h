@@ -36,9 +36,9 @@ struct PreparedMatch {
 
 class Track {
  public:
-  explicit Track(SampleRange range);
+  explicit Track(const SampleRange& range);
 
-  [[nodiscard]] SampleRange range() const { return range_; }
+  [[nodiscard]] const SampleRange& range() const { return range_; }
   void on_open(SampleIndex local);
   void on_events_lost();
   // In the epoch under way; the last positions of one may never be read (drop_last).

@@ -27,11 +27,11 @@ PassOrder::PassOrder(OrderedSets sets, const PassOptions& options)
       options_(options),
       spec_(spec_of(*sets_)),
       set_of_(options.sample_count, std::uint8_t{kMaxSets}),
-      next_epoch_(sets_->size(), options.first_epoch),
       kept_(sets_->size(), true) {
   HEADRACE_ASSERT(!sets_->empty() && sets_->size() <= kMaxSets);
   for (std::size_t set = 0; set < sets_->size(); ++set) {
     for (const SampleIndex sample : (*sets_)[set].samples) set_of_[sample] = static_cast<std::uint8_t>(set);
+    next_epoch_.push_back(first_epoch(set));
     follower_.push_back(options.in_turn ? (set + 1) % sets_->size() : set);
   }
 }
@@ -54,7 +54,7 @@ std::size_t PassOrder::next_kept(std::size_t set) const {
 
 // One set alone has its own epochs, so that none has to be remembered.
 PassOrder::Pass PassOrder::pass_locked(std::uint64_t number) const {
-  if (sets_->size() == 1) return {.set = 0, .epoch = options_.first_epoch + number};
+  if (sets_->size() == 1) return {.set = 0, .epoch = first_epoch(0) + number};
   while (passes_.size() <= number) {
     const std::size_t set =
         next_kept(passes_.empty() ? (options_.in_turn ? 0 : largest()) : follower_[passes_.back().set]);
@@ -110,7 +110,7 @@ void PassOrder::on_reached(std::uint64_t from, std::uint64_t to) {
 
 std::uint64_t PassOrder::turn_to(std::size_t set, std::uint64_t epoch) {
   MutexLock lock(mutex_);
-  if (sets_->size() == 1) return epoch - std::min(epoch, options_.first_epoch);
+  if (sets_->size() == 1) return epoch - std::min(epoch, first_epoch(0));
   passes_.push_back({.set = set, .epoch = epoch});
   next_epoch_[set] = epoch + 1;
   return passes_.size() - 1;

@@ -41,6 +41,7 @@ void OrderWatch::on_told(bool known) {
   MutexLock lock(mutex_);
   told_ = known;
   found_ = {};
+  in_turn_ = {};
 }
 
 void OrderWatch::learn_anew() {
@@ -49,6 +50,7 @@ void OrderWatch::learn_anew() {
   generation_ = learner_.generation();
   told_ = false;
   found_ = {};
+  in_turn_ = {};
 }
 
 void OrderWatch::on_contradicted() {
@@ -57,15 +59,20 @@ void OrderWatch::on_contradicted() {
   generation_ = learner_.generation();
   told_ = false;
   found_ = {};
+  in_turn_ = {};
 }
 
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
+  const std::optional<std::uint64_t> before = std::exchange(in_turn_, std::nullopt);
   if (!lock) {
     io::log_info("the reader's order is not known any more");
     return plan_.set_order({});
   }
-  io::log_info("the reader's order is {}, epoch {}, found by {}", lock->order->spec(), lock->epoch, lock->found_by);
-  plan_.set_order({.order = lock->order,
+  if (lock->in_turn) in_turn_ = lock->in_turn_version;
+  if (in_turn_ && in_turn_ == before) return;  // the plan sees by itself that another part is read
+  std::shared_ptr<const cache::Order> order = lock->in_turn ? lock->in_turn : lock->order;
+  io::log_info("the reader's order is {}, epoch {}, found by {}", order->spec(), lock->epoch, lock->found_by);
+  plan_.set_order({.order = std::move(order),
                    .epoch = lock->epoch,
                    .position = lock->position,
                    .epoch_count = lock->known_epochs,

@@ -51,7 +51,7 @@ class OrderWatch {
 
  private:
   bool is_looking() HEADRACE_REQUIRES(mutex_);
-  void follow(const std::optional<cache::OrderLearner::Lock>& lock);
+  void follow(const std::optional<cache::OrderLearner::Lock>& lock) HEADRACE_REQUIRES(mutex_);
 
   SharedPlan& plan_;
   cache::OrderLearner learner_;
@@ -59,6 +59,7 @@ class OrderWatch {
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it
   std::uint64_t generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
   Found found_ HEADRACE_GUARDED_BY(mutex_);
+  std::optional<std::uint64_t> in_turn_ HEADRACE_GUARDED_BY(mutex_);  // the version of the parts that are followed
   bool told_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool looked_away_ HEADRACE_GUARDED_BY(mutex_) = false;  // the learner has not heard of all opens
 };

@@ -49,7 +49,7 @@ SetTurns::Turn SetTurns::turn_to(std::size_t set) {
   const std::size_t before = this->set();
   if (is_through(before)) passes_->note_successor(before, set);
   const bool goes_on = left_[set] && !is_through(set);
-  const std::uint64_t epoch = left_[set] ? left_[set]->epoch + (goes_on ? 0 : 1) : passes_->first_epoch();
+  const std::uint64_t epoch = left_[set] ? left_[set]->epoch + (goes_on ? 0 : 1) : passes_->first_epoch(set);
   pass_ = passes_->turn_to(set, epoch);
   position_ = goes_on ? left_[set]->position : 0;
   recent_.clear();

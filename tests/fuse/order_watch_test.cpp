@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "fuse/mounted.h"
 
@@ -56,6 +57,34 @@ TEST_CASE("an order that nobody gave is learned from the opens") {
   CHECK(mounted.mount().stats().order_opens >= 16);
   CHECK(mounted.mount().stats().order_search_cpu_seconds > 0);
   CHECK(mounted.mount().stats().order.starts_with(order->spec()));
+}
+
+TEST_CASE("train and val, whose orders were found, are followed as one order while they take turns") {
+  need_fuse();
+  constexpr unsigned kTrain = 400;
+  constexpr unsigned kVal = 200;
+  Mounted mounted;
+  const std::string content(kSampleBytes, 'x');
+  for (unsigned i = 0; i < kTrain + kVal; ++i)
+    mounted.source().write(fmt::format("{}/{:05}.jpg", i < kTrain ? "train" : "val", i), content);
+  mounted.options.ram_bytes = (kTrain + kVal) / 4 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  mounted.settle();
+  const auto train = *cache::make_order("torch-distributed:seed=0", {.sample_count = kTrain});
+  const auto val = *cache::make_order("torch-subset:range=400:600,of=sequential", {.sample_count = kTrain + kVal});
+  const auto is_known = [&] {
+    const std::string order = mounted.mount().stats().order;
+    return order.find("train=torch-distributed:seed=0") != std::string::npos &&
+           order.find("val=sequential") != std::string::npos;
+  };
+  // One epoch or two are enough, as above.
+  for (std::uint64_t epoch = 0; epoch < 60 && !is_known(); ++epoch) {
+    read_epoch(mounted, *train, epoch);
+    read_epoch(mounted, *val, epoch);
+  }
+  CHECK(is_known());
+  CHECK(mounted.mount().stats().orders_given_up == 0);
 }
 
 TEST_CASE("no order is looked for where all samples are held, until some are not") {

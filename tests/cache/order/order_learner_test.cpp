@@ -689,8 +689,8 @@ TEST_CASE("order learner: the parts of a data set are its folders at the top") {
   REQUIRE_MESSAGE(catalog.has_value(), catalog.error().message());
   const std::vector<SampleRange> parts = top_level_parts(*catalog);
   REQUIRE(parts.size() == 2);
-  CHECK(parts[0] == SampleRange{.first = 0, .count = 2});
-  CHECK(parts[1] == SampleRange{.first = 2, .count = 1});
+  CHECK(parts[0] == SampleRange{.first = 0, .count = 2, .name = "train"});
+  CHECK(parts[1] == SampleRange{.first = 2, .count = 1, .name = "val"});
 }
 
 TEST_CASE("order learner: lost events, samples beyond the data set and an empty data set do no harm") {

@@ -47,6 +47,15 @@ TEST_CASE("passes over the sets take turns, each with the epochs of its own orde
   CHECK_FALSE(order.set_of(kTrain + kVal).has_value());
 }
 
+TEST_CASE("each set may go on from an epoch of its own") {
+  PassOrder order = train_and_val({.next_epochs = {3, 7}});
+  CHECK(order.pass(0).epoch == 3);
+  CHECK(order.pass(1).epoch == 7);
+  CHECK(order.pass(2).epoch == 4);
+  CHECK(order.first_epoch(1) == 7);
+  CHECK(order.anew(0)->pass(1).epoch == 7);
+}
+
 TEST_CASE("what was seen to follow a set is expected to follow it again, and what was skipped is not counted") {
   PassOrder order = train_and_val();
   REQUIRE(order.pass(2).set == 0);
