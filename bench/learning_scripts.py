@@ -4,16 +4,19 @@
 
     learning_scripts.py SCRIPT FOLDER LOG [--epochs N] [--workers W] [--batch B]
 
-Appends the path of each file that is read to LOG, one per line. After each epoch it prints "epoch" and goes on at the
-next line of stdin. Knows nothing of headrace.
+Appends the path of each file that is read to LOG, one per line. After each epoch it prints "epoch", with the share of
+the time that the accelerator was busy where the script has one, and goes on at the next line of stdin. Knows nothing of
+headrace.
 """
 
 import argparse
 import hashlib
+import itertools
 import multiprocessing
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -58,8 +61,8 @@ class Script:
             self.end_epoch()
 
     @staticmethod
-    def end_epoch():
-        print("epoch", flush=True)
+    def end_epoch(*figures):
+        print("epoch", *figures, flush=True)
         sys.stdin.readline()
 
     def distributed(self, dataset, **options):
@@ -387,6 +390,38 @@ def batch_of_class(script):
     script.run(DataLoader(folder, batch_sampler=sampler, num_workers=script.workers))
 
 
+STEP_SECONDS = 0.1  # of the accelerator, per batch of 4: what UNet3D has, by the byte, at a sixth of its scale
+
+
+def unet3d(script, order_of_epoch):
+    """DLIO's benchmark of UNet3D: whole files in batches, and an accelerator that is a sleep."""
+    files = Paths(script, sorted(str(path) for path in script.root.iterdir()))
+    loader = DataLoader(files, batch_size=4, num_workers=4, sampler=Listed(len(files), order_of_epoch), drop_last=True)
+    for _ in range(script.epochs):
+        batches = iter(loader)
+        next(batches)  # until the first batch is there nothing is measured, as DLIO does it
+        began, steps = time.monotonic(), 0
+        for _ in itertools.chain((None,), batches):
+            time.sleep(STEP_SECONDS)
+            steps += 1
+        script.end_epoch(round(steps * STEP_SECONDS / (time.monotonic() - began), 4))
+
+
+def unet3d_listed(script):
+    unet3d(script, lambda _: range(len(list(script.root.iterdir()))))
+
+
+def unet3d_shuffled(script):
+    """DLIO 1.0: numpy's generator, seeded alike in each epoch, shuffles the list as it left it."""
+    order = list(range(len(list(script.root.iterdir()))))
+
+    def shuffled(_):
+        numpy.random.RandomState(123).shuffle(order)
+        return list(order)
+
+    unet3d(script, shuffled)
+
+
 SCRIPTS = {
     "distributed": distributed, "two-ranks": two_ranks, "generator": told_seed,
     "train-val": train_and_val, "val-first": val_first, "train-alone": train_alone,
@@ -397,7 +432,7 @@ SCRIPTS = {
     "persistent": persistent, "evaluation": evaluation, "cut-short": cut_short, "main.py": main_py,
     "references": references, "clips": clips, "class-blocks": class_blocks, "class-batches": batch_of_class,
     "shuffle-buffer": shuffle_buffer, "unknowable": unknowable, "replacement": with_replacement,
-    "weighted": weighted,
+    "weighted": weighted, "unet3d": unet3d_listed, "unet3d-shuffled": unet3d_shuffled,
 }
 
 

@@ -3,9 +3,10 @@
 `how: table`.
 
 A row has a script of learning_scripts.py, the shape of its data set, and what the mount is told. `right` says which
-orders describe the script; a lock on any other is false. RAM holds 40 % of the data set.
+orders describe the script; a lock on any other is false. RAM holds 40 % of the data set, and half of that of DLIO.
 """
 
+import contextlib
 import heapq
 import re
 import subprocess
@@ -19,8 +20,10 @@ from sources import Failed, SlowFs, end_process
 from sweeper import holding, temporary_folder
 
 EPOCHS = 3
+# Fewer files, and what is read ahead of a reader is more than 5 % of what has to be fetched: 64 samples at least.
+FILES = 4000
 CLASSES = 10
-FILE_BYTES = 256 << 10  # of holes: no space, and the data set is far larger than what is on its way
+FILE_BYTES = 128 << 10  # of holes: no space, and the data set is far larger than what is on its way
 SHARE_OF_RAM = 0.4
 SETTLE_SECONDS = 0.3    # opens are told to the mount a little later
 NOTHING = r"$^"         # no order is right: it cannot be known
@@ -35,6 +38,14 @@ class Row:
     right: str = r"torch-distributed:seed=0\b"
     again: bool = False  # measured is the second mount of the same job
     quick: bool = False  # part of the short form
+    share_of_ram: float = SHARE_OF_RAM
+    epochs: int = EPOCHS
+    source: tuple = (1, 1)  # ms that an open and a read of it take; then MiB/s that it has
+
+
+DLIO = {"layout": "dlio", "share_of_ram": 0.5, "epochs": 4}
+DISK = (1, 1, 40)
+NUMPY_123 = r"dlio|numpy:seed=123\b"  # the same shuffles
 
 
 TRAIN = r"torch-subset:range=\d+:\d+,of=torch-distributed:seed=0\b"
@@ -76,18 +87,31 @@ ROWS = (
     Row("WeightedRandomSampler", "weighted", right=NOTHING),
     Row("a wrong order told", "distributed", options=("--order", "torch-distributed:seed=77")),
     Row("the next mount of the same list", "fixed-list", right=r"recorded|replay", again=True),
+    Row("DLIO unet3d, 20 ms", "unet3d", right="sequential", source=(20, 20), **DLIO),
+    Row("DLIO unet3d, 20 ms, told", "unet3d", options=("--order", "sequential:batch=4,workers=4"), right="sequential",
+        source=(20, 20), **DLIO),
+    Row("DLIO 1.0 unet3d, 20 ms", "unet3d-shuffled", right=NUMPY_123, source=(20, 20), **DLIO),
+    Row("DLIO 1.0 unet3d, 20 ms, told", "unet3d-shuffled",
+        options=("--order", "dlio:seed_change_epoch=0,batch=4,workers=4"), right=NUMPY_123, source=(20, 20), **DLIO),
+    Row("DLIO unet3d, 40 MiB/s", "unet3d", right="sequential", source=DISK, **DLIO),
+    Row("DLIO unet3d, 40 MiB/s, told", "unet3d", options=("--order", "sequential:batch=4,workers=4"),
+        right="sequential", source=DISK, **DLIO),
+    Row("DLIO 1.0 unet3d, 40 MiB/s", "unet3d-shuffled", right=NUMPY_123, source=DISK, **DLIO),
+    Row("DLIO 1.0 unet3d, 40 MiB/s, told", "unet3d-shuffled",
+        options=("--order", "dlio:seed_change_epoch=0,batch=4,workers=4"), right=NUMPY_123, source=DISK, **DLIO),
 )
 
 
 def rows(bench, names=()):
-    """A dict for each row, as they are measured. `names`: parts of the names of those that are wanted."""
+    """A dict for each row, as they are measured. `names`: parts of the names of those that are wanted, or whole ones
+    between slashes."""
     for row in ROWS:
-        if (row.quick or not bench.quick) and (not names or any(name in row.name for name in names)):
+        if (row.quick or not bench.quick) and (not names or any(name in f"/{row.name}/" for name in names)):
             yield measure(bench, row)
 
 
 def data_set(bench, layout, files):
-    """Holes of FILE_BYTES each; masks and json files are small."""
+    """Holes of FILE_BYTES each, and of DLIO's files; masks and json files are small."""
     folder = bench.work / f"learning-{layout}-{files}"
     if folder.exists():
         return folder
@@ -104,6 +128,8 @@ def data_set(bench, layout, files):
 
 def names_of(layout, number, files):
     label, name = f"c{number % CLASSES:02}", f"{number:05}"
+    if layout == "dlio":
+        return ((f"img_{name}_of_{files}.npz", 3 << 19),)
     if layout == "voc":
         return (f"JPEGImages/{name}.jpg", FILE_BYTES), (f"SegmentationClass/{name}.png", FILE_BYTES // 8)
     if layout == "json":
@@ -114,54 +140,71 @@ def names_of(layout, number, files):
 
 
 def measure(bench, row):
-    folder = data_set(bench, row.layout, bench.count(400, 300))
-    program = bench.program("slow_fs")
+    files = 168 if row.layout == "dlio" else bench.count(FILES, 300)
+    folder = data_set(bench, row.layout, files)
     with nothing_known(), temporary_folder("headrace-learning-", bench.work) as place:
         place = Path(place)
-        source = SlowFs(program, folder, place / "source", open_ms=5, read_ms=5)
-        with source:
+        with slow_source(bench, row, folder, place / "source") as source:
             if row.again:
                 one_mount(bench, row, source, place / "first")
             result = one_mount(bench, row, source, place / "log")
-        with SlowFs(program, folder, place / "source", open_ms=5, read_ms=5) as bare:
-            _, seconds = run_script(bench, row, bare, place / "bare", dict)
+        with slow_source(bench, row, folder, place / "source") as bare:
+            _, seconds, busy = run_script(bench, row, bare.mountpoint, place / "bare", dict)
+    if busy:
+        result["busy_bare"] = busy
     return result | {"bare_s": round(seconds, 1), "wall_of_bare": round(result["wall_s"] / seconds, 2)}
+
+
+@contextlib.contextmanager
+def slow_source(bench, row, folder, place):
+    open_ms, read_ms, *speed = row.source
+    disk = ["--disk-mib-s", *speed] if speed else []
+    source = SlowFs(bench.program("slow_fs"), folder, place, open_ms, read_ms, disk)
+    with source:
+        yield source
 
 
 def one_mount(bench, row, source, log):
     sizes = {str(file.relative_to(source.mountpoint)): file.stat().st_size
              for file in source.mountpoint.rglob("*") if file.is_file()}
-    ram = ram_for(int(sum(sizes.values()) * SHARE_OF_RAM))
+    ram = ram_for(int(sum(sizes.values()) * row.share_of_ram))
     daemon_log = bench.work / "mount.log"
     log_began = daemon_log.stat().st_size if daemon_log.exists() else 0
-    opens_before = source.counts()["opens"]  # a mount fills its memory before anybody reads
+    before = source.counts()  # a mount fills its memory before anybody reads
     with Mount(bench, source.mountpoint, "--ram", ram, *row.options) as mounted:
-        epochs, seconds = run_script(bench, row, mounted.path, log, lambda: snapshot(mounted, source, log))
+        epochs, seconds, busy = run_script(bench, row, mounted.path, log, lambda: snapshot(mounted, source, log))
         capacity = ram - mounted.stat()["mount"]["staging_bytes"]
-    epochs[0]["source_opens"] = opens_before
+    epochs[0] |= {"source_opens": before["opens"], "source_bytes": before["read_bytes"]}
     said = daemon_log.read_text(errors="replace")[log_began:] if daemon_log.exists() else ""
-    return figures(row, epochs, log.read_text().splitlines(), sizes, capacity, said) | {"wall_s": round(seconds, 1)}
+    result = figures(row, epochs, log.read_text().splitlines(), sizes, capacity, said)
+    if busy:
+        result["busy"] = busy
+    return result | {"wall_s": round(seconds, 1)}
 
 
 def run_script(bench, row, folder, log, look):
-    """What `look` gives before the first epoch and after each; the seconds of all epochs."""
-    epochs = bench.count(EPOCHS, 2)
+    """What `look` gives before the first epoch and after each; the seconds of all epochs; the accelerator's share of
+    each epoch's time, where the script has one."""
+    epochs = bench.count(row.epochs, 2)
     command = [PYTHON, REPOSITORY / "bench/learning_scripts.py", row.script, folder, log, "--epochs", epochs]
-    snapshots = [look()]
+    snapshots, busy = [look()], []
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                text=True)
     with holding("process", process.pid):
         try:
             began = time.monotonic()
             for _ in range(epochs):
-                if process.stdout.readline().strip() != "epoch":
+                said, *share_busy = process.stdout.readline().split() or [""]
+                if said != "epoch":
                     raise Failed(f"{row.script} ended early")
+                busy += share_busy
                 time.sleep(SETTLE_SECONDS)
                 snapshots.append(look())
                 process.stdin.write("\n")
                 process.stdin.flush()
             process.wait()
-            return snapshots, time.monotonic() - began - epochs * SETTLE_SECONDS
+            seconds = time.monotonic() - began - epochs * SETTLE_SECONDS
+            return snapshots, seconds, " ".join(f"{float(share):.2f}" for share in busy)
         finally:
             end_process(process)
             process.stdin.close()
@@ -170,14 +213,17 @@ def run_script(bench, row, folder, log, look):
 
 def snapshot(mounted, source, log):
     reads = log.read_text().count("\n") if log.exists() else 0
-    return mounted.stat()["mount"] | {"source_opens": source.counts()["opens"], "reads": reads}
+    counts = source.counts()
+    return mounted.stat()["mount"] | {"source_opens": counts["opens"], "source_bytes": counts["read_bytes"],
+                                      "reads": reads}
 
 
 def figures(row, snapshots, reads, sizes, capacity, said):
     """`bare`: each read opens its file at the source. `minimum`: what a cache of the same size would fetch that knew
     all reads before."""
     fetched = snapshots[-1]["source_opens"] - snapshots[0]["source_opens"]
-    least = minimum_fetches(reads, sizes, capacity)
+    fetches = minimum_fetches(reads, sizes, capacity)
+    least = len(fetches)
     locks = re.findall(r"the reader's order is (\S+), epoch", said)
     found = next((number for number, each in enumerate(snapshots) if each["order_found_by"]), None)
     result = {"how": "table", "loader": row.name, "source_opens": fetched, "bare": len(reads), "minimum": least,
@@ -187,6 +233,13 @@ def figures(row, snapshots, reads, sizes, capacity, said):
               "shares": " ".join(f"{share(*pair):.2f}" for pair in zip(snapshots, snapshots[1:])),
               "locks": len(locks), "false_locks": sum(re.search(row.right, lock) is None for lock in locks),
               "found_by": "not found"}
+    known_since = 1 if row.options else found
+    if known_since and known_since + 1 < len(snapshots):
+        result["of_minimum_later"] = later(snapshots[known_since:], fetches)
+    if row.layout == "dlio":
+        read_bytes = snapshots[-1]["source_bytes"] - snapshots[0]["source_bytes"]
+        least_bytes = sum(sizes[reads[at]] for at in fetches)
+        result |= {"MB": round(read_bytes / 1e6), "of_minimum_bytes": round(read_bytes / least_bytes, 3)}
     if row.options:
         result["found_by"] = "told" + (", given up" if snapshots[-1]["orders_given_up"] else "")
     if found:
@@ -194,6 +247,13 @@ def figures(row, snapshots, reads, sizes, capacity, said):
         result |= {"found_by": f"{now['order_found_by']}: {without_folder(now['order'])}",
                    "opens": snapshots[found - 1]["reads"] + now["order_opens"]}
     return result
+
+
+def later(snapshots, fetches):
+    """The same from the end of the first of these epochs on: the second one since the order is known."""
+    first = snapshots[0]["reads"]
+    fetched = snapshots[-1]["source_opens"] - snapshots[0]["source_opens"]
+    return round(fetched / max(sum(at >= first for at in fetches), 1), 3)
 
 
 def without_folder(order):
@@ -207,15 +267,16 @@ def share(before, after):
 
 
 def minimum_fetches(reads, sizes, capacity):
-    """Belady's: a file is not kept, or makes way, when its next read is the last of all."""
+    """Belady's: which of the reads have to be fetched. A file is not kept, or makes way, when its next read is the last
+    of all."""
     next_read, later = {}, [0] * len(reads)
     for at in range(len(reads) - 1, -1, -1):
         later[at] = next_read.get(reads[at], len(reads))
         next_read[reads[at]] = at
-    held, heap, used, fetches = {}, [], 0, 0
+    held, heap, used, fetches = {}, [], 0, []
     for at, path in enumerate(reads):
         if path not in held:
-            fetches += 1
+            fetches.append(at)
             used += sizes[path]
         held[path] = later[at]
         heapq.heappush(heap, (-later[at], path))

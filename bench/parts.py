@@ -8,6 +8,7 @@ import json
 import subprocess
 
 import harness
+import learning_table
 import peers
 import scale
 import series
@@ -110,6 +111,14 @@ def run_script(bench, name, words=()):
     return {"rows": printed}
 
 
+def learning_table_items(bench, arguments):
+    """One item for each row, so that they can be measured a few at a time."""
+    return [(row.name, lambda name=f"/{row.name}/": run_script(bench, "learning",
+                                                               ("--parts", "table", "--loaders", name)))
+            for row in learning_table.ROWS if row.quick or not bench.quick
+            if not arguments.loaders or any(name in f"/{row.name}/" for name in arguments.loaders)]
+
+
 PARTS = {
     "rows": rows,
     "epoch": epoch,
@@ -122,7 +131,7 @@ PARTS = {
     "trainings": lambda bench, _: trainings.items(bench),
     "scale": scale_items,
     "learning": script("learning", "--parts", "replay", "mount"),
-    "learning-table": script("learning", "--parts", "table"),
+    "learning-table": learning_table_items,
     "cost-model": script("cost_model"),
     "cluster": cluster,
     "faults": faults,

@@ -7,6 +7,7 @@ Figures are {part: {"items": {name: figures or {"left_out": reason}}, "command",
 
 import statistics
 
+import learning_table
 import ways
 from plot import Chart
 
@@ -185,10 +186,16 @@ def cost_model_section(items, folder):
 def learning_table_section(items, folder):
     text = ("Real torch loaders in the shape of scripts that people have, through a mount over a slow source; RAM for "
             "40 % of the data set, three epochs. Bare: each read opens its file at the source. Minimum: what a cache "
-            "of that size would fetch that knew all reads before. An order that is known is read ahead into the epoch "
-            "after the last. Shares: of each epoch's reads that found their file in memory. One run each: where locks "
-            "come and go (two jobs, repeated augmentation) it differs by up to a half from the next.\n\n")
-    return text + script_section(items, folder)
+            "of that size would fetch that knew all reads before; later: from the end of the epoch on in which the "
+            "order was found. An order that is known is read ahead into the epoch after the last. Shares: of each "
+            "epoch's reads that found their file in memory. Busy: the accelerator of DLIO's rows, by epoch; their RAM "
+            "is for half of the data set. Seconds, and what is busy, are rough: builds and tests ran beside. One run "
+            "each: where locks come and go (two jobs, repeated augmentation) it differs by up to a half from the "
+            "next.\n\n")
+    wanted = [row.name for row in learning_table.ROWS]  # in the table's order, however they were measured
+    ordered = sorted(good(items), key=lambda name: wanted.index(name) if name in wanted else -1)
+    rows = [row for name in ordered for row in items[name]["rows"]]
+    return text + script_section({"rows": {"rows": rows}}, folder) + left_out(items)
 
 
 def ways_section(items, _folder):

@@ -22,7 +22,7 @@ class LeastTest(unittest.TestCase):
     """What a cache fetches that knows all reads."""
 
     def least(self, reads, held):
-        return learning_table.minimum_fetches(list(reads), dict.fromkeys(reads, 10), held * 10)
+        return len(learning_table.minimum_fetches(list(reads), dict.fromkeys(reads, 10), held * 10))
 
     def test_a_cache_that_holds_all_fetches_each_file_once(self):
         self.assertEqual(self.least("abcabcabc", 3), 3)
@@ -54,6 +54,12 @@ class FiguresTest(unittest.TestCase):
         row = self.figures([snapshot(source_opens=5), snapshot(reads=2), snapshot(reads=4, source_opens=11)])
         self.assertEqual((row["source_opens"], row["bare"], row["minimum"]), (6, 4, 3))
         self.assertEqual((row["of_bare"], row["of_minimum"]), (1.5, 2.0))
+
+    def test_later_is_what_came_after_the_epoch_in_which_the_order_was_found(self):
+        found = {"order_found_by": "small seed", "order": "torch-distributed:seed=0", "order_opens": 16}
+        row = self.figures([snapshot(), snapshot(reads=2, source_opens=2, **found),
+                            snapshot(reads=4, source_opens=5, **found)])
+        self.assertEqual(row["of_minimum_later"], 3.0)
 
     def test_the_share_is_of_each_epoch(self):
         row = self.figures([snapshot(), snapshot(reads=2, hits=1), snapshot(reads=4, hits=3)])
