@@ -4,16 +4,16 @@
 //   if (in_flight < window.limit()) send();
 //   window.on_done(now, now - sent, queue_is_empty);
 //
-// The rate of a store is requests in flight over latency, until its limit or the network's is met; from there on twice
-// as many requests take twice as long. So the limit doubles while latency stays well below twice of what it was, and
-// goes back by one doubling when it does not, twice in a row. A doubling takes two latencies: in the first, what was
-// sent under the limit before is still answered; the second is measured.
+// The rate of a store is requests in flight over latency, until its limit, the network's or this machine's is met; from
+// there on more requests only wait longer. How long an answer takes when nothing waits is known: it is the least that a
+// period took. So the limit goes to where latency is kGain times that: above, it is cut by what is too much; below, it
+// grows, by a doubling while nothing waits at all. A change takes two latencies: in the first, what was sent under the
+// limit before is still answered; the second is measured.
 //
-// What a step back has found out is true for as long as the store is as slow as it was then. Where a machine is busy
-// for half a second (a training starts on it), all steps of that time seem to bring nothing. So the limit grows again
-// at once when answers come much sooner than they should by the last step. And it is looked for anew after a while,
-// from half of the limit on but no less than the first one, because a network has better and worse times; later each
-// time that nothing has changed.
+// The least latency of a store changes: a network has better and worse times. So it is measured anew every few seconds,
+// with half of the requests, and what is older than the measurement before is forgotten. It is remembered over two of
+// them, because in one a machine may be busy with something else (a training starts on it). Where fewer requests come
+// than the limit lets, nothing is known of more; but that they wait shows all the same.
 //
 // Where the store answers with 503, the limit halves, once for all requests that were under way together, and comes
 // back by a sixteenth at a time: a client that comes back at once is refused at once, and one that never comes back
@@ -32,7 +32,7 @@ class RequestWindow {
  public:
   using Clock = std::chrono::steady_clock;
 
-  RequestWindow(unsigned first, unsigned max) : limit_(first), first_(first), max_(max), before_(first) {}
+  RequestWindow(unsigned first, unsigned max) : limit_(first), first_(first), max_(max) {}
 
   [[nodiscard]] unsigned limit() const { return limit_; }
   // The store has asked to slow down, and the limit is not yet back.
@@ -44,31 +44,31 @@ class RequestWindow {
 
  private:
   void end_period(Clock::time_point now);
-  void adapt(Clock::time_point now, double latency);
-  void grow(Clock::time_point now, double latency);
-  void hold(Clock::time_point now, unsigned limit);
-  void try_less();
+  void adapt(Clock::time_point now, double latency, double in_flight);
+  void recover(Clock::time_point now);
+  void follow(Clock::time_point now, double latency, double in_flight);
+  void measure_least(Clock::time_point now);
+  void set_limit(Clock::time_point now, double limit);
   void begin_period(Clock::time_point now, unsigned in_flight);
+  [[nodiscard]] double least() const;
 
-  enum class Phase : std::uint8_t { kGrowing, kHolding, kRecovering };
+  enum class Phase : std::uint8_t { kFollowing, kMeasuring, kRecovering };
 
   unsigned limit_;
   const unsigned first_;
   const unsigned max_;
-  unsigned before_;            // the limit before the last doubling
-  double latency_before_ = 0;  // and what requests took with it, in seconds; 0: not known
-  double latency_held_ = 0;    // kHolding: what they take now if nothing has changed; 0: not known
-  unsigned held_limit_ = 0;    // the last one that was held
-  unsigned recovered_at_ = 0;  // kRecovering: the limit that was too much
-  Phase phase_ = Phase::kGrowing;
+  double least_ = 0;           // that a period took since the last measurement, in seconds; 0: not known
+  double least_before_ = 0;    // between the two before
+  unsigned back_to_ = 0;       // kMeasuring: the limit before
+  unsigned recovered_at_ = 0;  // kRecovering and for a while after it: the limit that was too much
+  Phase phase_ = Phase::kFollowing;
   Clock::time_point began_ = {};  // the period
   Clock::time_point halved_ = {};
-  Clock::time_point held_ = {};
-  Clock::duration hold_for_ = {};
+  Clock::time_point measured_ = {};
+  Clock::time_point recovered_ = {};
   unsigned settling_ = 0;  // answers before the period begins
   unsigned done_ = 0;
-  double log_sum_ = 0;          // of what these took
-  bool was_no_better_ = false;  // the last period
+  double log_sum_ = 0;  // of what these took
   bool was_enough_ = false;
   double busy_share_ = 0;  // of the last answers, those that asked to slow down
 };

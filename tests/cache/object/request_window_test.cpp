@@ -28,8 +28,9 @@ Clock::duration seconds_of(double count) {
 // as on a machine where a training starts.
 struct Store {
   double rate = 8'000;
-  double latency = 0.02;    // seconds
-  double slow_until = 0.6;  // seconds
+  double latency = 0.02;     // seconds
+  double slow_until = 0.6;   // seconds
+  double per_in_flight = 0;  // how much longer the store or its client takes for each request that is in flight
 };
 
 class Model {
@@ -52,7 +53,8 @@ class Model {
       events_.pop();
       now_ = event.time;
       if (event.is_ready) {
-        free_at_ = std::max(free_at_, now_) + draw(0.7, 1.3) * factor() / store_.rate;
+        free_at_ =
+            std::max(free_at_, now_) + draw(0.7, 1.3) * factor() * (1 + store_.per_in_flight * in_flight) / store_.rate;
         events_.push({.time = free_at_, .sent = event.sent, .is_ready = false});
         continue;
       }
@@ -61,7 +63,8 @@ class Model {
       if (2 * done > count) limits_ += limit();
       if (window != nullptr) window->on_done(kStart + seconds_of(now_), seconds_of(now_ - event.sent), false);
     }
-    mean_limit_ = limits_ / (count - count / 2);
+    const unsigned second_half = count - count / 2;
+    mean_limit_ = limits_ / second_half;
     return now_;
   }
   // Of the second half of the answers: a trial is under way now and then.
@@ -121,46 +124,112 @@ TEST_CASE("a slow first half second does not keep the window small") {
 
 TEST_CASE("the window is as large as the store's rate takes, and finds back from too large") {
   for (const double rate : {1'000.0, 3'000.0, 8'000.0}) {
-    for (unsigned seed = 1; seed <= 10; ++seed) {
-      RequestWindow window(64, 1024);
-      const Store store{.rate = rate};
-      Model model(store, seed);
-      model.time_of(static_cast<unsigned>(20 * rate), &window);
-      const double enough = rate * store.latency;
-      CAPTURE(rate);
-      CAPTURE(seed);
-      CHECK(model.mean_limit() >= enough * 0.9);
-      CHECK(model.mean_limit() <= enough * 4);
+    for (const double slow_until : {0.6, 20.0}) {
+      for (unsigned seed = 1; seed <= 10; ++seed) {
+        RequestWindow window(64, 1024);
+        const Store store{.rate = rate, .slow_until = slow_until};
+        Model model(store, seed);
+        model.time_of(static_cast<unsigned>(20 * rate), &window);
+        const double enough = std::max(64.0, rate * store.latency);
+        CAPTURE(rate);
+        CAPTURE(slow_until);
+        CAPTURE(seed);
+        CHECK(model.mean_limit() >= enough * 0.9);
+        CHECK(model.mean_limit() <= enough * 2.5);
+      }
     }
   }
 }
 
+TEST_CASE("where more requests in flight take more time each, the window does not overshoot") {
+  for (const double rate : {6'000.0, 8'000.0, 12'000.0}) {
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+      RequestWindow window(64, 1024);
+      const Store store{.rate = rate, .per_in_flight = 1.0 / 1024};
+      Model model(store, seed);
+      const double took = model.time_of(24'000, &window);
+      RequestWindow fixed(256, 256);
+      CAPTURE(rate);
+      CAPTURE(seed);
+      CHECK(took < 1.15 * Model(store, seed).time_of(24'000, &fixed));
+      CHECK(model.mean_limit() <= 2.2 * rate * store.latency);
+    }
+  }
+}
+
+// Requests over `latency`, up to `rate` in a second; `demand`: how many there are at most.
+struct Steady {
+  RequestWindow& window;
+  double latency = 0.05;
+  double rate = 4000;
+  unsigned demand = 10'000;
+  Clock::time_point now{std::chrono::hours(1)};
+
+  // The mean limit: for a moment, now and then, it is half.
+  double run(milliseconds time) {
+    double sum = 0;
+    unsigned count = 0;
+    for (const Clock::time_point end = now + time; now < end; ++count) {
+      sum += window.limit();
+      const unsigned in_flight = std::min(window.limit(), demand);
+      const double here = std::min(rate, in_flight / latency);
+      now += seconds_of(1 / here);
+      window.on_done(now, seconds_of(in_flight / here), demand <= window.limit());
+    }
+    return sum / count;
+  }
+};
+
 TEST_CASE("the window halves once for a 503, and comes back") {
   RequestWindow window(64, 1024);
-  Clock::time_point now{std::chrono::hours(1)};
-  // A store whose rate is requests over 50 ms, up to 4 000 in a second.
-  const auto run = [&](milliseconds time) {
-    for (const Clock::time_point end = now + time; now < end;) {
-      const double rate = std::min(4000.0, window.limit() / 0.05);
-      now += seconds_of(1 / rate);
-      window.on_done(now, seconds_of(window.limit() / rate), false);
-    }
-  };
-  run(milliseconds(60));
+  Steady store{.window = window};
+  store.run(milliseconds(40));
   CHECK(window.limit() == 64);
-  run(milliseconds(180));  // twice two latencies, and the first one
-  CHECK(window.limit() == 256);
+  store.run(milliseconds(300));
+  CHECK(window.limit() >= 200);
+  store.run(seconds(2));
+  const unsigned before = window.limit();
+  CHECK(before >= 200);
+  CHECK(before <= 400);
   CHECK_FALSE(window.is_recovering());
-  for (int i = 0; i < 100; ++i) window.on_slow_down(now);
-  CHECK(window.limit() == 128);
+  for (int i = 0; i < 100; ++i) window.on_slow_down(store.now);
+  CHECK(window.limit() == before / 2);
   CHECK(window.is_recovering());
-  run(seconds(5));
-  CHECK(window.limit() == 256);
+  store.run(seconds(5));
+  CHECK(window.limit() <= before);
   CHECK_FALSE(window.is_recovering());
-  for (int i = 0; i < 40; ++i) window.on_slow_down(now += seconds(1));
+  for (int i = 0; i < 40; ++i) window.on_slow_down(store.now += seconds(1));
   CHECK(window.limit() == 4);
-  run(seconds(20));
+  store.run(seconds(20));
   CHECK(window.limit() > 128);
+}
+
+TEST_CASE("a store that becomes slower or faster for good gets another number of requests") {
+  RequestWindow window(64, 1024);
+  Steady store{.window = window};
+  store.run(seconds(10));
+  CHECK(store.run(seconds(10)) <= 2.2 * 200);
+  store.latency = 0.2;  // 800 in flight bring what 200 brought before
+  store.run(seconds(15));
+  CHECK(store.run(seconds(10)) >= 800);
+  store.latency = 0.05;
+  store.run(seconds(15));
+  const double limit = store.run(seconds(10));
+  CHECK(limit >= 200);
+  CHECK(limit <= 2.2 * 200);
+}
+
+TEST_CASE("that requests wait in the store shows, too, where there are no more to send") {
+  RequestWindow window(64, 1024);
+  Steady store{.window = window, .latency = 0.25};
+  store.run(seconds(3));
+  CHECK(window.limit() == 1024);
+  store.latency = 0.05;
+  store.demand = 1000;
+  store.run(seconds(5));
+  const double limit = store.run(seconds(10));
+  CHECK(limit >= 200);
+  CHECK(limit <= 2.5 * 200);
 }
 
 TEST_CASE("one 503 of a hundred, and answers that nothing waits behind, leave the window alone") {
