@@ -28,8 +28,9 @@ using io::make_error;
 using io::MutexLock;
 using io::Result;
 
-// Fewer pages are not worth the requests that find nothing.
-constexpr unsigned kPagesBeforeSplit = 8;
+// Two pages tell how far a thousand keys lie apart. Each page more would cost a whole latency, and guesses that find
+// nothing are asked for only where requests are left over.
+constexpr unsigned kPagesBeforeSplit = 2;
 constexpr std::size_t kSkippedNamesMax = 10;
 constexpr std::size_t kNameBytesMax = 255;  // NAME_MAX
 constexpr std::size_t kKeyBytesMax = 1024;  // S3's own bound; what is in folders without an end has no other
