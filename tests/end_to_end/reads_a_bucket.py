@@ -5,6 +5,7 @@
 The store is tests/cache/object/object_server.py. It compares signatures, counts requests and misbehaves as it is told.
 """
 
+import array
 import contextlib
 import errno
 import hashlib
@@ -125,6 +126,24 @@ def never_mixes_versions(bench, store):
             with contextlib.suppress(OSError):
                 assert os.pread(file.fileno(), 4096, 16 << 20) == bytes(4096), "bytes of two versions"
         compare(store, mount)
+
+
+def reads_huge_objects(bench, store):
+    """Of more bytes than 32 bits count, and than one GET may bring."""
+    size = (5 << 30) + 12_345
+    store.put_huge("huge/5.bin", size)
+    with Mount(bench, "s3://bucket/huge/", "--endpoint", store.url, "--ram", "64M") as mount:
+        path = mount.path / "5.bin"
+        assert path.stat().st_size == size, path.stat().st_size
+        with path.open("rb", buffering=0) as file:
+            for place in (0, 2 << 30, 4 << 30, (4 << 30) + (4 << 20), 5 << 30, size - 5000, size):
+                first = max(0, place - 70_000)
+                words = array.array("Q", range(first // 8, (first + 140_007) // 8 + 1)).tobytes()
+                wanted = words[first % 8:][:min(140_000, size - first)]
+                assert os.pread(file.fileno(), 140_000, first) == wanted, f"bytes at {first}"
+            assert os.pread(file.fileno(), 10, size) == b"", "bytes behind the end"
+        received = mount.stat()["store"]["bucket"]["bytes"]
+        assert received < 1 << 30, f"{received} bytes came for parts of it"
 
 
 def serves_on_after_a_crash(bench, store):
@@ -265,7 +284,7 @@ def check(build, work):
         fill(store)
         started = time.monotonic()
         for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
-                     serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers,
+                     reads_huge_objects, serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers,
                      says_how_far_its_listing_is, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:

@@ -60,6 +60,10 @@ class FaultStore:
         """Many objects of the bucket at once, each with its own key for content."""
         self._post("/_fill", json.dumps(keys).encode())
 
+    def put_huge(self, key, size):
+        """An object that nobody has to hold: the bytes at 8 N are the number N, the lowest byte first."""
+        self._post(f"/_huge?key={urllib.parse.quote(key)}&size={size}")
+
     def set(self, **faults):
         self._post("/_set", json.dumps(faults).encode())
 

@@ -8,6 +8,7 @@ Objects come from POST /_put?key=K (the body), faults from POST /_set with a JSO
 GET /_counts. Signatures are computed here a second time, from the specification, and compared.
 """
 import argparse
+import array
 import asyncio
 import bisect
 import datetime
@@ -59,6 +60,21 @@ class Faults:
         self.endless_keys = False  # each page has a key, and says that there are more
         self.wide = 0              # each folder has so many folders
         self.empty_pages = 0       # so many pages have no key, and are not the last ones
+
+
+class Numbers:
+    """The bytes of an object that is too large to be kept: each eight of them tell their place."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, part):
+        first, end, _ = part.indices(self.size)
+        words = array.array("Q", range(first // 8, (end + 7) // 8)).tobytes()
+        return words[first % 8:first % 8 + end - first]
 
 
 class Store:
@@ -289,6 +305,9 @@ class Connection:
         elif path == "/_fill":  # many small objects at once: a JSON list of keys
             for key in json.loads(body):
                 STORE.put(key, key.encode())
+        elif path == "/_huge":
+            STORE.objects[parameters["key"]] = (Numbers(int(parameters["size"])), hashlib.md5(b"huge").hexdigest())
+            STORE.sorted = None
         elif path == "/_counts":
             answer = json.dumps({**STORE.counts, **{f"key {key}": n for key, n in STORE.gets.items()}}).encode()
         await self.send(200, {}, answer)
