@@ -93,7 +93,7 @@ Verdict judge(const ObjectAnswer& answer) {
 Error error_of(const ObjectAnswer& answer, const std::string& what) {
   std::string why;
   if (answer.is_untrusted) {
-    why = "the store's certificate is not trusted; name the file of its authority with --ca-file or AWS_CA_BUNDLE";
+    why = "the store's certificate is not trusted; name the file of its authority in AWS_CA_BUNDLE";
   } else if (answer.status == 0) {
     why = answer.trouble.empty() ? "no answer" : answer.trouble;
   } else if (answer.is_broken) {

@@ -217,7 +217,7 @@ TEST_CASE("each answer has its verdict") {
   CHECK(judge({.status = 200, .is_broken = true}) == Verdict::kTryAgain);
   CHECK(judge({.is_broken = true, .never_connected = true}) == Verdict::kSlowDown);
   CHECK(judge({.is_broken = true, .is_untrusted = true}) == Verdict::kFail);
-  CHECK(error_of({.is_broken = true, .is_untrusted = true}, "x").context.find("--ca-file") != std::string::npos);
+  CHECK(error_of({.is_broken = true, .is_untrusted = true}, "x").context.find("AWS_CA_BUNDLE") != std::string::npos);
   for (const int status : {429, 503}) CHECK(of(status) == Verdict::kSlowDown);
   CHECK(of(400, "ExpiredToken") == Verdict::kNewKeys);
   CHECK(of(403, "AccessDenied") == Verdict::kNewKeys);
