@@ -47,7 +47,7 @@ http {{
   uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5;
   map $args $listing {{ default ""; "~(^|&)prefix=(?<folder>[^&/%]*)" "$folder"; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port}{tls};
     location = /{bucket} {{ rewrite ^ /listings/root$listing.xml last; }}
     location = /{bucket}/ {{ rewrite ^ /listings/root$listing.xml last; }}
     location /listings/ {{ internal; root {work}; default_type application/xml; types {{}} }}
@@ -61,9 +61,10 @@ http {{
 class Store:
     """nginx over a folder of objects."""
 
-    def __init__(self, bench, source):
-        self.bench, self.source = bench, source
-        self.work = bench.work / f"store-{os.getpid()}"
+    def __init__(self, bench, source, tls=False):
+        self.bench, self.source, self.tls = bench, source, tls
+        self.work = bench.work / f"store-{'tls-' if tls else ''}{os.getpid()}"
+        self.certificate = self.work / "store.pem"
         self.errors = self.work / "errors"
         self.process = None
 
@@ -75,9 +76,13 @@ class Store:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.write_listings()
+        listen = " backlog=4096"
+        if self.tls:
+            self.make_certificate()
+            listen += f" ssl; ssl_certificate {self.certificate}; ssl_certificate_key {self.work}/store.key"
         config = self.work / "nginx.conf"
         config.write_text(CONFIG.format(work=self.work, echo=ECHO_MODULE, port=self.port, bucket=BUCKET,
-                                        latency=LATENCY_SECONDS))
+                                        tls=listen, latency=LATENCY_SECONDS))
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(["/usr/sbin/nginx", "-p", self.work, "-c", config], stderr=errors)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -98,7 +103,12 @@ class Store:
 
     @property
     def endpoint(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    def make_certificate(self):
+        self.bench.execute(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", 2, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-out",
+                            self.certificate, "-keyout", self.work / "store.key"])
 
     def write_listings(self):
         """A folder per class; one answer each, which 1 000 keys are the most of."""
@@ -228,6 +238,41 @@ class S3Peers(ObjectRow):
                 "use_path_request_style,public_bucket=1"]
 
 
+class S3Cpu(ObjectRow):
+    name = "s3-cpu"
+    bar = 1.0
+    rounds = 3
+    variants = ("http", "tls")
+    other_is_bound = True
+    programs = ("openssl",)
+    headrace_side = "processor time for an object from a bucket up to memory, its request signed and its bytes hashed"
+    other_side = "150 us by HTTP, 300 us by TLS"
+    seconds_allowed = {"http": 150e-6, "tls": 300e-6}
+
+    def prepare(self):
+        super().prepare()
+        os.environ.update(ENVIRONMENT)
+        self.stack.callback(os.environ.pop, "AWS_CA_BUNDLE", None)
+        self.stores = {"http": self.store, "tls": self.stack.enter_context(Store(self.bench, self.source, tls=True))}
+        self.command = [self.bench.program("headrace"), "read", "--order", ORDER, "--json", "--checksum"]
+        self.checksum = json.loads(self.bench.execute([*self.command, self.source]))["epochs"][0]["xxh3"]
+        self.count = len(self.samples.read_text().splitlines())
+
+    def run(self, side, variant):
+        if side != "headrace":
+            return Figures(samples=self.count, seconds=self.count * self.seconds_allowed[variant],
+                           checksum=self.checksum)
+        store = self.stores[variant]
+        os.environ["AWS_CA_BUNDLE"] = str(store.certificate if store.tls else "")
+        text, usage = self.bench.run_program([*self.command, f"s3://{BUCKET}/", "--endpoint", store.endpoint, "--ram",
+                                              "4G"])
+        epoch = json.loads(text)["epochs"][0]
+        if epoch["xxh3"] != self.checksum:
+            raise Failed("the bytes of the bucket are not those of its objects")
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        return Figures(samples=self.count, seconds=cpu_seconds, cpu_seconds=cpu_seconds, checksum=self.checksum)
+
+
 class S3Faults(Row):
     name = "s3-faults"
     bar = 0.87  # 1 / 1.15
@@ -324,4 +369,4 @@ class PeerMount:
         self.stack.close()
 
 
-ROWS = (S3Epoch, S3Peers, S3Faults, S3List)
+ROWS = (S3Epoch, S3Peers, S3Cpu, S3Faults, S3List)
