@@ -15,6 +15,7 @@
 
 #include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/kernel/mounted_at.h"
 #include "headrace/fuse/kernel/overlay.h"
 #include "headrace/fuse/kernel/requests.h"
 #include "headrace/fuse/kernel/session.h"
@@ -198,7 +199,8 @@ Status Mount::Impl::start(Channel& channel) {
     changed_files.emplace(std::move(known));
   }
   const std::vector<MountEntry> mounts = mounts_at(path);
-  has_overlay = !mounts.empty() && mounts.back().is_overlay();  // left by a process before this one
+  const bool is_here = std::ranges::any_of(mounts, [this](const MountEntry& entry) { return entry.device == device; });
+  has_overlay = is_here && mounts.back().is_overlay();  // left by a process before this one
   for (std::string& line : options.fallbacks) add_fallback(std::move(line));
   if (options.records) bind_records();
   if (options.records) tell_large_records();
@@ -334,7 +336,7 @@ void Mount::Impl::follow() {
   } else {
     on_unwatched(opened.error());
   }
-  lister = std::make_unique<Lister>(store.catalog(), path, follower.get(), on_unwatched);
+  lister = std::make_unique<Lister>(store.catalog(), path, device, follower.get(), on_unwatched);
 }
 
 void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
@@ -350,6 +352,9 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
     note_shortage(reason);
     pusher->plan().limit_budget(budget);
   };
+  const auto held = [this] {
+    return pusher->plan().progress().held_bytes + (options.held_by_others ? options.held_by_others() : 0);
+  };
   const auto move_budget = [this] {
     const std::optional<std::uint64_t> copies = pusher->plan().on_pages_dropped();
     if (!copies) return;
@@ -358,7 +363,7 @@ void Mount::Impl::set_ram_bytes(std::uint64_t bytes) {
   };
   pressure = std::make_unique<PressureWatch>(
       bytes, PressureCallbacks{.is_losing = [this] { return pusher->plan().take_losses(); },
-                               .held_bytes = [this] { return pusher->plan().progress().held_bytes; },
+                               .held_bytes = held,
                                .on_change = change,
                                .on_dropped = move_budget});
   if (pressure->has_psi()) return;
@@ -377,7 +382,8 @@ void Mount::Impl::make_pusher(const Takeover& takeover) {
     plan.records = std::make_shared<const PackRecords>(options.records, options.ram_bytes / kIndexShare);
   const bool learn = options.learn_order;
   if (learn && !options.records) plan.next_unseen = [this] { return order_watch->next_unseen(); };
-  pusher = std::make_shared<Pusher>(store, inodes, path, takeover, std::move(plan));
+  pusher =
+      std::make_shared<Pusher>(store, inodes, std::make_shared<MountedAt>(path, device), takeover, std::move(plan));
   if (!learn) return;
   cache::OrderLearnerOptions learning{.record_folder = options.order_records};
   if (options.records) {

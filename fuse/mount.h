@@ -60,6 +60,8 @@ struct MountOptions {
   // Where what is written below the mount point goes: the upper layer of an overlay, which is required then. Empty: the
   // mount is read-only.
   std::filesystem::path scratch;
+  // What other mounts of this machine have in the page cache, asked when memory is short; empty: there are none.
+  std::function<std::uint64_t()> held_by_others = {};
   // Threads that answer requests. 0: one per core, 2 to 8, and one more: all but one may wait for a local disk.
   unsigned session_threads = 0;
   // Threads that push. 0: one per two cores, 2 to 8; each pushes about 2 GB/s.

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader gets through the mount, compared with a local file system, with the source, and with the bound."""
 
+import contextlib
+import json
 import os
+import statistics
+import subprocess
 import tempfile
+import time
 
-from harness import PYTHON, REPOSITORY, SHORT_ROUNDS, Figures, Mount, Row, need_torchvision
+from harness import (PYTHON, REPOSITORY, SHORT_ROUNDS, Figures, Mount, Row, finish, judge, need_torchvision,
+                     peak_bytes_of_tree)
 from sources import Failed, SlowDisk, SlowFs, need_root
+from sweeper import holding
 
 LOADER_ORDER = "torch-distributed:seed=0"  # what bench/loader.py draws: DistributedSampler(seed=0), one replica
 RAM_LEAST = 20 << 20                       # a mount needs so much
@@ -94,6 +101,68 @@ class PushThreads(Row):
         with tempfile.TemporaryDirectory(dir=self.bench.work) as mountpoint:
             return self.bench.measure([self.bench.program("push_threads"), self.source, mountpoint, "--threads",
                                        2 if side == "headrace" else 1])
+
+
+class MountMany(Row):
+    """Eight trainings of one machine that read one data set: what eight mounts take is what one takes."""
+    name = "mount-many"
+    bar = 0.90
+    most = 1.10  # of the memory, and of the reads of the source, that one mount takes
+    mounts = 8
+    headrace_side = "8 mounts of one data set, a process reads each: all files, from cold caches on"
+    other_side = "one mount, 8 processes read it"
+
+    def prepare(self):
+        need_root("show a mount at a second place")
+        self.source = self.bench.data_set(self.bench.count(4000, 200))
+        self.samples = self.bench.file_list(self.source)
+
+    def run(self, side, variant):
+        with contextlib.ExitStack() as stack:
+            self.bench.drop_caches()
+            points = [self.mount(stack, number) for number in range(self.mounts if side == "headrace" else 1)]
+            figures = self.read([points[number % len(points)] for number in range(self.mounts)])
+            stats = {}
+            for point in points:
+                stat = self.stat(point)
+                stats[stat["supervisor_pid"]] = stat  # of each daemon once
+            figures.extra["daemons"] = len(stats)
+            figures.extra["source_bytes"] = sum(stat["store"]["tiers"][-1]["hit_bytes"] for stat in stats.values())
+            figures.peak_bytes = sum(peak_bytes_of_tree(pid) for pid in stats)
+            figures.extra["memory_bytes"] = figures.peak_bytes + sum(
+                stat["mount"]["held_bytes"] + stat["mount"]["read_in_bytes"] for stat in stats.values())
+            figures.checksum = self.bench.sum_of(points[-1], self.samples)
+        return figures
+
+    def mount(self, stack, number):
+        point = self.bench.work / f"many-{os.getpid()}-{number}"
+        point.mkdir(exist_ok=True)
+        stack.callback(point.rmdir)
+        stack.enter_context(holding("mount", point))
+        command = [self.bench.program("headrace"), "mount", self.source, point, "--ram", RAM_FOR_ALL]
+        self.bench.execute(command)
+        stack.callback(self.bench.execute, [self.bench.program("headrace"), "unmount", "--force", point])
+        return point
+
+    def stat(self, point):
+        return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", point, "--json"]))
+
+    def read(self, points):
+        command = [str(self.bench.program("read_files"))]
+        begin = time.monotonic()
+        readers = [subprocess.Popen([*command, point, self.samples], stdout=subprocess.PIPE, text=True)
+                   for point in points]
+        told = [json.loads(finish(reader)[0].strip().splitlines()[-1]) for reader in readers]
+        return Figures(samples=sum(each["samples"] for each in told), seconds=time.monotonic() - begin)
+
+    def judge(self, variant, runs):
+        result = judge(self, variant, runs)
+        ours, theirs = (runs[side] for side in self.sides)
+        for what in ("memory_bytes", "source_bytes"):
+            ratio = statistics.median(mine.extra[what] / other.extra[what] for mine, other in zip(ours, theirs))
+            print(f"  {what} of {self.mounts} mounts: {ratio:.3f} of those of one (at most {self.most})")
+            result.met = result.met and ratio <= self.most
+        return result
 
 
 class MountCold(Row):
@@ -257,4 +326,4 @@ class EpochHalf(Row):
         return path
 
 
-ROWS = (MountHot, MountHotPages, MountPython, PushThreads, MountCold, MountLatency, MountLearned, EpochHalf)
+ROWS = (MountHot, MountHotPages, MountPython, PushThreads, MountMany, MountCold, MountLatency, MountLearned, EpochHalf)

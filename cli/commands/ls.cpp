@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <pwd.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ struct Fill {
 
 struct Row {
   std::string mount_point;
+  std::vector<std::string> also_at;
   std::string source;
   std::string user;
   bool answers = false;  // the rest comes from its daemon
@@ -77,8 +79,10 @@ Row look_at(const fuse::SeenMount& mount) {
   constexpr std::string_view kPrefix = "headrace:";  // findmnt(8) shows the source with it
   const std::string_view source = mount.source_name;
   Row row{.mount_point = mount.path.string(),
+          .also_at = {},
           .source = std::string(source.starts_with(kPrefix) ? source.substr(kPrefix.size()) : source),
           .user = mount.user ? user_name(*mount.user) : "?"};
+  for (const auto& place : mount.also_at) row.also_at.push_back(place.string());
   const io::Result<json> stat = call_daemon(mount.path, "stat", json::object());
   if (stat) {
     add_figures(*stat, row);
@@ -110,6 +114,7 @@ void print(const std::vector<Row>& rows) {
                memory, percent(row.memory.used_bytes, row.memory.budget_bytes), disk,
                percent(row.disk.used_bytes, row.disk.budget_bytes), percent(row.hits, row.opens),
                io::printable(row.source));
+    if (!row.also_at.empty()) print_line(stdout, fmt::format("  also at {}", fmt::join(row.also_at, ", ")), 2);
     if (row.state != "ok") print_line(stdout, "  " + row.state, 2, row.answers ? Tone::kWarning : Tone::kBad);
   }
 }
@@ -117,11 +122,9 @@ void print(const std::vector<Row>& rows) {
 json to_json(const std::vector<Row>& rows) {
   json mounts = json::array();
   for (const Row& row : rows) {
-    json mount = {{"mount_point", row.mount_point},
-                  {"source", row.source},
-                  {"user", row.user},
-                  {"answers", row.answers},
-                  {"state", row.state}};
+    json mount = {{"mount_point", row.mount_point}, {"also_at", row.also_at},
+                  {"source", row.source},           {"user", row.user},
+                  {"answers", row.answers},         {"state", row.state}};
     if (row.answers) {
       mount["memory_bytes"] = row.memory.used_bytes;
       mount["memory_budget_bytes"] = row.memory.budget_bytes;

@@ -20,6 +20,7 @@
 #include "headrace/cache/record_order.h"
 #include "headrace/cache/refresher.h"
 #include "headrace/cli/commands/mount_plan.h"
+#include "headrace/cli/commands/mount_sharing.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/daemon.h"
 #include "headrace/cli/daemon/handover.h"
@@ -27,6 +28,7 @@
 #include "headrace/cli/daemon/memcached.h"
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
+#include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/peer_watch.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
@@ -92,6 +94,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   options.scratch = plan.scratch;
+  options.held_by_others = [own = plan.mount_point] { return held_by(neighbours(own)); };
   if (!arguments.records.empty()) {
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);
@@ -256,6 +259,32 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
   return choose("--log-level", name, kLevels);
 }
 
+// Ends `turn` once the mount can be found.
+io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, MountTurn& turn) {
+  HEADRACE_TRY(plan, make_plan(arguments));
+  io::set_log_level(level);
+  tell_what_is_shared(plan);
+  const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
+  const DaemonBody body = [&](const ReadyCallback& ready, const CountCallback& count) {
+    plan.store.on_listing = count;
+    if (arguments.foreground) {
+      return serve(arguments, plan, [&] {
+        turn.end();
+        ready();
+      });
+    }
+    turn.leave();
+    return serve(arguments, plan, ready);
+  };
+  if (arguments.foreground) return run_in_foreground(body);
+  {
+    CountProgress progress(stderr, "listing " + plan.source.path.string(), "objects");
+    const auto show = [&](std::uint64_t count) { progress.update(count); };
+    HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
+  }
+  return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
+}
+
 }  // namespace
 
 // The terminal was left by the program before this one; stderr is a socket where it is the journal.
@@ -300,21 +329,11 @@ io::Status check_mount(const MountArguments& arguments) {
 io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(level, parse_log_level(arguments.log_level));
   HEADRACE_TRY_DO(check_metrics_address("--metrics", arguments.metrics));
-  HEADRACE_TRY(plan, make_plan(arguments));
-  io::set_log_level(level);
-  tell_what_is_shared(plan);
-  const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
-  const DaemonBody body = [&](const ReadyCallback& ready, const CountCallback& count) {
-    plan.store.on_listing = count;
-    return serve(arguments, plan, ready);
-  };
-  if (arguments.foreground) return run_in_foreground(body);
-  {
-    CountProgress progress(stderr, "listing " + plan.source.path.string(), "objects");
-    const auto show = [&](std::uint64_t count) { progress.update(count); };
-    HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
-  }
-  return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
+  HEADRACE_TRY(asked, make_plan(arguments));
+  HEADRACE_TRY(turn, MountTurn::take(asked.source.path));
+  const std::vector<Neighbour> all = neighbours();
+  HEADRACE_TRY(is_shown, show_by_neighbour(arguments, asked, all));
+  return is_shown ? io::Status{} : run_own_mount(with_share_of_memory(arguments, all), level, turn);
 }
 
 }  // namespace headrace::cli

@@ -27,7 +27,6 @@ using io::make_error;
 constexpr std::uint64_t kMiB = 1 << 20;
 // A READ of any file and the largest piece that is pushed fit in side by side: 8 MiB and a page each.
 constexpr std::uint64_t kStagingLeast = 17 * kMiB;
-constexpr std::uint64_t kRamLeast = 20 * kMiB;  // and something is left to push
 
 // Memory for pieces of files on their way: when several READs ask for the same piece, it is fetched once and lies here.
 // It is a part of what the user gave: an eighth, and where that is little, at most a half. 32 MiB hold the reads in

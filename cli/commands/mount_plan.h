@@ -18,6 +18,8 @@
 
 namespace headrace::cli {
 
+inline constexpr std::uint64_t kRamLeast = std::uint64_t{20} << 20;  // what is on its way, and something to push
+
 struct MountPlan {
   Source source;
   std::filesystem::path mount_point;  // canonical

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
@@ -23,6 +25,7 @@
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/mounts.h"
 #include "headrace/io/process_state.h"
 #include "headrace/io/unique_fd.h"
 
@@ -81,6 +84,34 @@ io::Status check_not_read(const fs::path& mount_point) {
                                 mount_point.string(), seconds));
 }
 
+// Of a mount that is shown at other places, too, the daemon cannot tell through which of them it is read.
+io::Status check_not_used(const fs::path& mount_point, const std::vector<Holder>& users) {
+  if (users.empty()) return {};
+  return make_error(ErrorCode::kBusy, fmt::format("{} is in use: {}; end what reads it, or unmount it with --force",
+                                                  mount_point.string(), describe(users)));
+}
+
+bool is_shown_twice(const fs::path& mount_point) {
+  return std::ranges::any_of(fuse::seen_mounts(), [&](const fuse::SeenMount& mount) {
+    const bool is_here =
+        mount.path == mount_point || std::ranges::find(mount.also_at, mount_point) != mount.also_at.end();
+    return is_here && !mount.also_at.empty();
+  });
+}
+
+// Whether the daemon that was mounted here serves other places still. `devices`: what was mounted here just now.
+bool serves_elsewhere(const fs::path& mount_point, const std::vector<std::string>& devices) {
+  if (!devices.empty()) return fuse::is_shown(devices);
+  return std::ranges::any_of(neighbours(), [&](const Neighbour& other) { return other.mount_point == mount_point; });
+}
+
+// At a place that was not the first the socket is a link to that of the daemon.
+void remove_link(const fs::path& mount_point) {
+  const io::Result<fs::path> socket = control_socket_of(mount_point);
+  std::error_code failure;
+  if (socket && fs::is_symlink(*socket, failure)) fs::remove(*socket, failure);
+}
+
 // Who keeps a daemon from ending although its mount is unmounted here.
 std::string reason_to_wait(const std::vector<Holder>& users, const std::vector<std::string>& devices) {
   std::vector<Holder> holders = namespaces_with(devices);
@@ -103,14 +134,18 @@ io::Status wait_for_end(const Daemon& daemon, const fs::path& mount_point, const
 io::Status run_unmount(const UnmountArguments& arguments) {
   const fs::path mount_point = canonical_path(arguments.mount_point);
   const Daemon daemon(mount_point);
-  if (daemon.runs() && !arguments.force) HEADRACE_TRY_DO(check_not_read(mount_point));
   std::vector<Holder> users = users_of(mount_point);
   std::erase_if(users, [&](const Holder& user) { return daemon.is_part(user.pid); });
+  if (daemon.runs() && !arguments.force) {
+    HEADRACE_TRY_DO(is_shown_twice(mount_point) ? check_not_used(mount_point, users) : check_not_read(mount_point));
+  }
   const std::vector<std::string> devices = fuse::devices_at(mount_point);
   HEADRACE_TRY_DO(fuse::unmount(mount_point));
   if (!users.empty()) {
     print_line(stderr, fmt::format("headrace: {} was in use: {}", mount_point.string(), describe(users)));
   }
+  remove_link(mount_point);
+  if (daemon.runs() && serves_elsewhere(mount_point, devices)) return {};
   if (daemon.ends_within(kSilentMs)) return {};
   const std::string reason = reason_to_wait(users, devices);
   if (!arguments.force) return wait_for_end(daemon, mount_point, reason);

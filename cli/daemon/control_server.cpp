@@ -82,6 +82,9 @@ constexpr milliseconds kAfterHangUp{20};
 
 // Removes a socket file that a dead process left behind: nobody answers there, or soon nobody does.
 io::Status clear_stale(const fs::path& socket, milliseconds patience) {
+  // A link is left of a mount that was shown here once: who answers there is the daemon of another place.
+  std::error_code failure;
+  if (fs::is_symlink(socket, failure)) fs::remove(socket, failure);
   const auto deadline = steady_clock::now() + patience;
   while (auto other = ControlClient::connect(socket)) {
     if (!other->wait_for_hang_up(deadline)) {

@@ -9,9 +9,11 @@
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/cache/sample_sizes.h"
+#include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
@@ -119,6 +121,7 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   if (command == "pinned") return pinned(arguments);
   if (command == "evict") return evict(arguments);
   if (command == "handover") return to_json(handover_);
+  if (command == "neighbour") return neighbour();
   if (command == "upgrade") return upgrade(arguments);
   if (command == "order") return order(arguments);
   if (command == "order-tell") return tell_order(arguments);
@@ -337,6 +340,23 @@ json MountService::pinned(const json& arguments) const {
   }
   if (samples.size() == kPathsOfReply) reply["next"] = samples.back() + 1;
   return reply;
+}
+
+json MountService::neighbour() const {
+  const fuse::MountStats stats = mount_.stats();
+  Neighbour own{.place = {},
+                .mount_point = handover_.mount_point,
+                .source_name = {},
+                .words = handover_.words,
+                .working_folder = handover_.working_folder,
+                .budget_bytes = stats.ram_bytes + stats.staging_bytes,
+                .held_bytes = stats.held_bytes + stats.copies_bytes};
+  struct stat source {};
+  if (handover_.source_fd >= 0 && ::fstat(handover_.source_fd, &source) == 0) {
+    own.source_device = source.st_dev;
+    own.source_inode = source.st_ino;
+  }
+  return to_json(own);
 }
 
 // The supervisor ends this process then. Who asks has looked whether the program can take over, but elsewhere: with

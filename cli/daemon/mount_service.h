@@ -14,6 +14,7 @@
 //   pinned {"first"}                               {"paths", "next"}: of as many as fit a reply; no next: that is all
 //   evict {"list"}                                 gives up what is held of these samples, and pins them no more
 //   handover                                       what another program needs to go on (handover.h)
+//   neighbour                                      what another mount of this machine wants to know (neighbours.h)
 //   upgrade {"program"}                            has that program go on
 //   order {"spec", "epoch"}                        sets the order; without spec: tells it
 //   order-tell {"name", "total", "offset", "numbers", "batch", "workers", "prefetch_factor"}
@@ -67,6 +68,7 @@ class MountService {
   [[nodiscard]] nlohmann::json pinned(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> evict(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<std::vector<cache::SampleIndex>> listed(const nlohmann::json& arguments) const;
+  [[nodiscard]] nlohmann::json neighbour() const;
   [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);

@@ -83,10 +83,10 @@ void add_tier_options(CLI::App& command, CacheArguments& cache) {
 
 void add_ram_size(CLI::App& command, CacheArguments& cache) {
   command
-      .add_option(
-          "--ram", cache.ram,
-          "Memory for samples in all, or a part of the machine's such as 40%; default 25%. A mount needs 20M, or "
-          "0: it pushes nothing then, and what is on its way takes 32M at most")
+      .add_option("--ram", cache.ram,
+                  "Memory for samples in all, or a part of the machine's such as 40%; default 25%, beside other mounts "
+                  "half of what they leave of one half. A mount needs 20M, or "
+                  "0: it pushes nothing then, and what is on its way takes 32M at most")
       ->type_name("SIZE")
       ->group(kTierGroup);
 }

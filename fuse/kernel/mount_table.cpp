@@ -11,8 +11,8 @@
 #include <functional>
 #include <future>
 #include <iterator>
+#include <map>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -59,7 +59,7 @@ MountEntry parse_line(const std::string& line) {
   const auto dash = std::find(fields.begin(), fields.end(), "-");
   if (fields.size() < 5 || std::distance(dash, fields.end()) < 3) return {};
   const std::string options = std::distance(dash, fields.end()) > 3 ? *(dash + 3) : std::string();
-  return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2)), options};
+  return {unescape_octal(fields[4]), fields[2], *(dash + 1), unescape_octal(*(dash + 2)), options, fields[3]};
 }
 
 std::string mountinfo_of_this_process() {
@@ -190,14 +190,34 @@ std::vector<MountEntry> mounts_at(const fs::path& path) {
   return mounts_at(mountinfo_of_this_process(), path.string());
 }
 
-std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
-  std::vector<SeenMount> seen;
-  std::set<std::string> devices;
+std::vector<fs::path> places_of(std::string_view mountinfo, std::string_view device) {
+  std::vector<fs::path> places;
   std::istringstream lines{std::string(mountinfo)};
   for (std::string line; std::getline(lines, line);) {
     const MountEntry entry = parse_line(line);
-    if (!entry.is_headrace() || entry.is_overlay() || !devices.insert(entry.device).second) continue;
-    seen.push_back({entry.path, entry.source, user_in(entry.options)});
+    std::erase(places, fs::path(entry.path));  // this one lies on it
+    if (entry.device == device && entry.root == "/") places.emplace_back(entry.path);
+  }
+  return places;
+}
+
+std::vector<fs::path> places_of(const std::string& device) {
+  return places_of(mountinfo_of_this_process(), device);
+}
+
+std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
+  std::vector<SeenMount> seen;
+  std::map<std::string, std::size_t> of_device;
+  std::istringstream lines{std::string(mountinfo)};
+  for (std::string line; std::getline(lines, line);) {
+    const MountEntry entry = parse_line(line);
+    if (!entry.is_headrace() || entry.is_overlay()) continue;
+    const auto [known, is_new] = of_device.emplace(entry.device, seen.size());
+    if (is_new) {
+      seen.push_back({entry.path, {}, entry.source, user_in(entry.options)});
+    } else if (entry.root == "/") {
+      seen[known->second].also_at.emplace_back(entry.path);
+    }
   }
   return seen;
 }
@@ -206,10 +226,15 @@ std::vector<SeenMount> seen_mounts() {
   return seen_mounts(mountinfo_of_this_process());
 }
 
+bool is_shown(const std::vector<std::string>& devices) {
+  return std::ranges::any_of(devices, [](const std::string& device) { return !places_of(device).empty(); });
+}
+
 bool has_living_mount(const fs::path& path, std::chrono::milliseconds patience) {
   const std::vector<SeenMount> seen = seen_mounts();
   const bool is_own = std::any_of(seen.begin(), seen.end(), [&](const SeenMount& mount) {
-    return mount.path == path && (!mount.user || *mount.user == ::geteuid());
+    const bool is_here = mount.path == path || std::ranges::find(mount.also_at, path) != mount.also_at.end();
+    return is_here && (!mount.user || *mount.user == ::geteuid());
   });
   return is_own && pulse_of(path, patience) != Pulse::kDead;
 }
@@ -259,6 +284,13 @@ Status check_mount_point(const fs::path& path, const ChannelOptions& options) {
   return options.over_source ? Status{} : check_empty(path);
 }
 
+Status show_also_at(const fs::path& shown, const fs::path& at, bool covers) {
+  HEADRACE_TRY(path, resolve_mount_point(at));
+  HEADRACE_TRY_DO(check_mount_point(path, ChannelOptions{.mountpoint = path, .over_source = covers}));
+  if (::mount(shown.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0) return {};
+  return io::system_error(errno, "show " + shown.string() + " at " + path.string() + ", too");
+}
+
 Status unmount(const fs::path& mountpoint) {
   HEADRACE_TRY(path, resolve_mount_point(mountpoint));
   if (is_ours_at(path) && pulse_of(path) == Pulse::kSilent) abort_silent(path);
@@ -287,11 +319,19 @@ bool has_ended(int connection) {
 
 // What lies there and answers is not the mount of a connection that has ended.
 Status unmount_device(const fs::path& path, const std::string& device, int connection) {
-  return detach_while(path, [&](const auto& mounts) {
-    const bool is_there =
-        std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });
-    return is_there && (!has_ended(connection) || pulse_of(path) == Pulse::kDead);
-  });
+  const auto detach_at = [&](const fs::path& place) {
+    return detach_while(place, [&](const auto& mounts) {
+      const bool is_there =
+          std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& entry) { return entry.device == device; });
+      return is_there && (!has_ended(connection) || pulse_of(place) == Pulse::kDead);
+    });
+  };
+  Status detached = detach_at(path);
+  for (const fs::path& place : places_of(device)) {
+    Status also = detach_at(place);
+    if (detached) detached = std::move(also);
+  }
+  return detached;
 }
 
 void abort_connection(const fs::path& path, const std::string& device) {

@@ -25,6 +25,7 @@ struct MountEntry {
   std::string fs_type;
   std::string source;
   std::string options;  // of its super block: "rw,user_id=0,..."
+  std::string root;     // what of the file system lies at the path: "/" is all of it
 
   [[nodiscard]] bool is_headrace() const;  // a mount of headrace or the overlay over one
   [[nodiscard]] bool is_overlay() const;
@@ -40,8 +41,13 @@ struct MountEntry {
 // Whether something may be mounted at the resolved path; clears a dead mount of headrace. Errors: as open_channel().
 [[nodiscard]] io::Status check_mount_point(const std::filesystem::path& path, const ChannelOptions& options);
 
-// Detaches what lies at the resolved path from the top down to the mount `device`, if that is there. `connection`: its
-// /dev/fuse; -1: the mount lives. Once it has gone, another one may have its number.
+// Where all of the mount `device` is shown and nothing lies on it, in the order in which it was mounted there.
+[[nodiscard]] std::vector<std::filesystem::path> places_of(std::string_view mountinfo, std::string_view device);
+[[nodiscard]] std::vector<std::filesystem::path> places_of(const std::string& device);
+
+// Detaches what lies at the resolved path from the top down to the mount `device`, if that is there, and the mount at
+// the other places where all of it is shown. `connection`: its /dev/fuse; -1: the mount lives. Once it has gone,
+// another one may have its number.
 [[nodiscard]] io::Status unmount_device(const std::filesystem::path& path, const std::string& device, int connection);
 // Makes the kernel end the connection at once: what waits for an answer gets an error. Needs root, else no effect.
 void abort_connection(const std::filesystem::path& path, const std::string& device);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/sysinfo.h>
 
+#include "headrace/fuse/kernel/mounted_at.h"
 #include "headrace/fuse/survive/own_descriptors.h"
 #include "headrace/io/log.h"
 
@@ -32,9 +33,13 @@ struct CloseDirectory {
 
 }  // namespace
 
-Lister::Lister(const cache::Catalog& catalog, std::filesystem::path root, Follower* follower,
+Lister::Lister(const cache::Catalog& catalog, std::filesystem::path first, std::string device, Follower* follower,
                std::function<void(const io::Error&)> on_unwatched)
-    : catalog_(catalog), root_(std::move(root)), follower_(follower), on_unwatched_(std::move(on_unwatched)) {
+    : catalog_(catalog),
+      first_(std::move(first)),
+      device_(std::move(device)),
+      follower_(follower),
+      on_unwatched_(std::move(on_unwatched)) {
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "hr-list");
     let_go_of_descriptors();
@@ -61,10 +66,11 @@ void Lister::let_go_of_descriptors() const {
 }
 
 void Lister::run() {
+  const MountedAt root(first_, device_);  // made here: this thread has let go of the descriptors of all others
   std::uint64_t room = entries_worth_listing();
   for (EntryId entry = 0; entry < catalog_.entry_count() && !stop_.load(); ++entry) {
     if (!catalog_.is_directory(entry)) continue;
-    const std::filesystem::path path = entry == cache::kRootEntry ? root_ : root_ / catalog_.path(entry);
+    const std::filesystem::path path = entry == cache::kRootEntry ? root.path() : root.path() / catalog_.path(entry);
     watch(entry, path);
     const std::uint64_t children = catalog_.children(entry).count;
     if (children > room) continue;

@@ -2,7 +2,7 @@
 // Walks the directories of the mount once, from outside. It sets a watch on each and lists it. Listing makes the kernel
 // create the inodes that files can be pushed to, some 200 with each request.
 //
-//   Lister lister(catalog, "/mnt/x", follower.get(), [](const io::Error& reason) { ... });   // begins at once
+//   Lister lister(catalog, "/mnt/x", "0:35", follower.get(), [](const io::Error& reason) { ... });   // begins at once
 //
 // Thread-safety: done() from any thread, the rest from the owner's. Ownership: catalog and follower outlive it.
 #pragma once
@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "headrace/fuse/opens/follower.h"
@@ -19,7 +20,8 @@ namespace headrace::fuse {
 class Lister {
  public:
   // `follower` null: no watches. `on_unwatched` hears once, with the reason, when a directory cannot be watched.
-  Lister(const cache::Catalog& catalog, std::filesystem::path root, Follower* follower,
+  // `first`, `device`: of the mount, as MountedAt takes them.
+  Lister(const cache::Catalog& catalog, std::filesystem::path first, std::string device, Follower* follower,
          std::function<void(const io::Error&)> on_unwatched);
   ~Lister();  // stop()
   Lister(const Lister&) = delete;
@@ -35,7 +37,8 @@ class Lister {
   void list(const std::filesystem::path& path) const;
 
   const cache::Catalog& catalog_;
-  const std::filesystem::path root_;
+  const std::filesystem::path first_;
+  const std::string device_;
   Follower* follower_;  // null once a watch has failed
   const std::function<void(const io::Error&)> on_unwatched_;
   std::atomic<bool> stop_ = false;

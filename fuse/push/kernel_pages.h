@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the pusher tells the kernel: bytes for its page cache, and what is to go from there.
 //
-//   KernelPages pages(catalog, inodes, "/mnt/x");
+//   KernelPages pages(catalog, inodes, mounted_at);
 //   pages.attach(session);
 //   const auto storing = pages.begin_store(entry);   // then see whether the bytes are those of the file as it is now
 //   pages.store(entry, inode, 0, bytes);
@@ -22,6 +22,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/fuse/kernel/inodes.h"
+#include "headrace/fuse/kernel/mounted_at.h"
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/io/mutex.h"
 
@@ -30,7 +31,8 @@ namespace headrace::fuse {
 class KernelPages {
  public:
   // `root`: where files are reached through the mount itself.
-  KernelPages(const cache::Catalog& catalog, std::shared_ptr<const Inodes> inodes, std::filesystem::path root)
+  KernelPages(const cache::Catalog& catalog, std::shared_ptr<const Inodes> inodes,
+              std::shared_ptr<const MountedAt> root)
       : catalog_(catalog), inodes_(std::move(inodes)), root_(std::move(root)) {}
   KernelPages(const KernelPages&) = delete;
   KernelPages& operator=(const KernelPages&) = delete;
@@ -62,14 +64,16 @@ class KernelPages {
   // The files have changed: the kernel drops what it has of them, and looks their names up again.
   void forget(const std::vector<cache::EntryId>& entries);
 
-  [[nodiscard]] std::filesystem::path path_of(cache::EntryId entry) const { return root_ / catalog_.path(entry); }
+  [[nodiscard]] std::filesystem::path path_of(cache::EntryId entry) const {
+    return root_->path() / catalog_.path(entry);
+  }
 
  private:
   void end_store(cache::EntryId entry);
 
   const cache::Catalog& catalog_;
   const std::shared_ptr<const Inodes> inodes_;
-  const std::filesystem::path root_;
+  const std::shared_ptr<const MountedAt> root_;
   std::shared_ptr<Session> session_;  // set by attach()
 
   io::Mutex mutex_;

@@ -44,7 +44,7 @@ class PressureBudget {
 
 struct PressureCallbacks {
   std::function<bool()> is_losing;  // asked once a second: have pushed pages been dropped since the last time?
-  std::function<std::uint64_t()> held_bytes;  // of the page cache: the kernel counts it as memory to be had
+  std::function<std::uint64_t()> held_bytes;  // of the page cache, by all mounts: the kernel counts it as to be had
   // `reason`: of the shortage, in words; empty once the budget is whole again.
   std::function<void(std::uint64_t budget_bytes, std::string_view reason)> on_change;
   std::function<void()> on_dropped = [] {};  // pushed pages were dropped without pressure; at most once a minute

@@ -31,13 +31,13 @@ PushPlanOptions with_memory(PushPlanOptions options, bool can_copy) {
 
 }  // namespace
 
-Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
-               PushPlanOptions options)
+Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::shared_ptr<const MountedAt> root,
+               Takeover takeover, PushPlanOptions options)
     : Pusher({.store = store, .catalog = store.catalog(), .inodes = std::move(inodes), .records = options.records},
              store.stats(), std::move(root), takeover, std::move(options)) {}
 
-Pusher::Pusher(PushParts parts, const cache::StoreStats& about, std::filesystem::path root, Takeover takeover,
-               PushPlanOptions&& options)
+Pusher::Pusher(PushParts parts, const cache::StoreStats& about, std::shared_ptr<const MountedAt> root,
+               Takeover takeover, PushPlanOptions&& options)
     : parts_(std::move(parts)),
       answers_(parts_.records ? std::make_unique<RecordAnswers>(parts_.records) : nullptr),
       store_ram_bytes_(about.tiers.front().budget_bytes),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the page cache filled with what will be read next: fetches what the plan names, pushes it, evicts.
 //
-//   auto pusher = std::make_shared<Pusher>(store, inodes, "/mnt/x", takeover, {.budget_bytes = 8ULL << 30});
+//   auto pusher = std::make_shared<Pusher>(store, inodes, mounted_at, takeover, {.budget_bytes = 8ULL << 30});
 //   pusher->start(session, 2, {});
 //   pusher->plan().on_opens(samples);   // the reader took these
 //
@@ -43,8 +43,8 @@ namespace headrace::fuse {
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
   // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the threads.
-  Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::filesystem::path root, Takeover takeover,
-         PushPlanOptions options);
+  Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::shared_ptr<const MountedAt> root,
+         Takeover takeover, PushPlanOptions options);
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 
@@ -83,7 +83,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   [[nodiscard]] bool wait_full(std::chrono::steady_clock::time_point deadline);
 
  private:
-  Pusher(PushParts parts, const cache::StoreStats& about, std::filesystem::path root, Takeover takeover,
+  Pusher(PushParts parts, const cache::StoreStats& about, std::shared_ptr<const MountedAt> root, Takeover takeover,
          PushPlanOptions&& options);
 
   void run();

@@ -109,7 +109,7 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   CHECK(contains(sockets, fmt::format("0100007F:{:04X} 00000000:0000 0A", port)));        // listens at 127.0.0.1
   CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere
   fixture.check_refused_elsewhere({"--metrics", "port"}, 2, "--metrics 'port'");
-  fixture.check_refused_elsewhere({"--metrics", metrics}, 1, "in use");
+  fixture.check_refused_elsewhere({"--metrics", metrics, "--ram", "32M"}, 1, "in use");
 }
 
 TEST_CASE("one page shows all mounts of a machine, and what became of them") {
@@ -140,7 +140,8 @@ TEST_CASE("one page shows all mounts of a machine, and what became of them") {
   CHECK(contains(fetch_page(port), "headrace_build_info{version=\""));
 
   for (const fs::path& point : {fixture.mount_point, second}) {
-    REQUIRE(fixture.tool({"mount", fixture.source.string(), point.string(), "--ram", "64M"}).status == 0);
+    const std::string ram = point == second ? "32M" : "64M";  // or one daemon would show both
+    REQUIRE(fixture.tool({"mount", fixture.source.string(), point.string(), "--ram", ram}).status == 0);
   }
   if (::geteuid() == 0) REQUIRE(::mount(second.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr) == 0);
   static_cast<void>(read_file(second / "cat" / "3.jpg"));

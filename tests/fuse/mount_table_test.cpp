@@ -44,6 +44,18 @@ TEST_CASE("all mounts of headrace are seen, once each, with who made them") {
   CHECK(seen[1].source_name == "headrace:/data/b");
   CHECK(seen[1].user == uid_t{1000});
   CHECK_FALSE(seen[2].user.has_value());
+  CHECK(seen[0].also_at.empty());
+  CHECK(seen[2].also_at == std::vector<std::filesystem::path>{"/bound"});
+}
+
+TEST_CASE("a mount is reached where all of it lies on top") {
+  const std::string table = std::string(kTable) +
+                            "43 22 0:35 / /b rw - fuse.headrace headrace ro\n"
+                            "44 22 0:35 /train /part rw - fuse.headrace headrace ro\n"
+                            "45 22 0:35 / /c rw - fuse.headrace headrace ro\n"
+                            "46 43 0:40 / /b rw - tmpfs none rw\n";
+  CHECK(places_of(table, "0:35") == std::vector<std::filesystem::path>{"/c"});  // the first one is below its overlay
+  CHECK(places_of(table, "0:99").empty());
 }
 
 TEST_CASE("mounts of others are not taken for headrace's") {
