@@ -2,10 +2,13 @@
 #include "headrace/fuse/kernel/mount_table.h"
 
 #include <cerrno>
+#include <filesystem>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/kernel/mounted_at.h"
 #include "headrace/fuse/mounts.h"
 
 #include "support/temp_dir.h"
@@ -56,6 +59,16 @@ TEST_CASE("a mount is reached where all of it lies on top") {
                             "46 43 0:40 / /b rw - tmpfs none rw\n";
   CHECK(places_of(table, "0:35") == std::vector<std::filesystem::path>{"/c"});  // the first one is below its overlay
   CHECK(places_of(table, "0:99").empty());
+}
+
+TEST_CASE("a mount whose first place is gone is reached where it is left") {
+  const auto proc = mounts_at(std::filesystem::path("/proc"));
+  REQUIRE_FALSE(proc.empty());
+  const std::vector<std::filesystem::path> places = places_of(proc.back().device);
+  REQUIRE_FALSE(places.empty());
+  CHECK(MountedAt("/nowhere", proc.back().device).path() == places.front());
+  CHECK(MountedAt("/proc", proc.back().device).path() == "/proc");
+  CHECK(MountedAt("/nowhere", "0:0").path() == "/nowhere");  // as long as nothing better is known
 }
 
 TEST_CASE("mounts of others are not taken for headrace's") {
