@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headrace/cache/packed_numbers.h"
 #include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
@@ -28,7 +29,7 @@ struct RecordExtent {
   std::uint32_t length = 0;
 };
 
-// 268 million: the arrays of a map then take 3.2 GB. A larger count is refused rather than believed.
+// 268 million: the arrays of a map then take 3.2 GB at most. A larger count is refused rather than believed.
 inline constexpr std::uint64_t kRecordsMax = std::uint64_t{1} << 28;
 
 class RecordMap {
@@ -38,12 +39,13 @@ class RecordMap {
   // file). No record is too few.
   [[nodiscard]] static io::Result<RecordMap> strided(std::uint64_t file_bytes, std::uint64_t first,
                                                      std::uint64_t record_bytes, std::uint64_t count);
-  // Any extents: 12 bytes per record. Made empty, then filled.
+  // Any extents, in as few bytes as they need: 7 a record where these are shorter than 64 KiB, in a file of 1 TiB at
+  // most. Made empty, then filled.
   explicit RecordMap(std::uint64_t file_bytes) : file_bytes_(file_bytes) {}
   // Errors: kCorrupt (outside of the file), kInvalidArgument (4 GiB or more, too many records).
   [[nodiscard]] io::Status add(std::uint64_t offset, std::uint64_t length);
   // Records that each end where the next one in the file begins, the last one at the end of the file. `offsets` may be
-  // in any order. 12 bytes per record, and 4 more meanwhile where they are in none.
+  // in any order. 12 bytes per record meanwhile, and 4 more where they are in none.
   // Errors: kCorrupt (one is shorter than `record_bytes_min`, or outside of the file), kInvalidArgument as of add().
   [[nodiscard]] static io::Result<RecordMap> adjoining(std::uint64_t file_bytes, std::vector<std::uint64_t> offsets,
                                                        std::uint64_t record_bytes_min);
@@ -67,6 +69,9 @@ class RecordMap {
   // Whether the map is true of this version of the pack. One that was made by hand is of none.
   [[nodiscard]] bool is_of(const io::FileAttributes& pack) const { return made_from_ == pack; }
   void set_made_from(const io::FileAttributes& pack) { made_from_ = pack; }
+  [[nodiscard]] std::uint64_t memory_bytes() const {
+    return offsets_.memory_bytes() + lengths_.memory_bytes() + index_.size() * sizeof(RecordExtent);
+  }
 
  private:
   std::uint64_t file_bytes_ = 0;
@@ -75,8 +80,8 @@ class RecordMap {
   std::uint64_t strided_count_ = 0;
   std::uint64_t rows_ = 0;
   std::uint64_t rows_per_record_ = 1;
-  std::vector<std::uint64_t> offsets_;
-  std::vector<std::uint32_t> lengths_;
+  PackedNumbers offsets_;
+  PackedNumbers lengths_;
   std::vector<RecordExtent> index_;
   std::optional<io::FileAttributes> made_from_;
 };
@@ -90,6 +95,7 @@ class RecordPlaces {
 
   // The first `most` records, by where they lie, that have a byte in the range.
   [[nodiscard]] std::vector<std::uint32_t> in_range(std::uint64_t offset, std::uint64_t length, std::size_t most) const;
+  [[nodiscard]] std::uint64_t memory_bytes() const { return by_offset_.size() * sizeof(std::uint32_t); }
 
  private:
   [[nodiscard]] std::uint32_t at(std::size_t place) const {

@@ -52,6 +52,8 @@ class RecordSet {
   // nullopt: that file is none of the packs.
   [[nodiscard]] std::optional<std::size_t> find_pack(EntryId entry) const;
 
+  [[nodiscard]] std::uint64_t memory_bytes() const;  // of the maps
+
   // What each record has in bytes, and what it takes in whole pages.
   [[nodiscard]] SampleSizes content_sizes() const;
   [[nodiscard]] SampleSizes sizes_in_pages(std::uint64_t page_bytes) const;

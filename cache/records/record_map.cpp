@@ -192,7 +192,7 @@ io::Status RecordMap::add(std::uint64_t offset, std::uint64_t length) {
     return io::make_error(ErrorCode::kInvalidArgument, "a record of 4 GiB, or too many records");
   }
   offsets_.push_back(offset);
-  lengths_.push_back(static_cast<std::uint32_t>(length));
+  lengths_.push_back(length);
   return {};
 }
 
@@ -206,7 +206,7 @@ io::Result<RecordMap> RecordMap::adjoining(std::uint64_t file_bytes, std::vector
     std::ranges::sort(places, {}, [&](std::uint32_t place) { return offsets[place]; });
   }
   RecordMap map(file_bytes);
-  map.lengths_.resize(offsets.size());
+  std::vector<std::uint32_t> lengths(offsets.size());
   std::uint64_t begin = file_bytes;
   std::uint64_t end = file_bytes;
   for (std::size_t i = offsets.size(); i-- > 0;) {
@@ -215,19 +215,22 @@ io::Result<RecordMap> RecordMap::adjoining(std::uint64_t file_bytes, std::vector
     if (begin > end || end - begin < record_bytes_min || end - begin > std::numeric_limits<std::uint32_t>::max()) {
       return io::make_error(ErrorCode::kCorrupt, "an offset lies outside of the file, or too near to the next one");
     }
-    map.lengths_[place] = static_cast<std::uint32_t>(end - begin);
+    lengths[place] = static_cast<std::uint32_t>(end - begin);
   }
-  map.offsets_ = std::move(offsets);
+  for (const std::uint64_t offset : offsets) map.offsets_.push_back(offset);
+  for (const std::uint32_t length : lengths) map.lengths_.push_back(length);
   return map;
 }
 
 void RecordMap::renumber(const std::vector<std::uint32_t>& numbers) {
   HEADRACE_ASSERT(numbers.size() == offsets_.size());
-  std::vector<std::uint64_t> offsets(offsets_.size());
-  std::vector<std::uint32_t> lengths(lengths_.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    offsets[numbers[i]] = offsets_[i];
-    lengths[numbers[i]] = lengths_[i];
+  std::vector<std::uint32_t> places(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) places[numbers[i]] = static_cast<std::uint32_t>(i);
+  PackedNumbers offsets;
+  PackedNumbers lengths;
+  for (const std::uint32_t place : places) {
+    offsets.push_back(offsets_[place]);
+    lengths.push_back(lengths_[place]);
   }
   offsets_ = std::move(offsets);
   lengths_ = std::move(lengths);
@@ -259,7 +262,7 @@ void RecordMap::set_index(std::vector<RecordExtent> ranges) {
 RecordExtent RecordMap::extent(std::uint64_t record) const {
   HEADRACE_ASSERT(record < count());
   if (record_bytes_ != 0) return {.offset = first_ + record * record_bytes_, .length = record_bytes_};
-  return {.offset = offsets_[record], .length = lengths_[record]};
+  return {.offset = offsets_[record], .length = static_cast<std::uint32_t>(lengths_[record])};
 }
 
 RecordPlaces::RecordPlaces(const RecordMap& map) : map_(map) {

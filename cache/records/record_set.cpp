@@ -54,6 +54,12 @@ std::optional<std::size_t> RecordSet::find_pack(EntryId entry) const {
   return found->second;
 }
 
+std::uint64_t RecordSet::memory_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Pack& pack : packs_) bytes += pack.map.memory_bytes();
+  return bytes;
+}
+
 SampleSizes RecordSet::content_sizes() const {
   std::vector<std::uint32_t> bytes;
   bytes.reserve(count_);

@@ -64,8 +64,9 @@ io::Status follow_records(const MountArguments& arguments, const MountPlan& plan
     options.fallbacks.emplace_back(
         "several rows share a record, so that their order cannot be found out; nothing is pushed without --order");
   }
-  io::log_info("{}: {} records in {} packs, of which {} is the first", plan.mount_point.string(), records->count(),
-               records->packs().size(), store.catalog().path(records->packs().front().entry));
+  io::log_info("{}: {} records in {} packs, of which {} is the first; the maps take {} KiB of memory",
+               plan.mount_point.string(), records->count(), records->packs().size(),
+               store.catalog().path(records->packs().front().entry), records->memory_bytes() >> 10);
   options.records = std::move(records);
   return {};
 }

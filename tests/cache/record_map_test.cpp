@@ -194,6 +194,39 @@ TEST_CASE("records that adjoin end where the next one begins, in whatever order 
   CHECK(RecordMap::adjoining(100, {}, 1)->count() == 0);
 }
 
+TEST_CASE("packed numbers come back as they were, and take the bytes that the largest one needs") {
+  PackedNumbers numbers;
+  std::vector<std::uint64_t> expected;
+  for (unsigned bits = 0; bits <= 64; ++bits) {
+    for (const std::uint64_t number :
+         {UINT64_MAX >> (64 - std::max(bits, 1U)), std::uint64_t{1} << (bits % 64), std::uint64_t{0}}) {
+      numbers.push_back(number);
+      expected.push_back(number);
+      for (std::size_t at = 0; at < expected.size(); ++at) REQUIRE(numbers[at] == expected[at]);
+    }
+  }
+  CHECK(numbers.size() == expected.size());
+  PackedNumbers small;
+  for (std::uint64_t i = 0; i < 1000; ++i) small.push_back(i);
+  CHECK(small.memory_bytes() < 2 * 1000 + 16);
+}
+
+TEST_CASE(
+    "a map takes 7 bytes a record in a file of 1 TiB, and 11 with the way back where records lie in no sequence") {
+  constexpr std::uint64_t kCount = 10'000;
+  constexpr std::uint64_t kApart = 100'000'000;
+  for (const std::uint64_t step : {1U, 7U}) {  // 7 and 10 000 have no divisor in common
+    RecordMap map(kCount * kApart);
+    for (std::uint64_t i = 0; i < kCount; ++i) REQUIRE(map.add(i * step % kCount * kApart, 50'000 + i));
+    const std::uint64_t bytes = map.memory_bytes() + RecordPlaces(map).memory_bytes();
+    CHECK(bytes <= kCount * (step == 1 ? 7 : 11) + 16);
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      REQUIRE(map.extent(i).offset == i * step % kCount * kApart);
+      REQUIRE(map.extent(i).length == 50'000 + i);
+    }
+  }
+}
+
 TEST_CASE("the records of a range are those that have a byte in it, whatever the sequence of their numbers") {
   constexpr std::uint64_t kFileBytes = 10'000;
   RecordMap shuffled(kFileBytes);
