@@ -30,6 +30,10 @@ struct RefresherOptions {
   // Called when the store knows all that a comparison found; the comparison ends after that. On the refresher's thread.
   // May be empty.
   std::function<void()> on_told = {};
+  // A comparison that was requested found other names than the catalog has: `changes.next` has them. Called last, on the
+  // refresher's thread. An error is told by state(); after kBusy all is compared again, as after a failure. May be empty.
+  std::function<Status(const CatalogChanges& changes)> on_other_names = {};
+  CatalogOptions catalog = {};  // of changes.next
 };
 
 class Refresher {
@@ -46,7 +50,8 @@ class Refresher {
     std::uint64_t rounds = 0;   // comparisons that ended
     std::uint64_t changed = 0;  // files that differ from the catalog, as the last comparison found
     std::uint64_t vanished = 0;
-    std::uint64_t appeared = 0;  // names that a new mount will show
+    std::uint64_t appeared = 0;  // names that the catalog lacks
+    std::string why_not_shown;   // what on_other_names() said; empty: names are as catalogued, or nobody requested it
     std::string failure;         // of the last one; empty: none
     std::uint64_t failures = 0;  // that followed each other up to now; it is tried again by itself
   };

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -34,13 +35,18 @@ struct CatalogChanges {
   std::vector<Changed> changed;               // files whose identity is another
   std::vector<EntryId> vanished;              // files and symlinks that are gone, or are something else now
   std::size_t appeared = 0;                   // names that the catalog does not have: serving them takes a new catalog
+  // The source as it is now, where its names are others and RevalidateOptions::next asks for it; else null.
+  std::shared_ptr<const Catalog> next = nullptr;
 
+  [[nodiscard]] bool names_differ() const { return !vanished.empty() || appeared > 0; }
   [[nodiscard]] bool none() const { return attributes.empty() && changed.empty() && vanished.empty() && appeared == 0; }
 };
 
 struct RevalidateOptions {
   unsigned threads = 0;                     // 0: as a scan
   const std::atomic<bool>* stop = nullptr;  // of find_changes(), which then ends with kCancelled
+  // Of find_changes(): a new catalog is made as these say. Not where less could be read than for the catalog before.
+  std::optional<CatalogOptions> next = {};
 };
 
 // False: a folder is gone, or its mtime or inode is another. The log names it.

@@ -99,7 +99,8 @@ class Store {
   // Whether more than mode and owner says who may read the entry in the source. True where that cannot be found out,
   // unless the entry is gone. Blocks.
   [[nodiscard]] virtual bool has_acl(EntryId entry) const = 0;
-  // Compares the catalog with the source, every file. Errors: as cache::find_changes(). Blocks.
+  // Compares the catalog with the source, every file. A catalog that is made of it (RevalidateOptions::next) is saved
+  // for the next start. Errors: as cache::find_changes(). Blocks.
   [[nodiscard]] virtual Result<CatalogChanges> find_changes(const RevalidateOptions& options) const = 0;
 
   // The whole file, all of one version. Errors: kInvalidArgument (not a file), kNotFound (gone), kStale (it has

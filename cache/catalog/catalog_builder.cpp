@@ -192,6 +192,17 @@ Status check_all_was_read(const io::ScannedTree& tree) {
   return io::system_error(first.os_errno, context + " cannot be read");
 }
 
+std::shared_ptr<const Catalog> keep_built(Result<Catalog> built) {
+  if (built) return std::make_shared<const Catalog>(std::move(*built));
+  io::log_warning("other names cannot be shown: {}", built.error().message());
+  return nullptr;
+}
+
+std::string path_of(int directory_fd) {
+  std::error_code no_proc;  // then absolute symlinks count as leaving the tree
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory_fd), no_proc).string();
+}
+
 Result<Catalog> Catalog::scan(const std::filesystem::path& source, const CatalogOptions& options) {
   const io::UniqueFd directory(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.valid()) return scan_fd(directory.get(), options);
@@ -203,9 +214,7 @@ Result<Catalog> Catalog::scan(const std::filesystem::path& source, const Catalog
 Result<Catalog> Catalog::scan_fd(int source_fd, const CatalogOptions& options) {
   HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.scan_threads}));
   if (!options.accept_unreadable) HEADRACE_TRY_DO(check_all_was_read(tree));
-  std::error_code no_proc;  // then absolute symlinks count as leaving the tree
-  const std::string link = "/proc/self/fd/" + std::to_string(source_fd);
-  return build_catalog(std::move(tree), options, std::filesystem::read_symlink(link, no_proc).string());
+  return build_catalog(std::move(tree), options, path_of(source_fd));
 }
 
 }  // namespace headrace::cache

@@ -6,6 +6,7 @@
 // Thread-safety: pure function.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "headrace/cache/catalog.h"
@@ -17,6 +18,12 @@ namespace headrace::cache {
 // Errors: as Catalog::scan_fd(), but for what concerns reading.
 [[nodiscard]] Result<Catalog> build_catalog(io::ScannedTree tree, const CatalogOptions& options,
                                             std::string source_path);
+
+// For CatalogChanges::next. Null, with a line in the log, where it could not be made (a list names what has gone).
+[[nodiscard]] std::shared_ptr<const Catalog> keep_built(Result<Catalog> built);
+
+// Where an open directory lies; empty where nothing tells.
+[[nodiscard]] std::string path_of(int directory_fd);
 
 // What a scan says of an entry, as the catalog keeps it.
 [[nodiscard]] Identity identity_of(const io::ScannedAttributes& scanned);

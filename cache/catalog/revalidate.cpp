@@ -116,7 +116,11 @@ Result<bool> folders_current(const Catalog& catalog, int source_fd, const Revali
 Result<CatalogChanges> find_changes(const Catalog& catalog, int source_fd, const RevalidateOptions& options) {
   HEADRACE_TRY(tree, io::scan_tree(source_fd, {.threads = options.threads, .stop = options.stop}));
   if (catalog.unreadable() == 0) HEADRACE_TRY_DO(check_all_was_read(tree));  // what is not seen has not vanished
-  return compare(catalog, tree);
+  CatalogChanges changes = compare(catalog, tree);
+  const bool sees_as_much = tree.unreadable_count <= catalog.unreadable();
+  if (!options.next || !changes.names_differ() || !sees_as_much) return changes;
+  changes.next = keep_built(build_catalog(std::move(tree), *options.next, path_of(source_fd)));
+  return changes;
 }
 
 }  // namespace headrace::cache

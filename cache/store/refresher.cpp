@@ -56,6 +56,9 @@ struct Refresher::Impl {
   [[nodiscard]] Result<std::size_t> tell_store(const CatalogChanges& changes);
   [[nodiscard]] Status tell_file(EntryId entry, const Found& now);
   [[nodiscard]] std::map<EntryId, AttributeClass> attributes_by(const CatalogChanges& changes) const;
+  [[nodiscard]] bool is_for_names() const;
+  void note(const CatalogChanges& changes, std::size_t told);
+  void show_others(const CatalogChanges& changes);
   void fail(const io::Error& error);
 
   Store& store;
@@ -65,6 +68,8 @@ struct Refresher::Impl {
   mutable io::Mutex mutex;
   io::CondVar wake;
   bool requested HEADRACE_GUARDED_BY(mutex);
+  bool names_requested HEADRACE_GUARDED_BY(mutex) = false;
+  bool for_names HEADRACE_GUARDED_BY(mutex) = false;  // what is compared now
   State state HEADRACE_GUARDED_BY(mutex);
   std::thread thread;
 };
@@ -89,6 +94,7 @@ Refresher::~Refresher() {
 void Refresher::request() {
   MutexLock lock(impl_->mutex);
   impl_->requested = true;
+  impl_->names_requested = true;
   impl_->wake.notify_all();
 }
 
@@ -131,30 +137,58 @@ bool Refresher::Impl::wait_for_turn() {
     }
   }
   requested = false;
+  for_names = std::exchange(names_requested, false);
   state.running = true;
   return !stop.load();
 }
 
 void Refresher::Impl::compare() {
-  const Result<CatalogChanges> changes = store.find_changes({.threads = options.threads, .stop = &stop});
+  std::optional<CatalogOptions> next;
+  if (options.on_other_names && is_for_names()) next = options.catalog;
+  const Result<CatalogChanges> changes = store.find_changes({.threads = options.threads, .stop = &stop, .next = next});
   if (stop.load()) return;
   if (!changes) return fail(changes.error());
   const Result<std::size_t> told = tell_store(*changes);
   if (options.on_told) options.on_told();
   if (!told) return fail(told.error());
   if (store.catalog().unreadable() == 0) store.set_compared();  // else some may not have been looked at
+  note(*changes, *told);
+  if (next && changes->names_differ()) show_others(*changes);
+}
+
+bool Refresher::Impl::is_for_names() const {
   MutexLock lock(mutex);
-  if (*told > 0 || changes->appeared != state.appeared) {
+  return for_names;
+}
+
+void Refresher::Impl::note(const CatalogChanges& changes, std::size_t told) {
+  MutexLock lock(mutex);
+  if (told > 0 || changes.appeared != state.appeared) {
     io::log_info("refresh: {} files changed, {} vanished, {} names appeared since the catalog was made",
-                 changes->changed.size(), changes->vanished.size(), changes->appeared);
+                 changes.changed.size(), changes.vanished.size(), changes.appeared);
   }
   state = {.running = true,
            .rounds = state.rounds + 1,
-           .changed = changes->changed.size(),
-           .vanished = changes->vanished.size(),
-           .appeared = changes->appeared,
+           .changed = changes.changed.size(),
+           .vanished = changes.vanished.size(),
+           .appeared = changes.appeared,
+           .why_not_shown = "",
            .failure = "",
            .failures = 0};
+}
+
+void Refresher::Impl::show_others(const CatalogChanges& changes) {
+  const Status shown = changes.next ? options.on_other_names(changes)
+                                    : io::make_error(io::ErrorCode::kUnsupported, "not all of the source can be read");
+  if (shown) return;
+  const io::Error& error = shown.error();
+  const std::string why = error.os_errno != 0 ? error.message() : error.context;  // which is a sentence
+  io::log_warning("refresh: the names that the source has now cannot be shown: {}", why);
+  MutexLock lock(mutex);
+  state.why_not_shown = why;
+  if (shown.error().code != io::ErrorCode::kBusy) return;
+  names_requested = true;
+  ++state.failures;
 }
 
 void Refresher::Impl::fail(const io::Error& error) {

@@ -91,7 +91,8 @@ SourceOptions source_options(const StoreOptions& options) {
 
 class StoreImpl final : public Store {
  public:
-  StoreImpl(Catalog catalog, std::uint64_t ram_bytes) : parts_(std::move(catalog), ram_bytes) {}
+  StoreImpl(Catalog catalog, std::filesystem::path catalog_file, std::uint64_t ram_bytes)
+      : catalog_file_(std::move(catalog_file)), parts_(std::move(catalog), ram_bytes) {}
   ~StoreImpl() override;
   [[nodiscard]] Status start(const StoreOptions& options, const OpenedSource& opened);
 
@@ -134,6 +135,7 @@ class StoreImpl final : public Store {
   void start_range(const SpanRequest& request, ReadCallback done);
   void read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint32_t chunk);
 
+  const std::filesystem::path catalog_file_;  // empty: catalogs are not saved
   StoreParts parts_;
   RangeChoice range_choice_;
 };
@@ -156,7 +158,9 @@ bool StoreImpl::has_acl(EntryId entry) const {
 }
 
 Result<CatalogChanges> StoreImpl::find_changes(const RevalidateOptions& options) const {
-  return parts_.source->tree()->find_changes(parts_.catalog, options);
+  HEADRACE_TRY(changes, parts_.source->tree()->find_changes(parts_.catalog, options));
+  if (changes.next && !catalog_file_.empty()) keep_catalog(*changes.next, catalog_file_);
+  return changes;
 }
 
 Status StoreImpl::open_tiers(const StoreOptions& options) {
@@ -377,7 +381,7 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   HEADRACE_TRY(source, open_source(source_options(options)));
   HEADRACE_TRY(catalog, options.catalog_fd >= 0 ? Catalog::load_fd(options.catalog_fd)
                                                 : source.tree->open_catalog(options.catalog, options.catalog_file));
-  auto store = std::make_unique<StoreImpl>(std::move(catalog), options.ram_bytes);
+  auto store = std::make_unique<StoreImpl>(std::move(catalog), options.catalog_file, options.ram_bytes);
   HEADRACE_TRY_DO(store->start(options, source));
   return store;
 }

@@ -101,3 +101,34 @@ TEST_CASE("a file that vanished is not found, and served again when it is back")
   CHECK(source.content("b/1.jpg") == "as catalogued");
   CHECK(source.state().vanished == 0);
 }
+
+TEST_CASE("other names are handed on where a comparison was requested, again where that has to wait, else never") {
+  const TempDir folder;
+  folder.write("a/1.jpg", "one");
+  auto store = std::move(*Store::open({.source = folder.path(), .ram_bytes = 1 << 20}));
+  folder.write("a/2.jpg", "two");
+  int told = 0;
+  const auto on_other_names = [&](const CatalogChanges& changes) -> Status {
+    REQUIRE(changes.next != nullptr);
+    CHECK(changes.next->find("a/2.jpg").has_value());
+    if (++told > 1) return headrace::io::make_error(headrace::io::ErrorCode::kUnsupported, "no");
+    return headrace::io::make_error(headrace::io::ErrorCode::kBusy, "not now");
+  };
+  Refresher refresher(*store, {.again_after = std::chrono::milliseconds(1), .on_other_names = on_other_names});
+  const auto wait_for = [&](const auto& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!holds()) {
+      REQUIRE(std::chrono::steady_clock::now() < deadline);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  wait_for([&] { return refresher.state().rounds == 1 && !refresher.state().running; });
+  CHECK(told == 0);
+  CHECK(refresher.state().appeared == 1);
+  CHECK(refresher.state().why_not_shown.empty());
+  refresher.request();
+  wait_for([&] { return refresher.state().why_not_shown == "no" && !refresher.state().running; });
+  CHECK(told == 2);
+  CHECK(refresher.state().rounds == 3);
+  CHECK(refresher.state().failures == 0);
+}

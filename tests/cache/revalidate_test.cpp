@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "headrace/cache/same_entries.h"
 #include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
@@ -40,6 +41,8 @@ class Source {
   [[nodiscard]] const Catalog& catalog() const { return catalog_; }
   [[nodiscard]] bool folders_are_current() const { return *folders_current(catalog_, fd_.get(), {}); }
   [[nodiscard]] CatalogChanges changes() const { return *find_changes(catalog_, fd_.get(), {}); }
+  // With the catalog that shows other names, if there are any.
+  [[nodiscard]] CatalogChanges names() const { return *find_changes(catalog_, fd_.get(), {.next = CatalogOptions{}}); }
   void write(const char* file, const char* content) const { dir_.write(file, content); }
 
  private:
@@ -130,6 +133,51 @@ TEST_CASE("a file that became a folder, and a symlink that leads elsewhere, have
   CHECK(source.catalog().path(changes.vanished[0]) == "link");
   CHECK(source.catalog().path(changes.vanished[1]) == "a/1.jpg");
   CHECK(changes.appeared == 1);
+}
+
+TEST_CASE("where names are others, a comparison brings the catalog of what there is now, if it is asked to") {
+  const Source source;
+  source.write("a/1.jpg", "other content, no other name");
+  CHECK(source.names().next == nullptr);
+  source.write("a/0.jpg", "new");
+  CHECK(source.changes().next == nullptr);
+  const CatalogChanges changes = source.names();
+  REQUIRE(changes.next != nullptr);
+  const Catalog scanned = *Catalog::scan(source.path(), {});
+  CHECK(changes.next->entry_count() == scanned.entry_count());
+  for (EntryId entry = 0; entry < scanned.entry_count(); ++entry) {
+    CHECK(changes.next->path(entry) == scanned.path(entry));
+    CHECK(changes.next->identity(entry) == scanned.identity(entry));
+  }
+}
+
+TEST_CASE("a sample list that names what has gone leaves the catalog as it is") {
+  const TempDir lists;
+  const fs::path list = lists.write("list", "a/1.jpg\n");
+  const Source source;
+  fs::remove(source.path() / "a/1.jpg");
+  const UniqueFd fd(::open(source.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto changes = find_changes(source.catalog(), fd.get(), {.next = CatalogOptions{.sample_list = list}});
+  REQUIRE(changes);
+  CHECK(changes->vanished.size() == 1);
+  CHECK(changes->next == nullptr);
+}
+
+TEST_CASE("entries of two catalogs are the same by path and kind") {
+  const Source source;
+  source.write("a/0.jpg", "new");
+  source.write("a/1.jpg", "other content");
+  source.write("c/1.jpg", "new");
+  fs::remove_all(source.path() / "b/deep");
+  source.write("b/deep", "a file now");
+  fs::remove(source.path() / "link");
+  fs::create_symlink("a/2.jpg", source.path() / "link");
+  const Catalog now = *Catalog::scan(source.path(), {});
+  const std::vector<EntryId> same = same_entries(source.catalog(), now);
+  const auto before = [&](const char* path) { return same[now.find(path).value()]; };
+  for (const char* kept : {"", "a", "a/1.jpg", "a/2.jpg", "b"}) CHECK(before(kept) == source.catalog().find(kept));
+  for (const char* other : {"a/0.jpg", "b/deep", "c", "c/1.jpg"}) CHECK(before(other) == kNoEntry);
+  CHECK(same[now.find(kRootEntry, "link").value()] == kNoEntry);  // it leads elsewhere
 }
 
 TEST_CASE("a source that cannot be read is an error, not a change") {

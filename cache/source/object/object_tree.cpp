@@ -220,9 +220,12 @@ Result<CatalogChanges> ObjectTree::find_changes(const Catalog& catalog, const Re
     MutexLock lock(mutex_);
     return kept_;
   }();
-  if (changes.none() || kept.file.empty()) return changes;
-  const Result<Catalog> now = build_catalog(std::move(tree), kept.options, client_->name());
-  if (now) keep_catalog(*now, kept.file);
+  const bool is_wanted = options.next && changes.names_differ();
+  if (changes.none() || (kept.file.empty() && !is_wanted)) return changes;
+  const std::shared_ptr<const Catalog> now =
+      keep_built(build_catalog(std::move(tree), options.next.value_or(kept.options), client_->name()));
+  if (now && !kept.file.empty()) keep_catalog(*now, kept.file);
+  if (is_wanted) changes.next = now;
   return changes;
 }
 

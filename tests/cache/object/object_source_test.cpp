@@ -234,6 +234,11 @@ TEST_CASE("a comparison lists the bucket and finds what changed, went and appear
   CHECK(changes->vanished[0] == bucket.entry("empty"));
   CHECK(changes->appeared == 2);
   CHECK(bucket.server.count("HEAD") == 0);
+  const auto names = bucket.store->find_changes({.next = headrace::cache::CatalogOptions{}});
+  REQUIRE(names);
+  REQUIRE(names->next != nullptr);
+  CHECK(names->next->find("c/new").has_value());
+  CHECK_FALSE(names->next->find("empty").has_value());
 }
 
 TEST_CASE("a disk tier holds what a bucket has, also after a restart, and not what was replaced meanwhile") {
