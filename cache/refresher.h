@@ -30,8 +30,8 @@ struct RefresherOptions {
   // Called when the store knows all that a comparison found; the comparison ends after that. On the refresher's thread.
   // May be empty.
   std::function<void()> on_told = {};
-  // A comparison that was requested found other names than the catalog has: `changes.next` has them. Called last, on the
-  // refresher's thread. An error is told by state(); after kBusy all is compared again, as after a failure. May be empty.
+  // A comparison that was requested found other names than the catalog: `changes.next` has them. Called last, on the
+  // refresher's thread. An error is told by state(); after kBusy all is compared again, as after a failure.
   std::function<Status(const CatalogChanges& changes)> on_other_names = {};
   CatalogOptions catalog = {};  // of changes.next
 };

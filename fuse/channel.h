@@ -8,7 +8,9 @@
 // Thread-safety: none; one owner. Ownership: the descriptor closes with the object; that does not unmount.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -44,11 +46,18 @@ struct ChannelOptions {
 struct ChannelParts {
   int fd = -1;
   int shared_fd = -1;
-  int catalog_fd = -1;
-  int takeover_fd = -1;
+  std::array<int, 2> catalog_fds = {-1, -1};  // of every second generation each
+  std::array<int, 2> takeover_fds = {-1, -1};
   std::filesystem::path path;
   std::string device;
   bool serves_others = false;
+};
+
+// How the catalog that a mount goes on with differs from the one before.
+struct RenewedNames {
+  std::uint64_t changed = 0;   // files
+  std::uint64_t vanished = 0;  // names, as all below
+  std::uint64_t appeared = 0;
 };
 
 // Two programs with the same number understand each other's channel: the layouts of its memory and of the catalog that
@@ -78,13 +87,22 @@ class Channel {
   void set_init_answered();
   // What was read from /dev/fuse and not answered, by whichever process. It outlives the channel with its session.
   [[nodiscard]] const std::shared_ptr<RequestLog>& request_log() const { return request_log_; }
+  // A mount goes on with another catalog when its source has other names (Mount::renew()). The catalog and the memory
+  // below are of one generation each; the first is 0.
+  [[nodiscard]] std::uint64_t generation() const;
   // Memory of at least this size, zero at first, that a process which takes over finds as it was left. Valid as long as
   // the channel; ask for the same size each time.
   [[nodiscard]] Result<std::span<std::byte>> takeover_memory(std::size_t bytes);
-  // The catalog that the mount was made with (cache::StoreOptions::catalog_fd): inode numbers follow from it, and the
-  // source may have other names by now. -1: none was kept.
+  // The catalog that the mount shows (cache::StoreOptions::catalog_fd): the source may have other names now. -1: none
+  // was kept.
   [[nodiscard]] int catalog_fd() const;
+  // The one of the generation before; -1: there is none.
+  [[nodiscard]] int catalog_before_fd() const;
   Status keep_catalog(const cache::Catalog& catalog);
+  // For the next generation: what was there before is lost. Errors: kSystem; then nothing has changed.
+  [[nodiscard]] Result<std::span<std::byte>> make_next(const cache::Catalog& catalog, std::size_t memory_bytes);
+  // Whoever takes over from now on begins with what make_next() left.
+  void begin_next();
 
  private:
   friend Result<Channel> open_channel(const ChannelOptions& options);
@@ -93,6 +111,7 @@ class Channel {
   Status share_memory(const ChannelOptions& options);
   Status map_shared();
   void close();
+  [[nodiscard]] std::size_t slot() const;  // of this generation
 
   int fd_ = -1;
   std::filesystem::path path_;
@@ -101,9 +120,9 @@ class Channel {
   int shared_fd_ = -1;  // memfd
   Shared* shared_ = nullptr;
   std::shared_ptr<RequestLog> request_log_;
-  int catalog_fd_ = -1;
-  int takeover_fd_ = -1;           // memfd
-  std::span<std::byte> takeover_;  // its mapping in this process
+  std::array<int, 2> catalog_fds_ = {-1, -1};      // of this generation and the one before or after it
+  std::array<int, 2> takeover_fds_ = {-1, -1};     // memfd
+  std::array<std::span<std::byte>, 2> takeovers_;  // their mappings in this process
 };
 
 // Mounts (through fusermount3 where the caller is not root) and takes the INIT request. A dead mount found at the mount

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/mount_table.h"
@@ -25,6 +27,7 @@
 #include "headrace/fuse/opens/order_watch.h"
 #include "headrace/fuse/push/pressure.h"
 #include "headrace/fuse/push/pusher.h"
+#include "headrace/fuse/survive/renewal.h"
 #include "headrace/fuse/survive/takeover.h"
 #include "headrace/io/log.h"
 
@@ -74,8 +77,7 @@ unsigned push_thread_count(unsigned asked) {
 }  // namespace
 
 struct Mount::Impl {
-  Impl(cache::Store& store_in, MountOptions options_in)
-      : store(store_in), options(std::move(options_in)), inodes(std::make_shared<Inodes>(store.catalog())) {}
+  Impl(cache::Store& store_in, MountOptions options_in) : store(store_in), options(std::move(options_in)) {}
   ~Impl() { stop(); }
 
   Status start(Channel& channel);
@@ -83,9 +85,12 @@ struct Mount::Impl {
   Status place_writable_overlay();
   void forget_changed();
   void wait_until_forgotten();
+  void tell_other_names(const Channel& channel);
+  [[nodiscard]] Status renew(const cache::Catalog& catalog, const RenewedNames& renewed);
   void raise_read_ahead();
   void follow();
-  void make_pusher(const Takeover& takeover);
+  void choose_first_order();
+  void make_pusher();
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_heard(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, const ReadRange& range);
@@ -110,11 +115,14 @@ struct Mount::Impl {
   cache::Store& store;
   MountOptions options;
   std::optional<Channel> own_channel;
+  Channel* supervised_channel = nullptr;  // null: it is our own
+  std::uint64_t renewals = 0;
+  bool is_renewed = false;     // the process before left because of renew()
+  Takeover takeover;           // pages: the plan's; changed: as changed_files; the rest for start() and renew()
   std::filesystem::path path;  // of the mount point, resolved
   std::string device;          // of the mount below an overlay, as mountinfo names it
   std::atomic<bool> has_overlay = false;
   std::optional<ScratchFolder> scratch;  // locked for as long as the mount lives
-  std::uint64_t takeovers = 0;
   std::shared_ptr<Inodes> inodes;
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
@@ -154,6 +162,7 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options, Channel& channel) {
   auto impl = std::make_unique<Impl>(store, std::move(options));
+  impl->supervised_channel = &channel;
   if (Status started = impl->start(channel); !started) {
     impl->stop(Unmount::kNo);  // another process may do better
     return io::forward_error(std::move(started));
@@ -163,7 +172,7 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Status stand_in(cache::Store& store, Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
-  const auto inodes = std::make_shared<Inodes>(store.catalog());
+  const std::shared_ptr<Inodes> inodes = make_inodes(store.catalog(), takeover);
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
   auto requests = std::make_shared<Requests>(
       store, inodes, channel.serves_others(), [](cache::EntryId, const ReadRange&) {}, nullptr, kStandInSeconds);
@@ -189,9 +198,12 @@ Status Mount::Impl::start(Channel& channel) {
   const bool takes_over = channel.init_answered();
   path = channel.path();
   device = channel.device();
-  HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
-  if (takes_over) ++takeover.head->takeovers;
-  takeovers = takeover.head->takeovers;
+  HEADRACE_TRY(left, open_takeover(channel, store.catalog()));
+  takeover = left;
+  renewals = channel.generation();
+  inodes = make_inodes(store.catalog(), takeover);
+  is_renewed = takeover.head->is_untold;
+  if (takes_over && !is_renewed) ++takeover.head->takeovers;
   ChangedFiles known(store.catalog(), takeover.changed, takeover.head->changed_count);
   known.tell(store, *inodes);
   {
@@ -204,7 +216,8 @@ Status Mount::Impl::start(Channel& channel) {
   for (std::string& line : options.fallbacks) add_fallback(std::move(line));
   if (options.records) bind_records();
   if (options.records) tell_large_records();
-  make_pusher(takeover);
+  choose_first_order();
+  make_pusher();
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
   HEADRACE_TRY(opened,
@@ -226,6 +239,7 @@ Status Mount::Impl::start(Channel& channel) {
                        if (order_watch && !options.records) order_watch->on_events_lost();
                      }});
   if (takes_over) forget_changed();
+  if (is_renewed) tell_other_names(channel);
   follow();
   set_ram_bytes(options.ram_bytes);
   return {};
@@ -284,6 +298,43 @@ void Mount::Impl::forget_changed() {
   if (entries.empty()) return;
   pusher->on_changed(entries);
   wait_until_forgotten();
+}
+
+// The kernel keeps for good which names a folder has and has not.
+void Mount::Impl::tell_other_names(const Channel& channel) {
+  const Result<cache::Catalog> before = cache::Catalog::load_fd(channel.catalog_before_fd());
+  if (before) tell_names(*before, store.catalog(), *inodes, *session);
+  if (!before) add_fallback("the kernel may not show all names: the catalog before: " + before.error().message());
+  const Status forgotten = has_overlay ? forget_names_of_overlay(path, !options.scratch.empty()) : Status{};
+  if (!forgotten) add_fallback("names that were looked for before may not be shown: " + forgotten.error().message());
+  takeover.head->is_untold = false;
+}
+
+// The threads that use the mount itself end first: killed while they wait for an answer, they would hold up the
+// successor. Readers are answered as long as this takes. From the translation on nothing may change, so the locks are
+// held until the process has gone.
+Status Mount::Impl::renew(const cache::Catalog& catalog, const RenewedNames& renewed) {
+  if (supervised_channel == nullptr) {
+    return io::make_error(ErrorCode::kUnsupported, "unmount and mount to see them; this mount has no supervisor");
+  }
+  HEADRACE_TRY(renewal, Renewal::prepare(*supervised_channel, store.catalog(), takeover, catalog));
+  MutexLock lock_stop(stop_mutex);
+  if (stopped) return io::make_error(ErrorCode::kCancelled, "the mount ends");
+  io::log_info("mount {}: goes on with {} names, of which {} are new; {} have vanished", path.string(),
+               catalog.entry_count(), renewed.appeared, renewed.vanished);
+  MutexLock lock_order(order_mutex);
+  pusher->request_stop();
+  [[maybe_unused]] const bool in_time = pusher->wait_stopped(steady_clock::now() + kForgetPatience);
+  lister->stop();
+  pusher->plan().use([&](const PushPlan& plan) {
+    MutexLock lock(mutex);
+    const bool has_begun = takeover.head->epoch != options.first_epoch || takeover.head->position > 0;
+    const bool is_read = plan.order() != nullptr && has_begun && !takeover.head->follows_before;
+    renewal.finish(*changed_files, *inodes, has_overlay ? Renumber::kNo : Renumber::kYes, renewed, is_read);
+    supervised_channel->begin_next();
+    while (true) ::kill(::getpid(), SIGKILL);
+  });
+  return {};
 }
 
 void Mount::Impl::wait_until_forgotten() {
@@ -375,7 +426,16 @@ void Mount::Impl::note_shortage(std::string_view reason) {
   shortage = reason;
 }
 
-void Mount::Impl::make_pusher(const Takeover& takeover) {
+// Who listed the files before they were others goes on with what it listed.
+void Mount::Impl::choose_first_order() {
+  bool& follows_before = takeover.head->follows_before;
+  follows_before = follows_before && options.order_before;
+  if (!follows_before) return;
+  if (options.order) options.else_orders.insert(options.else_orders.begin(), std::move(options.order));
+  options.order = options.order_before;
+}
+
+void Mount::Impl::make_pusher() {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
                        .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true}};
   if (options.records)
@@ -402,6 +462,7 @@ void Mount::Impl::set_order(const OrderPosition& order) {
     return;
   }
   MutexLock lock(order_mutex);
+  takeover.head->follows_before = false;
   options.else_orders.clear();                                    // of the order before
   if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
   pusher->plan().set_order(order);
@@ -414,6 +475,7 @@ Status Mount::Impl::learn_order() {
                                           : "this mount looks for no order; mount it anew with --order auto");
   }
   MutexLock lock(order_mutex);
+  takeover.head->follows_before = false;
   options.else_orders.clear();
   order_watch->learn_anew();  // first, so that what it finds is not earlier
   pusher->plan().set_order({});
@@ -427,6 +489,7 @@ void Mount::Impl::look_for_contradiction() {
   io::log_warning("mount {}: the loader does not read as {} says; that order is given up", path.string(),
                   contradiction->spec);
   if (!contradiction->is_all) return;
+  takeover.head->follows_before = false;
   if (!options.else_orders.empty()) return try_next_order();
   if (order_watch) order_watch->on_contradicted();
 }
@@ -560,6 +623,14 @@ void Mount::Impl::tell_changed_packs(std::span<const cache::EntryId> entries) {
   }
 }
 
+Status Mount::renew(const cache::Catalog& catalog, const RenewedNames& renewed) {
+  return impl_->renew(catalog, renewed);
+}
+
+bool Mount::has_renewed() const {
+  return impl_->is_renewed;
+}
+
 void Mount::wait_until_forgotten() {
   impl_->wait_until_forgotten();
 }
@@ -609,7 +680,9 @@ MountStats Mount::stats() const {
   if (opened_at != steady_clock::time_point::min()) {
     stats.seconds_since_open = std::chrono::duration<double>(steady_clock::now() - opened_at).count();
   }
-  stats.takeovers = impl_->takeovers;
+  stats.takeovers = impl_->takeover.head->takeovers;
+  stats.renewals = impl_->renewals;
+  stats.renewed = impl_->takeover.head->renewed;
   MutexLock lock(impl_->mutex);
   stats.fallbacks = impl_->fallbacks;
   stats.shortage = impl_->shortage;

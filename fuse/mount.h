@@ -47,6 +47,9 @@ struct MountOptions {
   std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
   std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
   std::uint64_t first_epoch = 0;
+  // `order` over the samples of the catalog before renew(), in today's numbers: a training that was under way goes on
+  // with these. Followed from where it was, until the opens contradict it. Null: there is none.
+  std::shared_ptr<const cache::Order> order_before;
   // The records of packs. `order` is over these, and they are what is pushed, once an order is known. The reader is
   // followed by its READs, since nobody sees it open a record. Null: samples are files.
   std::shared_ptr<const cache::RecordSet> records;
@@ -86,6 +89,13 @@ class Mount {
   // Blocks until the mount has ended: by stop() or from outside.
   void wait();
 
+  // The source has other names than the catalog: the mount goes on with this one. Names keep their inodes, so that
+  // whoever has a file open goes on. Ends the process where that succeeds, and the supervisor starts one that takes
+  // over; so it is for a mount on the channel of a supervisor. Errors: kUnsupported (there is none; Linux before 6.9),
+  // kSystem; then all stays as it was.
+  [[nodiscard]] Status renew(const cache::Catalog& catalog, const RenewedNames& renewed);
+  // This process is the first one after that: it goes on with the catalog that was given.
+  [[nodiscard]] bool has_renewed() const;
   // Returns when the kernel has forgotten the old bytes of all files that the store knows to have changed; after some
   // seconds, with a warning, where reads keep it from doing so.
   void wait_until_forgotten();

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "headrace/fuse/channel.h"
+
 namespace headrace::fuse {
 
 struct RequestCount {
@@ -88,6 +90,8 @@ struct MountStats {
   bool listed = false;  // every directory is watched and its files are known to the kernel
   bool overlay = false;
   std::uint64_t takeovers = 0;         // times that a process died and another took over
+  std::uint64_t renewals = 0;          // times that the mount went on with another catalog, because names were others
+  RenewedNames renewed = {};           // by the last one
   std::vector<std::string> fallbacks;  // one line each: what could not be had, and why
 };
 

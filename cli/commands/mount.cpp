@@ -17,8 +17,10 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "headrace/cache/pass_order.h"
 #include "headrace/cache/record_order.h"
 #include "headrace/cache/refresher.h"
+#include "headrace/cache/renumbered_order.h"
 #include "headrace/cli/commands/mount_plan.h"
 #include "headrace/cli/commands/mount_sharing.h"
 #include "headrace/cli/daemon/control.h"
@@ -83,6 +85,19 @@ io::Status try_records(const MountArguments& arguments, const MountPlan& plan, c
   return {};
 }
 
+// Null: the mount shows the names that it began with, or it is not plain what a training would go on with.
+std::shared_ptr<const cache::Order> open_order_before(const MountPlan& plan, const cache::Catalog& catalog,
+                                                      const fuse::Channel& channel) {
+  if (channel.catalog_before_fd() < 0) return nullptr;
+  const io::Result<cache::Catalog> before = cache::Catalog::load_fd(channel.catalog_before_fd());
+  if (!before) return nullptr;
+  auto orders = open_orders(plan.orders, *before, ListFiles::kRegular);
+  std::vector<cache::SampleIndex> numbers = cache::new_numbers(*before, catalog);
+  const bool is_plain = orders && std::dynamic_pointer_cast<const cache::PassOrder>(orders->front()) == nullptr;
+  if (!is_plain || numbers.empty()) return nullptr;
+  return cache::renumber_order(std::move(orders->front()), std::move(numbers));
+}
+
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
                                                      cache::Store& store, fuse::Channel& channel) {
   fuse::MountOptions options;
@@ -107,6 +122,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
     HEADRACE_TRY(orders, open_orders(plan.orders, store.catalog(), ListFiles::kRegular));
     options.order = std::move(orders.front());
+    options.order_before = open_order_before(plan, store.catalog(), channel);
     options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
   }
   return fuse::Mount::start(store, std::move(options), channel);
@@ -176,15 +192,16 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
   if (const std::optional<std::uint64_t> bytes = kept.pushed_bytes()) mount->set_ram_bytes(*bytes);
   if (const std::optional<std::uint64_t> rate = kept.source_rate()) mount->set_source_rate(*rate);
-  // A bucket was listed just now, object by object, and another listing costs money. A worker that takes over has the
-  // catalog of the one before.
+  // A bucket was listed just now, object by object, and another listing costs money; a worker that shows other names
+  // was started because of a comparison. One that takes over has the catalog of the one before.
   const bool is_known = plan.source.is_bucket() && !store->catalog().was_saved();
-  cache::Refresher refresher(*store, {.every = std::chrono::seconds(arguments.revalidate_seconds),
-                                      .at_start = !is_known,
-                                      .on_told = [&mount] { mount->wait_until_forgotten(); }});
+  cache::RefresherOptions refresh{.every = std::chrono::seconds(arguments.revalidate_seconds),
+                                  .at_start = !is_known && !mount->has_renewed(),
+                                  .on_told = [&mount] { mount->wait_until_forgotten(); },
+                                  .catalog = plan.store.catalog};
   const std::unique_ptr<PeerWatch> peers = watch_peers(plan, kept, *store);
-  MountService service(*store, *mount, refresher, kept, describe(arguments, plan, kept, channel), describe_share(plan),
-                       peers.get());
+  MountService service(*store, *mount, std::move(refresh), kept, describe(arguments, plan, kept, channel),
+                       describe_share(plan), peers.get());
   HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
   HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, MetricsPage::kMount, [&] {

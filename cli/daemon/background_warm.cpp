@@ -37,6 +37,7 @@ void BackgroundWarm::run(BackgroundWarmOptions options) {
   if (!options.entries.empty()) bring(options);
   if (options.ram && !cancelled_) fill_ram();
   finished_ = true;
+  if (options.on_finished) options.on_finished();
 }
 
 void BackgroundWarm::bring(BackgroundWarmOptions& options) {

@@ -25,6 +25,7 @@ struct BackgroundWarmOptions {
       entries;  // for the disk tiers, or by `warmer` for the peers; empty: they stay as they are
   bool ram = false;
   WarmerOptions warmer;
+  std::function<void()> on_finished = {};  // on the job's thread; may be empty
 };
 
 class BackgroundWarm {

@@ -85,7 +85,8 @@ io::Result<std::string> ControlClient::ask(std::string_view line, milliseconds p
   while (reply.empty() || reply.back() != '\n') {
     HEADRACE_TRY_DO(wait_until_ready(fd_, POLLIN, deadline));
     const ssize_t count = ::recv(fd_, chunk, sizeof chunk, MSG_DONTWAIT);
-    if (count == 0) return make_error(ErrorCode::kNotFound, "the daemon has ended");
+    const bool has_ended = count == 0 || (count < 0 && errno == ECONNRESET);
+    if (has_ended) return make_error(ErrorCode::kNotFound, "the daemon has ended");
     if (count < 0 && errno != EAGAIN && errno != EINTR) return system_error(errno, "receive from the daemon");
     if (count > 0) reply.append(chunk, static_cast<std::size_t>(count));
     if (reply.size() > kReplyBytesMax) return make_error(ErrorCode::kCorrupt, "the daemon's answer is too long");

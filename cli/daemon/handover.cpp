@@ -31,9 +31,16 @@ constexpr std::size_t kBytesMax = std::size_t{4} << 20;
 // A program says within some 20 ms whether it can go on. Who asks the daemon waits longer than this.
 constexpr int kTrialMsMax = 8000;
 
-std::array<int, 6> descriptors(const Handover& handover) {
+std::array<int, 8> descriptors(const Handover& handover) {
   const fuse::ChannelParts& channel = handover.channel;
-  return {channel.fd, channel.shared_fd, channel.catalog_fd, channel.takeover_fd, handover.kept_fd, handover.source_fd};
+  return {channel.fd,
+          channel.shared_fd,
+          channel.catalog_fds[0],
+          channel.catalog_fds[1],
+          channel.takeover_fds[0],
+          channel.takeover_fds[1],
+          handover.kept_fd,
+          handover.source_fd};
 }
 
 void close_on_exec(const Handover& handover, int flag) {
@@ -80,8 +87,8 @@ json to_json(const Handover& handover) {
           {"channel",
            {{"fd", channel.fd},
             {"shared_fd", channel.shared_fd},
-            {"catalog_fd", channel.catalog_fd},
-            {"takeover_fd", channel.takeover_fd},
+            {"catalog_fds", channel.catalog_fds},
+            {"takeover_fds", channel.takeover_fds},
             {"path", channel.path.string()},
             {"device", channel.device},
             {"serves_others", channel.serves_others}}},
@@ -106,8 +113,8 @@ io::Result<Handover> parse_handover(const json& text) try {
   const json& channel = text.at("channel");
   return Handover{.channel = {.fd = channel.at("fd").get<int>(),
                               .shared_fd = channel.at("shared_fd").get<int>(),
-                              .catalog_fd = channel.at("catalog_fd").get<int>(),
-                              .takeover_fd = channel.at("takeover_fd").get<int>(),
+                              .catalog_fds = channel.at("catalog_fds").get<std::array<int, 2>>(),
+                              .takeover_fds = channel.at("takeover_fds").get<std::array<int, 2>>(),
                               .path = channel.at("path").get<std::string>(),
                               .device = channel.at("device").get<std::string>(),
                               .serves_others = channel.at("serves_others").get<bool>()},

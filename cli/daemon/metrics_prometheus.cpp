@@ -61,6 +61,7 @@ constexpr Definition kMountMetrics[] = {
     {"lost_samples", "headrace_lost_samples_total", "Pushed samples that the kernel dropped on its own", kCounter},
     {"overflows", "headrace_inotify_overflows_total", "Times that opens went unseen", kCounter},
     {"takeovers", "headrace_takeovers_total", "Times that a worker died and another took over", kCounter},
+    {"renewals", "headrace_renewals_total", "Times that the mount went on with other names of its source", kCounter},
     {"held_bytes", "headrace_page_cache_bytes", "Bytes pushed and held", kGauge},
     {"read_in_bytes", "headrace_read_in_bytes", "Bytes in the page cache that READs brought in", kGauge},
     {"page_cache_budget_bytes", "headrace_page_cache_budget_bytes", "Bytes that may be held", kGauge},

@@ -66,6 +66,20 @@ io::Status check_orders(const std::vector<std::string>& specs, const cache::Cata
   return open_orders(specs, catalog, ListFiles::kRegular).map([](const auto&) {});
 }
 
+cache::RefresherOptions with_listener(cache::RefresherOptions options,
+                                      std::function<io::Status(const cache::CatalogChanges&)> on_other_names) {
+  options.on_other_names = std::move(on_other_names);
+  return options;
+}
+
+// A source that is away looks like an empty folder where it was mounted.
+bool has_files(const cache::Catalog& catalog) {
+  for (cache::EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
+    if (!catalog.is_directory(entry)) return true;
+  }
+  return false;
+}
+
 // nullopt: it is not named, and stays.
 io::Result<std::optional<std::uint64_t>> setting_of(const json& arguments, const char* name) {
   if (!arguments.contains(name)) return std::nullopt;
@@ -76,18 +90,20 @@ io::Result<std::optional<std::uint64_t>> setting_of(const json& arguments, const
 
 }  // namespace
 
-MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
+MountService::MountService(cache::Store& store, fuse::Mount& mount, cache::RefresherOptions refresh, KeptSettings& kept,
                            Handover handover, json share, PeerWatch* peers)
     : store_(store),
       mount_(mount),
-      refresher_(refresher),
       kept_(kept),
       sample_chunks_(cache::sample_chunks(store.catalog())),
       handover_(std::move(handover)),
       supervisor_(::getppid()),
       share_(std::move(share)),
       peers_(peers),
-      telling_(store.catalog().sample_count()) {}
+      telling_(store.catalog().sample_count()),
+      refresher_(store, with_listener(std::move(refresh), [this](const cache::CatalogChanges& changes) {
+                   return show_other_names(changes);
+                 })) {}
 
 std::string MountService::answer(std::string_view request) {
   return answer_request(
@@ -132,9 +148,27 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
 
 json MountService::refresh_state() const {
   const cache::Refresher::State state = refresher_.state();
-  return {{"running", state.running},   {"rounds", state.rounds},     {"changed", state.changed},
-          {"vanished", state.vanished}, {"appeared", state.appeared}, {"failure", state.failure},
-          {"failures", state.failures}};
+  const fuse::MountStats stats = mount_.stats();
+  const fuse::RenewedNames& renewed = stats.renewed;
+  return {{"running", state.running},
+          {"rounds", state.rounds},
+          {"changed", state.changed},
+          {"vanished", state.vanished},
+          {"appeared", state.appeared},
+          {"why_not_shown", state.why_not_shown},
+          {"failure", state.failure},
+          {"failures", state.failures},
+          {"renewals", stats.renewals},
+          {"renewed", {{"changed", renewed.changed}, {"vanished", renewed.vanished}, {"appeared", renewed.appeared}}}};
+}
+
+// By the refresher's thread. What runs in this process ends with it; a warm would have to begin again.
+io::Status MountService::show_other_names(const cache::CatalogChanges& changes) {
+  if (is_warming_) return make_error(ErrorCode::kBusy, "the mount is being warmed; they are shown after that");
+  if (!has_files(*changes.next)) return make_error(ErrorCode::kNotFound, "there is no file left; is the source away?");
+  return mount_.renew(
+      *changes.next,
+      {.changed = changes.changed.size(), .vanished = changes.vanished.size(), .appeared = changes.appeared});
 }
 
 json MountService::stat() const {
@@ -181,6 +215,8 @@ io::Result<json> MountService::warm(const json& arguments) {
     }
     options.entries = std::move(wanted.entries);
   }
+  options.on_finished = [this] { is_warming_ = false; };
+  is_warming_ = true;
   job_ = std::make_unique<BackgroundWarm>(store_, mount_, std::move(options));
   return json::object();
 }

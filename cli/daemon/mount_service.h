@@ -8,7 +8,8 @@
 //   warm-state                                     see background_warm.h
 //   warm-stop
 //   refresh                                        starts to compare the catalog with the source
-//   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure"}
+//   refresh-state                                  {"running", "rounds", "changed", "vanished", "appeared", "failure",
+//                                                  "why_not_shown", "renewals", "renewed"}
 //   set {"ram_bytes", "source_rate", "specs", "peers"}  changes what is named: all of it or, with an error, nothing
 //   pin {"list"}                                   the samples that this file names are held from now on: all or none
 //   pinned {"first"}                               {"paths", "next"}: of as many as fit a reply; no next: that is all
@@ -26,6 +27,7 @@
 // Ownership: what the constructor is given outlives it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -49,7 +51,8 @@ namespace headrace::cli {
 class MountService {
  public:
   // `share`: what this node gives to others (JSON.md); null: nothing. `peers`: null likewise.
-  MountService(cache::Store& store, fuse::Mount& mount, cache::Refresher& refresher, KeptSettings& kept,
+  // `refresh`: how the source is compared; who is to hear of other names is set here.
+  MountService(cache::Store& store, fuse::Mount& mount, cache::RefresherOptions refresh, KeptSettings& kept,
                Handover handover, nlohmann::json share, PeerWatch* peers);
   [[nodiscard]] std::string answer(std::string_view request);
   [[nodiscard]] nlohmann::json stat() const;
@@ -57,6 +60,7 @@ class MountService {
  private:
   [[nodiscard]] io::Result<nlohmann::json> handle(const std::string& command, const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json refresh_state() const;
+  [[nodiscard]] io::Status show_other_names(const cache::CatalogChanges& changes);
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<std::vector<cache::EntryId>> own_part(const Wanted& wanted) const;
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
@@ -77,7 +81,6 @@ class MountService {
 
   cache::Store& store_;
   fuse::Mount& mount_;
-  cache::Refresher& refresher_;
   KeptSettings& kept_;
   const std::uint64_t sample_chunks_;
   const Handover handover_;
@@ -86,7 +89,9 @@ class MountService {
   PeerWatch* const peers_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   OrderTelling telling_;
+  std::atomic<bool> is_warming_ = false;
   std::unique_ptr<BackgroundWarm> job_;  // the last one; it stays, so that warm-state can tell how it ended
+  cache::Refresher refresher_;           // last: its thread uses all of the above
 };
 
 }  // namespace headrace::cli

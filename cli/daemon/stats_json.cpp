@@ -199,6 +199,7 @@ json to_json(const fuse::MountStats& stats) {
               {"order_set", stats.order_set},
               {"learns_order", stats.learns_order},
               {"takeovers", stats.takeovers},
+              {"renewals", stats.renewals},
               {"overlay", stats.overlay},
               {"fallbacks", stats.fallbacks}};
   if (stats.seconds_since_open) all["seconds_since_open"] = *stats.seconds_since_open;

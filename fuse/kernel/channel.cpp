@@ -49,7 +49,8 @@ using io::ErrorCode;
 // INIT is 104 bytes with protocol 7.36 and later; the kernel refuses to hand over a request to a buffer under 8 KiB.
 struct Channel::Shared {
   std::atomic<bool> init_answered = false;
-  std::atomic<bool> has_catalog = false;
+  std::array<std::atomic<bool>, 2> has_catalog = {};
+  std::atomic<std::uint64_t> generation = 0;
   std::size_t init_bytes = 0;
   std::array<std::byte, 8192> init = {};
 };
@@ -204,9 +205,9 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     shared_fd_ = std::exchange(other.shared_fd_, -1);
     shared_ = std::exchange(other.shared_, nullptr);
     request_log_ = std::exchange(other.request_log_, nullptr);
-    catalog_fd_ = std::exchange(other.catalog_fd_, -1);
-    takeover_fd_ = std::exchange(other.takeover_fd_, -1);
-    takeover_ = std::exchange(other.takeover_, {});
+    catalog_fds_ = std::exchange(other.catalog_fds_, {-1, -1});
+    takeover_fds_ = std::exchange(other.takeover_fds_, {-1, -1});
+    takeovers_ = std::exchange(other.takeovers_, {});
   }
   return *this;
 }
@@ -218,13 +219,15 @@ void Channel::hang_up() {
 void Channel::close() {
   hang_up();
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
-  if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
-  for (int* fd : {&shared_fd_, &catalog_fd_, &takeover_fd_}) {
+  shared_ = nullptr;
+  for (std::span<std::byte>& mapped : takeovers_) {
+    if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
+    mapped = {};
+  }
+  for (int* fd : {&shared_fd_, &catalog_fds_[0], &catalog_fds_[1], &takeover_fds_[0], &takeover_fds_[1]}) {
     if (*fd >= 0) ::close(std::exchange(*fd, -1));
   }
-  shared_ = nullptr;
   request_log_.reset();
-  takeover_ = {};
 }
 
 Status Channel::share_memory(const ChannelOptions& options) {
@@ -233,10 +236,14 @@ Status Channel::share_memory(const ChannelOptions& options) {
   if (shared_fd_ < 0 || ::ftruncate(shared_fd_, bytes) != 0)
     return io::system_error(errno, "memory for the channel");
   HEADRACE_TRY_DO(map_shared());
-  takeover_fd_ = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
-  if (takeover_fd_ < 0) return io::system_error(errno, "memory for the channel");
-  catalog_fd_ = make_scratch_file(options.scratch_folder);
-  if (catalog_fd_ < 0) return io::system_error(errno, "memory for the channel");
+  for (int& fd : takeover_fds_) {
+    fd = ::memfd_create("headrace-takeover", MFD_CLOEXEC);
+    if (fd < 0) return io::system_error(errno, "memory for the channel");
+  }
+  for (int& fd : catalog_fds_) {
+    fd = make_scratch_file(options.scratch_folder);
+    if (fd < 0) return io::system_error(errno, "memory for the channel");
+  }
   return {};
 }
 
@@ -253,44 +260,81 @@ Status Channel::map_shared() {
 }
 
 ChannelParts Channel::parts() const {
-  return {fd_, shared_fd_, catalog_fd_, takeover_fd_, path_, device_, serves_others_};
+  return {fd_, shared_fd_, catalog_fds_, takeover_fds_, path_, device_, serves_others_};
 }
 
 Result<Channel> Channel::take_over(const ChannelParts& parts) {
   Channel channel;
   channel.fd_ = parts.fd;
   channel.shared_fd_ = parts.shared_fd;
-  channel.catalog_fd_ = parts.catalog_fd;
-  channel.takeover_fd_ = parts.takeover_fd;
+  channel.catalog_fds_ = parts.catalog_fds;
+  channel.takeover_fds_ = parts.takeover_fds;
   channel.path_ = parts.path;
   channel.device_ = parts.device;
   channel.serves_others_ = parts.serves_others;
-  for (const int fd : {channel.fd_, channel.shared_fd_, channel.catalog_fd_, channel.takeover_fd_}) {
+  for (const int fd : {channel.fd_, channel.shared_fd_, channel.catalog_fds_[0], channel.catalog_fds_[1],
+                       channel.takeover_fds_[0], channel.takeover_fds_[1]}) {
     if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return io::system_error(errno, "a channel that was handed over");
   }
   HEADRACE_TRY_DO(channel.map_shared());
   return channel;
 }
 
+std::uint64_t Channel::generation() const {
+  return shared_->generation.load();
+}
+
+std::size_t Channel::slot() const {
+  return generation() % catalog_fds_.size();
+}
+
 int Channel::catalog_fd() const {
-  return shared_->has_catalog.load() ? catalog_fd_ : -1;
+  return shared_->has_catalog[slot()].load() ? catalog_fds_[slot()] : -1;
+}
+
+int Channel::catalog_before_fd() const {
+  return generation() > 0 && shared_->has_catalog[1 - slot()].load() ? catalog_fds_[1 - slot()] : -1;
 }
 
 Status Channel::keep_catalog(const cache::Catalog& catalog) {
-  HEADRACE_TRY_DO(catalog.save_fd(catalog_fd_));
-  shared_->has_catalog.store(true);
+  HEADRACE_TRY_DO(catalog.save_fd(catalog_fds_[slot()]));
+  shared_->has_catalog[slot()].store(true);
   return {};
 }
 
-Result<std::span<std::byte>> Channel::takeover_memory(std::size_t bytes) {
-  if (!takeover_.empty()) ::munmap(takeover_.data(), takeover_.size());
-  takeover_ = {};
-  if (::ftruncate(takeover_fd_, static_cast<off_t>(bytes)) != 0)
-    return io::system_error(errno, "memory for the channel");
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, takeover_fd_, 0);
+namespace {
+
+Status map_again(int fd, std::size_t bytes, std::span<std::byte>& mapped) {
+  if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
+  mapped = {};
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return io::system_error(errno, "memory for the channel");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
-  takeover_ = {static_cast<std::byte*>(memory), bytes};
-  return takeover_;
+  mapped = {static_cast<std::byte*>(memory), bytes};
+  return {};
+}
+
+}  // namespace
+
+Result<std::span<std::byte>> Channel::takeover_memory(std::size_t bytes) {
+  HEADRACE_TRY_DO(map_again(takeover_fds_[slot()], bytes, takeovers_[slot()]));
+  return takeovers_[slot()];
+}
+
+Result<std::span<std::byte>> Channel::make_next(const cache::Catalog& catalog, std::size_t memory_bytes) {
+  const std::size_t next = 1 - slot();
+  shared_->has_catalog[next].store(false);
+  // Written anew from its beginning, it would keep what lies behind a shorter catalog.
+  if (::ftruncate(catalog_fds_[next], 0) != 0 || ::ftruncate(takeover_fds_[next], 0) != 0)
+    return io::system_error(errno, "memory for the channel");
+  HEADRACE_TRY_DO(catalog.save_fd(catalog_fds_[next]));
+  HEADRACE_TRY_DO(map_again(takeover_fds_[next], memory_bytes, takeovers_[next]));
+  shared_->has_catalog[next].store(true);
+  return takeovers_[next];
+}
+
+void Channel::begin_next() {
+  shared_->generation.fetch_add(1);
 }
 
 std::span<const std::byte> Channel::init_request() const {

@@ -112,4 +112,12 @@ Status mount_overlay(const fs::path& path, const ScratchFolder* scratch) {
   return scratch != nullptr ? mount_writable(path, below, scratch->path()) : mount_read_only(path, below);
 }
 
+// The kernel drops the names of a file system that is mounted once more with other flags, or the same (do_remount() in
+// Linux 6.18). Those that are in use stay.
+Status forget_names_of_overlay(const fs::path& path, bool is_writable) {
+  const unsigned long flags = MS_REMOUNT | MS_NOSUID | MS_NODEV | (is_writable ? 0 : MS_RDONLY);
+  if (::mount(nullptr, path.c_str(), nullptr, flags, nullptr) == 0) return {};
+  return io::system_error(errno, "overlay over " + path.string());
+}
+
 }  // namespace headrace::fuse

@@ -40,4 +40,8 @@ class ScratchFolder {
 // on a file system that overlayfs does not write to), kSystem.
 [[nodiscard]] io::Status mount_overlay(const std::filesystem::path& path, const ScratchFolder* scratch = nullptr);
 
+// What lies below has other names now. Which names there were, and which were looked for in vain, the overlay forgets.
+// Errors: kSystem.
+[[nodiscard]] io::Status forget_names_of_overlay(const std::filesystem::path& path, bool is_writable);
+
 }  // namespace headrace::fuse

@@ -47,7 +47,7 @@ bool is_known(const Requests& requests, fuse_ino_t inode) {
 
 struct stat attributes_of(const Requests& requests, std::uint64_t inode, const cache::Identity& identity) {
   const Catalog& catalog = requests.catalog();
-  const EntryId entry = entry_of(inode);
+  const EntryId entry = requests.entry_of(inode);
   const cache::AttributeClass shared = requests.attributes(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
@@ -112,7 +112,7 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   parameters.entry_timeout = requests_of(request).valid_seconds();
   Requests& requests = requests_of(request);
   Session& session = Session::of(request);
-  const auto entry = catalog.find(entry_of(parent), name);
+  const auto entry = catalog.find(requests.entry_of(parent), name);
   if (entry) {
     parameters = entry_parameters(requests, *entry);
     if (parameters.ino == 0) {
@@ -131,8 +131,8 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  const cache::Identity identity = requests.identity(entry_of(inode));
-  if (requests.catalog().is_file(entry_of(inode)) && !requests.inodes().stands_for(inode, identity)) {
+  const cache::Identity identity = requests.identity(requests.entry_of(inode));
+  if (requests.catalog().is_file(requests.entry_of(inode)) && !requests.inodes().stands_for(inode, identity)) {
     fuse_reply_err(request, ESTALE);  // it has changed just now
     return;
   }
@@ -142,11 +142,12 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
 
 void read_link(fuse_req_t request, fuse_ino_t inode) {
   const Catalog& catalog = catalog_of(request);
-  if (!is_known(requests_of(request), inode) || !catalog.is_symlink(entry_of(inode))) {
+  const EntryId entry = requests_of(request).entry_of(inode);
+  if (!is_known(requests_of(request), inode) || !catalog.is_symlink(entry)) {
     fuse_reply_err(request, EINVAL);
     return;
   }
-  fuse_reply_readlink(request, std::string(catalog.symlink_target(entry_of(inode))).c_str());
+  fuse_reply_readlink(request, std::string(catalog.symlink_target(entry)).c_str());
 }
 
 // The answer that makes the kernel stop asking: OPEN, OPENDIR.
@@ -160,7 +161,7 @@ void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t o
     fuse_reply_err(request, ESTALE);
     return;
   }
-  if (!requests.catalog().is_file(entry_of(inode)) || offset < 0) {
+  if (!requests.catalog().is_file(requests.entry_of(inode)) || offset < 0) {
     fuse_reply_err(request, EINVAL);
     return;
   }
@@ -168,48 +169,71 @@ void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t o
   requests.read(request, inode, {static_cast<std::uint64_t>(offset), length, past_page_cache});
 }
 
-// Offset 0 is ".", 1 is "..", then come the children in the catalog's order; an offset names what comes next.
+// Offset 0 is ".", 1 is "..", then come the children in the catalog's order. The offset behind a child is its name's
+// number and this, so that who is in the middle of a folder goes on behind the same name in another catalog.
+constexpr std::uint64_t kBehindParent = 2;
+
+// Which child comes after that offset. A name that has gone lay behind the one whose number is the next smaller one.
+EntryId child_after(const Requests& requests, const Catalog::Range& children, std::uint64_t offset) {
+  if (offset == kBehindParent) return children.first;
+  const EntryId end = children.first + children.count;
+  const auto number = static_cast<NameNumber>(offset - kBehindParent);
+  const EntryId last = requests.entry_of(number);
+  if (last >= children.first && last < end) return last + 1;  // not: kNoEntry
+  EntryId next = children.first;
+  NameNumber before = 0;
+  for (EntryId child = children.first; child < end; ++child) {
+    const NameNumber each = requests.inodes().name_number(child);
+    if (each > number || each < before) continue;
+    before = each;
+    next = child + 1;
+  }
+  return next;
+}
+
 struct DirectoryPosition {
   EntryId entry;
   std::string name;  // the names of a catalog do not end with a zero byte
+  std::uint64_t next_offset;
 };
 
-DirectoryPosition directory_position(const Catalog& catalog, EntryId directory, std::uint64_t offset) {
-  if (offset == 0) return {directory, "."};
-  if (offset == 1) return {catalog.parent(directory), ".."};
-  const EntryId child = catalog.children(directory).first + static_cast<EntryId>(offset - 2);
-  return {child, std::string(catalog.name(child))};
-}
-
 // Appends one entry; returns how many bytes it takes: more than `room` when it did not fit.
-std::size_t add_entry(fuse_req_t request, char* to, std::size_t room, const DirectoryPosition& position,
-                      std::uint64_t next_offset, bool with_attributes) {
+std::size_t add_entry(fuse_req_t request, std::span<char> room, const DirectoryPosition& position,
+                      bool with_attributes) {
   fuse_entry_param parameters = entry_parameters(requests_of(request), position.entry);
+  const auto offset = static_cast<off_t>(position.next_offset);
   if (!with_attributes) {
-    return fuse_add_direntry(request, to, room, position.name.c_str(), &parameters.attr,
-                             static_cast<off_t>(next_offset));
+    return fuse_add_direntry(request, room.data(), room.size(), position.name.c_str(), &parameters.attr, offset);
   }
-  if (next_offset <= 2) parameters.ino = 0;  // "." and "..": no lookup is counted for them
-  return fuse_add_direntry_plus(request, to, room, position.name.c_str(), &parameters, static_cast<off_t>(next_offset));
+  if (position.next_offset <= kBehindParent) parameters.ino = 0;  // "." and "..": no lookup is counted for them
+  return fuse_add_direntry_plus(request, room.data(), room.size(), position.name.c_str(), &parameters, offset);
 }
 
 void list(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, bool with_attributes) {
-  const Catalog& catalog = catalog_of(request);
-  if (!is_known(requests_of(request), inode) || !catalog.is_directory(entry_of(inode)) || offset < 0) {
+  const Requests& requests = requests_of(request);
+  const Catalog& catalog = requests.catalog();
+  const EntryId directory = requests.entry_of(inode);
+  if (!is_known(requests, inode) || !catalog.is_directory(directory) || offset < 0) {
     fuse_reply_err(request, ENOTDIR);
     return;
   }
-  const EntryId directory = entry_of(inode);
-  const std::uint64_t end = std::uint64_t{2} + catalog.children(directory).count;
   std::vector<char> buffer(room);
-  std::size_t used = 0;
-  for (auto next = static_cast<std::uint64_t>(offset); next < end; ++next) {
-    const std::size_t entry_bytes = add_entry(request, buffer.data() + used, room - used,
-                                              directory_position(catalog, directory, next), next + 1, with_attributes);
-    if (entry_bytes > room - used) break;
-    used += entry_bytes;
+  std::span<char> left = buffer;
+  const auto add = [&](const DirectoryPosition& position) {
+    const std::size_t entry_bytes = add_entry(request, left, position, with_attributes);
+    if (entry_bytes > left.size()) return false;
+    left = left.subspan(entry_bytes);
+    return true;
+  };
+  const auto from = static_cast<std::uint64_t>(offset);
+  bool fits = from > 0 || add({directory, ".", 1});
+  fits = fits && (from > 1 || add({catalog.parent(directory), "..", kBehindParent}));
+  const Catalog::Range children = catalog.children(directory);
+  const EntryId end = children.first + children.count;
+  for (EntryId child = child_after(requests, children, std::max(from, kBehindParent)); fits && child < end; ++child) {
+    fits = add({child, std::string(catalog.name(child)), kBehindParent + requests.inodes().name_number(child)});
   }
-  fuse_reply_buf(request, buffer.data(), used);
+  fuse_reply_buf(request, buffer.data(), buffer.size() - left.size());
 }
 
 void read_directory(fuse_req_t request, fuse_ino_t inode, std::size_t room, off_t offset, fuse_file_info*) {

@@ -66,6 +66,7 @@ class Requests {
 
   [[nodiscard]] const cache::Catalog& catalog() const { return catalog_; }
   [[nodiscard]] const Inodes& inodes() const { return *inodes_; }
+  [[nodiscard]] cache::EntryId entry_of(std::uint64_t inode) const { return inodes_->entry_of(inode); }
   void read(fuse_req* request, std::uint64_t inode, ReadRange range);
   // Whether a file that is looked up is probably read next, and not held. To be asked before the answer: the READ may
   // come at once.

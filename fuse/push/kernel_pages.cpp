@@ -55,7 +55,7 @@ void KernelPages::forget(const std::vector<EntryId>& entries) {
   for (const EntryId entry : entries) {
     const std::uint64_t inode = inodes_->of(entry);
     drop(inode, 0, 0);
-    if (inode == first_inode_of(entry)) continue;
+    if (version_of(inode) == 0) continue;
     const std::string name(catalog_.name(entry));
     // ENOENT: it never knew the file
     [[maybe_unused]] const int ignored = session_->invalidate_name(inodes_->of(catalog_.parent(entry)), name);

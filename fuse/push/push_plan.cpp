@@ -40,7 +40,8 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
   if (records_) record_pages_.emplace(records_, pages_);
   if (records_) pin_indexes();
   OrderPosition from = followed_.give(std::move(options.order));
-  if (takeover_.head->takeovers > 0) {
+  const bool is_anew = takeover_.head->is_untold && !takeover_.head->follows_before;  // over other samples
+  if (takeover_.head->takeovers > 0 ? !is_anew : takeover_.head->follows_before) {
     from.epoch = takeover_.head->epoch;
     from.position = takeover_.head->position;
   }

@@ -236,7 +236,9 @@ void Pusher::on_read_piece(Fetch fetch) {
 }
 
 bool Pusher::answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer) {
-  return answers_ && parts_.records->is_pack(entry_of(inode)) && answers_->answer_read(inode, range, answer);
+  if (!answers_) return false;
+  const cache::EntryId pack = parts_.inodes->entry_of(inode);
+  return pack != cache::kNoEntry && parts_.records->is_pack(pack) && answers_->answer_read(pack, inode, range, answer);
 }
 
 void Pusher::push(Fetch fetch) {

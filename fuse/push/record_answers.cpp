@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/fuse/push/record_answers.h"
 
-#include "headrace/fuse/kernel/inodes.h"
-
 namespace headrace::fuse {
 using cache::SampleIndex;
 using io::MutexLock;
@@ -66,8 +64,9 @@ std::vector<std::byte> RecordAnswers::take_beacon(SampleIndex record, std::uint6
   return bytes;
 }
 
-bool RecordAnswers::answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer) {
-  const std::vector<SampleIndex> read = records_->records_in(entry_of(inode), range);
+bool RecordAnswers::answer_read(cache::EntryId pack, std::uint64_t inode, const PageRange& range,
+                                const RecordAnswer& answer) {
+  const std::vector<SampleIndex> read = records_->records_in(pack, range);
   MutexLock lock(mutex_);
   for (const SampleIndex record : read) {
     if (const std::vector<std::byte> page = take_beacon(record, inode, range); !page.empty()) {

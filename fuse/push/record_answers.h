@@ -50,9 +50,10 @@ class RecordAnswers {
   void leave_beacon(cache::SampleIndex record, Beacon beacon);
   void drop_beacon(cache::SampleIndex record);
 
-  // Answers a READ of the inode with a beacon or with a record that arrived, else when it arrives.
+  // Answers a READ of the inode of the pack with a beacon or a record that arrived, or when one arrives.
   // False: nobody fetches it, and `answer` will not be called.
-  [[nodiscard]] bool answer_read(std::uint64_t inode, const PageRange& range, const RecordAnswer& answer);
+  [[nodiscard]] bool answer_read(cache::EntryId pack, std::uint64_t inode, const PageRange& range,
+                                 const RecordAnswer& answer);
   // The pack is another version by now, or the push ends: nothing that was fetched until now is shown any more. Who
   // waits is answered when it arrives.
   void forget();

@@ -57,6 +57,10 @@ void ChangedFiles::note_vanished(cache::EntryId entry) {
   write(entry, version);
 }
 
+void ChangedFiles::begin_with(cache::EntryId entry, std::uint32_t number, const cache::Identity& identity) {
+  write(entry, {.identity = identity, .has_identity = true, .number = number});
+}
+
 void ChangedFiles::note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes) {
   ChangedFile::Version version = present(entry);
   version.attributes = attributes;

@@ -49,6 +49,9 @@ class ChangedFiles {
 
   void note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes, Renumber renumber);
   void note_vanished(cache::EntryId entry);
+  [[nodiscard]] bool has_vanished(cache::EntryId entry) const { return present(entry).vanished; }
+  // For a successor that has another catalog: the file is as catalogued there, and has a number of its own.
+  void begin_with(cache::EntryId entry, std::uint32_t number, const cache::Identity& identity);
   void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
   void tell(cache::Store& store, Inodes& inodes) const;
   [[nodiscard]] std::vector<cache::EntryId> entries() const;

@@ -142,6 +142,8 @@ class Supervisor {
   void look_after_stand_in();
   void give_up(const char* reason);
   void hand_over();
+  // The worker has gone because its successor is to show other names (Mount::renew()).
+  [[nodiscard]] bool has_renewed() const { return channel_.generation() != generation_; }
   [[nodiscard]] int poll_timeout_ms() const;
   Result<Outcome> judge(int wait_status);
   bool may_restart();
@@ -153,12 +155,13 @@ class Supervisor {
   const sigset_t watched_;
   const sigset_t signals_of_children_;
   io::UniqueFd signal_fd_;
-  io::UniqueFd report_;      // the read end of the worker's pipe
-  io::UniqueFd life_;        // hangs up when the worker is dying
-  std::string error_;        // what the worker reported, encoded
-  bool is_leaving_ = false;  // the worker ends in order
-  bool is_ready_ = false;    // the worker has got so far
-  bool is_stopped_ = false;  // it lives but does nothing
+  io::UniqueFd report_;           // the read end of the worker's pipe
+  io::UniqueFd life_;             // hangs up when the worker is dying
+  std::string error_;             // what the worker reported, encoded
+  bool is_leaving_ = false;       // the worker ends in order
+  bool is_ready_ = false;         // the worker has got so far
+  bool is_stopped_ = false;       // it lives but does nothing
+  std::uint64_t generation_ = 0;  // of the channel, when the worker began
   pid_t worker_ = -1;
   pid_t stand_in_ = -1;
   steady_clock::time_point stand_in_at_ = steady_clock::time_point::max();
@@ -187,6 +190,7 @@ Status Supervisor::run() {
       continue;
     }
     retry_delay_ = kRetryFirst;
+    if (has_renewed()) continue;
     if (!may_restart()) return io::make_error(ErrorCode::kSystem, "the worker of the mount died");
   }
 }
@@ -201,6 +205,7 @@ Status Supervisor::start_worker() {
   is_leaving_ = false;
   is_ready_ = false;
   is_stopped_ = false;
+  generation_ = channel_.generation();
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);  // or the child writes once more what is not written yet
   worker_ = ::fork();
@@ -381,7 +386,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
   }
   if (stopping_ && !announced_) return io::make_error(ErrorCode::kCancelled, "stopped by a signal before it was ready");
   if (stopping_) return Outcome::kEnded;
-  if (is_handing_over_) return Outcome::kDied;
+  if (is_handing_over_ || has_renewed()) return Outcome::kDied;
   io::log_error("mount {}: worker {} died of signal {}", channel_.path().string(), worker_, WTERMSIG(wait_status));
   return Outcome::kDied;
 }

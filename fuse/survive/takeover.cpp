@@ -14,8 +14,6 @@ namespace headrace::fuse {
 using cache::Catalog;
 using cache::EntryId;
 
-namespace {
-
 std::uint64_t fingerprint_of(const Catalog& catalog) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   XXH3_64bits_reset(state.get());
@@ -30,20 +28,33 @@ std::uint64_t fingerprint_of(const Catalog& catalog) {
   return XXH3_64bits_digest(state.get());
 }
 
-}  // namespace
-
 // The next version of the program may find it.
-static_assert(kHandoverVersion == 3 && sizeof(TakeoverHead) == 40 && sizeof(ChangedFile) == 120 &&
-              sizeof(SamplePages) == 5 && sizeof(RequestLog::Slot) == 2048);
+static_assert(kHandoverVersion == 3 && sizeof(TakeoverHead) == 72 && sizeof(ChangedFile) == 120 &&
+              sizeof(NameNumber) == 4 && sizeof(SamplePages) == 5 && sizeof(RequestLog::Slot) == 2048);
+
+std::size_t takeover_bytes(const Catalog& catalog) {
+  return sizeof(TakeoverHead) + catalog.entry_count() * (sizeof(ChangedFile) + sizeof(NameNumber)) +
+         catalog.sample_count() * sizeof(SamplePages);
+}
+
+Takeover takeover_in(std::span<std::byte> memory, const Catalog& catalog) {
+  const std::size_t entries = catalog.entry_count();
+  const std::size_t numbers_at = sizeof(TakeoverHead) + entries * sizeof(ChangedFile);
+  const std::size_t pages_at = numbers_at + entries * sizeof(NameNumber);
+  return {.head = reinterpret_cast<TakeoverHead*>(memory.data()),
+          .changed = {reinterpret_cast<ChangedFile*>(memory.data() + sizeof(TakeoverHead)), entries},
+          .numbers = {reinterpret_cast<NameNumber*>(memory.data() + numbers_at), entries},
+          .pages = {reinterpret_cast<SamplePages*>(memory.data() + pages_at), catalog.sample_count()}};
+}
+
+std::shared_ptr<Inodes> make_inodes(const Catalog& catalog, const Takeover& takeover) {
+  if (takeover.head->name_numbers_end == 0) return std::make_shared<Inodes>(catalog);
+  return std::make_shared<Inodes>(catalog, takeover.numbers);
+}
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
-  const std::size_t samples = catalog.sample_count();
-  const std::size_t entries = catalog.entry_count();
-  const std::size_t pages_at = sizeof(TakeoverHead) + entries * sizeof(ChangedFile);
-  HEADRACE_TRY(memory, channel.takeover_memory(pages_at + samples * sizeof(SamplePages)));
-  Takeover takeover{.head = reinterpret_cast<TakeoverHead*>(memory.data()),
-                    .changed = {reinterpret_cast<ChangedFile*>(memory.data() + sizeof(TakeoverHead)), entries},
-                    .pages = {reinterpret_cast<SamplePages*>(memory.data() + pages_at), samples}};
+  HEADRACE_TRY(memory, channel.takeover_memory(takeover_bytes(catalog)));
+  const Takeover takeover = takeover_in(memory, catalog);
   const std::uint64_t fingerprint = fingerprint_of(catalog);
   if (!channel.init_answered()) {
     takeover.head->catalog_fingerprint = fingerprint;

@@ -5,15 +5,17 @@
 //   Result<Takeover> takeover = open_takeover(channel, store.catalog());
 //   takeover->pages[sample].held = true;      // the successor finds it so
 //
-// It lies in the channel's shared memory: a head, then one ChangedFile per entry, then one SamplePages per sample. What
-// is never written takes no memory. A process may die between any two
+// It lies in the channel's shared memory: a head, then one ChangedFile per entry, one number per entry, and one
+// SamplePages per sample. What is never written takes no memory. A process may die between any two
 // writes. Whatever the successor finds there is safe to act on: a sample that is wrongly taken for pushed costs one
 // READ.
 //
 // Thread-safety: as the owner's (SharedPlan's lock guards it). Ownership: the channel's memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "headrace/cache/catalog.h"
@@ -35,7 +37,12 @@ struct SamplePages {
 struct TakeoverHead {
   std::uint64_t catalog_fingerprint = 0;
   std::uint64_t takeovers = 0;
-  std::uint64_t epoch = 0;  // where the reader is
+  RenewedNames renewed = {};  // how this generation's catalog differs from the one before
+  // Behind the largest that was ever given out; 0: the numbers are entries plus one.
+  std::uint32_t name_numbers_end = 0;
+  bool follows_before = false;  // epoch and position are of MountOptions::order_before
+  bool is_untold = false;       // the kernel was not told yet which names are others
+  std::uint64_t epoch = 0;      // where the reader is
   std::uint64_t position = 0;
   std::uint64_t changed_count = 0;
 };
@@ -43,11 +50,19 @@ struct TakeoverHead {
 struct Takeover {
   TakeoverHead* head = nullptr;
   std::span<ChangedFile> changed;  // the first head->changed_count are in use
+  std::span<NameNumber> numbers;   // by entry; read where head->name_numbers_end is not 0
   std::span<SamplePages> pages;    // by sample
 };
+
+// What it takes for a catalog, and where its parts lie in that.
+[[nodiscard]] std::size_t takeover_bytes(const cache::Catalog& catalog);
+[[nodiscard]] Takeover takeover_in(std::span<std::byte> memory, const cache::Catalog& catalog);
+[[nodiscard]] std::uint64_t fingerprint_of(const cache::Catalog& catalog);
 
 // Inode numbers follow from the catalog, so a process with another catalog would serve one file's bytes as another's.
 // Errors: kStale (the catalog is not the one that the mount was made with), kSystem.
 [[nodiscard]] Result<Takeover> open_takeover(Channel& channel, const cache::Catalog& catalog);
+// The numbers that the kernel knows.
+[[nodiscard]] std::shared_ptr<Inodes> make_inodes(const cache::Catalog& catalog, const Takeover& takeover);
 
 }  // namespace headrace::fuse

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -199,6 +201,87 @@ TEST_CASE("refresh finds the mount by its config file, as the systemd unit's rel
   CHECK(fixture.tool({"refresh", point, "--config", config}).status == 2);
   CHECK(fixture.tool({"refresh", "--config", fixture.data.write("empty.toml", "ram = \"64M\"\n").string()}).status ==
         2);
+}
+
+TEST_CASE("refresh shows names that are new in the source, and hides those that have gone") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--order", "torch-distributed:seed=1"})
+              .status == 0);
+  CHECK(read_file(fixture.mount_point / "eel/0.jpg").empty());  // the kernel remembers that
+  static_cast<void>(fixture.data.write("train/eel/0.jpg", "an eel"));
+  static_cast<void>(fixture.data.write("train/cat/00.jpg", "a cat"));
+  std::filesystem::remove(fixture.source / "dog/19.jpg");
+  const Outcome outcome = fixture.tool({"refresh", point, "--json"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json found = nlohmann::json::parse(outcome.output);
+  if (!found["shown"].get<bool>()) {
+    CHECK(contains(fixture.tool({"refresh", point}).output, "needs Linux 6.9"));
+    skip("needs Linux 6.9");
+  }
+  CHECK(found == nlohmann::json{{"changed", 0}, {"vanished", 1}, {"appeared", 3}, {"shown", true}});
+  CHECK(read_file(fixture.mount_point / "eel/0.jpg") == "an eel");
+  CHECK(read_file(fixture.mount_point / "cat/00.jpg") == "a cat");
+  CHECK_FALSE(std::filesystem::exists(fixture.mount_point / "dog/19.jpg"));
+  const nlohmann::json stat = fixture.stat();
+  CHECK(stat["data_set"]["samples"] == 41);
+  CHECK(stat["mount"]["order"] == "torch-distributed:seed=1");
+  CHECK(stat["mount"]["renewals"] == 1);
+  CHECK(stat["mount"]["takeovers"] == 0);
+  const Outcome again = fixture.tool({"refresh", point});
+  CHECK(again.output == "0 files changed, 0 vanished\n");
+}
+
+namespace {
+
+// By inotify, of a worker.
+int watched_folders(pid_t pid) {
+  int count = 0;
+  std::error_code failure;
+  for (const fs::directory_entry& each : fs::directory_iterator(fmt::format("/proc/{}/fdinfo", pid), failure)) {
+    std::ifstream lines(each.path());
+    for (std::string line; std::getline(lines, line);) count += line.starts_with("inotify ") ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a training that reads along an order goes on with the files that it listed when others appear") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string source = fixture.source.string();
+  const std::string order = "torch-distributed:seed=3";
+  REQUIRE(fixture.tool({"mount", source, point, "--ram", "64M", "--order", order}).status == 0);
+  std::vector<fs::path> files;
+  std::istringstream lines(fixture.tool({"order", source, "--order", order}).output);
+  for (std::string line; std::getline(lines, line);) files.emplace_back(fixture.mount_point / line);
+  REQUIRE(files.size() == 40);
+  const auto position = [&] { return fixture.stat()["mount"]["position"].get<int>(); };
+  const auto read_some = [&](std::size_t from, std::size_t end) {
+    REQUIRE(wait_until([&] { return watched_folders(fixture.stat()["pid"]) == 3; }));  // else opens go unseen
+    for (std::size_t i = from; i < end; ++i) static_cast<void>(read_file(files[i]));
+    CHECK(wait_until([&] { return position() >= static_cast<int>(end); }));
+    CHECK(fixture.stat()["mount"]["strays"] == 0);
+  };
+  read_some(0, 20);
+  static_cast<void>(fixture.data.write("train/cat/00.jpg", "a cat"));
+  if (contains(fixture.tool({"refresh", point}).output, "needs Linux 6.9")) skip("needs Linux 6.9");
+  CHECK(fixture.stat()["data_set"]["samples"] == 41);
+  CHECK(position() == 20);
+  read_some(20, 35);
+}
+
+TEST_CASE("a source in which nothing is left is taken for one that is away") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point}).status == 0);
+  for (const char* folder : {"cat", "dog"}) std::filesystem::remove_all(fixture.source / folder);
+  const Outcome outcome = fixture.tool({"refresh", point});
+  CHECK(contains(outcome.output, "0 files changed, 40 vanished"));
+  CHECK(contains(outcome.output, "is the source away?"));
+  CHECK(fixture.stat()["data_set"]["samples"] == 40);
 }
 
 TEST_CASE("a tier leaves free of its file system what free= says, and stat says when it is short") {

@@ -248,6 +248,24 @@ TEST_CASE("a mount whose next program has gone when it is to begin stays with th
   fixture.check_equal_trees(fixture.mount_point);
 }
 
+TEST_CASE("a mount that has gone on with other names is upgraded with these, and shows more of them") {
+  const Programs fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.run(fixture.older, "mount train mnt --ram 20M").status == 0);
+  static_cast<void>(fixture.data.write("train/cat/00.jpg", "first"));
+  const Outcome refreshed = fixture.tool({"refresh", point});
+  if (needs_new_kernel(refreshed) || contains(refreshed.output, "needs Linux 6.9")) skip("needs Linux 6.9");
+  CHECK(contains(refreshed.output, "1 names are new, and are shown"));
+  REQUIRE(fixture.run(fixture.newer, "upgrade mnt").status == 0);
+  CHECK(fixture.is_served_by(fixture.newer));
+  CHECK(read_file(fixture.mount_point / "cat/00.jpg") == "first");
+  static_cast<void>(fixture.data.write("train/ape/0.jpg", "second"));
+  CHECK(contains(fixture.tool({"refresh", point}).output, "2 names are new, and are shown"));
+  CHECK(read_file(fixture.mount_point / "ape/0.jpg") == "second");
+  CHECK(read_file(fixture.mount_point / "dog/9.jpg") == read_file(fixture.source / "dog/9.jpg"));
+  CHECK(fixture.stat()["mount"]["renewals"] == 2);
+}
+
 TEST_CASE("a mount over the records of a pack is upgraded as well") {
   const Programs fixture;
   const std::string content(64'000, 'r');

@@ -106,8 +106,11 @@ def shows_what_is_put_meanwhile(bench, store):
         compare(store, mount)
         store.put("class0/new.jpg", b"new")
         refreshed = bench.execute([bench.program("headrace"), "refresh", mount.path])
-        assert "1" in refreshed, refreshed
-        assert not (mount.path / "class0/new.jpg").exists()
+        assert "1 names are new" in refreshed, refreshed
+        if "Linux 6.9" not in refreshed:
+            assert (mount.path / "class0/new.jpg").read_bytes() == b"new"
+            compare(store, mount)
+            assert mount.stat()["mount"]["renewals"] == 1
     with mounted(bench, store) as mount:
         compare(store, mount)
 

@@ -18,13 +18,14 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kRecordBytes = 3 * kPage;
+constexpr cache::EntryId kPackEntry = 6;
 constexpr std::uint64_t kInode = 7;
 constexpr std::uint64_t kOtherVersion = kInode + (std::uint64_t{1} << kVersionShift);
 
 // Ten records of three pages each, and what a READ was answered.
 struct Pack {
-  std::shared_ptr<const PackRecords> records = std::make_shared<const PackRecords>(headrace::test::set_of(
-      entry_of(kInode), cache::RecordMap::strided(10 * kRecordBytes, 0, kRecordBytes, 10).value()));
+  std::shared_ptr<const PackRecords> records = std::make_shared<const PackRecords>(
+      headrace::test::set_of(kPackEntry, cache::RecordMap::strided(10 * kRecordBytes, 0, kRecordBytes, 10).value()));
   RecordAnswers answers{records};
   std::shared_ptr<const std::vector<std::byte>> content =
       std::make_shared<const std::vector<std::byte>>(test::pattern_bytes(kRecordBytes, 3));
@@ -32,7 +33,8 @@ struct Pack {
 
   bool read(std::uint64_t offset, std::uint64_t length, std::uint64_t inode = kInode) {
     answered.reset();
-    return answers.answer_read(inode, {.offset = offset, .length = length}, [this](std::span<const std::byte> bytes) {
+    const PageRange range{.offset = offset, .length = length};
+    return answers.answer_read(kPackEntry, inode, range, [this](std::span<const std::byte> bytes) {
       answered.emplace(bytes.begin(), bytes.end());
     });
   }

@@ -3,23 +3,30 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "headrace/cache/refresher.h"
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/io/unique_fd.h"
 
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
@@ -52,6 +59,9 @@ struct Seen {
   std::atomic<unsigned> stand_ins = 0;
   std::atomic<std::uint64_t> changed = 0;  // files that it found changed
   std::atomic<std::uint64_t> takeovers = 0;
+  std::atomic<unsigned> may_renew = 0;  // how many times workers are to go on with what names the source has
+  std::atomic<std::uint64_t> renewals = 0;
+  std::atomic<std::uint64_t> appeared = 0;       // names, at the last time
   std::atomic<std::uint64_t> held_at_start = 0;  // samples in the page cache when the last worker got ready
 };
 
@@ -66,7 +76,8 @@ class Supervised {
     kFailSecond,
     kNeverAgain,
     kRefreshOnly,
-    kPushFirst
+    kPushFirst,
+    kRenew
   };
 
   Supervised(Mounted& mounted, std::uint64_t ram_bytes, Work work = Work::kServe)
@@ -131,6 +142,12 @@ class Supervised {
     seen_->may_refresh = true;
     wait_until([&] { return seen_->changed == count; });
   }
+  // Returns when a worker serves with what names the source has now.
+  void renew() const {
+    const unsigned count = ++seen_->may_renew;
+    const unsigned ready = seen_->ready;
+    wait_until([&] { return seen_->renewals == count && seen_->ready > ready; });
+  }
   [[nodiscard]] const Seen& seen() const { return *seen_; }
 
  private:
@@ -170,16 +187,38 @@ class Supervised {
     HEADRACE_TRY(mount, Mount::start(*store, mounted_.options, channel));
     seen_->takeovers = mount->stats().takeovers;
     seen_->held_at_start = mount->stats().held_samples;
-    if (work_ == Work::kPushFirst && seen_->takeovers == 0) {
+    seen_->renewals = mount->stats().renewals;
+    seen_->appeared = mount->stats().renewed.appeared;
+    const bool is_first = seen_->takeovers + seen_->renewals == 0;
+    if (is_first && (work_ == Work::kPushFirst || (work_ == Work::kRenew && mounted_.options.ram_bytes > 0))) {
       HEADRACE_TRY_DO(mount->push_until_full([](const auto&) { return true; }));
     }
     ready();
     ++seen_->ready;
     const bool refreshes = work_ == Work::kRefreshFirst || work_ == Work::kRefreshOnly;
     if (refreshes && seen_->takeovers == 0) refresh(*store, *mount);
+    std::atomic<bool> ends = false;
+    std::thread renewing([&] {
+      if (work_ == Work::kRenew) renew_when_asked(*store, *mount, ends);
+    });
     int signal = 0;
     ::sigwait(&stop_signal, &signal);
+    ends = true;
+    renewing.join();
     return {};
+  }
+
+  void renew_when_asked(cache::Store& store, Mount& mount, const std::atomic<bool>& ends) const {
+    while (!ends && seen_->may_renew == mount.stats().renewals) std::this_thread::sleep_for(milliseconds(1));
+    if (ends) return;
+    cache::RefresherOptions options;
+    options.on_told = [&] { mount.wait_until_forgotten(); };
+    options.on_other_names = [&](const cache::CatalogChanges& changes) {
+      return mount.renew(*changes.next, {.appeared = changes.appeared});
+    };
+    cache::Refresher refresher(store, std::move(options));
+    refresher.request();
+    while (!ends) std::this_thread::sleep_for(milliseconds(1));
   }
 
   Result<std::unique_ptr<cache::Store>> open_store(const Channel& channel) const {
@@ -395,6 +434,127 @@ TEST_CASE("a worker that takes over shows the names that the mount was made with
     CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, kSampleBytes));
   }
   CHECK(read_file(mounted.file("a/000000-new.jpg")).empty());
+  CHECK(supervised.stop() == 0);
+}
+
+TEST_CASE("a mount goes on with the names that its source has now, and no reader notices") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.source().write("a/goes.jpg", "as a file that nobody reads");
+  mounted.source().write("gone/x.jpg", "with its folder");
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kRenew);
+  supervised.wait_until_ready(1);
+  CHECK(read_file(mounted.file("a/goes.jpg")) == "as a file that nobody reads");
+  CHECK(read_file(mounted.file("a/000000-new.jpg")).empty());  // the kernel remembers that
+  const std::string last = mounted.file(Mounted::sample_name(kSampleCount - 1));
+  const io::UniqueFd held(::open(last.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat before {};
+  REQUIRE(::fstat(held.get(), &before) == 0);
+  CheckingReaders readers(mounted, 8);
+  for (int round = 0; round < 2; ++round) {
+    readers.wait_for_reads(50);
+    mounted.source().write("a/000000-new.jpg", "would shift every number after it" + std::to_string(round));
+    mounted.source().write("c" + std::to_string(round) + "/deep/new.jpg", "in a new folder");
+    std::filesystem::remove(mounted.source().path() / (round == 0 ? "a/goes.jpg" : "gone/x.jpg"));
+    supervised.renew();
+    CHECK(fuse::test::difference(mounted.source().path(), mounted.path()) == "");
+  }
+  readers.wait_for_reads(50);
+  readers.finish();
+  CHECK(readers.failures() == 0);
+  CHECK(supervised.seen().appeared == 3);
+  CHECK(supervised.seen().takeovers == 0);
+  struct stat after {};
+  REQUIRE(::stat(last.c_str(), &after) == 0);
+  CHECK(after.st_ino == before.st_ino);
+  std::string content(kSampleBytes, '\0');
+  ::posix_fadvise(held.get(), 0, 0, POSIX_FADV_DONTNEED);
+  REQUIRE(::pread(held.get(), content.data(), content.size(), 0) == static_cast<ssize_t>(kSampleBytes));
+  CHECK((content == Mounted::sample_content(kSampleCount - 1, kSampleBytes)));
+  errno = 0;
+  CHECK(read_file(mounted.file("gone/x.jpg")).empty());
+  CHECK(errno == ENOENT);
+  supervised.kill_worker();  // the next one has the same names
+  supervised.wait_until_ready(4);
+  CHECK(read_file(mounted.file("c1/deep/new.jpg")) == "in a new folder");
+  CHECK(supervised.seen().takeovers == 1);
+  CHECK(supervised.stop() == 0);
+  CHECK(mounts_at(mounted.path()).empty());
+}
+
+TEST_CASE("what was pushed, and what is another version by now, is known under other names, too") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  need_resend(mounted);
+  Supervised supervised(mounted, 16 << 20, Supervised::Work::kRenew);
+  supervised.wait_until_ready(1);
+  const std::string changed(kSampleBytes / 2, 'c');
+  mounted.source().write(Mounted::sample_name(2), changed);
+  mounted.source().write("a/000000-new.jpg", "would shift every number after it");
+  supervised.renew();
+  CHECK(supervised.seen().held_at_start >= kSampleCount - 1);
+  CHECK((read_file(mounted.file(Mounted::sample_name(2))) == changed));
+  for (unsigned i = 3; i < kSampleCount; ++i) {
+    CHECK((read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, kSampleBytes)));
+  }
+  CHECK(read_file(mounted.file("a/000000-new.jpg")) == "would shift every number after it");
+  CHECK(supervised.stop() == 0);
+}
+
+TEST_CASE("below an overlay other names are shown, too, also what was looked for before it was there") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(4, kSampleBytes);
+  mounted.source().write("a/goes.jpg", "soon");
+  mounted.options.overlay = OverlayMode::kIfPossible;
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kRenew);
+  supervised.wait_until_ready(1);
+  CHECK(read_file(mounted.file("a/goes.jpg")) == "soon");
+  CHECK(read_file(mounted.file("a/new.jpg")).empty());
+  mounted.source().write("a/new.jpg", "new");
+  std::filesystem::remove(mounted.source().path() / "a/goes.jpg");
+  supervised.renew();
+  CHECK(read_file(mounted.file("a/new.jpg")) == "new");
+  CHECK_FALSE(std::filesystem::exists(mounted.file("a/goes.jpg")));
+  CHECK(read_file(mounted.file(Mounted::sample_name(3))) == Mounted::sample_content(3, kSampleBytes));
+  CHECK(supervised.stop() == 0);
+}
+
+TEST_CASE("who is in the middle of a folder when names come and go is told each of the others once") {
+  need_fuse();
+  Mounted mounted;
+  constexpr int kNames = 3000;  // more than a READDIR takes
+  std::set<std::string> expected;
+  for (int i = 0; i < kNames; ++i) {
+    const std::string name = "name-" + std::to_string(1'000'000 + i) + ".jpg";
+    mounted.source().write("all/" + name, "x");
+    if (i % 3 != 0) expected.insert(name);
+  }
+  need_resend(mounted);
+  Supervised supervised(mounted, 0, Supervised::Work::kRenew);
+  supervised.wait_until_ready(1);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(mounted.file("all").c_str()), &::closedir);
+  std::multiset<std::string> seen;
+  const auto list = [&](int count) {
+    for (const dirent* entry = nullptr; count > 0 && (entry = ::readdir(folder.get())) != nullptr; --count)
+      seen.insert(entry->d_name);
+  };
+  list(kNames / 2);
+  for (int i = 0; i < kNames; ++i) {
+    const std::string name = "name-" + std::to_string(1'000'000 + i);
+    if (i % 3 == 0) std::filesystem::remove(mounted.source().path() / "all" / (name + ".jpg"));
+    if (i % 5 == 0) mounted.source().write("all/" + name + "-new.jpg", "y");
+  }
+  supervised.renew();
+  list(2 * kNames);
+  for (const std::string& name : expected) {
+    CAPTURE(name);
+    CHECK(seen.count(name) == 1);
+  }
   CHECK(supervised.stop() == 0);
 }
 
