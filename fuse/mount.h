@@ -91,8 +91,8 @@ class Mount {
 
   // The source has other names than the catalog: the mount goes on with this one. Names keep their inodes, so that
   // whoever has a file open goes on. Ends the process where that succeeds, and the supervisor starts one that takes
-  // over; so it is for a mount on the channel of a supervisor. Errors: kUnsupported (there is none; Linux before 6.9),
-  // kSystem; then all stays as it was.
+  // over; so it is for a mount on the channel of a supervisor. Errors: kUnsupported (there is none), kSystem;
+  // then all stays as it was.
   [[nodiscard]] Status renew(const cache::Catalog& catalog, const RenewedNames& renewed);
   // This process is the first one after that: it goes on with the catalog that was given.
   [[nodiscard]] bool has_renewed() const;

@@ -443,7 +443,6 @@ TEST_CASE("a mount goes on with the names that its source has now, and no reader
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.source().write("a/goes.jpg", "as a file that nobody reads");
   mounted.source().write("gone/x.jpg", "with its folder");
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kRenew);
   supervised.wait_until_ready(1);
   CHECK(read_file(mounted.file("a/goes.jpg")) == "as a file that nobody reads");
@@ -488,7 +487,6 @@ TEST_CASE("what was pushed, and what is another version by now, is known under o
   need_fuse();
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
-  need_resend(mounted);
   Supervised supervised(mounted, 16 << 20, Supervised::Work::kRenew);
   supervised.wait_until_ready(1);
   const std::string changed(kSampleBytes / 2, 'c');
@@ -510,7 +508,6 @@ TEST_CASE("below an overlay other names are shown, too, also what was looked for
   mounted.write_samples(4, kSampleBytes);
   mounted.source().write("a/goes.jpg", "soon");
   mounted.options.overlay = OverlayMode::kIfPossible;
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kRenew);
   supervised.wait_until_ready(1);
   CHECK(read_file(mounted.file("a/goes.jpg")) == "soon");
@@ -534,7 +531,6 @@ TEST_CASE("who is in the middle of a folder when names come and go is told each 
     mounted.source().write("all/" + name, "x");
     if (i % 3 != 0) expected.insert(name);
   }
-  need_resend(mounted);
   Supervised supervised(mounted, 0, Supervised::Work::kRenew);
   supervised.wait_until_ready(1);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(mounted.file("all").c_str()), &::closedir);
