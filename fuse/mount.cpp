@@ -220,8 +220,7 @@ Status Mount::Impl::start(Channel& channel) {
   make_pusher();
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
-  HEADRACE_TRY(opened,
-               Session::open(channel, RequestLog::Role::kWorker, Requests::operations(), std::move(handler)));
+  HEADRACE_TRY(opened, Session::open(channel, RequestLog::Role::kWorker, Requests::operations(), std::move(handler)));
   session = std::move(opened);
   store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
   session->take_over();

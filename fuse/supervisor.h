@@ -8,7 +8,7 @@
 //
 // The supervisor mounts, holds the descriptor of /dev/fuse, and runs the worker in a child process. When that is killed
 // or crashes, the next child takes over the same connection: inode numbers follow from the catalog, the channel's
-// takeover memory says what is in the page cache, and its log what was not answered (survive/request_log.h). SIGTERM,
+// takeover memory says what is in the page cache, and its log what was not answered (kernel/request_log.h). SIGTERM,
 // SIGINT and SIGHUP are passed on to the worker, which ends and unmounts. If the supervisor itself is killed the worker
 // ends the same way.
 //

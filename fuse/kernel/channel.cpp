@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
-#include "headrace/fuse/survive/request_log.h"
+#include "headrace/fuse/kernel/request_log.h"
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 
@@ -233,8 +233,7 @@ void Channel::close() {
 Status Channel::share_memory(const ChannelOptions& options) {
   shared_fd_ = ::memfd_create("headrace-channel", MFD_CLOEXEC);
   const auto bytes = static_cast<off_t>(kRequestLogOffset + RequestLog::memory_bytes());
-  if (shared_fd_ < 0 || ::ftruncate(shared_fd_, bytes) != 0)
-    return io::system_error(errno, "memory for the channel");
+  if (shared_fd_ < 0 || ::ftruncate(shared_fd_, bytes) != 0) return io::system_error(errno, "memory for the channel");
   HEADRACE_TRY_DO(map_shared());
   for (int& fd : takeover_fds_) {
     fd = ::memfd_create("headrace-takeover", MFD_CLOEXEC);

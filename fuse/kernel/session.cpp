@@ -91,7 +91,8 @@ int make_wait_fd(int request_fd, int hint_fd, int stop_fd) {
 }
 
 bool needs_answer(std::uint32_t opcode) {
-  return opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT && opcode != FUSE_NOTIFY_REPLY;
+  return opcode != FUSE_FORGET && opcode != FUSE_BATCH_FORGET && opcode != FUSE_INTERRUPT &&
+         opcode != FUSE_NOTIFY_REPLY;
 }
 
 }  // namespace
@@ -212,7 +213,8 @@ void Session::serve(int wait_fd) {
 bool Session::serve_one(Reading& reading, int wait_fd) {
   if (reading.slot == nullptr) reading.slot = log_->claim();
   const std::span<std::byte> buffer = reading.buffer;
-  const std::span<std::byte> head = reading.slot != nullptr ? std::span<std::byte>(reading.slot->request) : buffer.first(0);
+  const std::span<std::byte> head =
+      reading.slot != nullptr ? std::span<std::byte>(reading.slot->request) : buffer.first(0);
   const std::span<std::byte> rest = buffer.subspan(head.size());
   const std::array<iovec, 2> parts = {{{head.data(), head.size()}, {rest.data(), rest.size()}}};
   const ssize_t count = ::readv(fd_, parts.data(), parts.size());

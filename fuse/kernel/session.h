@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "headrace/fuse/channel.h"
-#include "headrace/fuse/survive/request_log.h"
+#include "headrace/fuse/kernel/request_log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
 #include "headrace/io/wake_event.h"
@@ -47,7 +47,8 @@ inline constexpr std::size_t kOpcodeCount = 64;
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // `role`: whether it answers in the place of a worker. Errors: kUnsupported (the kernel's protocol is too old), kSystem.
+  // `role`: whether it answers in the place of a worker. Errors: kUnsupported (the kernel's protocol is too old),
+  // kSystem.
   [[nodiscard]] static Result<std::shared_ptr<Session>> open(Channel& channel, RequestLog::Role role,
                                                              const fuse_lowlevel_ops& operations,
                                                              std::shared_ptr<void> handler);
@@ -116,7 +117,7 @@ class Session : public std::enable_shared_from_this<Session> {
   static std::int64_t write_reply(int fd, iovec* parts, int count, void* userdata);
 
   const std::shared_ptr<void> handler_;
-  std::shared_ptr<RequestLog> log_;  // from attach() on
+  std::shared_ptr<RequestLog> log_;          // from attach() on
   fuse_session* session_ = nullptr;          // its descriptor is a duplicate of the channel's
   int fd_ = -1;                              // that descriptor
   io::WakeEvent stop_;                       // set once the threads are to end

@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/fuse/kernel/request_log.h"
 #include "headrace/fuse/survive/life_line.h"
-#include "headrace/fuse/survive/request_log.h"
 #include "headrace/io/log.h"
 #include "headrace/io/process_state.h"
 #include "headrace/io/unique_fd.h"

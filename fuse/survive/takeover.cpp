@@ -7,7 +7,7 @@
 
 #include <xxhash.h>
 
-#include "headrace/fuse/survive/request_log.h"
+#include "headrace/fuse/kernel/request_log.h"
 #include "headrace/io/log.h"
 
 namespace headrace::fuse {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/survive/request_log.h"
+#include "headrace/fuse/kernel/request_log.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests that a process has read from /dev/fuse and not answered yet, for whoever takes over: the kernel hands out
-// each of them once.
+// The requests that a process has read from /dev/fuse and not answered yet, for whoever takes over: the kernel hands
+// out each of them once.
 //
 //   log.begin(RequestLog::Role::kWorker);
-//   RequestLog::Slot* slot = log.claim();                 // a thread's next request is read into it
-//   ... readv() into slot->request ...; log.keep(*slot);  // or log.give_back(*slot): it needs no answer
+//   RequestLog::Slot* slot = log.claim();  // a thread's next request is read into slot->request
+//   log.keep(*slot);                       // it was; or log.give_back(*slot): it needs no answer
 //   log.on_answered(unique);
-//   for (const auto& request : log.take_over()) ...       // what processes before this one left
+//   for (const auto& request : log.take_over()) ...  // what processes before this one left
 //
 // A request lies in the log from the moment when the kernel hands it out, because it is read into the log's memory: a
 // process may be killed after any instruction. A request that is answered twice does no harm: numbers of requests never

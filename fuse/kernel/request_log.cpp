@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/survive/request_log.h"
+#include "headrace/fuse/kernel/request_log.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -111,7 +111,8 @@ std::vector<std::vector<std::byte>> RequestLog::take_over() {
     std::vector<std::byte> request;
     if (take(slot, owner, request)) requests.push_back(std::move(request));
   }
-  if (!requests.empty()) io::log_info("{} requests of the mount were not answered, and are answered now", requests.size());
+  if (!requests.empty())
+    io::log_info("{} requests of the mount were not answered, and are answered now", requests.size());
   return requests;
 }
 
