@@ -41,8 +41,9 @@ struct SeenMount {
 
 // Shows the mount at `shown`, a resolved path, at the empty folder `at`, too: the same files, pages and daemon (a bind
 // mount). Each of the places may go by unmount(); all of them go with the daemon. `covers`: the folder may have
-// content.
+// content. False: there is no mount of headrace at `shown`, or not any more; then nothing is shown.
 // Errors: as open_channel(); kPermission (only root can).
-[[nodiscard]] io::Status show_also_at(const std::filesystem::path& shown, const std::filesystem::path& at, bool covers);
+[[nodiscard]] io::Result<bool> show_also_at(const std::filesystem::path& shown, const std::filesystem::path& at,
+                                            bool covers);
 
 }  // namespace headrace::fuse

@@ -42,6 +42,7 @@
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
+#include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
@@ -120,10 +121,16 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.learn_order = !is_unknown;
   options.order_records = plan.order_records;
   if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
-    HEADRACE_TRY(orders, open_orders(plan.orders, store.catalog(), ListFiles::kRegular));
-    options.order = std::move(orders.front());
-    options.order_before = open_order_before(plan, store.catalog(), channel);
-    options.else_orders.assign(std::make_move_iterator(orders.begin() + 1), std::make_move_iterator(orders.end()));
+    auto orders = open_orders(plan.orders, store.catalog(), ListFiles::kRegular);
+    if (orders) {
+      options.order = std::move(orders->front());
+      options.order_before = open_order_before(plan, store.catalog(), channel);
+      options.else_orders.assign(std::make_move_iterator(orders->begin() + 1), std::make_move_iterator(orders->end()));
+    } else if (channel.catalog_before_fd() < 0) {
+      return tl::unexpected(std::move(orders.error()));
+    } else {  // it named a file that has gone, and readers are here
+      options.fallbacks.push_back("the order is not one of what is there now: " + orders.error().message());
+    }
   }
   return fuse::Mount::start(store, std::move(options), channel);
 }
@@ -277,8 +284,9 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
   return choose("--log-level", name, kLevels);
 }
 
-// Ends `turn` once the mount can be found.
-io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, MountTurn& turn) {
+// Ends `turn`, and prints `line` unless it is empty, once the mount can be found.
+io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, MountTurn& turn,
+                         const std::string& line) {
   HEADRACE_TRY(plan, make_plan(arguments));
   io::set_log_level(level);
   tell_what_is_shared(plan);
@@ -288,6 +296,7 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     if (arguments.foreground) {
       return serve(arguments, plan, [&] {
         turn.end();
+        if (!line.empty()) print_line(stderr, line);
         ready();
       });
     }
@@ -300,6 +309,7 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     const auto show = [&](std::uint64_t count) { progress.update(count); };
     HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
   }
+  if (!line.empty()) print_line(stderr, line);
   return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
 }
 
@@ -351,7 +361,10 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(turn, MountTurn::take(asked.source.path));
   const std::vector<Neighbour> all = neighbours();
   HEADRACE_TRY(is_shown, show_by_neighbour(arguments, asked, all));
-  return is_shown ? io::Status{} : run_own_mount(with_share_of_memory(arguments, all), level, turn);
+  if (is_shown) return {};
+  MountArguments own = arguments;
+  const std::string line = take_share_of_memory(own, all);
+  return run_own_mount(own, level, turn, line);
 }
 
 }  // namespace headrace::cli

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/setup/places.h"
+#include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/mounts.h"
@@ -65,12 +66,36 @@ std::set<std::string> bucket_environment(const std::string& process) {
   return found;
 }
 
+bool is_in_job(const std::string& process) {
+  std::ifstream stream("/proc/" + process + "/environ");
+  for (std::string variable; std::getline(stream, variable, '\0');) {
+    if (variable.starts_with("SLURM_JOB_ID=")) return true;
+  }
+  return false;
+}
+
+// A daemon ends with the job that it was started in, and takes its memory from that job's. Sessions of people who log
+// in have control groups, too, but no limits.
+bool is_in_another_group(const Neighbour& other) {
+  const std::string worker = std::to_string(other.worker);
+  if (control_group_of("self") == control_group_of(worker)) return false;
+  return io::control_group_memory_limit() || io::control_group_memory_limit({.self = "/proc/" + worker + "/cgroup"}) ||
+         is_in_job("self") || is_in_job(worker);
+}
+
+bool has_no_memory(const Values& values) {
+  const auto ram = values.find("--ram");
+  if (ram == values.end() || ram->second.empty()) return false;
+  const io::Result<std::uint64_t> bytes = parse_size(ram->second.back(), io::memory_limit_bytes());
+  return bytes && *bytes == 0;
+}
+
 // Why the daemon of the neighbour cannot serve this mount; empty: it can.
 std::vector<std::string> differences(const MountArguments& arguments, const MountPlan& plan, const Neighbour& other) {
   Values own = by_option(arguments.words);
   Values others = by_option(other.words);
   for (Values* values : {&own, &others}) values->erase("--log-level");
-  if (arguments.cache.ram.empty()) others.erase("--ram");  // as much as there is
+  if (arguments.cache.ram.empty() && !has_no_memory(others)) others.erase("--ram");  // as much as there is
   std::set<std::string> found;
   for (const auto& [option, values] : own) {
     const auto same = others.find(option);
@@ -90,6 +115,7 @@ std::vector<std::string> differences(const MountArguments& arguments, const Moun
   if (plan.source.is_bucket() && bucket_environment("self") != bucket_environment(std::to_string(other.worker))) {
     found.insert("the environment");
   }
+  if (is_in_another_group(other)) found.insert("another control group");
   if (::geteuid() != 0) found.insert("only root can show a mount at a second place");
   return {found.begin(), found.end()};
 }
@@ -166,7 +192,6 @@ void MountTurn::end() {
 
 io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountPlan& plan,
                                    const std::vector<Neighbour>& all) {
-  HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
   for (const Neighbour& other : all) {
     if (!is_same_source(plan, other)) continue;
     const std::vector<std::string> reasons = differences(arguments, plan, other);
@@ -177,28 +202,32 @@ io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountP
                              other.place.string(), plan.mount_point.string(), fmt::join(reasons, ", ")));
       continue;
     }
-    HEADRACE_TRY_DO(fuse::show_also_at(other.place, plan.mount_point, plan.over_source));
+    // A link to the socket of this one would take the place of that daemon's own.
+    if (other.mount_point != plan.mount_point) HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
+    HEADRACE_TRY(is_shown, fuse::show_also_at(other.place, plan.mount_point, plan.over_source));
+    if (!is_shown) continue;  // it has just been unmounted
     HEADRACE_TRY_DO(link_socket(plan.mount_point, other.mount_point));
     print_line(stderr, fmt::format("headrace: {} shows what is mounted at {}, by the same daemon",
                                    plan.mount_point.string(), other.place.string()));
     return true;
   }
+  HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
   return false;
 }
 
 // Half of what the others leave of one half of the memory: a quarter, an eighth, and so on, so that all mounts together
 // leave the programs of the machine the other half.
-MountArguments with_share_of_memory(MountArguments arguments, const std::vector<Neighbour>& all) {
+std::string take_share_of_memory(MountArguments& arguments, const std::vector<Neighbour>& all) {
   const std::uint64_t taken = budget_of(all);
-  if (!arguments.cache.ram.empty() || taken == 0) return arguments;
+  if (!arguments.cache.ram.empty() || taken == 0) return {};
   const std::uint64_t half = io::memory_limit_bytes() / 2;
   const std::uint64_t own = std::max((half - std::min(half, taken)) / 2, kRamLeast);
   arguments.cache.ram = std::to_string(own);
   arguments.words.push_back("--ram=" + arguments.cache.ram);
-  print_line(stderr, fmt::format("headrace: other mounts of this machine have {} of memory; this one takes {}, and "
-                                 "another amount with --ram",
-                                 format_size(taken), format_size(own)));
-  return arguments;
+  return fmt::format(
+      "headrace: other mounts of this machine have {} of memory; this one takes {}, and another amount "
+      "with --ram",
+      format_size(taken), format_size(own));
 }
 
 }  // namespace headrace::cli

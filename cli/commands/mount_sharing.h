@@ -5,12 +5,13 @@
 //
 //   HEADRACE_TRY(turn, MountTurn::take(plan.source.path));
 //   HEADRACE_TRY(is_shown, show_by_neighbour(arguments, plan, all));
-//   if (!is_shown) ... with_share_of_memory(arguments, all) ...
+//   if (!is_shown) take_share_of_memory(arguments, all);
 //
 // Thread-safety: none.
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,11 +44,13 @@ class MountTurn {
 };
 
 // True: one of them shows it at the mount point of the plan, too. A line on stderr says so, or why one that shows the
-// same source cannot. Errors: as fuse::show_also_at(); kBusy (a daemon that was mounted there is shown elsewhere).
+// same source cannot. Errors: as fuse::show_also_at(); kBusy (a daemon that was mounted there is shown elsewhere,
+// and cannot serve this mount).
 [[nodiscard]] io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountPlan& plan,
                                                  const std::vector<Neighbour>& all);
 
-// Where no --ram was given, and others have memory: with one that says how much of it this mount takes.
-[[nodiscard]] MountArguments with_share_of_memory(MountArguments arguments, const std::vector<Neighbour>& all);
+// Where no --ram was given, and others have memory: adds one, and returns what is to be said about it once the mount is
+// there. Else an empty line.
+[[nodiscard]] std::string take_share_of_memory(MountArguments& arguments, const std::vector<Neighbour>& all);
 
 }  // namespace headrace::cli

@@ -101,8 +101,9 @@ void add_refresh_command(CLI::App& app, Selected& selected) {
       ->type_name("FILE");
   command.add_flag("--json", arguments->json, "Print one JSON object");
   command.footer(
-      "Files that changed are served as they are now. Names that are new are shown, and those\n"
-      "that have gone are not; readers go on, and wait as long as when a worker is replaced.\n\n"
+      "Files that changed are served as they are now. Names that are new are shown, and\n"
+      "those that have gone are not; readers go on, and wait as long as when a worker is\n"
+      "replaced.\n\n"
       "Examples:\n  headrace refresh /mnt/train\n  headrace refresh --config /etc/headrace/train.toml");
 }
 

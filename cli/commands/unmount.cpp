@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "headrace/cli/commands/commands.h"
-#include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
@@ -99,10 +98,17 @@ bool is_shown_twice(const fs::path& mount_point) {
   });
 }
 
-// Whether the daemon that was mounted here serves other places still. `devices`: what was mounted here just now.
-bool serves_elsewhere(const fs::path& mount_point, const std::vector<std::string>& devices) {
+// Whether the daemon that was mounted here serves other places still. `devices`: what was mounted here just now. Where
+// that is nothing, its places are those where it listens: it may be stopped, or too busy to answer.
+bool serves_elsewhere(const Daemon& daemon, const std::vector<std::string>& devices) {
   if (!devices.empty()) return fuse::is_shown(devices);
-  return std::ranges::any_of(neighbours(), [&](const Neighbour& other) { return other.mount_point == mount_point; });
+  const auto is_its_place = [&](const fs::path& place) {
+    const std::optional<DaemonProcesses> there = find_daemon(place);
+    return there && there->supervisor == daemon.pid();
+  };
+  return std::ranges::any_of(fuse::seen_mounts(), [&](const fuse::SeenMount& mount) {
+    return is_its_place(mount.path) || std::ranges::any_of(mount.also_at, is_its_place);
+  });
 }
 
 // At a place that was not the first the socket is a link to that of the daemon.
@@ -133,19 +139,21 @@ io::Status wait_for_end(const Daemon& daemon, const fs::path& mount_point, const
 
 io::Status run_unmount(const UnmountArguments& arguments) {
   const fs::path mount_point = canonical_path(arguments.mount_point);
+  const std::vector<std::string> devices = fuse::devices_at(mount_point);
+  // Somebody else unmounted it: the link that is left leads to a daemon that no longer has to do with this place.
+  if (devices.empty()) remove_link(mount_point);
   const Daemon daemon(mount_point);
   std::vector<Holder> users = users_of(mount_point);
   std::erase_if(users, [&](const Holder& user) { return daemon.is_part(user.pid); });
   if (daemon.runs() && !arguments.force) {
     HEADRACE_TRY_DO(is_shown_twice(mount_point) ? check_not_used(mount_point, users) : check_not_read(mount_point));
   }
-  const std::vector<std::string> devices = fuse::devices_at(mount_point);
   HEADRACE_TRY_DO(fuse::unmount(mount_point));
   if (!users.empty()) {
     print_line(stderr, fmt::format("headrace: {} was in use: {}", mount_point.string(), describe(users)));
   }
   remove_link(mount_point);
-  if (daemon.runs() && serves_elsewhere(mount_point, devices)) return {};
+  if (daemon.runs() && serves_elsewhere(daemon, devices)) return {};
   if (daemon.ends_within(kSilentMs)) return {};
   const std::string reason = reason_to_wait(users, devices);
   if (!arguments.force) return wait_for_end(daemon, mount_point, reason);

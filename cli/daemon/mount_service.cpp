@@ -72,14 +72,6 @@ cache::RefresherOptions with_listener(cache::RefresherOptions options,
   return options;
 }
 
-// A source that is away looks like an empty folder where it was mounted.
-bool has_files(const cache::Catalog& catalog) {
-  for (cache::EntryId entry = 0; entry < catalog.entry_count(); ++entry) {
-    if (!catalog.is_directory(entry)) return true;
-  }
-  return false;
-}
-
 // nullopt: it is not named, and stays.
 io::Result<std::optional<std::uint64_t>> setting_of(const json& arguments, const char* name) {
   if (!arguments.contains(name)) return std::nullopt;
@@ -165,7 +157,9 @@ json MountService::refresh_state() const {
 // By the refresher's thread. What runs in this process ends with it; a warm would have to begin again.
 io::Status MountService::show_other_names(const cache::CatalogChanges& changes) {
   if (is_warming_) return make_error(ErrorCode::kBusy, "the mount is being warmed; they are shown after that");
-  if (!has_files(*changes.next)) return make_error(ErrorCode::kNotFound, "there is no file left; is the source away?");
+  // A source that is away looks like an empty folder where it was mounted.
+  if (changes.next->sample_count() == 0)
+    return make_error(ErrorCode::kNotFound, "there is no file left; is the source away?");
   return mount_.renew(
       *changes.next,
       {.changed = changes.changed.size(), .vanished = changes.vanished.size(), .appeared = changes.appeared});
@@ -386,7 +380,7 @@ json MountService::neighbour() const {
                 .words = handover_.words,
                 .working_folder = handover_.working_folder,
                 .budget_bytes = stats.ram_bytes + stats.staging_bytes,
-                .held_bytes = stats.held_bytes + stats.copies_bytes};
+                .held_bytes = stats.held_bytes};
   struct stat source {};
   if (handover_.source_fd >= 0 && ::fstat(handover_.source_fd, &source) == 0) {
     own.source_device = source.st_dev;

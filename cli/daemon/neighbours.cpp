@@ -60,11 +60,6 @@ std::optional<Neighbour> ask(const fs::path& place) {
   return neighbour;
 }
 
-std::string control_group_of(const std::string& process) {
-  std::ifstream stream("/proc/" + process + "/cgroup");
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 std::uint64_t sum(const std::vector<Neighbour>& all, std::uint64_t Neighbour::*bytes) {
   const bool has_own_limit = io::control_group_memory_limit().has_value();
   const std::string own = control_group_of("self");
@@ -100,6 +95,11 @@ std::vector<Neighbour> neighbours(const fs::path& except) {
     all.push_back(std::move(*neighbour));
   }
   return all;
+}
+
+std::string control_group_of(const std::string& process) {
+  std::ifstream stream("/proc/" + process + "/cgroup");
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 std::uint64_t budget_of(const std::vector<Neighbour>& all) {

@@ -29,7 +29,7 @@ struct Neighbour {
   std::uint64_t source_device = 0;  // of the folder that it reads; 0: a bucket
   std::uint64_t source_inode = 0;
   std::uint64_t budget_bytes = 0;  // of memory
-  std::uint64_t held_bytes = 0;    // in the page cache, and copies
+  std::uint64_t held_bytes = 0;    // in the page cache
   pid_t worker = 0;
 };
 
@@ -38,6 +38,9 @@ struct Neighbour {
 
 // All but the one that was mounted at `except`.
 [[nodiscard]] std::vector<Neighbour> neighbours(const std::filesystem::path& except = {});
+
+// What /proc tells of the control groups of a process, "self" or its number; empty: nothing.
+[[nodiscard]] std::string control_group_of(const std::string& process);
 
 // Of those that share the memory of this process: its machine's, or that of its control group where that has a limit.
 [[nodiscard]] std::uint64_t budget_of(const std::vector<Neighbour>& all);

@@ -19,6 +19,7 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
@@ -303,10 +304,14 @@ Status Channel::keep_catalog(const cache::Catalog& catalog) {
 
 namespace {
 
+// Never makes the file shorter: another process, with another catalog, may be refused in a moment, and this one goes on.
 Status map_again(int fd, std::size_t bytes, std::span<std::byte>& mapped) {
   if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
   mapped = {};
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return io::system_error(errno, "memory for the channel");
+  struct stat file {};
+  const bool is_short = ::fstat(fd, &file) != 0 || file.st_size < static_cast<off_t>(bytes);
+  if (is_short && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return io::system_error(errno, "memory for the channel");
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return io::system_error(errno, "memory for the channel");
   mapped = {static_cast<std::byte*>(memory), bytes};
@@ -328,11 +333,11 @@ Result<std::span<std::byte>> Channel::make_next(const cache::Catalog& catalog, s
     return io::system_error(errno, "memory for the channel");
   HEADRACE_TRY_DO(catalog.save_fd(catalog_fds_[next]));
   HEADRACE_TRY_DO(map_again(takeover_fds_[next], memory_bytes, takeovers_[next]));
-  shared_->has_catalog[next].store(true);
   return takeovers_[next];
 }
 
 void Channel::begin_next() {
+  shared_->has_catalog[1 - slot()].store(true);
   shared_->generation.fetch_add(1);
 }
 

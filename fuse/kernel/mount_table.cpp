@@ -284,11 +284,21 @@ Status check_mount_point(const fs::path& path, const ChannelOptions& options) {
   return options.over_source ? Status{} : check_empty(path);
 }
 
-Status show_also_at(const fs::path& shown, const fs::path& at, bool covers) {
+Result<bool> show_also_at(const fs::path& shown, const fs::path& at, bool covers) {
+  const std::vector<MountEntry> mounts = mounts_at(shown);
+  if (mounts.empty() || !mounts.back().is_headrace() || mounts.back().root != "/") return false;
   HEADRACE_TRY(path, resolve_mount_point(at));
   HEADRACE_TRY_DO(check_mount_point(path, ChannelOptions{.mountpoint = path, .over_source = covers}));
-  if (::mount(shown.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0) return {};
-  return io::system_error(errno, "show " + shown.string() + " at " + path.string() + ", too");
+  const std::string context = "show " + shown.string() + " at " + path.string() + ", too";
+  if (::mount(shown.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) return io::system_error(errno, context);
+  // If the mount was ended meanwhile, the folder below it lies there now.
+  const std::vector<MountEntry> bound = mounts_at(path);
+  const bool is_same = !bound.empty() && bound.back().device == mounts.back().device;
+  if (is_same && ::mount(nullptr, path.c_str(), nullptr, MS_PRIVATE, nullptr) == 0) return true;
+  const int failure = errno;
+  ::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  if (is_same) return io::system_error(failure, context);
+  return false;
 }
 
 Status unmount(const fs::path& mountpoint) {

@@ -23,6 +23,9 @@ struct RequestLog::Memory {
 
 namespace {
 
+// In Slot::owner, beside the session: the request was answered, and its number is about to be taken out.
+constexpr std::uint32_t kEmptying = 1U << 31;
+
 const fuse_in_header& header_of(const RequestLog::Slot& slot) {
   return *reinterpret_cast<const fuse_in_header*>(slot.request.data());
 }
@@ -74,11 +77,17 @@ RequestLog::Slot* RequestLog::claim() {
   return nullptr;
 }
 
-void RequestLog::keep(Slot& slot) {
+// A process that is stopped stops here: between reading a request and knowing of it.
+bool RequestLog::keep(Slot& slot, std::span<const std::byte> request) {
+  const auto& header = *reinterpret_cast<const fuse_in_header*>(request.data());
   io::MutexLock lock(mutex_);
-  slot_of_[header_of(slot).unique] = &slot;
+  if (slot.owner.load() != session_ || unique_of(slot).load() != header.unique || header.len != request.size())
+    return false;
+  slot_of_[header.unique] = &slot;
+  return true;
 }
 
+// Another process may have taken the request over and answered it, and this one may have claimed the slot again.
 void RequestLog::give_back(Slot& slot) {
   io::MutexLock lock(mutex_);
   release(slot);
@@ -88,16 +97,17 @@ void RequestLog::on_answered(std::uint64_t unique) {
   io::MutexLock lock(mutex_);
   const auto kept = slot_of_.find(unique);
   if (kept == slot_of_.end()) return;
-  release(*kept->second);
+  Slot& slot = *kept->second;
   slot_of_.erase(kept);
+  if (unique_of(slot).load() == unique) release(slot);
 }
 
 // Not if another process has taken the request over meanwhile.
 void RequestLog::release(Slot& slot) {
-  if (slot.owner.load() != session_) return;
-  unique_of(slot).store(0);
   std::uint32_t own = session_;
-  if (!slot.owner.compare_exchange_strong(own, 0)) return;
+  if (!slot.owner.compare_exchange_strong(own, session_ | kEmptying)) return;
+  unique_of(slot).store(0);
+  slot.owner.store(0);
   maybe_free_ = std::min(maybe_free_, static_cast<std::size_t>(&slot - memory_->slots.data()));
 }
 
@@ -106,8 +116,9 @@ std::vector<std::vector<std::byte>> RequestLog::take_over() {
   const std::size_t used = memory_->used.load();
   for (Slot& slot : std::span(memory_->slots).first(used)) {
     const std::uint32_t owner = slot.owner.load();
-    if (owner == 0 || owner == session_) continue;
-    if (role_ == Role::kWorker && owner == memory_->stand_in.load()) continue;  // it answers what it has read
+    const std::uint32_t session = owner & ~kEmptying;
+    if (session == 0 || session == session_) continue;
+    if (role_ == Role::kWorker && session == memory_->stand_in.load()) continue;  // it answers what it has read
     std::vector<std::byte> request;
     if (take(slot, owner, request)) requests.push_back(std::move(request));
   }
@@ -119,11 +130,22 @@ std::vector<std::vector<std::byte>> RequestLog::take_over() {
 // An empty slot is left to a process that may be stopped, and go on.
 bool RequestLog::take(Slot& slot, std::uint32_t owner, std::vector<std::byte>& request) {
   io::MutexLock lock(mutex_);
-  const std::uint64_t unique = unique_of(slot).load();
-  if (unique == 0 && role_ == Role::kStandIn) return false;
-  if (!slot.owner.compare_exchange_strong(owner, unique == 0 ? 0 : session_) || unique == 0) return false;
+  const bool is_emptied = (owner & kEmptying) != 0;  // its request was answered
+  const std::uint64_t unique = is_emptied ? 0 : unique_of(slot).load();
+  if (unique == 0) {
+    if (role_ == Role::kStandIn) return false;
+    unique_of(slot).store(0);
+    slot.owner.compare_exchange_strong(owner, 0);
+    return false;
+  }
+  std::uint32_t before = owner;
+  if (!slot.owner.compare_exchange_strong(before, session_)) return false;
   const std::size_t bytes = std::min<std::size_t>(header_of(slot).len, kRequestBytes);
   request.assign(slot.request.begin(), slot.request.begin() + static_cast<std::ptrdiff_t>(bytes));
+  if (unique_of(slot).load() != unique) {  // its owner goes on just now, and has read another one
+    slot.owner.store(owner);
+    return false;
+  }
   slot_of_[unique] = &slot;
   return true;
 }

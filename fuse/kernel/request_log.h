@@ -59,8 +59,9 @@ class RequestLog {
   void begin(Role role);
   // A slot whose request is empty. nullptr: all are taken.
   [[nodiscard]] Slot* claim();
-  // A request was read into it, which is to be answered.
-  void keep(Slot& slot);
+  // A request was read into it, which is to be answered; `request` is a copy. False: another process has taken it over
+  // in between, and answers it.
+  [[nodiscard]] bool keep(Slot& slot, std::span<const std::byte> request);
   // It holds none, or one that is never answered.
   void give_back(Slot& slot);
   void on_answered(std::uint64_t unique);

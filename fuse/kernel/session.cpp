@@ -221,11 +221,7 @@ bool Session::serve_one(Reading& reading, int wait_fd) {
   if (count >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
     const std::span<std::byte> request = buffer.first(static_cast<std::size_t>(count));
     std::ranges::copy(head.first(std::min(head.size(), request.size())), request.begin());
-    if (RequestLog::Slot* slot = std::exchange(reading.slot, nullptr)) {
-      const bool is_kept = needs_answer(reinterpret_cast<const fuse_in_header*>(request.data())->opcode);
-      is_kept ? log_->keep(*slot) : log_->give_back(*slot);
-    }
-    process(request);
+    if (may_answer(std::exchange(reading.slot, nullptr), request)) process(request);
     return true;
   }
   if (count >= 0) return true;  // shorter than a header: never sent by a kernel; nothing to answer
@@ -234,6 +230,14 @@ bool Session::serve_one(Reading& reading, int wait_fd) {
   if (errno != ENODEV && errno != ECONNABORTED)
     io::log_error("{}", io::Error{ErrorCode::kSystem, errno, "mount: read /dev/fuse"}.message());
   return false;
+}
+
+// `slot`: where the request lies as well, if anywhere.
+bool Session::may_answer(RequestLog::Slot* slot, std::span<const std::byte> request) {
+  if (slot == nullptr) return true;
+  if (needs_answer(reinterpret_cast<const fuse_in_header*>(request.data())->opcode)) return log_->keep(*slot, request);
+  log_->give_back(*slot);
+  return true;
 }
 
 bool Session::wait_for_request(int wait_fd) {

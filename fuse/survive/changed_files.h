@@ -55,6 +55,7 @@ class ChangedFiles {
   void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
   void tell(cache::Store& store, Inodes& inodes) const;
   [[nodiscard]] std::vector<cache::EntryId> entries() const;
+  [[nodiscard]] bool has(cache::EntryId entry) const { return record_of_.contains(entry); }
 
  private:
   [[nodiscard]] ChangedFile::Version present(cache::EntryId entry) const;

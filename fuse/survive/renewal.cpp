@@ -60,7 +60,8 @@ void Renewal::translate_files(const ChangedFiles& known, const Inodes& inodes, R
     const std::uint64_t inode = inodes.of(was);
     const bool is_another = known.has_vanished(was) || !inodes.stands_for(inode, now_.identity(entry));
     const std::uint32_t version = version_of(inode) + (is_another && renumber == Renumber::kYes ? 1 : 0);
-    if (version > 0) translated.begin_with(entry, version, now_.identity(entry));
+    // Below an overlay all versions have one number: the kernel may not have been told of the last one yet.
+    if (version > 0 || is_another || known.has(was)) translated.begin_with(entry, version, now_.identity(entry));
   }
 }
 

@@ -251,7 +251,9 @@ Result<Supervisor::Outcome> Supervisor::await_worker() {
     if (::waitpid(worker_, &wait_status, WNOHANG) == worker_) {
       Result<Outcome> outcome = judge(wait_status);
       worker_ = -1;
-      const bool goes_on = outcome && (*outcome == Outcome::kFailedToStart || is_handing_over_);
+      // A stand-in with the catalog before does not stay.
+      const bool is_handed_over = is_handing_over_ && !has_renewed();
+      const bool goes_on = outcome && (*outcome == Outcome::kFailedToStart || is_handed_over);
       if (!goes_on || *outcome == Outcome::kEnded) end_stand_in();
       return outcome;
     }

@@ -177,6 +177,36 @@ TEST_CASE("a place whose first daemon is shown elsewhere takes no second daemon"
   CHECK(many.mount(many.points[0], {"--ram", "32M"}).status == 0);
 }
 
+TEST_CASE("a place that somebody else has unmounted is unmounted with --force, and its daemon goes on elsewhere") {
+  const ManyMounts many(2);
+  for (const fs::path& point : many.points) REQUIRE(many.mount(point).status == 0);
+  const pid_t supervisor = many.stat_at(many.points[0])["supervisor_pid"];
+  std::size_t gone = 0;
+  SUBCASE("the first place") {
+    gone = 0;
+  }
+  SUBCASE("the second place") {
+    gone = 1;
+  }
+  REQUIRE(::umount2(many.points[gone].c_str(), MNT_DETACH) == 0);
+  CHECK(many.tool({"unmount", "--force", many.points[gone].string()}).status == 0);
+  CHECK_FALSE(has_ended(supervisor));
+  many.check_equal_trees(many.points[1 - gone]);
+  CHECK(many.stat_at(many.points[1 - gone])["supervisor_pid"] == supervisor);
+}
+
+TEST_CASE("a first place that was unmounted shows the same data set again, by the daemon that is shown elsewhere") {
+  const ManyMounts many(2);
+  for (const fs::path& point : many.points) REQUIRE(many.mount(point).status == 0);
+  CHECK(many.tool({"unmount", many.points[0].string()}).status == 0);
+  const Outcome again = many.mount(many.points[0]);
+  CHECK(again.status == 0);
+  CHECK(contains(again.errors, "by the same daemon"));
+  CHECK(many.stat_at(many.points[0])["supervisor_pid"] == many.stat_at(many.points[1])["supervisor_pid"]);
+  CHECK(many.tool({"unmount", many.points[1].string()}).status == 0);
+  many.check_equal_trees(many.points[0]);
+}
+
 TEST_CASE("a mount that covers its source is shown elsewhere, and what replaces a source is another one") {
   const ManyMounts many(2);
   REQUIRE(many.mount(many.source).status == 0);

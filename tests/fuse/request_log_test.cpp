@@ -40,11 +40,15 @@ void hand_out(RequestLog::Slot& slot, std::uint64_t unique, std::uint32_t bytes 
   std::memcpy(slot.request.data(), &header, sizeof(header));
 }
 
+std::span<const std::byte> copy_of(const RequestLog::Slot& slot, std::size_t bytes = sizeof(fuse_in_header)) {
+  return std::span(slot.request).first(bytes);
+}
+
 void read_request(RequestLog& log, std::uint64_t unique) {
   RequestLog::Slot* slot = log.claim();
   REQUIRE(slot != nullptr);
   hand_out(*slot, unique);
-  log.keep(*slot);
+  REQUIRE(log.keep(*slot, copy_of(*slot)));
 }
 
 std::vector<std::uint64_t> numbers(const std::vector<std::vector<std::byte>>& requests) {
@@ -118,9 +122,37 @@ TEST_CASE("a stand-in leaves empty slots to a worker that is stopped") {
   CHECK(stand_in->take_over().empty());
   CHECK(stand_in->claim() != slot);
   hand_out(*slot, 2);  // it goes on
-  stopped->keep(*slot);
+  REQUIRE(stopped->keep(*slot, copy_of(*slot)));
   stopped->on_answered(2);
   CHECK(stopped->claim() == slot);
+}
+
+TEST_CASE("a late answer gives no slot back that another request has by now") {
+  Processes processes;
+  const auto stopped = processes.start(Role::kWorker);
+  RequestLog::Slot* const idle = stopped->claim();
+  read_request(*stopped, 2);
+  const auto stand_in = processes.start(Role::kStandIn);
+  CHECK(numbers(stand_in->take_over()) == Numbers{2});
+  stand_in->on_answered(2);
+  stopped->give_back(*idle);
+  CHECK(stopped->claim() == idle);
+  RequestLog::Slot* const second = stopped->claim();
+  stopped->on_answered(2);
+  CHECK(stopped->claim() != second);
+}
+
+TEST_CASE("what was taken over before its reader knew of it is not answered by that as well") {
+  Processes processes;
+  const auto stopped = processes.start(Role::kWorker);
+  RequestLog::Slot* const slot = stopped->claim();
+  hand_out(*slot, 2);
+  const auto stand_in = processes.start(Role::kStandIn);
+  CHECK(numbers(stand_in->take_over()) == Numbers{2});
+  CHECK_FALSE(stopped->keep(*slot, copy_of(*slot)));
+  stand_in->on_answered(2);
+  hand_out(*stand_in->claim(), 4);  // the same slot
+  CHECK_FALSE(stopped->keep(*slot, copy_of(*slot)));
 }
 
 TEST_CASE("of a request that is longer than a slot the beginning is left") {
@@ -128,7 +160,7 @@ TEST_CASE("of a request that is longer than a slot the beginning is left") {
   const auto first = processes.start(Role::kWorker);
   RequestLog::Slot* slot = first->claim();
   hand_out(*slot, 2, 8000);
-  first->keep(*slot);
+  static_cast<void>(first->keep(*slot, copy_of(*slot)));  // the rest of it lies elsewhere
   const auto left = processes.start(Role::kWorker)->take_over();
   REQUIRE(left.size() == 1);
   CHECK(left[0].size() == RequestLog::kRequestBytes);

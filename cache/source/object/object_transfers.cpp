@@ -374,13 +374,13 @@ void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   const Clock::time_point now = Clock::now();
   note_pace();
   if (job.query == nullptr) {
-    // A page of a listing takes another time than an object, which says nothing about how many are too many.
     window_.on_done(now, now - attempt.sent, waited_for_.empty() && ahead_.empty());
     latencies_.note(now - attempt.sent);
     counts_.took(now - attempt.sent);
     if (latencies_.count() % kPublishEvery == 1) publish_latencies();
     job.read->found = attempt.found();
   } else {
+    window_.on_page(now, now - attempt.sent);
     job.query->body = std::move(attempt.text());
     counts_.received(job.query->body.size());
   }

@@ -55,6 +55,11 @@ void RequestWindow::on_done(Clock::time_point now, Clock::duration took, bool is
   if (done_ >= limit_ && now - began_ >= kPeriodMin) end_period(now);
 }
 
+void RequestWindow::on_page(Clock::time_point now, Clock::duration took) {
+  if (is_recovering()) return on_done(now, took, false);
+  busy_share_ *= 1 - kMemory;
+}
+
 // The geometric mean: a few answers that stalled for seconds do not move it.
 void RequestWindow::end_period(Clock::time_point now) {
   const double latency = std::exp(log_sum_ / done_);

@@ -40,6 +40,9 @@ class RequestWindow {
   // A request has ended well, `took` after it was sent. `is_enough`: nothing waited for its turn, so that the latency
   // says nothing about the limit.
   void on_done(Clock::time_point now, Clock::duration took, bool is_enough);
+  // The same of a page of a listing. It takes another time than an object, which says nothing about how many are too
+  // many; but it says that the store is back.
+  void on_page(Clock::time_point now, Clock::duration took);
   void on_slow_down(Clock::time_point now);
 
  private:
