@@ -42,7 +42,6 @@
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
-#include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
@@ -284,7 +283,7 @@ io::Result<io::LogLevel> parse_log_level(const std::string& name) {
   return choose("--log-level", name, kLevels);
 }
 
-// Ends `turn`, and prints `line` unless it is empty, once the mount can be found.
+// Ends `turn` once the mount can be found. `line` is for the log, unless it is empty.
 io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, MountTurn& turn,
                          const std::string& line) {
   HEADRACE_TRY(plan, make_plan(arguments));
@@ -293,10 +292,10 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
   const std::string log_name = file_name_for(plan.mount_point.filename().native(), plan.mount_point.native(), ".log");
   const DaemonBody body = [&](const ReadyCallback& ready, const CountCallback& count) {
     plan.store.on_listing = count;
+    if (!line.empty()) io::log_info("{}", line);
     if (arguments.foreground) {
       return serve(arguments, plan, [&] {
         turn.end();
-        if (!line.empty()) print_line(stderr, line);
         ready();
       });
     }
@@ -309,7 +308,6 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     const auto show = [&](std::uint64_t count) { progress.update(count); };
     HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
   }
-  if (!line.empty()) print_line(stderr, line);
   return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
 }
 

@@ -224,10 +224,8 @@ std::string take_share_of_memory(MountArguments& arguments, const std::vector<Ne
   const std::uint64_t own = std::max((half - std::min(half, taken)) / 2, kRamLeast);
   arguments.cache.ram = std::to_string(own);
   arguments.words.push_back("--ram=" + arguments.cache.ram);
-  return fmt::format(
-      "headrace: other mounts of this machine have {} of memory; this one takes {}, and another amount "
-      "with --ram",
-      format_size(taken), format_size(own));
+  return fmt::format("other mounts of this machine have {} of memory; this one takes {}, and another amount with --ram",
+                     format_size(taken), format_size(own));
 }
 
 }  // namespace headrace::cli

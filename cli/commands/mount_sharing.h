@@ -49,8 +49,8 @@ class MountTurn {
 [[nodiscard]] io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountPlan& plan,
                                                  const std::vector<Neighbour>& all);
 
-// Where no --ram was given, and others have memory: adds one, and returns what is to be said about it once the mount is
-// there. Else an empty line.
+// Where no --ram was given, and others have memory: adds one, and returns a line about it for the log. Else an empty
+// one.
 [[nodiscard]] std::string take_share_of_memory(MountArguments& arguments, const std::vector<Neighbour>& all);
 
 }  // namespace headrace::cli

@@ -102,8 +102,8 @@ void add_refresh_command(CLI::App& app, Selected& selected) {
   command.add_flag("--json", arguments->json, "Print one JSON object");
   command.footer(
       "Files that changed are served as they are now. Names that are new are shown, and\n"
-      "those that have gone are not; readers go on, and wait as long as when a worker is\n"
-      "replaced.\n\n"
+      "those that have gone are not; readers go on, and wait as long as when a worker\n"
+      "is replaced.\n\n"
       "Examples:\n  headrace refresh /mnt/train\n  headrace refresh --config /etc/headrace/train.toml");
 }
 

@@ -304,7 +304,7 @@ Status Channel::keep_catalog(const cache::Catalog& catalog) {
 
 namespace {
 
-// Never makes the file shorter: another process, with another catalog, may be refused in a moment, and this one goes on.
+// Never makes the file shorter: a process with another catalog is refused in a moment, and the one before it goes on.
 Status map_again(int fd, std::size_t bytes, std::span<std::byte>& mapped) {
   if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
   mapped = {};
