@@ -78,7 +78,7 @@ class RequestLog {
  private:
   struct Memory;
   explicit RequestLog(Memory* memory) : memory_(memory) {}
-  void release(Slot& slot);
+  void release(Slot& slot) HEADRACE_REQUIRES(mutex_);
   bool take(Slot& slot, std::uint32_t owner, std::vector<std::byte>& request);
 
   Memory* const memory_;
