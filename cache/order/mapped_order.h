@@ -20,7 +20,7 @@ using Indices = std::shared_ptr<const std::vector<SampleIndex>>;
 class MappedOrder final : public Order {
  public:
   // `inner`: over as many samples as there are indices.
-  MappedOrder(std::string spec, Indices indices, std::unique_ptr<Order> inner)
+  MappedOrder(std::string spec, Indices indices, std::shared_ptr<const Order> inner)
       : spec_(std::move(spec)), indices_(std::move(indices)), inner_(std::move(inner)) {}
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }
@@ -43,7 +43,7 @@ class MappedOrder final : public Order {
 
   const std::string spec_;
   const Indices indices_;
-  const std::unique_ptr<Order> inner_;
+  const std::shared_ptr<const Order> inner_;
 };
 
 }  // namespace headrace::cache

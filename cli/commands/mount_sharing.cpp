@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <set>
@@ -56,22 +57,24 @@ bool is_relative_path(const std::string& option, const std::string& value) {
   return file != std::string::npos && !value.substr(file + kFile.size()).starts_with('/');
 }
 
-// Where the keys and the endpoint of a bucket come from, beside the options.
-std::set<std::string> bucket_environment(const std::string& process) {
+// The variables of a process whose names begin with one of these.
+std::set<std::string> environment_of(const std::string& process, std::initializer_list<std::string_view> beginnings) {
   std::ifstream stream("/proc/" + process + "/environ");
   std::set<std::string> found;
   for (std::string variable; std::getline(stream, variable, '\0');) {
-    if (variable.starts_with("AWS_") || variable.starts_with("HOME=")) found.insert(variable);
+    if (std::ranges::any_of(beginnings, [&](auto beginning) { return variable.starts_with(beginning); }))
+      found.insert(variable);
   }
   return found;
 }
 
+// Where the keys and the endpoint of a bucket come from, beside the options.
+std::set<std::string> bucket_environment(const std::string& process) {
+  return environment_of(process, {"AWS_", "HOME="});
+}
+
 bool is_in_job(const std::string& process) {
-  std::ifstream stream("/proc/" + process + "/environ");
-  for (std::string variable; std::getline(stream, variable, '\0');) {
-    if (variable.starts_with("SLURM_JOB_ID=")) return true;
-  }
-  return false;
+  return !environment_of(process, {"SLURM_JOB_ID="}).empty();
 }
 
 // A daemon ends with the job that it was started in, and takes its memory from that job's. Sessions of people who log

@@ -74,6 +74,8 @@ RequestLog::Slot* RequestLog::claim() {
     while (used <= at && !memory_->used.compare_exchange_weak(used, at + 1)) continue;
     return &slot;
   }
+  if (!std::exchange(was_full_, true))
+    io::log_warning("{} requests wait for an answer; more of them would be lost with the process", kSlotCount);
   return nullptr;
 }
 
@@ -87,12 +89,12 @@ bool RequestLog::keep(Slot& slot, std::span<const std::byte> request) {
   return true;
 }
 
-// Another process may have taken the request over and answered it, and this one may have claimed the slot again.
 void RequestLog::give_back(Slot& slot) {
   io::MutexLock lock(mutex_);
   release(slot);
 }
 
+// Another process may have taken the request over and answered it, and this one may have claimed the slot again.
 void RequestLog::on_answered(std::uint64_t unique) {
   io::MutexLock lock(mutex_);
   const auto kept = slot_of_.find(unique);

@@ -4,7 +4,7 @@
 //
 //   log.begin(RequestLog::Role::kWorker);
 //   RequestLog::Slot* slot = log.claim();  // a thread's next request is read into slot->request
-//   log.keep(*slot);                       // it was; or log.give_back(*slot): it needs no answer
+//   if (log.keep(*slot, copy)) ...         // it was, and is this process's to answer
 //   log.on_answered(unique);
 //   for (const auto& request : log.take_over()) ...  // what processes before this one left
 //
@@ -40,7 +40,7 @@ class RequestLog {
   // The longest name that a kernel asks for, 1 024 bytes, fits. Longer requests are none that a read-only mount answers
   // with more than an error.
   static constexpr std::size_t kRequestBytes = 2048 - 64;
-  // A request waits for each thread that reads cold files, and a process has 32 768 of these at most by default.
+  // A request waits for each thread that reads cold files. A machine has 32 768 threads at most, unless it is large.
   static constexpr std::size_t kSlotCount = std::size_t{32} << 10;
 
   struct alignas(64) Slot {
@@ -57,13 +57,15 @@ class RequestLog {
 
   // This process reads requests from now on. Once in a process.
   void begin(Role role);
-  // A slot whose request is empty. nullptr: all are taken.
+  // A slot whose request is empty. nullptr: all are taken (a line in the log says so once); what is read then is lost
+  // with the process.
   [[nodiscard]] Slot* claim();
-  // A request was read into it, which is to be answered; `request` is a copy. False: another process has taken it over
-  // in between, and answers it.
+  // A request was read into it; `request` is a copy. False: another process has taken it over in between, and answers
+  // it.
   [[nodiscard]] bool keep(Slot& slot, std::span<const std::byte> request);
-  // It holds none, or one that is never answered.
+  // Nothing was read into it.
   void give_back(Slot& slot);
+  // Or done with: some have no answer.
   void on_answered(std::uint64_t unique);
 
   // What processes that have gone left, now this one's to answer. A stand-in takes what a worker has, too, that is
@@ -89,6 +91,7 @@ class RequestLog {
   io::Mutex mutex_;
   std::unordered_map<std::uint64_t, Slot*> slot_of_ HEADRACE_GUARDED_BY(mutex_);
   std::size_t maybe_free_ HEADRACE_GUARDED_BY(mutex_) = 0;  // all slots before it are taken
+  bool was_full_ HEADRACE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace headrace::fuse

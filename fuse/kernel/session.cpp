@@ -221,7 +221,8 @@ bool Session::serve_one(Reading& reading, int wait_fd) {
   if (count >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
     const std::span<std::byte> request = buffer.first(static_cast<std::size_t>(count));
     std::ranges::copy(head.first(std::min(head.size(), request.size())), request.begin());
-    if (may_answer(std::exchange(reading.slot, nullptr), request)) process(request);
+    RequestLog::Slot* const slot = std::exchange(reading.slot, nullptr);
+    if (slot == nullptr || log_->keep(*slot, request)) process(request);
     return true;
   }
   if (count >= 0) return true;  // shorter than a header: never sent by a kernel; nothing to answer
@@ -230,14 +231,6 @@ bool Session::serve_one(Reading& reading, int wait_fd) {
   if (errno != ENODEV && errno != ECONNABORTED)
     io::log_error("{}", io::Error{ErrorCode::kSystem, errno, "mount: read /dev/fuse"}.message());
   return false;
-}
-
-// `slot`: where the request lies as well, if anywhere.
-bool Session::may_answer(RequestLog::Slot* slot, std::span<const std::byte> request) {
-  if (slot == nullptr) return true;
-  if (needs_answer(reinterpret_cast<const fuse_in_header*>(request.data())->opcode)) return log_->keep(*slot, request);
-  log_->give_back(*slot);
-  return true;
 }
 
 bool Session::wait_for_request(int wait_fd) {
@@ -252,12 +245,13 @@ bool Session::wait_for_request(int wait_fd) {
 }
 
 void Session::process(std::span<std::byte> request) {
-  const auto& header = *reinterpret_cast<const fuse_in_header*>(request.data());
+  const fuse_in_header header = *reinterpret_cast<const fuse_in_header*>(request.data());
   counts_[header.opcode < kOpcodeCount ? header.opcode : 0].fetch_add(1, std::memory_order_relaxed);
   fuse_buf buffer = {};
   buffer.mem = request.data();
   buffer.size = request.size();
   fuse_session_process_buf(session_, &buffer);
+  if (!needs_answer(header.opcode)) log_->on_answered(header.unique);
 }
 
 // Of one that is longer than a slot only the beginning is there. None is, that is answered with anything but an error.

@@ -111,7 +111,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void serve(int wait_fd);
   struct Reading;
   bool serve_one(Reading& reading, int wait_fd);
-  [[nodiscard]] bool may_answer(RequestLog::Slot* slot, std::span<const std::byte> request);
   bool wait_for_request(int wait_fd);
   void process(std::span<std::byte> request);
   void end();
