@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/doctor/doctor.h"
+#include "headrace/cli/doctor/inotify.h"
 #include "headrace/cli/doctor/kernel.h"
 #include "headrace/cli/doctor/memory.h"
 #include "headrace/cli/doctor/small_file.h"
@@ -23,11 +24,6 @@ namespace headrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// 0 when the file is missing or holds no number.
-std::uint64_t read_number(const fs::path& file) {
-  return std::strtoull(read_line(file).c_str(), nullptr, 10);
-}
 
 // Whether a seccomp filter applies to this process: "Seccomp: 2" in proc(5).
 bool has_seccomp_filter() {
@@ -154,29 +150,6 @@ Finding examine_overlay() {
   return finding;
 }
 
-Finding examine_inotify_queue() {
-  constexpr std::uint64_t kEnough = 131'072;  // the opens of a few seconds at the highest rates that were measured
-  const std::uint64_t queued = read_number("/proc/sys/fs/inotify/max_queued_events");
-  Finding finding{.name = "inotify queue", .health = Health::kGood, .text = fmt::format("{} events", queued)};
-  if (queued < kEnough) {
-    finding.health = Health::kLimit;
-    finding.text += ": fast readers can overflow it; headrace then finds their position again from later opens";
-    finding.remedy = fmt::format("sysctl fs.inotify.max_queued_events={}", kEnough);
-  }
-  return finding;
-}
-
-Finding examine_inotify_watches() {
-  constexpr std::uint64_t kEnough = 65'536;  // one per folder of the data set
-  const std::uint64_t watches = read_number("/proc/sys/fs/inotify/max_user_watches");
-  Finding finding{.name = "inotify watches", .health = Health::kGood, .text = fmt::format("{} folders", watches)};
-  if (watches < kEnough) {
-    finding.health = Health::kLimit;
-    finding.remedy = fmt::format("sysctl fs.inotify.max_user_watches={}", kEnough);
-  }
-  return finding;
-}
-
 Finding examine_cores() {
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const unsigned usable = decode::usable_cores();
@@ -242,8 +215,8 @@ std::vector<Finding> examine_machine() {
           examine_fusermount(),
           examine_allow_other(),
           examine_overlay(),
-          examine_inotify_queue(),
-          examine_inotify_watches(),
+          examine_inotify_queue("/proc"),
+          examine_inotify_watches("/proc"),
           examine_memory(),
           examine_huge_pages("/sys"),
           examine_idle_reclaim("/sys"),
