@@ -12,5 +12,7 @@ namespace headrace::cli {
 
 [[nodiscard]] Finding examine_inotify_queue(const std::filesystem::path& proc);
 [[nodiscard]] Finding examine_inotify_watches(const std::filesystem::path& proc);
+// How many instances this user has, of those that he may have: each mount takes one.
+[[nodiscard]] Finding examine_inotify_instances(const std::filesystem::path& proc);
 
 }  // namespace headrace::cli

@@ -217,6 +217,7 @@ std::vector<Finding> examine_machine() {
           examine_overlay(),
           examine_inotify_queue("/proc"),
           examine_inotify_watches("/proc"),
+          examine_inotify_instances("/proc"),
           examine_memory(),
           examine_huge_pages("/sys"),
           examine_idle_reclaim("/sys"),

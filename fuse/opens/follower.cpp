@@ -34,7 +34,10 @@ Follower::Follower(const cache::Catalog& catalog, FollowerCallbacks callbacks)
 Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, FollowerCallbacks callbacks) {
   std::unique_ptr<Follower> follower(new Follower(catalog, std::move(callbacks)));
   follower->inotify_fd_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  if (!follower->inotify_fd_.valid()) return io::system_error(errno, "inotify");
+  if (!follower->inotify_fd_.valid()) {
+    return io::system_error(errno,
+                            errno == EMFILE ? "inotify: all of fs.inotify.max_user_instances are in use" : "inotify");
+  }
   if (!follower->stop_.valid()) return io::system_error(errno, "eventfd");
   follower->thread_ = std::thread([self = follower.get()] {
     ::pthread_setname_np(::pthread_self(), "hr-follow");
