@@ -23,6 +23,7 @@
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/stop_signal.h"
+#include "headrace/cli/show/cpu_time.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/decode/pipeline.h"
@@ -54,6 +55,7 @@ struct EpochFigures {
   std::uint64_t failed = 0;
   std::uint64_t checksum = 0;  // sum of the samples' XXH3: it is the same in every order
   double seconds = 0;
+  double cpu_seconds = 0;  // of this process
 };
 
 // One sample, read or decoded.
@@ -118,8 +120,12 @@ io::Result<Reading> open_reading(const ReadArguments& arguments, const Source& s
   return Reading{std::move(store), std::move(records), std::move(order)};
 }
 
-EpochFigures read_epoch(const Take& take, const Reading& reading, std::uint64_t epoch,
-                        steady_clock::time_point started) {
+struct Start {
+  steady_clock::time_point time = steady_clock::now();
+  double cpu = cpu_seconds();
+};
+
+EpochFigures read_epoch(const Take& take, const Reading& reading, std::uint64_t epoch, const Start& start) {
   const std::uint64_t length = reading.order->length(epoch);
   EpochFigures figures{.epoch = epoch};
   for (std::uint64_t position = 0; position < length; ++position) {
@@ -134,7 +140,8 @@ EpochFigures read_epoch(const Take& take, const Reading& reading, std::uint64_t 
     figures.bytes += taken->bytes;
     figures.checksum += taken->checksum;
   }
-  figures.seconds = seconds_since(started);
+  figures.seconds = seconds_since(start.time);
+  figures.cpu_seconds = cpu_seconds() - start.cpu;
   return figures;
 }
 
@@ -166,7 +173,8 @@ json epochs_json(const std::vector<EpochFigures>& epochs, bool checksum) {
                     {"samples", figures.samples},
                     {"bytes", figures.bytes},
                     {"failed", figures.failed},
-                    {"seconds", figures.seconds}});
+                    {"seconds", figures.seconds},
+                    {"cpu_seconds", figures.cpu_seconds}});
     if (checksum) list.back()["xxh3"] = fmt::format("{:016x}", figures.checksum);
   }
   return list;
@@ -184,12 +192,12 @@ std::uint64_t print(const ReadArguments& arguments, const std::vector<EpochFigur
 }
 
 io::Status read_epochs(const ReadArguments& arguments, const Take& take, const Reading& reading, const OnStop& on_stop,
-                       steady_clock::time_point started) {
+                       Start start) {
   std::vector<EpochFigures> epochs;
   for (std::uint64_t i = 0; i < arguments.epochs && !on_stop.stopped(); ++i) {
     const std::uint64_t epoch = arguments.first_epoch + i;
-    epochs.push_back(read_epoch(take, reading, epoch, started));
-    started = steady_clock::now();
+    epochs.push_back(read_epoch(take, reading, epoch, start));
+    start = {};
     if (!arguments.json) print_epoch(epochs.back(), arguments.checksum);
   }
   const std::uint64_t failed = print(arguments, epochs, reading.store->stats());
@@ -204,7 +212,7 @@ io::Status run_read(const ReadArguments& arguments) {
   HEADRACE_TRY(source, open_source(arguments.source));
   StopSignal stop;  // before the store, whose threads inherit the blocked signals
   HEADRACE_TRY(reading, open_reading(arguments, source, stop));
-  const auto started = steady_clock::now();  // the reader fetches from here on
+  const Start start;  // the reader fetches from here on
   HEADRACE_TRY(reader,
                cache::Reader::open(
                    *reading.store, *reading.order,
@@ -212,10 +220,10 @@ io::Status run_read(const ReadArguments& arguments) {
 
   const OnStop on_stop(stop, [&] { reader->cancel(); });
   if (!arguments.decode) {
-    return read_epochs(arguments, take_raw(*reader, arguments.checksum), reading, on_stop, started);
+    return read_epochs(arguments, take_raw(*reader, arguments.checksum), reading, on_stop, start);
   }
   HEADRACE_TRY(pipeline, decode::Pipeline::start(decode::read_from(*reader, reading.store->catalog()), {}));
-  io::Status status = read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), reading, on_stop, started);
+  io::Status status = read_epochs(arguments, take_decoded(*pipeline, arguments.checksum), reading, on_stop, start);
   // On stderr, so that --json prints one object.
   if (arguments.profile) fmt::print(stderr, "{}", decode::format(pipeline->report()));
   return status;

@@ -14,11 +14,11 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "headrace/cache/reader.h"
 #include "headrace/cli/setup/data_set.h"
+#include "headrace/cli/show/cpu_time.h"
 #include "headrace/cli/show/figures.h"
 #include "headrace/decode/pipeline.h"
 #include "headrace/io/unique_fd.h"
@@ -173,15 +173,6 @@ void read_one_after_another(DirectReads& reads) {
   }
 }
 
-double own_cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 }  // namespace
 
 io::Result<SampleRate> measure_direct(cache::Store& store, const Source& source, std::uint32_t workers,
@@ -212,14 +203,14 @@ io::Result<DecodeRate> measure_decode(cache::Store& store, std::chrono::millisec
   }
   if (views.empty()) return DecodeRate{};
   const auto started = steady_clock::now();
-  const double cpu_before = own_cpu_seconds();
+  const double cpu_before = cpu_seconds();
   HEADRACE_TRY(pipeline,
                decode::Pipeline::start(std::make_unique<LoopingSource>(std::move(views), started + time), {}));
   std::uint64_t samples = 0;
   while (const decode::DecodedSample* sample = pipeline->next()) samples += sample->status ? 1 : 0;
   if (samples == 0) return DecodeRate{};
   return DecodeRate{.samples_per_second = rate_since(started, samples, 0).samples_per_second,
-                    .cpu_seconds = (own_cpu_seconds() - cpu_before) / static_cast<double>(samples)};
+                    .cpu_seconds = (cpu_seconds() - cpu_before) / static_cast<double>(samples)};
 }
 
 }  // namespace headrace::cli
