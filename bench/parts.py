@@ -89,6 +89,15 @@ def measure_cluster(bench, name):
     return {"figures": json.loads(kept.read_text())}
 
 
+def plan_wait(bench, _arguments):
+    return [("rows", lambda: measure_plan_wait(bench))]
+
+
+def measure_plan_wait(bench):
+    printed = bench.execute([bench.program("plan_wait"), "--samples", bench.count(10_000_000, 100_000), "--lanes", 128])
+    return {"rows": [json.loads(line) for line in printed.splitlines()]}
+
+
 def script(name, *words):
     """A part that is a program of its own: bench/NAME.py prints one JSON object per line."""
     def items(bench, _arguments):
@@ -133,6 +142,7 @@ PARTS = {
     "learning": script("learning", "--parts", "replay", "mount"),
     "learning-table": learning_table_items,
     "cost-model": script("cost_model"),
+    "plan-wait": plan_wait,
     "cluster": cluster,
     "faults": faults,
 }

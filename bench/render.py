@@ -183,6 +183,18 @@ def cost_model_section(items, folder):
     return text + left_out(items)
 
 
+PLAN_WAIT_MS = 5  # that a READ may wait for the plan
+
+
+def plan_wait_section(items, folder):
+    longest = max((row["longest_read_ms"] for row in printed(items)), default=None)
+    verdict = "" if longest is None else (f" The longest took {longest:.2f} ms, of {PLAN_WAIT_MS} ms: "
+                                          f"{'met' if longest <= PLAN_WAIT_MS else '**short**'}.")
+    return ("What a READ has to do with the plan of 10 million samples and 128 lanes, while that is changed. Idle: the "
+            f"same moments without the plan, which is what this machine itself makes of them.{verdict}\n\n" +
+            script_section(items, folder))
+
+
 def learning_table_section(items, folder):
     text = ("Real torch loaders in the shape of scripts that people have, through a mount over a slow source; RAM for "
             "40 % of the data set, three epochs. Bare: each read opens its file at the source. Minimum: what a cache "
@@ -285,6 +297,7 @@ SECTIONS = {
     "learning": ("Orders found out from the opens of loaders", script_section),
     "learning-table": ("Orders of scripts as people have them", learning_table_section),
     "cost-model": ("Cost model", cost_model_section),
+    "plan-wait": ("How long READs wait for the plan", plan_wait_section),
     "cluster": ("Nodes that share", cluster_section),
     "faults": ("Faults", faults_section),
 }
