@@ -103,6 +103,22 @@ class PushThreads(Row):
                                        2 if side == "headrace" else 1])
 
 
+class PushBare(PushThreads):
+    """The same by a file system of which nothing is left but the system calls."""
+    name = "push-bare"
+    bar = 0.90
+    other_is_bound = True
+    variants = ("1 thread", "2 threads")
+    headrace_side = "samples that lie in RAM go into the page cache of a mount"
+    other_side = "the kernel alone: a look at each file, then FUSE_NOTIFY_STORE, in a file system that does nothing else"
+
+    def run(self, side, variant):
+        program, options = ("push_threads", ()) if side == "headrace" else ("push_bare", ("--look",))
+        with tempfile.TemporaryDirectory(dir=self.bench.work) as mountpoint:
+            return self.bench.measure([self.bench.program(program), self.source, mountpoint, "--threads",
+                                       variant.split()[0], *options])
+
+
 class MountMany(Row):
     """Eight trainings of one machine that read one data set: what eight mounts take is what one takes."""
     name = "mount-many"
@@ -326,4 +342,5 @@ class EpochHalf(Row):
         return path
 
 
-ROWS = (MountHot, MountHotPages, MountPython, PushThreads, MountMany, MountCold, MountLatency, MountLearned, EpochHalf)
+ROWS = (MountHot, MountHotPages, MountPython, PushThreads, PushBare, MountMany, MountCold, MountLatency, MountLearned,
+        EpochHalf)
