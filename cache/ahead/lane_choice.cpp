@@ -14,7 +14,8 @@ LaneChoice::LaneChoice(Schedule& schedule, std::size_t ranks)
 
 std::optional<Place> LaneChoice::next(Place low) {
   if (std::exchange(must_take_stock_, false)) take_stock(low);
-  if (std::exchange(has_moved_, false)) go_on(chosen_, low);
+  if (std::exchange(has_moved_, false))
+    is_in_epoch_&& lanes_[chosen_].next >= low ? update(chosen_) : go_on(chosen_, low);
   // What lies before the reader may be gone by now.
   if (ended_ > 0 && schedule_.at(std::max(ended_at_, low))) {
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -33,8 +34,10 @@ std::optional<Place> LaneChoice::next(Place low) {
 
 void LaneChoice::on_planned(bool is_ahead) {
   Lane& lane = lanes_[chosen_];
-  lane.next = schedule_.after_in_lane(lane.next);
+  const std::optional<Place> after = schedule_.after_in_lane(lane.next);
+  lane.next = after ? *after : schedule_.epoch_end(lane.next);
   has_moved_ = true;
+  is_in_epoch_ = after.has_value();
   if (!is_ahead) return;
   ++lane.ahead;
   ++ranks_[chosen_ % ranks_.size()].ahead;

@@ -112,7 +112,8 @@ class LaneChoice {
   std::vector<Rank> ranks_;
   LeastKey<RankUrgency> least_;
   std::size_t chosen_ = 0;       // by next()
-  bool has_moved_ = false;       // the chosen lane, to a place that may be another lane's
+  bool has_moved_ = false;       // the chosen lane
+  bool is_in_epoch_ = false;     // it has moved to a place of its own in the same epoch, not to the epoch's end
   bool must_take_stock_ = true;  // the lanes' places are not known
   std::size_t ended_ = 0;        // lanes
   Place ended_at_ = 0;           // the end of the schedule when they were looked at last

@@ -363,7 +363,7 @@ void ReadAhead::Impl::unplan_all() {
     while (const std::optional<Place> next = schedule.first_in_lane(place, i)) {
       if (*next >= lanes.planned_to(i)) break;
       if (!track.is_passed(*next)) unplan(*schedule.at(*next));
-      place = schedule.after_in_lane(*next);
+      place = schedule.after_in_lane(*next).value_or(schedule.epoch_end(*next));
     }
   }
   lanes.restart(track.low());

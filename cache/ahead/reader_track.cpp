@@ -111,9 +111,10 @@ void ReaderTrack::extend_zone(const std::vector<Place>& opened) {
     const std::optional<SampleIndex> sample = schedule_.at(place);
     if (!sample) return;
     const bool passed = std::binary_search(opened.begin(), opened.end(), place);
-    const auto strand =
-        strands_.size() == 1 ? std::uint16_t{0} : static_cast<std::uint16_t>(schedule_.strand_of(place));
-    zone_.push_back({.sample = *sample, .strand = strand, .passed = passed, .next_same = 0});
+    const auto lane = static_cast<std::uint16_t>(schedule_.lane_of(place));
+    const auto strand = static_cast<std::uint16_t>(schedule_.strand_of(place, lane));
+    zone_.push_back({.sample = *sample, .lane = lane, .strand = strand, .passed = passed});
+    link_strand(place);
     if (passed) continue;
     const auto [chain, is_first] = chains_.try_emplace(*sample, Chain{.first = place, .last = place});
     if (is_first) continue;
@@ -122,13 +123,22 @@ void ReaderTrack::extend_zone(const std::vector<Place>& opened) {
   }
 }
 
+// The strand finds its next place without a look at those of the others between.
+void ReaderTrack::link_strand(Place place) {
+  if (strands_.size() == 1) return;
+  const std::uint16_t strand = slot(place).strand;
+  const Place before = std::exchange(strands_[strand].last, place);
+  if (before < place && before >= low_ && slot(before).strand == strand)
+    slot(before).next_of_strand = static_cast<std::uint32_t>(place - before);
+}
+
 void ReaderTrack::pass(Place place, std::vector<Passed>& passed) {
   Slot& passing = slot(place);
   const auto found = chains_.find(passing.sample);
   HEADRACE_ASSERT(!passing.passed && found != chains_.end());
   Chain& chain = found->second;
   passing.passed = true;
-  passed.push_back({.place = place, .sample = passing.sample, .lane = schedule_.lane_of(place)});
+  passed.push_back({.place = place, .sample = passing.sample, .lane = passing.lane});
   if (chain.first == place && passing.next_same == 0) {
     chains_.erase(found);
   } else if (chain.first == place) {
@@ -165,7 +175,11 @@ void ReaderTrack::give_up_slow_strands(Place place, std::vector<Passed>& passed)
 Place ReaderTrack::low_of(std::uint16_t strand) {
   Strand& where = strands_[strand];
   const Place before = std::exchange(where.low, std::max(where.low, low_));
-  while (where.low < low_ + zone_.size() && (slot(where.low).strand != strand || slot(where.low).passed)) ++where.low;
+  while (where.low < low_ + zone_.size()) {
+    const Slot& here = slot(where.low);
+    if (here.strand == strand && !here.passed) break;
+    where.low += here.strand == strand && here.next_of_strand > 0 ? here.next_of_strand : 1;
+  }
   if (where.low != before) where.reads_beyond = 0;
   return where.low;
 }
@@ -198,7 +212,7 @@ void ReaderTrack::move_to(Place place, const std::vector<Place>& opened) {
   doubt_ = 0;
   matched_in_row_ = 0;
   reads_beyond_ = 0;
-  strands_.assign(strands_.size(), {.low = place, .reads_beyond = 0});
+  strands_.assign(strands_.size(), {.low = place});
   extend_zone(opened);
   schedule_.let_go_before(low_);
 }

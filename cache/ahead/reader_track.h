@@ -54,9 +54,12 @@ class ReaderTrack {
  private:
   struct Slot {
     SampleIndex sample = 0;
+    std::uint16_t lane = 0;
     std::uint16_t strand = 0;
-    bool passed = false;
     Place next_same = 0;  // the next place of the zone with this sample; 0: none
+    std::uint32_t next_of_strand =
+        0;  // how many places further the strand goes on; 0: not in the zone, or the only one
+    bool passed = false;
   };
   struct Chain {  // the unread places of one sample, in the zone
     Place first = 0;
@@ -67,9 +70,11 @@ class ReaderTrack {
   struct Strand {
     Place low = 0;              // its first place not passed, or one before that
     unsigned reads_beyond = 0;  // further from `low` than its workers can be apart
+    Place last = 0;             // its last place in the zone, if there is one
   };
   [[nodiscard]] std::optional<Place> expected_place(SampleIndex sample);
   void extend_zone(const std::vector<Place>& opened = {});
+  void link_strand(Place place);
   void pass(Place place, std::vector<Passed>& passed);
   void give_up_behind(Place place, std::vector<Passed>& passed);
   void give_up_slow_strands(Place place, std::vector<Passed>& passed);

@@ -54,8 +54,10 @@ std::uint64_t Schedule::lane_of(Place place) const {
   return epoch.sequence.lane_of(place - epoch.first);
 }
 
-std::uint64_t Schedule::strand_of(Place place) const {
-  if (workers_.ranks <= 1) return lane_of(place);
+// A lane names its rank, too, but where all lanes are taken for one.
+std::uint64_t Schedule::strand_of(Place place, std::uint64_t lane) const {
+  if (workers_.ranks <= 1) return lane;
+  if (lanes_ > 1) return lane % workers_.ranks;
   const Epoch& epoch = epoch_of(place);
   return epoch.sequence.rank_of(place - epoch.first);
 }
@@ -71,11 +73,11 @@ std::optional<Place> Schedule::first_in_lane(Place place, std::uint64_t lane) {
   return std::nullopt;
 }
 
-Place Schedule::after_in_lane(Place place) const {
-  if (lanes_ == 1) return place + 1;
+std::optional<Place> Schedule::after_in_lane(Place place) const {
   const Epoch& epoch = epoch_of(place);
+  if (lanes_ == 1) return place + 1 < epoch.end() ? std::optional(place + 1) : std::nullopt;
   const auto step = epoch.sequence.next_in_lane(place - epoch.first);
-  return step ? epoch.first + *step : epoch.end();
+  return step ? std::optional(epoch.first + *step) : std::nullopt;
 }
 
 Place Schedule::epoch_start(Place place) const {

@@ -45,6 +45,8 @@ class Schedule {
   [[nodiscard]] Position position_of(Place place) const;
   // The first place of the epoch that `place` lies in.
   [[nodiscard]] Place epoch_start(Place place) const;
+  // And the one behind it.
+  [[nodiscard]] Place epoch_end(Place place) const { return epoch_of(place).end(); }
   // The lowest position that `wanted` holds for, in the group of batches that `place` lies in (WorkerSequence).
   [[nodiscard]] Position lowest_position(Place place, const std::function<bool(Place)>& wanted) const;
   [[nodiscard]] Place end() const;  // of what has been drawn
@@ -57,11 +59,11 @@ class Schedule {
   // What is read in sequence however far the rest of the job is: the places of a rank or, where there is one only, of
   // each of its workers, since ranks that take whole batches in turn (accelerate) look like the workers of one.
   [[nodiscard]] std::uint64_t strands() const { return workers_.ranks > 1 ? workers_.ranks : lanes_; }
-  [[nodiscard]] std::uint64_t strand_of(Place place) const;
+  [[nodiscard]] std::uint64_t strand_of(Place place, std::uint64_t lane) const;  // `lane`: that of the place
   // The first place from `place` on that is in the lane. Draws like at().
   [[nodiscard]] std::optional<Place> first_in_lane(Place place, std::uint64_t lane);
-  // Of the places after this one, the first that can be in its lane.
-  [[nodiscard]] Place after_in_lane(Place place) const;
+  // The next place of the same lane; nullopt: there is none in the epoch.
+  [[nodiscard]] std::optional<Place> after_in_lane(Place place) const;
 
   // Forgets epochs that end at or before `place`, so that a later one can be drawn. The last one drawn stays.
   void let_go_before(Place place);
