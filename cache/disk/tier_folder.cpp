@@ -21,6 +21,7 @@
 #include <xxhash.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/printable.h"
 #include "headrace/io/write_all.h"
 
 namespace headrace::cache {
@@ -44,12 +45,24 @@ std::uint64_t label_hash(const TierLabel& label) {
   return XXH3_64bits(&label, offsetof(TierLabel, hash));
 }
 
+// " (headrace mount /data /mnt)": which mount or command it is; empty where that cannot be told.
+std::string command_of(const std::string& pid) {
+  const UniqueFd file(::open(("/proc/" + pid + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[160] = {};  // a line of a terminal or two
+  const ssize_t bytes = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
+  std::string command(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  while (!command.empty() && command.back() == ' ') command.pop_back();
+  return command.empty() ? command : " (" + io::printable(command) + ")";
+}
+
 std::string owner_of_lock(int fd) {
   char text[32] = {};
   const ssize_t bytes = ::pread(fd, text, sizeof text - 1, 0);
   std::string owner(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
   while (!owner.empty() && owner.back() == '\n') owner.pop_back();
-  return owner.empty() ? "another process" : "process " + owner;
+  const bool is_pid = !owner.empty() && owner.find_first_not_of("0123456789") == std::string::npos;
+  return is_pid ? "process " + owner + command_of(owner) : "another process";
 }
 
 tl::unexpected<io::Error> no_tier(const std::string& path) {
@@ -176,7 +189,9 @@ Status TierFolder::take_lock() {
   }
   if (locked != 0) {
     if (errno != EWOULDBLOCK) return io::system_error(errno, "lock tier " + path_);
-    return io::make_error(ErrorCode::kBusy, fmt::format("tier {}: in use by {}", path_, owner_of_lock(fd->get())));
+    return io::make_error(ErrorCode::kBusy, fmt::format("tier {}: in use by {}; a tier is one mount's at a time: name "
+                                                        "another folder, or end that one first",
+                                                        path_, owner_of_lock(fd->get())));
   }
   lock_fd_ = std::move(*fd);
   if (read_only) return {};

@@ -381,7 +381,10 @@ TEST_CASE("one process owns a tier; another is told which") {
   auto second = Store::open(fixture.options());
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code == ErrorCode::kBusy);
-  CHECK(second.error().context.find("process " + std::to_string(::getpid())) != std::string::npos);
+  const std::string& told = second.error().context;
+  CHECK(told.find("process " + std::to_string(::getpid()) + " (") != std::string::npos);
+  CHECK(told.find("cache_tests") != std::string::npos);  // the holder's command
+  CHECK(told.find("name another folder") != std::string::npos);
   owner.reset();
   CHECK(Store::open(fixture.options()).has_value());
 }
