@@ -359,7 +359,11 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(turn, MountTurn::take(asked.source.path));
   const std::vector<Neighbour> all = neighbours();
   HEADRACE_TRY(is_shown, show_by_neighbour(arguments, asked, all));
-  if (is_shown) return {};
+  if (is_shown) {
+    turn.end();  // others are not to wait for the comparison
+    bring_up_to_date(asked.mount_point);
+    return {};
+  }
   MountArguments own = arguments;
   const std::string line = take_share_of_memory(own, all);
   return run_own_mount(own, level, turn, line);
