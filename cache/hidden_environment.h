@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the secrets of a bucket that stand in the environment from being seen.
 //
-//   int main(int argc, char** argv) {
-//     hide_secrets_of_environment();
+//   hide_secrets_of_environment();   // first of all in main()
 //
 // Thread-safety: none; before there are threads.
 #pragma once

@@ -50,8 +50,8 @@ class MountTurn {
 [[nodiscard]] io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountPlan& plan,
                                                  const std::vector<Neighbour>& all);
 
-// Behind show_by_neighbour(): the names and the files that it shows are those that the source has now, as those of a mount
-// of its own would be. A line on stderr says where they are not, or not yet.
+// Behind show_by_neighbour(): the names and the files that it shows are those that the source has now, as those of a
+// mount of its own would be. A line on stderr says where they are not, or not yet.
 void bring_up_to_date(const std::filesystem::path& mount_point);
 
 // Where no --ram was given, and others have memory: adds one, and returns a line about it for the log. Else an empty

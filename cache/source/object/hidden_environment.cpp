@@ -27,8 +27,8 @@ void overwrite_with_hash(char* text, std::size_t size) {
 }  // namespace
 
 void hide_secrets_of_environment() {
-  // getenv() and the programs that are started find them here, up to what libraries do when the program ends. So nothing
-  // gives them back.
+  // getenv() and the programs that are started find them here, up to what libraries do when the program ends. So
+  // nothing gives them back.
   static std::vector<io::Secret>& hidden = *new std::vector<io::Secret>;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text = *variable;

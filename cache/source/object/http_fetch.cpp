@@ -24,7 +24,8 @@ class Collector : public HttpSink {
   bool on_body(std::span<const std::byte> bytes) override {
     if (fetched.body.size() + bytes.size() > kBodyBytesMax) return false;
     fetched.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    // They lie in libcurl's own buffer, which goes back to the heap as it is. That is handed out as char*, to be changed.
+    // They lie in libcurl's own buffer, which goes back to the heap as it is. That is handed out as char*, to be
+    // changed.
     ::explicit_bzero(const_cast<std::byte*>(bytes.data()), bytes.size());  // NOLINT(*-const-cast)
     return true;
   }

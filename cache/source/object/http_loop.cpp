@@ -42,8 +42,9 @@ curl_socket_t open_socket(void* /*context*/, curlsocktype /*purpose*/, curl_sock
 }
 
 // A store that sends its headers and the object one after the other (Ceph RGW) holds the second back until the first is
-// acknowledged (Nagle), which the kernel puts off for 40 ms on a connection that has just sent something. So this is asked
-// for anew with each request (tcp(7): it is not permanent). The answer is the same where the kernel knows of no such thing.
+// acknowledged (Nagle), which the kernel puts off for 40 ms on a connection that has just sent something. So this is
+// asked for anew with each request (tcp(7): it is not permanent). The answer is the same where the kernel knows of no
+// such thing.
 void acknowledge_at_once(curl_socket_t socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
