@@ -50,7 +50,6 @@
 namespace headrace::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using io::ErrorCode;
 using io::make_error;
 
@@ -266,11 +265,18 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
 }
 
 // The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
-io::Status tell_what_is_missing(const fs::path& mount_point) {
-  HEADRACE_TRY(stat, call_daemon(mount_point, "stat", nlohmann::json::object()));
-  const std::uint64_t count = number_of(member_of(stat, "data_set"), "unreadable");
-  if (count > 0) {
+io::Status tell_what_is_missing(const MountPlan& plan) {
+  HEADRACE_TRY(stat, call_daemon(plan.mount_point, "stat", nlohmann::json::object()));
+  const nlohmann::json& data_set = member_of(stat, "data_set");
+  if (const std::uint64_t count = number_of(data_set, "unreadable"); count > 0) {
     fmt::print(stderr, "headrace: {} folders or files could not be read and are left out; the log names them\n", count);
+  }
+  // In a folder these are sockets and devices, which nobody misses.
+  if (const std::uint64_t count = number_of(data_set, "skipped"); plan.source.is_bucket() && count > 0) {
+    fmt::print(stderr,
+               "headrace: {} objects are left out, because no file system can show their names; the log has some of "
+               "these, and an object that was copied to another name is shown\n",
+               count);
   }
   return {};
 }
@@ -308,7 +314,8 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     const auto show = [&](std::uint64_t count) { progress.update(count); };
     HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
   }
-  return arguments.cache.accept_unreadable ? tell_what_is_missing(plan.mount_point) : io::Status{};
+  const bool may_miss_some = arguments.cache.accept_unreadable || plan.source.is_bucket();
+  return may_miss_some ? tell_what_is_missing(plan) : io::Status{};
 }
 
 }  // namespace
@@ -359,7 +366,11 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(turn, MountTurn::take(asked.source.path));
   const std::vector<Neighbour> all = neighbours();
   HEADRACE_TRY(is_shown, show_by_neighbour(arguments, asked, all));
-  if (is_shown) return {};
+  if (is_shown) {
+    turn.end();  // others are not to wait for the comparison
+    bring_up_to_date(asked.mount_point);
+    return {};
+  }
   MountArguments own = arguments;
   const std::string line = take_share_of_memory(own, all);
   return run_own_mount(own, level, turn, line);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <initializer_list>
@@ -21,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/cli/daemon/comparison.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
@@ -216,6 +218,22 @@ io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountP
   }
   HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
   return false;
+}
+
+void bring_up_to_date(const fs::path& mount_point) {
+  // A catalog of some hundred thousand files is compared within it; a larger one is mounted as it was saved, too, and
+  // compared behind that.
+  constexpr std::chrono::milliseconds kPatience{5'000};
+  const io::Result<Comparison> found = compare_source(mount_point, kPatience);
+  std::string trouble;
+  if (!found) {
+    trouble = found.error().message();
+  } else if (!found->has_ended) {
+    trouble = "the source is still compared with what is shown; what is new shows after that";
+  } else if (!found->is_shown && !found->why_not_shown.empty()) {
+    trouble = "names that are new in the source are not shown: " + found->why_not_shown;
+  }
+  if (!trouble.empty()) print_line(stderr, fmt::format("headrace: {}: {}", mount_point.string(), trouble));
 }
 
 // Half of what the others leave of one half of the memory: a quarter, an eighth, and so on, so that all mounts together

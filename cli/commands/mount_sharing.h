@@ -6,6 +6,7 @@
 //   HEADRACE_TRY(turn, MountTurn::take(plan.source.path));
 //   HEADRACE_TRY(is_shown, show_by_neighbour(arguments, plan, all));
 //   if (!is_shown) take_share_of_memory(arguments, all);
+//   if (is_shown) bring_up_to_date(plan.mount_point);
 //
 // Thread-safety: none.
 #pragma once
@@ -48,6 +49,10 @@ class MountTurn {
 // and cannot serve this mount).
 [[nodiscard]] io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountPlan& plan,
                                                  const std::vector<Neighbour>& all);
+
+// Behind show_by_neighbour(): the names and the files that it shows are those that the source has now, as those of a
+// mount of its own would be. A line on stderr says where they are not, or not yet.
+void bring_up_to_date(const std::filesystem::path& mount_point);
 
 // Where no --ram was given, and others have memory: adds one, and returns a line about it for the log. Else an empty
 // one.

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace refresh: has the daemon of a mount compare the source with its catalog, and tells what it found.
-#include <chrono>
 #include <filesystem>
 #include <string>
-#include <thread>
-#include <utility>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/commands/mount.h"
-#include "headrace/cli/daemon/protocol.h"
+#include "headrace/cli/daemon/comparison.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/show/json.h"
@@ -19,15 +16,11 @@
 namespace headrace::cli {
 namespace {
 
-using nlohmann::json;
-
 struct RefreshArguments {
   std::filesystem::path mount_point;
   std::string config;  // the file that names it instead; empty: none
   bool json = false;
 };
-
-constexpr std::chrono::milliseconds kPollInterval{50};
 
 io::Result<std::filesystem::path> mount_point_of(const RefreshArguments& arguments) {
   if (arguments.config.empty() != arguments.mount_point.empty()) {
@@ -36,44 +29,10 @@ io::Result<std::filesystem::path> mount_point_of(const RefreshArguments& argumen
   return io::make_error(io::ErrorCode::kInvalidArgument, "refresh needs MOUNTPOINT, or --config FILE that names it");
 }
 
-// Where names are others, the process that compared has gone, and the one that shows them says how many they were.
-struct Found {
-  std::uint64_t changed = 0;
-  std::uint64_t vanished = 0;
-  std::uint64_t appeared = 0;
-  bool is_shown = false;  // what appeared
-};
-
-Found found_by(const json& state, std::uint64_t renewals_before) {
-  const bool is_renewed = number_of(state, "renewals") > renewals_before;
-  const json& from = is_renewed ? member_of(state, "renewed") : state;
-  return {number_of(from, "changed"), number_of(from, "vanished"), number_of(from, "appeared"), is_renewed};
-}
-
-// A process that makes way for another one just now breaks off. The next one is asked the same.
-io::Result<json> ask(const std::filesystem::path& mount_point, const char* command) {
-  constexpr int kTries = 3;
-  io::Result<json> state = call_daemon(mount_point, command, json::object());
-  for (int i = 1; i < kTries && !state && state.error().code == io::ErrorCode::kNotFound; ++i) {
-    state = call_daemon(mount_point, command, json::object());
-  }
-  return state;
-}
-
 io::Status run_refresh(const RefreshArguments& arguments) {
   HEADRACE_TRY(given, mount_point_of(arguments));
   const std::filesystem::path mount_point = canonical_path(given);
-  io::Result<json> state = ask(mount_point, "refresh");
-  const std::uint64_t renewals_before = state ? number_of(*state, "renewals") : 0;
-  while (state && flag_of(*state, "running")) {
-    std::this_thread::sleep_for(kPollInterval);
-    state = ask(mount_point, "refresh-state");
-  }
-  if (!state) return io::forward_error(std::move(state));
-  if (const std::string failure = text_of(*state, "failure"); !failure.empty()) {
-    return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
-  }
-  const Found found = found_by(*state, renewals_before);
+  HEADRACE_TRY(found, compare_source(mount_point));
   if (arguments.json) {
     print_json({{"changed", found.changed},
                 {"vanished", found.vanished},
@@ -83,7 +42,7 @@ io::Status run_refresh(const RefreshArguments& arguments) {
   }
   fmt::print("{} files changed, {} vanished\n", found.changed, found.vanished);
   if (found.appeared > 0 && found.is_shown) fmt::print("{} names are new, and are shown\n", found.appeared);
-  const std::string why = text_of(*state, "why_not_shown");
+  const std::string& why = found.why_not_shown;
   if (found.is_shown || why.empty()) return {};
   if (found.appeared > 0) fmt::print("{} names are new, and are not shown: {}\n", found.appeared, why);
   if (found.appeared == 0) fmt::print("names that have vanished are still shown: {}\n", why);

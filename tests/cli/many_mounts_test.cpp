@@ -140,6 +140,18 @@ TEST_CASE("a place that somebody works in is not unmounted without --force, thou
   CHECK(many.tool({"unmount", "--force", used}).status == 0);
 }
 
+TEST_CASE("a mount that is shown by the daemon of another has what the source has by then, as one of its own would") {
+  const ManyMounts many(2);
+  REQUIRE(many.mount(many.points[0]).status == 0);
+  static_cast<void>(many.data.write("train/cat/3.jpg", "changed"));
+  static_cast<void>(many.data.write("train/cat/new.jpg", "new"));
+  const Outcome second = many.mount(many.points[1]);
+  CHECK(contains(second.errors, "by the same daemon"));
+  CHECK(read_file(many.points[1] / "cat" / "new.jpg") == "new");
+  CHECK(read_file(many.points[1] / "cat" / "3.jpg") == "changed");
+  CHECK(read_file(many.points[0] / "cat" / "new.jpg") == "new");
+}
+
 TEST_CASE("a mount of the same data set with other options says which, and has a daemon of its own") {
   const ManyMounts many(4);
   REQUIRE(many.mount(many.points[0]).status == 0);

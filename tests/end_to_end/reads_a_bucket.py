@@ -241,6 +241,20 @@ def says_how_far_its_listing_is(bench, store):
     assert shown.endswith(b"\r\x1b[K"), shown
 
 
+def says_what_it_leaves_out(bench, store):
+    mount_point = bench.work / "left"
+    mount_point.mkdir()
+    store.fill(["left/a.jpg", "left/..", "left/b//c.jpg"])
+    try:
+        done = subprocess.run([bench.program("headrace"), "mount", "s3://bucket/left", mount_point, "--endpoint",
+                               store.url, "--ram", "32M"], stderr=subprocess.PIPE, text=True, check=True)
+        assert files_below(mount_point).keys() == {"a.jpg"}, files_below(mount_point)
+        bench.execute([bench.program("headrace"), "unmount", mount_point])
+    finally:
+        unmount(mount_point)
+    assert "2 objects are left out, because no file system can show their names" in done.stderr, done.stderr
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -287,7 +301,7 @@ def check(build, work):
         started = time.monotonic()
         for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
                      reads_huge_objects, serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers,
-                     says_how_far_its_listing_is, says_what_is_wrong):
+                     says_how_far_its_listing_is, says_what_it_leaves_out, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:
                 each(bench, store)

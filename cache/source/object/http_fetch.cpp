@@ -2,7 +2,10 @@
 #include "headrace/cache/source/object/http_fetch.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
+
+#include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero()
 
 #include "headrace/io/secret.h"
 
@@ -21,6 +24,9 @@ class Collector : public HttpSink {
   bool on_body(std::span<const std::byte> bytes) override {
     if (fetched.body.size() + bytes.size() > kBodyBytesMax) return false;
     fetched.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    // They lie in libcurl's own buffer, which goes back to the heap as it is. That is handed out as char*, to be
+    // changed.
+    ::explicit_bzero(const_cast<std::byte*>(bytes.data()), bytes.size());  // NOLINT(*-const-cast)
     return true;
   }
   void on_end(const HttpEnd& end) override { ended = end; }
