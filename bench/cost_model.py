@@ -54,11 +54,14 @@ class Stage:
     locks: str
 
 
-ONE, TIERS, HALF, ALL = "one", "one per tier", "one for two processors, 2 to 8", "as many as there are processors"
+ONE, WRITERS, HALF, ALL = "one", "one per tier", "one for two processors, 2 to 8", "as many as there are processors"
+READERS_OF_TIER = "one for four processors per tier, 1 to 4"
 
 
 def thread_count(stage, cores, tiers):
-    return {ONE: 1, TIERS: tiers, HALF: min(max(cores // 2, 2), 8), ALL: cores}[stage.threads]  # HALF: fuse/mount.cpp
+    return {ONE: 1, WRITERS: tiers, HALF: min(max(cores // 2, 2), 8),  # HALF: fuse/mount.cpp
+            READERS_OF_TIER: tiers * min(max(cores // 4, 1), 4),  # cache/disk/tier_threads.cpp
+            ALL: cores}[stage.threads]
 
 
 STAGES = (
@@ -69,8 +72,8 @@ STAGES = (
     Stage("opens seen by inotify", "hr-follow", "reads", ONE, "the plan's queue, once for all of 2 ms"),
     Stage("opens told to the plan", "hr-plan", "reads", ONE, "plan, once for all of 2 ms"),
     Stage("source's ring", "hr-source", "from_source", ONE, "its queue, once for all that wait; a RAM shard 1"),
-    Stage("tier: read with its hash", "hr-ssd", "from_tier", TIERS, "its queue, an index shard, a RAM shard"),
-    Stage("tier: write with its hash", "hr-ssd", "to_tier", TIERS, "its queue, the segments, an index shard"),
+    Stage("tier: read with its hash", "hr-ssd", "from_tier", READERS_OF_TIER, "its queue, an index shard, a RAM shard"),
+    Stage("tier: write with its hash", "hr-ssd", "to_tier", WRITERS, "its queue, the segments, an index shard"),
     Stage("READs of what is not there, timers, the rest", "rest", "reads", ALL, "inodes 1 per READ"),
 )
 THREADS = {stage.thread for stage in STAGES}

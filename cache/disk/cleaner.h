@@ -10,7 +10,7 @@
 // that cannot be read or is not intact stays behind and is gone with its segment. An error of the disk, a full segment
 // and closing end the cleaning early; the segment stays.
 //
-// Thread-safety: everything runs on the tier's I/O thread.
+// Thread-safety: everything runs on the tier's writer.
 // Ownership: outlives that thread.
 #pragma once
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
 #include <span>
 #include <utility>
 
@@ -70,14 +69,6 @@ Result<TierFolder> open_folder(const TierOptions& options) {
   return folder;
 }
 
-Result<std::unique_ptr<io::IoThread>> start_thread(const DiskTierOptions& options) {
-  io::EngineOptions engine = options.engine;
-  engine.rotational = options.tier.kind == TierKind::kHdd;
-  const std::string name = engine.rotational ? "hr-hdd" : "hr-ssd";
-  return options.make_engine ? io::IoThread::start(name, options.make_engine)
-                             : io::IoThread::start({.name = name, .engine = engine});
-}
-
 }  // namespace
 
 std::uint64_t hash_name(std::string_view path, std::uint32_t chunk) {
@@ -97,8 +88,9 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
   const bool is_busy = !folder && folder.error().code == ErrorCode::kBusy;
   if (!folder && !(is_busy && options.may_be_busy)) return io::forward_error(std::move(folder));
   std::unique_ptr<DiskTier> tier(new DiskTier(options, ram, timers));
-  HEADRACE_TRY(thread, start_thread(options));
-  tier->thread_ = std::move(thread);
+  HEADRACE_TRY(threads, TierThreads::start(
+                            {.kind = options.tier.kind, .engine = options.engine, .make_engine = options.make_engine}));
+  tier->threads_ = std::move(threads);
   if (folder) {
     HEADRACE_TRY_DO(tier->attach(std::move(*folder)));
     return tier;
@@ -114,9 +106,9 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
 Status DiskTier::attach(TierFolder folder) {
   allow_open_files(options_.budget_bytes / folder.label().segment_bytes);
   HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_, options_.keep_free_bytes},
-                                     state_, *thread_));
+                                     state_, *threads_));
   log_ = std::move(log);
-  cleaner_ = std::make_unique<Cleaner>(*log_, state_, *thread_);
+  cleaner_ = std::make_unique<Cleaner>(*log_, state_, threads_->writer());
   log_->save_periodically(timers_);
   log_->watch_free_space(timers_);
   attached_.store(true, std::memory_order_release);
@@ -166,15 +158,9 @@ std::uint64_t DiskTier::evicting_bytes() const {
   return SegmentLog::evicting_bytes_of(options_.budget_bytes / segment_bytes, segment_bytes);
 }
 
-void DiskTier::settle() {
-  std::promise<void> reached;
-  thread_->post([&reached] { reached.set_value(); });
-  reached.get_future().wait();
-}
-
 void DiskTier::join() {
   if (is_attached()) log_->unregister_files();
-  if (thread_) thread_->stop();
+  threads_->stop();
 }
 
 DiskTier::~DiskTier() {
@@ -235,11 +221,13 @@ bool DiskTier::read(DiskRead& read) {
     DiskRead& self = *static_cast<DiskRead*>(operation.context);
     self.tier->end_read(self, std::move(bytes));
   };
-  thread_->submit(read.operation);
+  read.turn = threads_->take_turn();
+  read.turn.thread().submit(read.operation);
   return true;
 }
 
 void DiskTier::end_read(DiskRead& read, Result<std::uint64_t> bytes) {
+  const TierThreads::Turn turn = std::move(read.turn);  // until it is delivered
   const RecordSlot& slot = read.found.slot;
   read.data = read.operation.data();
   read.buffer = std::move(read.operation.buffer);
@@ -281,6 +269,7 @@ bool DiskTier::read_part(DiskPart& part) {
   if (!found || !has_pieces(found->slot.payload_bytes)) return false;
   if (part.range.offset + part.range.length > found->slot.payload_bytes) return false;  // the file changed just now
   part.tier = this;
+  part.turn = threads_->take_turn();
   part.found = std::move(*found);
   const RecordSlot& slot = part.found.slot;
   const std::uint64_t last_block = log_->block_of(slot) + blocks_of(slot.payload_bytes) - 1;
@@ -299,10 +288,11 @@ void DiskTier::submit_part(DiskPart& part, const ChunkRange& in_segment,
   part.operation.wanted = part.wanted;
   part.operation.context = &part;
   part.operation.on_complete = on_complete;
-  thread_->submit(part.operation);
+  part.turn.thread().submit(part.operation);
 }
 
 void DiskTier::end_part(DiskPart& part, const Status& status) {
+  const TierThreads::Turn turn = std::move(part.turn);  // until it is delivered
   part.buffer = std::move(part.operation.buffer);
   part.found.segment.reset();
   part.on_done(part, status);
@@ -417,6 +407,7 @@ struct DiskTier::Write {
   Holding& holding;
   RecordId record;
   std::function<void(Status)> done;
+  TierThreads::Turn turn;
   Append append = {};
 };
 
@@ -425,11 +416,11 @@ bool DiskTier::admits(std::uint64_t payload_bytes) {
          footprint_bytes(payload_bytes) <= log_->folder().label().segment_bytes;
 }
 
-// Hashing is the I/O thread's work: the caller may be another tier's thread, with reads to answer.
+// Hashing is the writer's work: the caller may be a thread with reads to answer.
 void DiskTier::write(Holding& holding, const RecordId& record, std::function<void(Status)> done) {
   pending_bytes_.fetch_add(holding.cost_bytes);
-  auto* write = new Write{*this, holding, record, std::move(done)};
-  thread_->post([this, write] { begin_write(*write); });
+  auto* write = new Write{*this, holding, record, std::move(done), threads_->take_turn_of_writer()};
+  threads_->writer().post([this, write] { begin_write(*write); });
 }
 
 void DiskTier::begin_write(Write& write) {

@@ -3,7 +3,7 @@
 //
 //   auto tier = DiskTier::open({.tier = {TierKind::kSsd, "/ssd/cache", 1 << 40}, .data_set = {key, "/data"}},
 //                              ram, timers);
-//   if ((*tier)->read(read)) ...            // on_done runs on the tier's I/O thread
+//   if ((*tier)->read(read)) ...            // on_done runs on a thread of the tier
 //   (*tier)->write(holding, record, {});    // from the holding's buffer, behind the reader's back
 //
 // Records lie in a log (disk/segment_log.h), which says how it makes room; where placement evicts single records
@@ -30,10 +30,10 @@
 #include "headrace/cache/disk/cleaner.h"
 #include "headrace/cache/disk/segment_log.h"
 #include "headrace/cache/disk/tier_state.h"
+#include "headrace/cache/disk/tier_threads.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/engine.h"
-#include "headrace/io/io_thread.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
@@ -67,6 +67,7 @@ struct DiskRead {
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
+  TierThreads::Turn turn = {};
   FoundRecord found = {};
   io::Operation operation = {};
 };
@@ -85,6 +86,7 @@ struct DiskPart {
 
   // Private to DiskTier.
   DiskTier* tier = nullptr;
+  TierThreads::Turn turn = {};
   FoundRecord found = {};
   std::vector<std::uint64_t> hashes = {};  // of the pieces that are read
   io::Operation operation = {};
@@ -95,7 +97,7 @@ struct DiskTierOptions {
   TierOptions tier;
   TierFolder::DataSetName data_set;
   io::EngineOptions engine = {};
-  std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests
+  std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests; one for each thread
   bool may_be_busy = false;  // where another process has the tier, it is attached once that lets go
 };
 
@@ -116,12 +118,12 @@ class DiskTier {
   [[nodiscard]] bool read_part(DiskPart& part);
   // DiskRead::wanted of some that were handed over has become true.
   void hurry() {
-    if (is_attached()) thread_->hurry();
+    if (is_attached()) threads_->hurry();
   }
   // Whether write() would take a record of this size now.
   [[nodiscard]] bool admits(std::uint64_t payload_bytes);
-  // Appends the content of a holding that RamTier::pin_for_write() has given. `done` (may be empty) runs on the I/O
-  // thread once the record can be read, or with why it cannot. The caller bounds what it has in flight with
+  // Appends the content of a holding that RamTier::pin_for_write() has given. `done` (may be empty) runs on the
+  // writer once the record can be read, or with why it cannot. The caller bounds what it has in flight with
   // pending_bytes().
   void write(Holding& holding, const RecordId& record, std::function<void(Status)> done);
   [[nodiscard]] std::uint64_t pending_bytes() const { return pending_bytes_.load(std::memory_order_relaxed); }
@@ -135,9 +137,9 @@ class DiskTier {
   [[nodiscard]] Status flush() { return is_attached() ? log_->flush() : Status(); }
   // Waits for the writes under way (at most 5 s) and saves the index; nothing is admitted any more.
   void close();
-  // Waits until the I/O thread has finished the completion that it is in.
-  void settle();
-  // Ends the reads in flight (kCancelled) and joins the I/O thread. After close() and TimerThread::stop().
+  // Waits until each thread has finished the completion that it is in.
+  void settle() { threads_->settle(); }
+  // Ends the reads in flight (kCancelled) and joins the threads. After close() and TimerThread::stop().
   void join();
   [[nodiscard]] TierStats stats() const;
 
@@ -185,10 +187,10 @@ class DiskTier {
   bool stops_attaching_ HEADRACE_GUARDED_BY(attach_mutex_) = false;
   std::thread attach_thread_;  // only where the tier was busy; close() joins it
 
-  // Made by attach(), in this order but for the thread, whose end runs completions that use everything above.
+  // Made by attach(), in this order but for the threads, whose end runs completions that use everything above.
   std::unique_ptr<SegmentLog> log_;
   std::unique_ptr<Cleaner> cleaner_;
-  std::unique_ptr<io::IoThread> thread_;
+  std::unique_ptr<TierThreads> threads_;
 };
 
 }  // namespace headrace::cache

@@ -36,7 +36,7 @@ std::int64_t weight_of(std::uint32_t payload_bytes) {
 
 // Opening.
 
-SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, TierState& state, io::IoThread& thread)
+SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, TierState& state, TierThreads& threads)
     : folder_(std::move(folder)),
       data_set_(options.data_set),
       blocks_per_segment_(static_cast<std::uint32_t>(folder_.label().segment_bytes / kBlockBytes)),
@@ -44,15 +44,16 @@ SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, Tier
           static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.budget_bytes / folder_.label().segment_bytes))),
       keep_free_bytes_(options.keep_free_bytes),
       state_(state),
-      thread_(thread),
+      threads_(threads),
+      thread_(threads.writer()),
       segments_allowed_(segments_max_) {}
 
 Result<std::unique_ptr<SegmentLog>> SegmentLog::open(TierFolder folder, const SegmentLogOptions& options,
-                                                     TierState& state, io::IoThread& thread) {
-  std::unique_ptr<SegmentLog> log(new SegmentLog(std::move(folder), options, state, thread));
-  thread.register_file(log->folder_.lock_fd());  // before any write
+                                                     TierState& state, TierThreads& threads) {
+  std::unique_ptr<SegmentLog> log(new SegmentLog(std::move(folder), options, state, threads));
+  log->thread_.register_file(log->folder_.lock_fd());  // before any write
   HEADRACE_TRY_DO(log->load());
-  for (const auto& segment : log->segments()) thread.register_file(segment->fd.get());
+  for (const auto& segment : log->segments()) threads.register_file(segment->fd.get());
   return log;
 }
 
@@ -208,7 +209,7 @@ void SegmentLog::watch_free_space(io::TimerThread& timers) {
 }
 
 void SegmentLog::unregister_files() {
-  for (const auto& segment : segments()) thread_.unregister_file(segment->fd.get());
+  for (const auto& segment : segments()) threads_.unregister_file(segment->fd.get(), segment);
 }
 
 // The I/O thread: appending. Places are given out in order, without a lock.
@@ -335,7 +336,7 @@ Status SegmentLog::add_segment() {
     state_.note_write_error(made.error());
     return made;
   }
-  thread_.register_file(segment->fd.get());
+  threads_.register_file(segment->fd.get());
   active_ = segment;
   {
     MutexLock lock(mutex_);
@@ -458,8 +459,7 @@ void SegmentLog::remove(const Segment& removed) {
   removed_records_.fetch_add(records, std::memory_order_relaxed);
   used_blocks_.fetch_sub(segment->next_block);
   remove_files(segment->number);
-  thread_.unregister_file(segment->fd.get());
-  thread_.post([segment] {});  // the descriptor stays open until it is unregistered
+  threads_.unregister_file(segment->fd.get(), segment);
   io::log_info("tier {}: segment {} made room; {} records of it were still known", folder_.path(), segment->number,
                records);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log of a disk tier: records are appended to segments and never changed; an index in memory says where they lie.
 //
-//   auto log = SegmentLog::open(std::move(folder), {budget_bytes, data_set}, state, thread);
+//   auto log = SegmentLog::open(std::move(folder), {budget_bytes, data_set}, state, threads);
 //   auto slot = (*log)->find(key);                   // then read from (*log)->segment_of(*slot)
-//   thread.post([&] { (*log)->append(record); });    // record.on_done runs on the I/O thread
+//   threads.writer().post([&] { (*log)->append(record); });   // record.on_done runs on that thread
 //
 // Room: the oldest segments go when the budget has become smaller. A full log takes nothing more; only a segment of
 // which less than half is of use to the data set at hand makes room (the rest are records of other data sets, of files
@@ -14,7 +14,7 @@
 // Durability: nothing is synced while filling. A crash loses the records in flight; a scan finds those that no index
 // file covers. flush() syncs.
 //
-// Thread-safety: as each group of functions says. "The I/O thread" is the one given to open().
+// Thread-safety: as each group of functions says. "The I/O thread" is the writer of those given to open().
 // Lock order: mutex_ is a leaf.
 #pragma once
 
@@ -29,6 +29,7 @@
 #include "headrace/cache/disk/segment.h"
 #include "headrace/cache/disk/tier_folder.h"
 #include "headrace/cache/disk/tier_state.h"
+#include "headrace/cache/disk/tier_threads.h"
 #include "headrace/cache/tier.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/io_thread.h"
@@ -61,10 +62,10 @@ struct SegmentLogOptions {
 
 class SegmentLog {
  public:
-  // Loads the segments. What goes wrong with one of them is logged, and the segment left alone. `state` and `thread`
+  // Loads the segments. What goes wrong with one of them is logged, and the segment left alone. `state` and `threads`
   // outlive the last append. Errors: the system's, for listing the folder or starting a thread.
   [[nodiscard]] static Result<std::unique_ptr<SegmentLog>> open(TierFolder folder, const SegmentLogOptions& options,
-                                                                TierState& state, io::IoThread& thread);
+                                                                TierState& state, TierThreads& threads);
   SegmentLog(const SegmentLog&) = delete;
   SegmentLog& operator=(const SegmentLog&) = delete;
 
@@ -91,7 +92,7 @@ class SegmentLog {
   void save_periodically(io::TimerThread& timers);
   // Keeps free what is to stay free from now on, until the state has ended.
   void watch_free_space(io::TimerThread& timers);
-  // Before the I/O thread ends. The segments' descriptors are not used any more.
+  // Before the threads end. The segments' descriptors are not used any more.
   void unregister_files();
 
   // The I/O thread only: appending.
@@ -109,7 +110,7 @@ class SegmentLog {
   void remove(const Segment& segment);
 
  private:
-  SegmentLog(TierFolder folder, const SegmentLogOptions& options, TierState& state, io::IoThread& thread);
+  SegmentLog(TierFolder folder, const SegmentLogOptions& options, TierState& state, TierThreads& threads);
 
   // Opening: before the first append, on the opening thread.
   [[nodiscard]] Status load();
@@ -145,7 +146,8 @@ class SegmentLog {
   const std::uint32_t segments_max_;
   const std::uint64_t keep_free_bytes_;
   TierState& state_;
-  io::IoThread& thread_;
+  TierThreads& threads_;
+  io::IoThread& thread_;  // the writer
   RecordIndex index_;
 
   std::atomic<std::uint32_t> segments_allowed_;  // segments_max_, or fewer where its file system is short of space

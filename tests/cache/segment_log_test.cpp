@@ -11,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/tier.h"
-#include "headrace/io/io_thread.h"
 
 #include "support/temp_dir.h"
 
@@ -25,7 +24,7 @@ using headrace::cache::SegmentLog;
 using headrace::cache::TierFolder;
 using headrace::cache::TierState;
 using headrace::cache::TierStats;
-using headrace::io::IoThread;
+using headrace::cache::TierThreads;
 using headrace::test::TempDir;
 
 constexpr std::uint64_t kSegmentBytes = 256ULL << 20;
@@ -66,15 +65,15 @@ TEST_CASE("freeing a segment takes out its own records, also where its index fil
   auto folder = TierFolder::open(scratch.path() / "tier", 0, TierFolder::Mode::kOwner);
   REQUIRE(folder.has_value());
   TierState state("tier");
-  auto thread = IoThread::start({.name = "test-tier"});
-  REQUIRE(thread.has_value());
+  auto threads = TierThreads::start({});
+  REQUIRE(threads.has_value());
   auto log = SegmentLog::open(std::move(*folder), {.budget_bytes = segments * kSegmentBytes, .data_set = {1, "/data"}},
-                              state, **thread);
+                              state, **threads);
   REQUIRE(log.has_value());
   REQUIRE(samples_in(**log) == segments * kPerSegment);
   const auto free_one = [&] {
     std::promise<std::chrono::steady_clock::duration> took;
-    (*thread)->post([&] {
+    (*threads)->writer().post([&] {
       const auto started = std::chrono::steady_clock::now();
       (*log)->remove(*(*log)->least_useful());
       took.set_value(std::chrono::steady_clock::now() - started);
@@ -91,7 +90,7 @@ TEST_CASE("freeing a segment takes out its own records, also where its index fil
   CHECK(fs::exists(scratch.path() / "tier" / "segment-00000003"));
   static_cast<void>(state.close());
   (*log)->unregister_files();
-  thread->reset();
+  threads->reset();
 }
 
 }  // namespace
