@@ -27,12 +27,6 @@ using namespace headrace::test;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kSlowdown = 20;  // of code that a sanitizer watches
-#else
-constexpr double kSlowdown = 1;
-#endif
-
 using Samples = std::vector<SampleIndex>;
 
 std::vector<Samples> ranks_of(const std::string& spec, std::uint64_t n, std::uint64_t epoch, int replicas,
@@ -95,7 +89,6 @@ TEST_CASE("order learner: DistributedSampler with seed 0 is locked within 64 ope
     CHECK(lock->epoch == 0);
     CHECK(lock->known_epochs > 100);
     CHECK(learner.state().opens_to_lock <= 64);
-    CHECK(learner.state().search_cpu_seconds < 0.05 * kSlowdown);
     MESSAGE(lock->order->spec() << " after " << learner.state().opens_to_lock << " opens, "
                                 << learner.state().search_cpu_seconds * 1e3 << " ms");
     CHECK(predicts(learner, 7, ranks_of("torch-distributed:seed=0", n, 7, 2)));
