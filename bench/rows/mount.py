@@ -110,7 +110,8 @@ class PushBare(PushThreads):
     other_is_bound = True
     variants = ("1 thread", "2 threads")
     headrace_side = "samples that lie in RAM go into the page cache of a mount"
-    other_side = "the kernel alone: a look at each file, then FUSE_NOTIFY_STORE, in a file system that does nothing else"
+    other_side = ("the kernel alone: a look at each file, then FUSE_NOTIFY_STORE, in a file system that does nothing "
+                  "else")
 
     def run(self, side, variant):
         program, options = ("push_threads", ()) if side == "headrace" else ("push_bare", ("--look",))
