@@ -26,6 +26,7 @@ unsigned asked_by_environment() {
 
 unsigned count_of(const TierThreadsOptions& options) {
   if (options.count > 0) return options.count;
+  if (options.kind == TierKind::kHdd) return 1;
   if (const unsigned asked = asked_by_environment(); asked > 0) return asked;
   return tier_thread_count(options.kind, std::thread::hardware_concurrency());
 }
