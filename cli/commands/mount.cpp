@@ -265,9 +265,11 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
 }
 
 // The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
-io::Status tell_what_is_missing(const MountPlan& plan) {
-  HEADRACE_TRY(stat, call_daemon(plan.mount_point, "stat", nlohmann::json::object()));
-  const nlohmann::json& data_set = member_of(stat, "data_set");
+// A daemon that is too busy to be asked is mounted all the same.
+void tell_what_is_missing(const MountPlan& plan) {
+  const io::Result<nlohmann::json> stat = call_daemon(plan.mount_point, "stat", nlohmann::json::object());
+  if (!stat) return;
+  const nlohmann::json& data_set = member_of(*stat, "data_set");
   if (const std::uint64_t count = number_of(data_set, "unreadable"); count > 0) {
     fmt::print(stderr, "headrace: {} folders or files could not be read and are left out; the log names them\n", count);
   }
@@ -278,7 +280,6 @@ io::Status tell_what_is_missing(const MountPlan& plan) {
                "these, and an object that was copied to another name is shown\n",
                count);
   }
-  return {};
 }
 
 io::Result<io::LogLevel> parse_log_level(const std::string& name) {
@@ -314,8 +315,8 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     const auto show = [&](std::uint64_t count) { progress.update(count); };
     HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
   }
-  const bool may_miss_some = arguments.cache.accept_unreadable || plan.source.is_bucket();
-  return may_miss_some ? tell_what_is_missing(plan) : io::Status{};
+  if (arguments.cache.accept_unreadable || plan.source.is_bucket()) tell_what_is_missing(plan);
+  return {};
 }
 
 }  // namespace

@@ -231,7 +231,9 @@ void bring_up_to_date(const fs::path& mount_point) {
   } else if (!found->has_ended) {
     trouble = "the source is still compared with what is shown; what is new shows after that";
   } else if (!found->is_shown && !found->why_not_shown.empty()) {
-    trouble = "names that are new in the source are not shown: " + found->why_not_shown;
+    trouble = (found->appeared > 0 ? "names that are new in the source are not shown: "
+                                   : "names that have vanished are still shown: ") +
+              found->why_not_shown;
   }
   if (!trouble.empty()) print_line(stderr, fmt::format("headrace: {}: {}", mount_point.string(), trouble));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cli/daemon/comparison.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -18,12 +19,16 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPollInterval{50};
 
 // A process that makes way for another one just now breaks off. The next one is asked the same.
-io::Result<json> ask(const std::filesystem::path& mount_point, const char* command) {
+io::Result<json> ask(const std::filesystem::path& mount_point, const char* command, steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
   constexpr int kTries = 3;
-  io::Result<json> state = call_daemon(mount_point, command, json::object());
-  for (int i = 1; i < kTries && !state && state.error().code == io::ErrorCode::kNotFound; ++i) {
-    state = call_daemon(mount_point, command, json::object());
-  }
+  constexpr milliseconds kAnswerMost{10'000};  // of a daemon that is busy
+  const auto call = [&] {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
+    return call_daemon(mount_point, command, json::object(), std::clamp(left, kPollInterval, kAnswerMost));
+  };
+  io::Result<json> state = call();
+  for (int i = 1; i < kTries && !state && state.error().code == io::ErrorCode::kNotFound; ++i) state = call();
   return state;
 }
 
@@ -43,13 +48,14 @@ Comparison found_by(const json& state, std::uint64_t renewals_before) {
 io::Result<Comparison> compare_source(const std::filesystem::path& mount_point,
                                       std::optional<std::chrono::milliseconds> patience) {
   const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
-  io::Result<json> state = ask(mount_point, "refresh");
+  io::Result<json> state = ask(mount_point, "refresh", deadline);
   const std::uint64_t renewals_before = state ? number_of(*state, "renewals") : 0;
   while (state && flag_of(*state, "running")) {
     if (steady_clock::now() >= deadline) return Comparison{.has_ended = false};
     std::this_thread::sleep_for(kPollInterval);
-    state = ask(mount_point, "refresh-state");
+    state = ask(mount_point, "refresh-state", deadline);
   }
+  if (!state && patience && state.error().code == io::ErrorCode::kTimedOut) return Comparison{.has_ended = false};
   if (!state) return io::forward_error(std::move(state));
   if (const std::string failure = text_of(*state, "failure"); !failure.empty()) {
     return io::make_error(io::ErrorCode::kSystem, "the source could not be compared: " + failure);
