@@ -635,7 +635,7 @@ TEST_CASE("read prints rates, and JSON alone when asked") {
       nlohmann::json::parse(tool({"read", data.source(), "--json", "--checksum", "--ram", "16M"}).output);
   CHECK(json["epochs"][0]["samples"] == 10);
   CHECK(json["epochs"][0]["bytes"] == 10);
-  CHECK(json["epochs"][0]["cpu_seconds"] >= 0);
+  CHECK(json["epochs"][0]["cpu_seconds"].is_number());
   CHECK(contains(text.output, json["epochs"][0]["xxh3"].get<std::string>()));
   CHECK(json["store"]["tiers"].back()["kind"] == "source");
 }

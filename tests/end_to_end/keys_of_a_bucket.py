@@ -130,8 +130,9 @@ class WebIdentity(Service):
 
 class Container(Service):
     def variables(self):
+        self.secrets.append("container-token")  # that the server asks for
         return {"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.store.url + "/container",
-                "AWS_CONTAINER_AUTHORIZATION_TOKEN": "container-token"}
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN": self.secrets[-1]}
 
 
 class Machine(Service):
