@@ -47,6 +47,17 @@ Complaints check_lines(const Source& source) {
   return complaints;
 }
 
+// ctest takes such a name for those of two tests, which have no case, and so pass.
+Complaints check_case_names(const Source& source) {
+  static const std::regex kHasSemicolon("TEST_CASE\\(\\s*\"[^\"]*;");
+  Complaints complaints;
+  for (std::sregex_iterator found(source.text.begin(), source.text.end(), kHasSemicolon), end; found != end; ++found) {
+    const auto line = std::count(source.text.begin(), source.text.begin() + found->position(), '\n');
+    complaints.push_back(at(source, static_cast<std::size_t>(line) + 1, "a semicolon in the name of a test case"));
+  }
+  return complaints;
+}
+
 Complaints check_licence(const Source& source) {
   const std::size_t first = source.text.starts_with("#!") ? source.text.find('\n') + 1 : 0;
   const std::string_view rest = std::string_view(source.text).substr(first);
@@ -211,6 +222,14 @@ TEST_CASE("lines are short, files too, and nothing is left unfinished") {
   CHECK(check_lines({"planted.cpp", repeated("x\n", 801)}).size() == 1);
   CHECK(check_lines({"planted.cpp", std::string("#include \"") + "../x.h\""}).size() == 1);
   CHECK(check_lines({"planted.cpp", std::string("// FIX") + "ME"}).size() == 1);
+}
+
+TEST_CASE("names of test cases are such that ctest runs them") {
+  expect_none(over_tree(is_code, check_case_names));
+  const std::string begin = "TEST_" + std::string("CASE(");
+  CHECK(check_case_names({"planted.cpp", begin + "\"one; two\") {"}).size() == 1);
+  CHECK(check_case_names({"planted.cpp", begin + "\n    \"one; two\") {"}).size() == 1);
+  CHECK(check_case_names({"planted.cpp", begin + "\"one, two\") { work(); }"}).empty());
 }
 
 TEST_CASE("every source names its licence") {

@@ -375,7 +375,7 @@ TEST_CASE("another data set's records make room when the tier is full") {
   CHECK(Fixture::tier_stats(*store).evictions > 50);
 }
 
-TEST_CASE("one process owns a tier; another is told which") {
+TEST_CASE("one process owns a tier, another is told which") {
   const Fixture fixture(1);
   auto owner = fixture.open();
   auto second = Store::open(fixture.options());

@@ -159,7 +159,7 @@ TEST_CASE("one reader: LRU hits c + (1 - c) ln(1 - c), never-evict and MIN hit c
   }
 }
 
-TEST_CASE("never-evict reads the proven minimum and writes nothing; no policy reads less") {
+TEST_CASE("never-evict reads the proven minimum and writes nothing, no policy reads less") {
   constexpr std::uint32_t kSamples = 5'000;
   const Trace trace = shuffled(kSamples, 5);
   for (const PolicyKind kind : kAllPolicies) {

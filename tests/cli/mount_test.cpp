@@ -169,7 +169,7 @@ TEST_CASE("unmount names a mount namespace that keeps the daemon, and --force en
 }
 
 TEST_CASE(
-    "a folder that cannot be read fails the mount by name; accepted, it is left out visibly, and only this time") {
+    "a folder that cannot be read fails the mount by name - accepted, it is left out visibly, and only this time") {
   if (::geteuid() != 0) skip("needs root, which reads everything unless it gives that up");
   const Fixture fixture;
   const std::string folder = (fixture.source / "cat").string();

@@ -84,7 +84,7 @@ TEST_CASE("a crop out of the padded image shows the border and, unchanged, the i
   }
 }
 
-TEST_CASE("a padding that a crop may lie within is refused; the largest smaller one always shows a part of the image") {
+TEST_CASE("a padding that a crop may lie within is refused, the largest smaller one always shows a part of the image") {
   const auto crop = [](Size size, std::uint32_t padding) {
     return Transform{.geometry = PadCrop{.size = size, .padding = padding}, .flip_probability = 0.5};
   };

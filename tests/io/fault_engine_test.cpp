@@ -81,7 +81,7 @@ TEST_CASE("an injected bit flip changes exactly one bit") {
   CHECK(differing_bits(read.text(), file.content) == 1);
 }
 
-TEST_CASE("a lost write is reported as done and leaves the file as it was; a full disk is an error") {
+TEST_CASE("a lost write is reported as done and leaves the file as it was, a full disk is an error") {
   const TempDir folder;
   const DirFd file(folder.path() / "segment", O_RDWR | O_CREAT);
   auto engine = faulty({});

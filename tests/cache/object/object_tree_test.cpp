@@ -107,7 +107,7 @@ TEST_CASE("any other ETag is told from others, but does not come out of the iden
   }
 }
 
-TEST_CASE("versions of an object differ by ETag, size and second; what a listing says below a second does not count") {
+TEST_CASE("versions of an object differ by ETag, size and second - what a listing says below a second does not count") {
   CHECK(version(kMd5) == version(kMd5));
   CHECK(version(kMd5) != version(std::string(kMd5) + "-2"));
   CHECK(version(kMd5) != version("1123456789abcdeffedcba9876543210"));

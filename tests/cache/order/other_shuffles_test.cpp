@@ -126,7 +126,7 @@ void headrace::test::check_dali(const json& file) {
   }
 }
 
-TEST_CASE("DALI: shards are consecutive parts; a rank that does not stick to its shard goes on with the next") {
+TEST_CASE("DALI: shards are consecutive parts, a rank that does not stick to its shard goes on with the next") {
   const auto list = epoch_of("dali:mode=listed", 10, 0);
   CHECK(epoch_of("dali:mode=listed,replicas=3,rank=1", 10, 0) == std::vector<SampleIndex>{3, 4, 5});
   CHECK(epoch_of("dali:mode=listed,replicas=3,rank=1", 10, 1) == std::vector<SampleIndex>{6, 7, 8, 9});

@@ -82,7 +82,7 @@ TEST_CASE("without a sequence the largest set comes first and goes on until anot
   CHECK(order.pass(4).set == 1);
 }
 
-TEST_CASE("a set that is let go has no more passes; the last one cannot be") {
+TEST_CASE("a set that is let go has no more passes, the last one cannot be") {
   PassOrder order = train_and_val();
   CHECK(order.let_go(1));
   CHECK(order.pass(1).set == 0);

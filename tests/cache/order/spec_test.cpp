@@ -141,7 +141,7 @@ TEST_CASE("order files: paths are looked up, a bad line is named with its number
 }
 
 TEST_CASE(
-    "order files: numbers are paths where a line is no number; a pipe is read as far as it need not be read twice") {
+    "order files: numbers are paths where a line is no number, a pipe is read as far as it need not be read twice") {
   const TempDir dir;
   const OrderInput input{.sample_count = 3, .find_sample = [](std::string_view path) -> std::optional<SampleIndex> {
                            return static_cast<SampleIndex>(path.size() - 1);
