@@ -17,7 +17,7 @@
 
 #include "support/source_tree.h"
 
-namespace headrace::test {
+namespace headrace::test::rooms_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -295,4 +295,4 @@ TEST_CASE("the files that ARCHITECTURE.md names exist") {
   CHECK(check_changes("| change | files |\n|---|---|\n| a new planet | none |\n").size() == 2);
 }
 
-}  // namespace headrace::test
+}  // namespace headrace::test::rooms_test

@@ -21,7 +21,7 @@
 #include "support/source_tree.h"
 #include "support/temp_dir.h"
 
-namespace headrace::test {
+namespace headrace::test::tidy_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -297,4 +297,4 @@ TEST_CASE("sources are formatted by clang-format") {
   CHECK(std::system(("xargs clang-format --dry-run -Werror <" + file.string()).c_str()) == 0);
 }
 
-}  // namespace headrace::test
+}  // namespace headrace::test::tidy_test

@@ -22,6 +22,8 @@
 
 #include "support/temp_dir.h"
 
+namespace catalog_test {
+
 using namespace headrace::cache;
 using headrace::io::ErrorCode;
 using headrace::test::TempDir;
@@ -348,3 +350,5 @@ TEST_CASE("a million files in one folder are found by name, in under 100 bytes e
   REQUIRE(catalog->save(dir.path() / "saved"));
   CHECK(fs::file_size(dir.path() / "saved") < 100 * std::uint64_t{kFiles});
 }
+
+}  // namespace catalog_test

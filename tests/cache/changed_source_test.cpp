@@ -28,6 +28,7 @@
 #include "support/engine_around.h"
 #include "support/temp_dir.h"
 
+namespace changed_source_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -454,3 +455,5 @@ TEST_CASE("a comparison shows nobody a file that fewer may read now under the mo
   source.refresh();
   CHECK(modes == std::vector<mode_t>{0400, 0});
 }
+
+}  // namespace changed_source_test

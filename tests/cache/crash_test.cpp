@@ -25,6 +25,7 @@
 
 #include "support/temp_dir.h"
 
+namespace crash_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,3 +205,5 @@ TEST_CASE("kill -9 while records are evicted and moved leaves no wrong byte and 
 }
 
 }  // namespace
+
+}  // namespace crash_test

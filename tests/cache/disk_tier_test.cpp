@@ -32,6 +32,7 @@
 
 #include "support/temp_dir.h"
 
+namespace disk_tier_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -628,3 +629,5 @@ TEST_CASE("a smaller budget at the next start is kept") {
 }
 
 }  // namespace
+
+}  // namespace disk_tier_test

@@ -22,6 +22,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace gathered_read_test {
 namespace {
 
 using headrace::cache::EntryId;
@@ -246,3 +247,5 @@ TEST_CASE("whatever the readers, the sizes and the budget are, every read ends w
 }
 
 }  // namespace
+
+}  // namespace gathered_read_test

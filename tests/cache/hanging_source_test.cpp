@@ -23,6 +23,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace hanging_source_test {
 namespace {
 
 using headrace::cache::FolderSource;
@@ -129,3 +130,5 @@ TEST_CASE("while a look at a dead server hangs the timers go on, and the source 
 }
 
 }  // namespace
+
+}  // namespace hanging_source_test

@@ -26,6 +26,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace hit_ratio_test {
 namespace {
 
 using headrace::cache::Catalog;
@@ -376,3 +377,5 @@ TEST_CASE("the RAM tier without an order hits what S3-FIFO is predicted to") {
 }
 
 }  // namespace
+
+}  // namespace hit_ratio_test

@@ -19,6 +19,7 @@
 
 #include "support/temp_dir.h"
 
+namespace hostile_paths_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,3 +156,5 @@ TEST_CASE("a tier whose folder is exchanged while it is written to stays where i
   }
   CHECK(fixture.outside() == outside_before);
 }
+
+}  // namespace hostile_paths_test

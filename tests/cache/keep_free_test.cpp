@@ -19,6 +19,7 @@
 
 #include "support/temp_dir.h"
 
+namespace keep_free_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,3 +176,5 @@ TEST_CASE("a tier does not lose and fill segments where others write some and re
   fixture.warm();
   CHECK(fixture.tier().samples > left);
 }
+
+}  // namespace keep_free_test

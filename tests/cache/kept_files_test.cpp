@@ -16,6 +16,7 @@
 
 #include "support/temp_dir.h"
 
+namespace kept_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,3 +97,5 @@ TEST_CASE("a file that stays open serves its own version alone, and the longest 
 }
 
 }  // namespace
+
+}  // namespace kept_files_test

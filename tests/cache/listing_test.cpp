@@ -13,6 +13,8 @@
 
 #include "support/temp_dir.h"
 
+namespace listing_test {
+
 using namespace headrace::cache;
 using headrace::io::ErrorCode;
 using headrace::test::TempDir;
@@ -224,3 +226,5 @@ TEST_CASE("the natural order compares digit runs as numbers and lower-cases beyo
   CHECK(lower_case("\u00c9T\u00c9") == "\u00e9t\u00e9");
   CHECK(lower_case("A\xff") == "a\xff");
 }
+
+}  // namespace listing_test

@@ -25,6 +25,7 @@
 #include "sharing_nodes.h"
 #include "support/temp_dir.h"
 
+namespace peer_change_test {
 namespace {
 
 using headrace::cache::EntryId;
@@ -408,3 +409,5 @@ TEST_CASE("peer figures: bytes per second of the last ten seconds") {
   CHECK(figures.bytes_per_second(1001) == doctest::Approx(1400));
   CHECK(figures.bytes_per_second(1011) == 0);
 }
+
+}  // namespace peer_change_test

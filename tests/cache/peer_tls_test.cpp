@@ -16,6 +16,7 @@
 #include "memcached.h"
 #include "support/temp_dir.h"
 
+namespace peer_tls_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -191,3 +192,5 @@ TEST_CASE("own peer: the one with an address of this machine, and whether somebo
   const std::vector<std::string> unserved = {"127.0.0.1:1"};
   CHECK_FALSE(headrace::cache::find_own_peers(unserved, PeerTalk::kClear)->front().is_served);
 }
+
+}  // namespace peer_tls_test

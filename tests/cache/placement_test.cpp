@@ -11,6 +11,7 @@
 
 #include "support/temp_dir.h"
 
+namespace placement_test {
 namespace {
 
 using headrace::cache::Catalog;
@@ -45,3 +46,5 @@ TEST_CASE("files of more than 4 GiB count in full when MIN chooses what a tier h
 }
 
 }  // namespace
+
+}  // namespace placement_test

@@ -16,6 +16,7 @@
 #include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
+namespace ram_tier_test {
 namespace {
 
 using headrace::cache::ChunkKey;
@@ -428,3 +429,5 @@ TEST_CASE("a request larger than the budget is refused at once") {
 }
 
 }  // namespace
+
+}  // namespace ram_tier_test

@@ -23,6 +23,7 @@
 #include "support/engine_around.h"
 #include "support/temp_dir.h"
 
+namespace range_choice_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -287,3 +288,5 @@ TEST_CASE("a file that changes under small reads gives bytes of one version, or 
 }
 
 }  // namespace
+
+}  // namespace range_choice_test

@@ -16,6 +16,8 @@
 
 #include "headrace/cache/ahead/worker_sequence.h"
 
+namespace read_ahead_test {
+
 using namespace headrace::cache;
 
 namespace {
@@ -580,3 +582,5 @@ TEST_CASE("random histories keep the promises of the budget") {
     cache.land_all();
   }
 }
+
+}  // namespace read_ahead_test

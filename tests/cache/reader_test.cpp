@@ -22,6 +22,7 @@
 #include "support/engine_around.h"
 #include "support/temp_dir.h"
 
+namespace reader_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -338,3 +339,5 @@ TEST_CASE("an order over something else than the records is refused") {
 }
 
 }  // namespace
+
+}  // namespace reader_test

@@ -16,7 +16,7 @@
 #include "cache/made_packs.h"
 #include "cache/packs.h"
 
-namespace headrace::cache {
+namespace headrace::cache::record_formats_test {
 
 using namespace headrace::test;  // the packs that they make
 
@@ -257,4 +257,4 @@ TEST_CASE("no damage to a pack makes a map that points outside of it, and its er
   }
 }
 
-}  // namespace headrace::cache
+}  // namespace headrace::cache::record_formats_test

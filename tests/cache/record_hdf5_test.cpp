@@ -13,7 +13,7 @@
 #include "cache/hdf5_pack.h"
 #include "cache/packs.h"
 
-namespace headrace::cache {
+namespace headrace::cache::record_hdf5_test {
 namespace {
 
 using test::check_extent;
@@ -176,4 +176,4 @@ TEST_CASE("a record of several rows is read once where they follow each other") 
   CHECK((*shuffled)->length(0) == records.size());
 }
 
-}  // namespace headrace::cache
+}  // namespace headrace::cache::record_hdf5_test

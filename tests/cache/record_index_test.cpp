@@ -9,6 +9,7 @@
 
 #include "headrace/cache/disk/record_format.h"
 
+namespace record_index_test {
 namespace {
 
 using headrace::cache::record_key;
@@ -57,3 +58,5 @@ TEST_CASE("the records in a range of blocks are found, and no others") {
 }
 
 }  // namespace
+
+}  // namespace record_index_test

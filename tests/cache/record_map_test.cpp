@@ -16,7 +16,7 @@
 #include "cache/made_packs.h"
 #include "cache/packs.h"
 
-namespace headrace::cache {
+namespace headrace::cache::record_map_test {
 namespace {
 
 using namespace headrace::test;  // the packs that they make
@@ -251,4 +251,4 @@ TEST_CASE("the records of a range are those that have a byte in it, whatever the
   CHECK(RecordPlaces(strided).in_range(0, kFileBytes, 3) == std::vector<std::uint32_t>{0, 1, 2});
 }
 
-}  // namespace headrace::cache
+}  // namespace headrace::cache::record_map_test

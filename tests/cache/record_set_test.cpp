@@ -9,7 +9,7 @@
 
 #include "headrace/cache/record_order.h"
 
-namespace headrace::cache {
+namespace headrace::cache::record_set_test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -76,4 +76,4 @@ TEST_CASE("packs without a record, or with too many, are no sequence") {
 }
 
 }  // namespace
-}  // namespace headrace::cache
+}  // namespace headrace::cache::record_set_test

@@ -15,6 +15,8 @@
 
 #include "support/temp_dir.h"
 
+namespace refresher_test {
+
 using namespace headrace::cache;
 using headrace::io::UniqueFd;
 using headrace::test::TempDir;
@@ -132,3 +134,5 @@ TEST_CASE("other names are handed on where a comparison was requested, again whe
   CHECK(refresher.state().rounds == 3);
   CHECK(refresher.state().failures == 0);
 }
+
+}  // namespace refresher_test

@@ -14,6 +14,8 @@
 
 #include "support/temp_dir.h"
 
+namespace revalidate_test {
+
 using namespace headrace::cache;
 using headrace::io::UniqueFd;
 using headrace::test::TempDir;
@@ -203,3 +205,5 @@ TEST_CASE("a saved catalog serves until a folder changes or another listing is a
   CHECK(open_catalog(fd.get(), {}, file)->sample_count() == 4);
   CHECK(Catalog::load(file));
 }
+
+}  // namespace revalidate_test

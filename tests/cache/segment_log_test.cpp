@@ -14,6 +14,7 @@
 
 #include "support/temp_dir.h"
 
+namespace segment_log_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,3 +95,5 @@ TEST_CASE("freeing a segment takes out its own records, also where its index fil
 }
 
 }  // namespace
+
+}  // namespace segment_log_test

@@ -32,6 +32,7 @@
 #include "sharing_nodes.h"
 #include "support/temp_dir.h"
 
+namespace shared_tier_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -637,3 +638,5 @@ TEST_CASE("shared tier: works with memcached, small files, whole ones of 8 MiB a
   CHECK(stats_of(*second, TierKind::kSource).hits == 0);
   CHECK(stats_of(*second, TierKind::kShared).corrupt == 0);
 }
+
+}  // namespace shared_tier_test

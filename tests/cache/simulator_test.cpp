@@ -16,6 +16,8 @@
 #include "headrace/cache/read_ahead.h"
 #include "headrace/cache/sample_sizes.h"
 
+namespace simulator_test {
+
 using namespace headrace::cache;
 
 namespace {
@@ -239,3 +241,5 @@ TEST_CASE("the program's own read-ahead reaches the minimum but for its window")
   }
   CHECK(1 - source_reads / reads == doctest::Approx(0.49).epsilon(0.01));
 }
+
+}  // namespace simulator_test

@@ -26,6 +26,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace store_fault_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -367,3 +368,5 @@ TEST_CASE("another folder in the place of the source is not taken for it") {
 }
 
 }  // namespace
+
+}  // namespace store_fault_test

@@ -24,6 +24,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace store_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -224,3 +225,5 @@ TEST_CASE("concurrent reads, evictions, changes and faults agree with the model"
 }
 
 }  // namespace
+
+}  // namespace store_model_test

@@ -23,6 +23,7 @@
 #include "support/resident.h"
 #include "support/temp_dir.h"
 
+namespace store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -359,3 +360,5 @@ TEST_CASE("closing ends what is in flight and waiting") {
 }
 
 }  // namespace
+
+}  // namespace store_test

@@ -9,6 +9,7 @@
 
 #include "headrace/cache/store/range_costs.h"
 
+namespace streams_test {
 namespace {
 
 using headrace::cache::kChunkBytes;
@@ -72,3 +73,5 @@ TEST_CASE("a chunk is the better buy once its ranges have cost as much") {
 }
 
 }  // namespace
+
+}  // namespace streams_test

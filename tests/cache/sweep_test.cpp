@@ -23,6 +23,7 @@
 #include "support/engine_around.h"
 #include "support/temp_dir.h"
 
+namespace sweep_test {
 namespace {
 
 using headrace::cache::kSweepBatch;
@@ -366,3 +367,5 @@ TEST_CASE("a store whose source is a hard disk reads ahead right, says so, and c
 }
 
 }  // namespace
+
+}  // namespace sweep_test

@@ -22,6 +22,7 @@
 
 #include "support/temp_dir.h"
 
+namespace tier_tools_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -234,3 +235,5 @@ TEST_CASE("a tier with many records opens quickly from its index files") {
 }
 
 }  // namespace
+
+}  // namespace tier_tools_test

@@ -19,6 +19,8 @@
 #include "process.h"
 #include "support/temp_dir.h"
 
+namespace commands_test {
+
 using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
@@ -794,3 +796,5 @@ TEST_CASE("what cannot be written is no success, in little as in much, but for a
     CHECK(closed.errors.empty());
   }
 }
+
+}  // namespace commands_test

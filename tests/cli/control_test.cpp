@@ -19,6 +19,8 @@
 
 #include "support/temp_dir.h"
 
+namespace control_test {
+
 using headrace::cli::answer_request;
 using headrace::cli::ControlClient;
 using headrace::cli::ControlServer;
@@ -240,3 +242,5 @@ TEST_CASE("a socket path too long for the system is refused with a remedy") {
   CHECK(client.error().code == ErrorCode::kInvalidArgument);
   CHECK(client.error().context.find("HEADRACE_RUNTIME_DIR") != std::string::npos);
 }
+
+}  // namespace control_test

@@ -11,6 +11,8 @@
 
 #include "headrace/cli/doctor/readers.h"
 
+namespace diagnosis_test {
+
 using headrace::cli::Bound;
 using headrace::cli::diagnose;
 using headrace::cli::Diagnosis;
@@ -149,3 +151,5 @@ TEST_CASE("a process that computes is told from one that sleeps") {
   CHECK(idle.readers == 1);
   CHECK(idle.cpu_seconds + idle.core_seconds < idle.seconds / 2);
 }
+
+}  // namespace diagnosis_test

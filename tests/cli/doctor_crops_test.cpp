@@ -3,6 +3,8 @@
 
 #include "headrace/cli/doctor/doctor.h"
 
+namespace doctor_crops_test {
+
 using headrace::cli::examine_crops;
 using headrace::cli::Finding;
 using headrace::cli::Health;
@@ -18,3 +20,5 @@ TEST_CASE("a libjpeg with which crops take the plain path is told, and why") {
   CHECK(examine_crops(IndexSupport::kFailedCheck, "2.1.5").text.find("failed the check") != std::string::npos);
   CHECK(examine_crops(IndexSupport::kFailedCheck, "2.1.5").health == Health::kLimit);
 }
+
+}  // namespace doctor_crops_test

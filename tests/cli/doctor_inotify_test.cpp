@@ -8,6 +8,8 @@
 
 #include "support/temp_dir.h"
 
+namespace doctor_inotify_test {
+
 using headrace::cli::examine_inotify_instances;
 using headrace::cli::Finding;
 using headrace::cli::Health;
@@ -32,3 +34,5 @@ TEST_CASE("inotify instances are counted, and told when few are left") {
   CHECK(few.health == Health::kLimit);
   CHECK(few.remedy.find("max_user_instances=") != std::string::npos);
 }
+
+}  // namespace doctor_inotify_test

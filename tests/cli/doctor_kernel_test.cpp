@@ -7,6 +7,8 @@
 
 #include "headrace/cli/doctor/kernel.h"
 
+namespace doctor_kernel_test {
+
 using headrace::cli::examine_kernel;
 using headrace::cli::Finding;
 using headrace::cli::Health;
@@ -39,3 +41,5 @@ TEST_CASE("the table of kernels in the README names the versions that doctor kno
     CHECK(readme.str().find("\n| " + std::string(version) + " |") != std::string::npos);
   }
 }
+
+}  // namespace doctor_kernel_test

@@ -5,6 +5,8 @@
 
 #include "support/temp_dir.h"
 
+namespace doctor_memory_test {
+
 using headrace::cli::examine_budget;
 using headrace::cli::examine_huge_pages;
 using headrace::cli::examine_idle_reclaim;
@@ -45,3 +47,5 @@ TEST_CASE("huge pages that are switched off are told, with what switches them on
   sys.write("kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
   CHECK_FALSE(examine_huge_pages(sys.path()).remedy.empty());
 }
+
+}  // namespace doctor_memory_test

@@ -16,6 +16,8 @@
 
 #include "process.h"
 
+namespace json_test {
+
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
@@ -161,3 +163,5 @@ TEST_CASE("JSON of the commands on mounts is as documented") {
   check_output(tool, "warm", {"warm", point, "--ram", "--dry-run"});
   check_output(tool, "warm", {"warm", point, "--ram"});
 }
+
+}  // namespace json_test

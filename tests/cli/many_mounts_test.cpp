@@ -18,7 +18,7 @@
 #include "mount_fixture.h"
 #include "process.h"
 
-namespace headrace::test {
+namespace headrace::test::many_mounts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -257,4 +257,4 @@ TEST_CASE("a daemon tells the others what it holds") {
 }
 
 }  // namespace
-}  // namespace headrace::test
+}  // namespace headrace::test::many_mounts_test

@@ -22,6 +22,7 @@
 
 #include "support/temp_dir.h"
 
+namespace memcached_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,3 +115,5 @@ TEST_CASE("memcached's plan: certificates that its options cannot name are refus
   CHECK(plan->words.empty());
   CHECK(plan->why_not.find("a folder with a comma") != std::string::npos);
 }
+
+}  // namespace memcached_test

@@ -17,6 +17,8 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace metrics_test {
+
 using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
@@ -173,3 +175,5 @@ TEST_CASE("one page shows all mounts of a machine, and what became of them") {
   CHECK(fixture.tool({"metrics", "port"}).status == 2);
   CHECK(contains(fixture.tool({"metrics", "port"}).errors, "metrics 'port' is no address"));
 }
+
+}  // namespace metrics_test

@@ -22,6 +22,8 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace mount_test {
+
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
 using headrace::cli::parse_reply;
@@ -788,3 +790,5 @@ TEST_CASE("a runtime folder that others may enter is refused") {
   CHECK(contains(outcome.errors, "0700"));
   CHECK_FALSE(is_mounted(fixture.mount_point));
 }
+
+}  // namespace mount_test

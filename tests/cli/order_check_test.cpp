@@ -8,6 +8,8 @@
 #include "process.h"
 #include "support/temp_dir.h"
 
+namespace order_check_test {
+
 using headrace::test::contains;
 using headrace::test::TempDir;
 using headrace::test::Tool;
@@ -27,3 +29,5 @@ TEST_CASE("order --check names the listing where folders are read one after the 
   CHECK(contains(proposal(all), "what fits is sequential"));
   CHECK(contains(proposal(first_folder), "what fits is torch-subset:range=0:200,of=sequential"));
 }
+
+}  // namespace order_check_test

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+namespace order_words_test {
+
 using namespace headrace::cli;
 using nlohmann::json;
 
@@ -53,3 +55,5 @@ TEST_CASE("a few opens that were not expected are no wrong order") {
   mount = {{"opens", 1000}, {"strays", 900}, {"order", ""}};
   CHECK(describe_wrong_order(mount).empty());
 }
+
+}  // namespace order_words_test

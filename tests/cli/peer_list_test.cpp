@@ -9,6 +9,8 @@
 
 #include "support/temp_dir.h"
 
+namespace peer_list_test {
+
 using headrace::cli::expand_host_list;
 using headrace::cli::list_peers;
 using headrace::io::ErrorCode;
@@ -53,3 +55,5 @@ TEST_CASE("peers come from the words, a file, a name or Slurm") {
   CHECK(*list_peers({"slurm"}) == Names{"gpu1", "gpu2"});
   ::unsetenv("SLURM_JOB_NODELIST");
 }
+
+}  // namespace peer_list_test

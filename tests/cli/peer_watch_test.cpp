@@ -17,6 +17,7 @@
 
 #include "process.h"
 
+namespace peer_watch_test {
 namespace {
 
 using headrace::cli::PeerWatch;
@@ -188,3 +189,5 @@ TEST_CASE("peer watch: it ends while its list does not come") {
   const headrace::io::UniqueFd writer(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
   CHECK(writer.get() >= 0);
 }
+
+}  // namespace peer_watch_test

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+namespace peer_words_test {
 namespace {
 
 using headrace::cli::describe_other_list;
@@ -44,3 +45,5 @@ TEST_CASE("peer words: how fast each gives, and whose list differs") {
   CHECK(describe_other_list({{"list", "same"}}).empty());
   CHECK(describe_other_list({{"list", ""}}).empty());
 }
+
+}  // namespace peer_words_test

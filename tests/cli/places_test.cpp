@@ -15,6 +15,8 @@
 
 #include "process.h"
 
+namespace places_test {
+
 using headrace::test::contains;
 using headrace::test::skip;
 using headrace::test::TempDir;
@@ -121,3 +123,5 @@ TEST_CASE("a link in place of the folder in /tmp is refused") {
   fs::create_directory_symlink(target.path(), folder.path());
   CHECK(contains(say_as(folder.user, runtime), "is a symbolic link"));
 }
+
+}  // namespace places_test

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace progress_test {
+
 using headrace::cli::Amount;
 using headrace::cli::format_progress;
 using headrace::cli::Progress;
@@ -58,3 +60,5 @@ TEST_CASE("into a file go plain lines without control characters") {
   CHECK(written.back() == '\n');
   CHECK(written.find('\n') == written.size() - 1);  // far too quick for a line in between
 }
+
+}  // namespace progress_test

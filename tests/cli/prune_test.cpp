@@ -10,6 +10,8 @@
 
 #include "support/temp_dir.h"
 
+namespace prune_test {
+
 using headrace::cli::prune;
 using headrace::test::TempDir;
 
@@ -66,3 +68,5 @@ TEST_CASE("a file in use stays, and so do links and folders") {
   CHECK(std::filesystem::exists(folder.path() / "folder.log"));
   prune(folder.path() / "missing", ".log", {}, never);
 }
+
+}  // namespace prune_test

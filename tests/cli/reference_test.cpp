@@ -16,6 +16,8 @@
 
 #include "process.h"
 
+namespace reference_test {
+
 using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::read_file;
@@ -314,3 +316,5 @@ TEST_CASE("the dashboard asks only for metrics that exist") {
     }
   }
 }
+
+}  // namespace reference_test

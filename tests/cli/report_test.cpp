@@ -13,6 +13,8 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace report_test {
+
 using headrace::cli::draw_plot;
 using headrace::cli::draw_report;
 using headrace::cli::escape_html;
@@ -153,3 +155,5 @@ TEST_CASE("a browser shows the page of headrace report, with its plots") {
     CHECK(count_of(dom, part) == count_of(text, part));
   }
 }
+
+}  // namespace report_test

@@ -24,6 +24,8 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace running_mount_test {
+
 namespace fs = std::filesystem;
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
@@ -312,3 +314,5 @@ TEST_CASE("a tier leaves free of its file system what free= says, and stat says 
   static_cast<void>(read_file(fixture.mount_point / "cat" / "3.jpg"));
   CHECK(wait_until([&] { return tier()["state"] == "short: 32 MiB of its file system are to stay free"; }));
 }
+
+}  // namespace running_mount_test

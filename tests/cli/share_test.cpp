@@ -20,6 +20,7 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace share_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -263,3 +264,5 @@ TEST_CASE("share: warm --mine brings what this node is to hold") {
   CHECK(whose.status == 2);
   CHECK(contains(whose.errors, "no peer has an address of this machine"));
 }
+
+}  // namespace share_test

@@ -14,6 +14,8 @@
 
 #include "process.h"
 
+namespace signals_test {
+
 using headrace::test::Child;
 using headrace::test::contains;
 using headrace::test::has_ended;
@@ -254,3 +256,5 @@ TEST_CASE("a mount in the foreground that is told to stop again and again has en
   }));
   CHECK(child->wait().status == 0);
 }
+
+}  // namespace signals_test

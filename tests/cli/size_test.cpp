@@ -5,6 +5,8 @@
 
 #include "headrace/cli/show/figures.h"
 
+namespace size_test {
+
 using headrace::cli::format_count;
 using headrace::cli::format_duration;
 using headrace::cli::format_size;
@@ -78,3 +80,5 @@ TEST_CASE("counts and durations are shown short") {
   CHECK(format_duration(1e300) == "99:59:59");
   CHECK(format_duration(-1) == "0:00");
 }
+
+}  // namespace size_test

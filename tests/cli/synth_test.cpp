@@ -17,7 +17,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::cli {
+namespace headrace::cli::synth_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ TEST_CASE("synth refuses what makes no data set") {
   CHECK(synth_data_set({.dir = dir.path() / "used/file/below"}).error().os_errno == ENOTDIR);
 }
 
-}  // namespace headrace::cli
+}  // namespace headrace::cli::synth_test

@@ -9,6 +9,8 @@
 
 #include "process.h"
 
+namespace terminal_test {
+
 using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
@@ -110,3 +112,5 @@ TEST_CASE("stat --watch keeps within its window, follows a resize and gives the 
   CHECK(outcome.status == 0);                               // the ordinary way to end it
   CHECK(outcome.output.ends_with("\x1b[?25h\x1b[?1049l"));  // cursor shown, first screen back
 }
+
+}  // namespace terminal_test

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+namespace toml_test {
 namespace {
 
 using headrace::cli::parse_toml;
@@ -88,3 +89,5 @@ TEST_CASE("whatever stands in a file, reading it comes to an end") {
 }
 
 }  // namespace
+
+}  // namespace toml_test

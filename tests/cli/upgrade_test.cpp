@@ -23,6 +23,8 @@
 #include "mount_fixture.h"
 #include "process.h"
 
+namespace upgrade_test {
+
 using headrace::cli::ControlClient;
 using headrace::cli::format_request;
 using headrace::cli::parse_reply;
@@ -311,3 +313,5 @@ TEST_CASE("a mount point whose name is no UTF-8 is handed over") {
   CHECK(outcome.status == 0);
   CHECK(shown);
 }
+
+}  // namespace upgrade_test

@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+namespace watch_test {
+
 using headrace::cli::draw_sparkline;
 using headrace::cli::draw_watch;
 using headrace::cli::format_watch_line;
@@ -92,3 +94,5 @@ TEST_CASE("an answer of another version is shown as far as it goes") {
   CHECK_FALSE(draw_watch(history, {}).empty());
   CHECK(format_watch_line(history).find('\n') == std::string::npos);
 }
+
+}  // namespace watch_test

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace wrap_test {
+
 using headrace::cli::wrap;
 
 TEST_CASE("text is broken between words, and the next lines are indented") {
@@ -16,3 +18,5 @@ TEST_CASE("a word longer than a line has one of its own") {
   CHECK(wrap("considerable", {.columns = 5, .indent = 2}) == "considerable");
   CHECK(wrap(" \n ", {}).empty());
 }
+
+}  // namespace wrap_test

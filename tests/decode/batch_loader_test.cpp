@@ -17,7 +17,7 @@
 #include "decode/memory_source.h"
 #include "support/temp_dir.h"
 
-namespace headrace::decode {
+namespace headrace::decode::batch_loader_test {
 namespace {
 
 using test::Files;
@@ -302,4 +302,4 @@ TEST_CASE("options that make no sense are refused") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::batch_loader_test

@@ -12,7 +12,7 @@
 #include "decode/corrupt_files.h"
 #include "decode/other_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::corrupt_test {
 namespace {
 
 using test::Bytes;
@@ -182,4 +182,4 @@ TEST_CASE("another thread can end the decoding of an image, and nothing is salva
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::corrupt_test

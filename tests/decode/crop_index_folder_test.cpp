@@ -20,7 +20,7 @@
 #include "decode/memory_source.h"
 #include "support/temp_dir.h"
 
-namespace headrace::decode {
+namespace headrace::decode::crop_index_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,4 +268,4 @@ TEST_CASE("a loader whose folder cannot be used goes without it") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::crop_index_folder_test

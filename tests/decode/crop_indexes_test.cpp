@@ -18,7 +18,7 @@
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
 
-namespace headrace::decode {
+namespace headrace::decode::crop_indexes_test {
 namespace {
 
 using test::Bytes;
@@ -405,4 +405,4 @@ TEST_CASE("batches are the same with indexes and without, and the report counts 
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::crop_indexes_test

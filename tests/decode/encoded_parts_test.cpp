@@ -13,7 +13,7 @@
 #include "decode/memory_source.h"
 #include "decode/other_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::encoded_parts_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -159,4 +159,4 @@ TEST_CASE("what changes colours is refused where samples are decoded elsewhere")
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::encoded_parts_test

@@ -9,7 +9,7 @@
 
 #include "headrace/decode/internal/scan_index.h"
 
-namespace headrace::decode {
+namespace headrace::decode::huffman_walker_test {
 namespace {
 
 // Codes with 2, 3, 9, 12 and 16 bits, so that every way to find one is taken. The symbols are the caller's.
@@ -272,4 +272,4 @@ TEST_CASE("an index comes out of its packed form as it went in") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::huffman_walker_test

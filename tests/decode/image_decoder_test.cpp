@@ -14,7 +14,7 @@
 #include "decode/jpeg_files.h"
 #include "decode/other_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::image_decoder_test {
 namespace {
 
 using test::bgr_rows;
@@ -242,4 +242,4 @@ TEST_CASE("an EXIF chunk that is cut off anywhere leaves the image as it is stor
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::image_decoder_test

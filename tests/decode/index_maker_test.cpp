@@ -9,7 +9,7 @@
 #include "decode/memory_source.h"
 #include "support/temp_dir.h"
 
-namespace headrace::decode {
+namespace headrace::decode::index_maker_test {
 namespace {
 
 using test::Bytes;
@@ -126,4 +126,4 @@ TEST_CASE("a folder that cannot be used for indexes ends the making at its start
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::index_maker_test

@@ -22,7 +22,7 @@
 // After <jpeglib.h>, which it uses without including it.
 #include <jerror.h>
 
-namespace headrace::decode {
+namespace headrace::decode::jpeg_baseline_test {
 namespace {
 
 using test::Bytes;
@@ -357,4 +357,4 @@ TEST_CASE("the orientation is the original's") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::jpeg_baseline_test

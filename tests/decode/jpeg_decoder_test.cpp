@@ -8,7 +8,7 @@
 
 #include "decode/jpeg_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::jpeg_decoder_test {
 namespace {
 
 using test::Bytes;
@@ -113,4 +113,4 @@ TEST_CASE("a part of a JPEG equals the same part of the whole image, reduced or 
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::jpeg_decoder_test

@@ -18,7 +18,7 @@
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
 
-namespace headrace::decode {
+namespace headrace::decode::lent_batches_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -202,4 +202,4 @@ TEST_CASE("a consumer that has all batches it may have sleeps until one comes ba
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::lent_batches_test

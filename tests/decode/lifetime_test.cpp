@@ -16,7 +16,7 @@
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
 
-namespace headrace::decode {
+namespace headrace::decode::lifetime_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -74,4 +74,4 @@ TEST_CASE("starting and stopping at random moments leaves nothing behind") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::lifetime_test

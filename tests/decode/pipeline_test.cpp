@@ -18,7 +18,7 @@
 #include "decode/jpeg_files.h"
 #include "decode/memory_source.h"
 
-namespace headrace::decode {
+namespace headrace::decode::pipeline_test {
 namespace {
 
 using test::Files;
@@ -162,4 +162,4 @@ TEST_CASE("more images ahead than the queue can hold are refused") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::pipeline_test

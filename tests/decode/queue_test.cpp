@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::decode {
+namespace headrace::decode::queue_test {
 namespace {
 
 TEST_CASE("every item arrives once, with several producers and consumers and little room") {
@@ -92,4 +92,4 @@ TEST_CASE("an idle consumer sleeps") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::queue_test

@@ -9,7 +9,7 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
-namespace headrace::decode {
+namespace headrace::decode::reader_source_test {
 namespace {
 
 using Batches = std::vector<std::vector<std::byte>>;
@@ -98,4 +98,4 @@ TEST_CASE("a source that delays, reorders and fails now and then gives the same 
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::reader_source_test

@@ -13,7 +13,7 @@
 
 #include "decode/jpeg_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::resize_test {
 namespace {
 
 Image make_image(Size size, unsigned seed) {
@@ -226,4 +226,4 @@ TEST_CASE("numbers are looked up as by the plain code, and nothing is written be
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::resize_test

@@ -12,7 +12,7 @@
 #include "decode/corrupt_files.h"
 #include "decode/jpeg_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::splice_test {
 namespace {
 
 using test::Bytes;
@@ -209,4 +209,4 @@ TEST_CASE("codes for differences are completed behind those that are there, and 
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::splice_test

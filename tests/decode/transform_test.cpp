@@ -12,7 +12,7 @@
 
 #include "decode/jpeg_files.h"
 
-namespace headrace::decode {
+namespace headrace::decode::transform_test {
 namespace {
 
 TEST_CASE("Philox gives the published numbers") {
@@ -174,4 +174,4 @@ TEST_CASE("both layouts hold the same numbers") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::transform_test

@@ -7,7 +7,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::decode {
+namespace headrace::decode::usable_cores_test {
 namespace {
 
 using test::TempDir;
@@ -59,4 +59,4 @@ TEST_CASE("the stage report names who holds the others up") {
 }
 
 }  // namespace
-}  // namespace headrace::decode
+}  // namespace headrace::decode::usable_cores_test

@@ -24,7 +24,7 @@
 #include "fuse/mounted.h"
 #include "support/fault_engine.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::access_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -412,4 +412,4 @@ TEST_CASE("a source that vanishes under the mount is an error for each file") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::access_test

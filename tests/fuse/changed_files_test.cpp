@@ -9,7 +9,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::changed_files_test {
 namespace {
 
 using cache::EntryId;
@@ -93,4 +93,4 @@ TEST_CASE("a record whose writing was cut short says what it said before") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::changed_files_test

@@ -13,7 +13,7 @@
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::hang_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -121,4 +121,4 @@ TEST_CASE("a push that waits for a page which a hanging READ has locked holds up
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::hang_test

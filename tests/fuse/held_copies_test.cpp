@@ -9,7 +9,7 @@
 
 #include "sized_catalog.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::held_copies_test {
 namespace {
 
 using cache::SampleIndex;
@@ -72,4 +72,4 @@ TEST_CASE("of files that are fetched in pieces no copy is kept") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::held_copies_test

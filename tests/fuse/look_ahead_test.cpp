@@ -12,7 +12,7 @@
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::look_ahead_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST_CASE("fetches that look-ups have begun are few, and may end after the mount
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::look_ahead_test

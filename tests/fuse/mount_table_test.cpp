@@ -13,7 +13,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::mount_table_test {
 namespace {
 
 using io::ErrorCode;
@@ -108,4 +108,4 @@ TEST_CASE("unmounting where nothing is mounted succeeds") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::mount_table_test

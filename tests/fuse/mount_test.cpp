@@ -30,7 +30,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::mount_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -577,4 +577,4 @@ TEST_CASE("permissions of the source hold for other users") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::mount_test

@@ -12,7 +12,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::order_watch_test {
 namespace {
 
 using test::Mounted;
@@ -178,4 +178,4 @@ TEST_CASE("while the order is unknown what was not seen yet is pushed") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::order_watch_test

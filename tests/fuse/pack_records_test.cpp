@@ -14,7 +14,7 @@
 #include "cache/packs.h"
 #include "fuse/planned.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::pack_records_test {
 namespace {
 
 using cache::RecordMap;
@@ -291,4 +291,4 @@ TEST_CASE("an index is pushed first, also while no order is known, and stays whe
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::pack_records_test

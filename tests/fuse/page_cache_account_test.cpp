@@ -7,7 +7,7 @@
 
 #include "sized_catalog.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::page_cache_account_test {
 namespace {
 
 using cache::SampleIndex;
@@ -170,4 +170,4 @@ TEST_CASE("of a large file nobody knows which part another process left, so all 
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::page_cache_account_test

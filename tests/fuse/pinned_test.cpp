@@ -10,7 +10,7 @@
 
 #include "planned.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::pinned_test {
 namespace {
 
 using namespace test;
@@ -172,4 +172,4 @@ TEST_CASE("who takes over goes on with what was pinned, and fetches what is miss
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::pinned_test

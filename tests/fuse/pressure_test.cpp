@@ -12,7 +12,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::pressure_test {
 namespace {
 
 TEST_CASE("the budget falls by quarters to an eighth and comes back in sixteenths") {
@@ -167,4 +167,4 @@ TEST_CASE("dropped pages do not shrink the budget where nobody is short of memor
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::pressure_test

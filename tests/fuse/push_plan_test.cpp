@@ -15,7 +15,7 @@
 
 #include "planned.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::push_plan_test {
 namespace {
 
 using namespace test;
@@ -752,4 +752,4 @@ TEST_CASE("opens of what a told order does not read do not contradict it") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::push_plan_test

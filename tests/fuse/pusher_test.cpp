@@ -20,7 +20,7 @@
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::pusher_test {
 namespace {
 
 using test::Mounted;
@@ -436,4 +436,4 @@ TEST_CASE("a mount without a RAM budget pushes nothing until it is given one") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::pusher_test

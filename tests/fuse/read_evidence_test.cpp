@@ -9,7 +9,7 @@
 
 #include "cache/packs.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::read_evidence_test {
 namespace {
 
 using cache::SampleIndex;
@@ -78,4 +78,4 @@ TEST_CASE("read evidence: what is read again after many others is read again") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::read_evidence_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace read_figures_test {
+
 using headrace::fuse::ReadFigures;
 using std::chrono::microseconds;
 
@@ -41,3 +43,5 @@ TEST_CASE("failures count by the name of their errno, whatever it is") {
   CHECK(failures[1].count == 2);
   CHECK(failures[2].reason == "ESTALE");
 }
+
+}  // namespace read_figures_test

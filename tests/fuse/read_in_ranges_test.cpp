@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::fuse {
+namespace headrace::fuse::read_in_ranges_test {
 namespace {
 
 constexpr PageRange kFirstPage = {.offset = 0, .length = 4096};
@@ -34,4 +34,4 @@ TEST_CASE("parts of files that were forgotten are not given out, however many th
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::read_in_ranges_test

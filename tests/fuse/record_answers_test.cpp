@@ -13,7 +13,7 @@
 #include "cache/packs.h"
 #include "support/temp_dir.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::record_answers_test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -28,7 +28,7 @@ struct Pack {
       headrace::test::set_of(kPackEntry, cache::RecordMap::strided(10 * kRecordBytes, 0, kRecordBytes, 10).value()));
   RecordAnswers answers{records};
   std::shared_ptr<const std::vector<std::byte>> content =
-      std::make_shared<const std::vector<std::byte>>(test::pattern_bytes(kRecordBytes, 3));
+      std::make_shared<const std::vector<std::byte>>(headrace::test::pattern_bytes(kRecordBytes, 3));
   std::optional<std::vector<std::byte>> answered;  // none: not yet
 
   bool read(std::uint64_t offset, std::uint64_t length, std::uint64_t inode = kInode) {
@@ -121,4 +121,4 @@ TEST_CASE("record answers: once the pack has changed nothing is shown that was f
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::record_answers_test

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::fuse {
+namespace headrace::fuse::record_track_test {
 namespace {
 
 using cache::SampleIndex;
@@ -117,4 +117,4 @@ TEST_CASE("workers are no further apart than there is room for") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::record_track_test

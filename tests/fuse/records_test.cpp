@@ -27,7 +27,7 @@
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::records_test {
 namespace {
 
 using io::UniqueFd;
@@ -403,4 +403,4 @@ TEST_CASE("a READ waits for no record whose fetch has not begun") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::records_test

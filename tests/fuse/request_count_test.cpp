@@ -9,7 +9,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::request_count_test {
 namespace {
 
 using test::Mounted;
@@ -139,4 +139,4 @@ TEST_CASE("with the overlay Python's open and read of a pushed file costs no req
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::request_count_test

@@ -12,7 +12,7 @@
 
 #include "headrace/io/unique_fd.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::request_log_test {
 namespace {
 
 using Role = RequestLog::Role;
@@ -167,4 +167,4 @@ TEST_CASE("of a request that is longer than a slot the beginning is left") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::request_log_test

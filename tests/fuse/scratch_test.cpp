@@ -14,7 +14,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::scratch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -150,4 +150,4 @@ TEST_CASE("a scratch folder that overlayfs does not write to is named") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::scratch_test

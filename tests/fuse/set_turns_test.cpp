@@ -13,7 +13,7 @@
 
 #include "planned.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::set_turns_test {
 namespace {
 
 using namespace test;
@@ -214,4 +214,4 @@ TEST_CASE("a wrong order of val is let go, and that of train stays") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::set_turns_test

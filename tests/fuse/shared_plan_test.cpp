@@ -17,7 +17,7 @@
 #include "fuse/mounted.h"
 #include "fuse/sized_catalog.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::shared_plan_test {
 namespace {
 
 using cache::SampleIndex;
@@ -208,4 +208,4 @@ TEST_CASE("while an order is computed, cold files are looked up and read through
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::shared_plan_test

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::fuse {
+namespace headrace::fuse::source_rate_test {
 namespace {
 
 using std::chrono::seconds;
@@ -38,4 +38,4 @@ TEST_CASE("source rate: another limit begins at once, and the smallest one has a
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::source_rate_test

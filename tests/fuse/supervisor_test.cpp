@@ -31,7 +31,7 @@
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::supervisor_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -705,4 +705,4 @@ TEST_CASE("a worker that dies over and over is given up") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::supervisor_test

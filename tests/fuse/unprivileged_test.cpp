@@ -21,7 +21,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::unprivileged_test {
 namespace {
 
 using test::Mounted;
@@ -196,4 +196,4 @@ TEST_CASE("a user who may not open the device is told so") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::unprivileged_test

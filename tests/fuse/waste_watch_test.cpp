@@ -9,7 +9,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse {
+namespace headrace::fuse::waste_watch_test {
 namespace {
 
 using test::Mounted;
@@ -200,4 +200,4 @@ TEST_CASE("a mount whose reader reads every other sample of its order stops read
 }
 
 }  // namespace
-}  // namespace headrace::fuse
+}  // namespace headrace::fuse::waste_watch_test

@@ -16,6 +16,8 @@
 #include "support/resident.h"
 #include "support/temp_dir.h"
 
+namespace buffer_arena_test {
+
 using namespace headrace::io;
 using headrace::test::resident_bytes;
 
@@ -94,3 +96,5 @@ TEST_CASE("an arena gives memory back once much of it is free") {
 TEST_CASE("an arena of no bytes is refused") {
   CHECK_FALSE(BufferArena::create({.bytes = 0}));
 }
+
+}  // namespace buffer_arena_test

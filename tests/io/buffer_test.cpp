@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace buffer_test {
+
 using headrace::io::Buffer;
 using headrace::io::kBufferAlignment;
 
@@ -35,3 +37,5 @@ TEST_CASE("moving a buffer leaves an empty one behind") {
   CHECK(first.data() == nullptr);  // NOLINT(bugprone-use-after-move): the moved-from state is what is tested
   CHECK(first.size() == 0);
 }
+
+}  // namespace buffer_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace depth_controller_test {
+
 using headrace::io::internal::depth_options;
 using headrace::io::internal::DepthController;
 using namespace std::chrono_literals;
@@ -82,3 +84,5 @@ TEST_CASE("a hard disk gets few at once until more prove better, and the bound o
   CHECK(depth_options({.queue_depth_max = 100'000}, 512).max == 512);
   CHECK(depth_options({.queue_depth_max = 8}, 512).initial == 8);
 }
+
+}  // namespace depth_controller_test

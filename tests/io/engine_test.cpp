@@ -24,6 +24,8 @@
 #include "support/resident.h"
 #include "support/temp_dir.h"
 
+namespace engine_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 using Clock = std::chrono::steady_clock;
@@ -515,3 +517,5 @@ TEST_CASE("a wait without work ends at its deadline") {
     CHECK(Clock::now() >= deadline);
   });
 }
+
+}  // namespace engine_test

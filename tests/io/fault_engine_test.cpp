@@ -13,6 +13,8 @@
 #include "io/engines.h"
 #include "support/temp_dir.h"
 
+namespace fault_engine_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 
@@ -133,3 +135,5 @@ TEST_CASE("delayed and reordered operations all complete once, also on destructi
     if (*read->result) CHECK(read->text() == file.content);
   }
 }
+
+}  // namespace fault_engine_test

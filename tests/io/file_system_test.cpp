@@ -16,6 +16,8 @@
 #include "io/engines.h"
 #include "support/temp_dir.h"
 
+namespace file_system_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 
@@ -139,3 +141,5 @@ TEST_CASE("open_beneath opens what is inside and nothing else") {
   CHECK(open_beneath(dir.get(), "link", O_RDONLY) == -ELOOP);
   CHECK(open_beneath(dir.get(), "in/missing", O_RDONLY) == -ENOENT);
 }
+
+}  // namespace file_system_test

@@ -15,6 +15,8 @@
 #include "io/engines.h"
 #include "support/temp_dir.h"
 
+namespace io_thread_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 
@@ -146,3 +148,5 @@ TEST_CASE("HEADRACE_ENGINE forces an engine, and nonsense in it is refused") {
   CHECK(nonsense.error().code == ErrorCode::kInvalidArgument);
   ::unsetenv("HEADRACE_ENGINE");
 }
+
+}  // namespace io_thread_test

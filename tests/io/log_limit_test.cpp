@@ -12,6 +12,8 @@
 
 #include "support/temp_dir.h"
 
+namespace log_limit_test {
+
 using headrace::io::LogLimit;
 using namespace std::chrono_literals;
 
@@ -73,3 +75,5 @@ TEST_CASE("the log of a flood is short") {
   CHECK(lines.front().find("sample 0 cannot be read") != std::string::npos);
   CHECK(lines.back().find("something else") != std::string::npos);
 }
+
+}  // namespace log_limit_test

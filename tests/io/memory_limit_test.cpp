@@ -5,6 +5,8 @@
 
 #include "support/temp_dir.h"
 
+namespace memory_limit_test {
+
 using headrace::io::control_group_memory_limit;
 using headrace::io::is_near_memory_limit;
 using headrace::io::memory_limit_bytes;
@@ -54,3 +56,5 @@ TEST_CASE("this machine has memory, no more of it than its control groups allow"
   CHECK(memory_limit_bytes() > 0);
   CHECK(memory_limit_bytes() <= control_group_memory_limit().value_or(UINT64_MAX));
 }
+
+}  // namespace memory_limit_test

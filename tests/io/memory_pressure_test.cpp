@@ -7,6 +7,8 @@
 
 #include "support/temp_dir.h"
 
+namespace memory_pressure_test {
+
 using headrace::io::available_memory_bytes;
 using headrace::io::MemoryPressure;
 using headrace::io::MemoryPressurePaths;
@@ -78,3 +80,5 @@ TEST_CASE("a kernel that does not count waits is known as such") {
 TEST_CASE("this machine says how much memory it could give away") {
   CHECK(available_memory_bytes().value_or(0) > 0);
 }
+
+}  // namespace memory_pressure_test

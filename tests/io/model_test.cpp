@@ -21,6 +21,8 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace model_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 using Clock = std::chrono::steady_clock;
@@ -224,3 +226,5 @@ TEST_CASE("random operations agree with the model, with and without faults") {
 TEST_CASE("random operations agree with the model when only one may be in flight") {
   run_model({.queue_depth_max = 1}, nullptr);
 }
+
+}  // namespace model_test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::io {
+namespace headrace::io::opens_now_test {
 namespace {
 
 using internal::OpensNow;
@@ -31,4 +31,4 @@ TEST_CASE("an open that waited leaves the next ones to the kernel's workers, for
 }
 
 }  // namespace
-}  // namespace headrace::io
+}  // namespace headrace::io::opens_now_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace printable_test {
+
 using headrace::io::printable;
 
 TEST_CASE("text without control characters stays as it is") {
@@ -29,3 +31,5 @@ TEST_CASE("bytes that are no UTF-8 are written out") {
   CHECK(printable("\x9b"
                   "31m") == "\\x9b31m");
 }
+
+}  // namespace printable_test

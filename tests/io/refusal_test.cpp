@@ -18,6 +18,8 @@
 #include "io/engines.h"
 #include "support/temp_dir.h"
 
+namespace refusal_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 
@@ -74,3 +76,5 @@ TEST_CASE("where openat2 is refused paths still cannot leave their directory") {
     CHECK(status == 0);
   }
 }
+
+}  // namespace refusal_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace result_test {
+
 using namespace headrace::io;
 
 TEST_CASE("an error says what failed and why, on one line") {
@@ -19,3 +21,5 @@ TEST_CASE("an error shown to a system-call caller is never zero") {
   }
   CHECK(errno_from_error(Error{ErrorCode::kSystem, EMFILE, ""}) == EMFILE);
 }
+
+}  // namespace result_test

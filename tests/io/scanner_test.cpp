@@ -20,6 +20,8 @@
 
 #include "support/temp_dir.h"
 
+namespace scanner_test {
+
 using namespace headrace::io;
 using headrace::test::TempDir;
 namespace fs = std::filesystem;
@@ -221,3 +223,5 @@ TEST_CASE("a scan that is told to stop ends as cancelled") {
   REQUIRE_FALSE(tree);
   CHECK(tree.error().code == ErrorCode::kCancelled);
 }
+
+}  // namespace scanner_test

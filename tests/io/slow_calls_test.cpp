@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+namespace slow_calls_test {
 namespace {
 
 using headrace::io::SlowCalls;
@@ -92,3 +93,5 @@ TEST_CASE("who waits for a slow call is let go when these stop") {
 }
 
 }  // namespace
+
+}  // namespace slow_calls_test

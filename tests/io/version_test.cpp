@@ -28,6 +28,8 @@
 #include "support/fault_engine.h"
 #include "support/temp_dir.h"
 
+namespace version_test {
+
 using namespace headrace::io;
 using namespace headrace::test;
 namespace fs = std::filesystem;
@@ -392,3 +394,5 @@ TEST_CASE("a file that changes while it is copied from the page cache is read as
     writer.join();
   }
 }
+
+}  // namespace version_test

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-namespace headrace::io::internal {
+namespace headrace::io::internal::waiting_operations_test {
 namespace {
 
 // Named by their offsets.
@@ -76,4 +76,4 @@ TEST_CASE("waiting operations: what nobody waits for has one start in sixteen") 
 }
 
 }  // namespace
-}  // namespace headrace::io::internal
+}  // namespace headrace::io::internal::waiting_operations_test

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 
+namespace wake_event_test {
 namespace {
 
 using headrace::io::WakeEvent;
@@ -36,3 +37,5 @@ TEST_CASE("another thread's wake-up ends a wait") {
 }
 
 }  // namespace
+
+}  // namespace wake_event_test

@@ -15,6 +15,7 @@
 
 #include "support/temp_dir.h"
 
+namespace write_all_test {
 namespace {
 
 using headrace::io::UniqueFd;
@@ -49,3 +50,5 @@ TEST_CASE("a write that fails names the file") {
 }
 
 }  // namespace
+
+}  // namespace write_all_test

@@ -30,6 +30,7 @@
 #include "object_server.h"
 #include "support/temp_dir.h"
 
+namespace http_loop_test {
 namespace {
 
 using headrace::cache::HttpEnd;
@@ -204,3 +205,5 @@ TEST_CASE("an answer that comes in two parts waits for no delayed acknowledgemen
   // One is delayed all the same where the machine is too busy to let this read within 40 ms.
   CHECK(*delayed < kAnswers / 2);
 }
+
+}  // namespace http_loop_test

@@ -19,6 +19,7 @@
 #include "object_server.h"
 #include "support/temp_dir.h"
 
+namespace object_client_test {
 namespace {
 
 using headrace::cache::ObjectClient;
@@ -562,3 +563,5 @@ TEST_CASE("an answer that stalls is given up soon where it is known how long ans
   REQUIRE(stalled.wait().has_value());
   CHECK(client->stats().retries == 2);
 }
+
+}  // namespace object_client_test

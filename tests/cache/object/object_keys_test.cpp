@@ -27,6 +27,7 @@
 #include "object_server.h"
 #include "support/temp_dir.h"
 
+namespace object_keys_test {
 namespace {
 
 using headrace::cache::command_output;
@@ -349,3 +350,5 @@ TEST_CASE("a keeper that ends waits for no service and no program that hangs") {
   CHECK(told);
   CHECK_FALSE(has_ended());
 }
+
+}  // namespace object_keys_test

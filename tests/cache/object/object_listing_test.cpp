@@ -18,6 +18,7 @@
 
 #include "object_server.h"
 
+namespace object_listing_test {
 namespace {
 
 using headrace::cache::list_objects;
@@ -272,3 +273,5 @@ TEST_CASE("a listing that was made to do harm is refused in a short line") {
   set("<Contents><Key>p/&l9;</Key><Size>1</Size></Contents>", "<!DOCTYPE x [" + laughs + "]>");
   refusal();
 }
+
+}  // namespace object_listing_test

@@ -17,6 +17,7 @@
 #include "headrace/cache/source/object/uri.h"
 #include "headrace/cache/source/object/xml.h"
 
+namespace object_parts_test {
 namespace {
 
 using namespace headrace::cache;  // NOLINT(google-build-using-namespace): most of what the room has
@@ -317,3 +318,5 @@ TEST_CASE("parts of a range touch, whatever was guessed") {
   KeyRange foreign{.folder = "", .first = "\xc3\xa4", .last = "\xc3\xb6", .pages = 8};
   CHECK(split(foreign, names).empty());
 }
+
+}  // namespace object_parts_test

@@ -27,6 +27,7 @@
 #include "object_server.h"
 #include "support/temp_dir.h"
 
+namespace object_source_test {
 namespace {
 
 using headrace::cache::attributes_of_object;
@@ -412,3 +413,5 @@ TEST_CASE("a comparison that failed is tried again by itself, and what it finds 
   CHECK(refresher.state().failure.empty());
   CHECK(refresher.state().changed == 1);
 }
+
+}  // namespace object_source_test

@@ -13,6 +13,7 @@
 #include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/cache/source/object/object_identity.h"
 
+namespace object_tree_test {
 namespace {
 
 using headrace::cache::attributes_of_object;
@@ -154,3 +155,5 @@ TEST_CASE("what no file system can show is counted") {
   listing.shadowed = 2;
   CHECK(tree_of(listing).skipped == 5);
 }
+
+}  // namespace object_tree_test

@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+namespace request_window_test {
 namespace {
 
 using headrace::cache::RequestWindow;
@@ -246,3 +247,5 @@ TEST_CASE("one 503 of a hundred, and answers that nothing waits behind, leave th
 }
 
 }  // namespace
+
+}  // namespace request_window_test

@@ -16,6 +16,8 @@
 
 #include "cache/order/loader_replay.h"
 
+namespace false_locks_test {
+
 using namespace headrace::cache;
 
 namespace {
@@ -243,3 +245,5 @@ TEST_CASE("false locks: no lock on an order that cannot be known lasts longer th
     CHECK(longest_lock(order, number) <= kWindow);
   }
 }
+
+}  // namespace false_locks_test

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+namespace golden_test {
+
 using namespace headrace::test;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("orders: every golden order of every file is reproduced") {
   }
   CHECK(files == kFiles.size());
 }
+
+}  // namespace golden_test

@@ -10,6 +10,8 @@
 
 #include "headrace/cache/order_learner.h"
 
+namespace learned_set_test {
+
 using namespace headrace::cache;
 
 namespace {
@@ -180,3 +182,5 @@ TEST_CASE("order learner: what three epochs read alike is known, and read again 
   while (const auto sample = learner.next_unseen()) handed.push_back(*sample);
   CHECK(handed.size() > kCount / 2);
 }
+
+}  // namespace learned_set_test

@@ -19,6 +19,8 @@
 #include "cache/order/golden.h"
 #include "cache/order/loader_replay.h"
 
+namespace link_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -86,3 +88,5 @@ TEST_CASE("order learner: a search through all seeds says how many it has tested
   CHECK(state.search_seeds >= kSeeds);
   CHECK(state.search_seeds_tested < state.search_seeds);
 }
+
+}  // namespace link_test

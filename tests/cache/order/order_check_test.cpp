@@ -10,6 +10,8 @@
 #include "cache/order/golden.h"
 #include "cache/order/loader_replay.h"
 
+namespace order_check_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -121,3 +123,5 @@ TEST_CASE("order check: the listing is told from clips, and a few opens are judg
   CHECK(!check("sequential", clips).difference);
   CHECK(check("sequential", clips).stretches.empty());
 }
+
+}  // namespace order_check_test

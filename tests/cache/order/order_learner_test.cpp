@@ -22,6 +22,8 @@
 #include "cache/order/replay_mount.h"
 #include "support/temp_dir.h"
 
+namespace order_learner_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -789,3 +791,5 @@ TEST_CASE("order learner: a job of ranks that were far apart is followed again i
   const double before = replay(2, 0);
   CHECK(replay(3, 0) - before > 0.95 * kN);
 }
+
+}  // namespace order_learner_test

@@ -16,6 +16,8 @@
 #include "cache/order/golden.h"
 #include "cache/order/loader_replay.h"
 
+namespace order_readers_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -128,3 +130,5 @@ TEST_CASE("order learner: workers that overtake one another are not taken for ma
     }
   }
 }
+
+}  // namespace order_readers_test

@@ -8,7 +8,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::cache {
+namespace headrace::cache::order_records_test {
 namespace {
 
 constexpr SampleRange kRange{.first = 0, .count = 400};
@@ -43,4 +43,4 @@ TEST_CASE("order records: of a data set that many jobs read, the last eight spec
 }
 
 }  // namespace
-}  // namespace headrace::cache
+}  // namespace headrace::cache::order_records_test

@@ -11,7 +11,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::cache {
+namespace headrace::cache::pass_order_test {
 namespace {
 
 using Samples = std::vector<SampleIndex>;
@@ -106,4 +106,4 @@ TEST_CASE("a folder is numbered as ImageFolder numbers it, that knows nothing of
 }
 
 }  // namespace
-}  // namespace headrace::cache
+}  // namespace headrace::cache::pass_order_test

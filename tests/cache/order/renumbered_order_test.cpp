@@ -9,7 +9,7 @@
 
 #include "support/temp_dir.h"
 
-namespace headrace::cache {
+namespace headrace::cache::renumbered_order_test {
 namespace {
 
 using Samples = std::vector<SampleIndex>;
@@ -39,4 +39,4 @@ TEST_CASE("an order over the samples before names the same files in the numbers 
 }
 
 }  // namespace
-}  // namespace headrace::cache
+}  // namespace headrace::cache::renumbered_order_test

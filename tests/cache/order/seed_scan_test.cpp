@@ -8,6 +8,8 @@
 
 #include "headrace/cache/order/torch_randperm.h"
 
+namespace seed_scan_test {
+
 using namespace headrace::cache;
 
 namespace {
@@ -61,3 +63,5 @@ TEST_CASE("seed scan: survivors are exactly the seeds whose first elements were 
     }
   }
 }
+
+}  // namespace seed_scan_test

@@ -13,6 +13,8 @@
 
 #include "support/temp_dir.h"
 
+namespace spec_fuzz_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -199,3 +201,5 @@ TEST_CASE("fuzzed order files are refused with a line number or hold samples of 
     }
   }
 }
+
+}  // namespace spec_fuzz_test

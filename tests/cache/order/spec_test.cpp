@@ -12,6 +12,8 @@
 #include "cache/order/golden.h"
 #include "support/temp_dir.h"
 
+namespace spec_test {
+
 using namespace headrace::cache;
 using namespace headrace::test;
 
@@ -173,3 +175,5 @@ TEST_CASE("order files: an index beyond the data set, a missing file and a folde
   CHECK(mentions(refusal_of("file:" + dir.path().string()), "read order file"));
   CHECK(mentions(refusal_of("file:"), "needs a path"));
 }
+
+}  // namespace spec_test

@@ -7,7 +7,7 @@
 
 #include "headrace/cache/read_ahead.h"
 
-namespace headrace::cache {
+namespace headrace::cache::told_order_test {
 namespace {
 
 using Samples = std::vector<SampleIndex>;
@@ -61,4 +61,4 @@ TEST_CASE("read-ahead goes on with an epoch that is told later, and keeps what i
 }
 
 }  // namespace
-}  // namespace headrace::cache
+}  // namespace headrace::cache::told_order_test
