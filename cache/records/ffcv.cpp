@@ -11,7 +11,7 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 24;
+constexpr std::size_t kFfcvHeaderBytes = 24;
 constexpr std::size_t kEntryBytes = 24;
 constexpr std::uint64_t kMetadataBytesMin = 8;  // of a sample: the smallest field is a number of 8 bytes
 
@@ -24,7 +24,7 @@ struct Extent {
 }  // namespace
 
 io::Result<RecordMap> map_ffcv(const PackFile& pack) {
-  std::array<std::byte, kHeaderBytes> head{};
+  std::array<std::byte, kFfcvHeaderBytes> head{};
   HEADRACE_TRY_DO(pack.read(0, head));
   if (little_endian<std::uint16_t>(head, 0) != 2) return pack.unsupported("a .beton of another version");
   const std::uint64_t page_bytes = little_endian<std::uint32_t>(head, 4);

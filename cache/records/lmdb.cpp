@@ -15,7 +15,7 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::uint32_t kMagic = 0xBEEFC0DE;
+constexpr std::uint32_t kLmdbMagic = 0xBEEFC0DE;
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kPageHeader = 16;
 constexpr std::size_t kNodeHeader = 8;
@@ -37,7 +37,7 @@ io::Result<Meta> read_meta(const PackFile& pack, std::uint64_t at) {
   std::array<std::byte, kPageHeader + 136> page{};
   HEADRACE_TRY_DO(pack.read(at, page));
   const auto meta = std::span<const std::byte>(page).subspan(kPageHeader);
-  if (little_endian<std::uint32_t>(meta, 0) != kMagic) return pack.corrupt("a meta page of this LMDB is missing");
+  if (little_endian<std::uint32_t>(meta, 0) != kLmdbMagic) return pack.corrupt("a meta page of this LMDB is missing");
   if (little_endian<std::uint32_t>(meta, 4) != kVersion) return pack.unsupported("an LMDB of another version");
   const Meta found{.page_bytes = little_endian<std::uint32_t>(meta, 24),
                    .entries = little_endian<std::uint64_t>(meta, 104),

@@ -12,8 +12,8 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::size_t kHeaderBytes = 34;
+constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
+constexpr std::size_t kMegatronHeaderBytes = 34;
 // By the number of the type. 6 and 7 are the floating-point types, which old and new versions number differently, and
 // no tokens.
 constexpr std::array<std::uint8_t, 9> kTokenBytes = {0, 1, 1, 2, 4, 8, 0, 0, 2};
@@ -21,9 +21,9 @@ constexpr std::array<std::uint8_t, 9> kTokenBytes = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 }  // namespace
 
 io::Result<RecordMap> map_megatron(const PackFile& pack, const PackFile& index) {
-  std::array<std::byte, kHeaderBytes> head{};
+  std::array<std::byte, kMegatronHeaderBytes> head{};
   HEADRACE_TRY_DO(index.read(0, head));
-  if (std::string_view(reinterpret_cast<const char*>(head.data()), kMagic.size()) != kMagic) {
+  if (std::string_view(reinterpret_cast<const char*>(head.data()), kMegatronMagic.size()) != kMegatronMagic) {
     return index.corrupt("it is no index of Megatron");
   }
   if (little_endian<std::uint64_t>(head, 9) != 1) return index.unsupported("an index of Megatron of another version");
@@ -37,12 +37,13 @@ io::Result<RecordMap> map_megatron(const PackFile& pack, const PackFile& index) 
   std::vector<std::uint32_t> lengths;
   lengths.reserve(sequences);
   HEADRACE_TRY_DO(index.read_table(
-      kHeaderBytes, sequences, sizeof(std::int32_t), [&](std::span<const std::byte> entry) -> io::Status {
+      kMegatronHeaderBytes, sequences, sizeof(std::int32_t), [&](std::span<const std::byte> entry) -> io::Status {
         lengths.push_back(little_endian<std::uint32_t>(entry, 0));  // a negative one ends outside of any file
         return {};
       }));
   RecordMap map(pack.size());
-  HEADRACE_TRY_DO(index.read_table(kHeaderBytes + sequences * sizeof(std::int32_t), sequences, sizeof(std::int64_t),
+  constexpr std::uint64_t kLengthBytes = sizeof(std::int32_t);
+  HEADRACE_TRY_DO(index.read_table(kMegatronHeaderBytes + sequences * kLengthBytes, sequences, sizeof(std::int64_t),
                                    [&](std::span<const std::byte> entry) -> io::Status {
                                      const std::uint64_t length = lengths[map.count()] * token_bytes;
                                      const io::Status added = map.add(little_endian<std::uint64_t>(entry, 0), length);

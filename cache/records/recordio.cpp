@@ -12,8 +12,8 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::uint32_t kMagic = 0xced7230a;
-constexpr std::uint64_t kHeaderBytes = 8;
+constexpr std::uint32_t kRecordioMagic = 0xced7230a;
+constexpr std::uint64_t kRecordioHeaderBytes = 8;
 // Of the index: 4 GiB. A line takes 10 to 30 bytes, so that kRecordsMax lines fit well.
 constexpr std::uint64_t kIndexBytesMax = std::uint64_t{1} << 32;
 constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;
@@ -51,12 +51,12 @@ io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index, std::
 }  // namespace
 
 io::Result<RecordMap> map_recordio(const PackFile& pack, const PackFile& index) {
-  HEADRACE_TRY(offsets, read_offsets(index, std::min(kRecordsMax, pack.size() / kHeaderBytes)));
+  HEADRACE_TRY(offsets, read_offsets(index, std::min(kRecordsMax, pack.size() / kRecordioHeaderBytes)));
   if (offsets.empty()) return index.corrupt("the index is empty");
-  std::array<std::byte, kHeaderBytes> head{};
+  std::array<std::byte, kRecordioHeaderBytes> head{};
   HEADRACE_TRY_DO(pack.read(offsets.front(), head));
-  if (little_endian<std::uint32_t>(head, 0) != kMagic) return index.corrupt("it is not the index of this .rec");
-  auto map = RecordMap::adjoining(pack.size(), std::move(offsets), kHeaderBytes);
+  if (little_endian<std::uint32_t>(head, 0) != kRecordioMagic) return index.corrupt("it is not the index of this .rec");
+  auto map = RecordMap::adjoining(pack.size(), std::move(offsets), kRecordioHeaderBytes);
   if (!map) return index.corrupt(map.error().context);
   return map;
 }

@@ -8,7 +8,7 @@
 namespace headrace::cache {
 namespace {
 
-constexpr std::size_t kHeadBytes = 12;
+constexpr std::size_t kTfrecordHeadBytes = 12;
 constexpr std::uint64_t kTailBytes = 4;
 
 constexpr std::array<std::uint32_t, 256> kCrcOfByte = [] {
@@ -31,19 +31,19 @@ std::uint32_t masked_crc(std::span<const std::byte> bytes) {
 }  // namespace
 
 bool begins_tfrecord(std::span<const std::byte> head) {
-  return head.size() >= kHeadBytes && masked_crc(head.first(8)) == little_endian<std::uint32_t>(head, 8);
+  return head.size() >= kTfrecordHeadBytes && masked_crc(head.first(8)) == little_endian<std::uint32_t>(head, 8);
 }
 
 io::Result<RecordMap> map_tfrecord(const PackFile& pack) {
   RecordMap map(pack.size());
-  std::array<std::byte, kHeadBytes> head{};
+  std::array<std::byte, kTfrecordHeadBytes> head{};
   for (std::uint64_t at = 0; at < pack.size();) {
-    if (pack.size() - at < kHeadBytes + kTailBytes) return pack.corrupt("its last record is cut off");
+    if (pack.size() - at < kTfrecordHeadBytes + kTailBytes) return pack.corrupt("its last record is cut off");
     HEADRACE_TRY_DO(pack.read(at, head));
     if (!begins_tfrecord(head)) return pack.corrupt("the length of a record fails its checksum");
     const auto length = little_endian<std::uint64_t>(head, 0);
-    if (length > pack.size() - at - kHeadBytes - kTailBytes) return pack.corrupt("its last record is cut off");
-    const std::uint64_t bytes = kHeadBytes + length + kTailBytes;
+    if (length > pack.size() - at - kTfrecordHeadBytes - kTailBytes) return pack.corrupt("its last record is cut off");
+    const std::uint64_t bytes = kTfrecordHeadBytes + length + kTailBytes;
     if (const io::Status added = map.add(at, bytes); !added) return pack.corrupt(added.error().context);
     at += bytes;
   }

@@ -14,9 +14,6 @@ namespace {
 
 using io::ErrorCode;
 
-// How soon to look again for a record that somebody else is writing just now; a write takes about as long.
-constexpr std::chrono::milliseconds kLookAgain{5};
-
 // Ownership: its own; deletes itself once done.
 class DiskFill {
  public:

@@ -4,6 +4,7 @@
 //   read_chunk(store, {.key = {entry, chunk}, .offset = 100, .length = 50}, [](Result<View> view) { ... });
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -23,6 +24,9 @@ namespace headrace::cache {
 // How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;
 // a file that is being written may be another each time, and then the read ends with kStale.
 inline constexpr unsigned kAttemptsAfterChange = 2;
+
+// How soon a fill looks again for what somebody else is writing just now; a write takes about as long.
+inline constexpr std::chrono::milliseconds kLookAgain{5};
 
 // Where a fetch has its memory from. Who holds memory already must not wait for more (memory_queue.h).
 enum class FetchMemory : std::uint8_t {

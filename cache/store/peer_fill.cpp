@@ -12,9 +12,6 @@ namespace {
 
 using io::ErrorCode;
 
-// How soon to look again for a chunk that somebody else is writing just now; a write takes about as long.
-constexpr std::chrono::milliseconds kLookAgain{5};
-
 // Ownership: its own; deletes itself once done.
 class PeerFill {
  public:

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPollInterval{50};
+constexpr std::chrono::milliseconds kAskInterval{50};
 
 // A process that makes way for another one just now breaks off. The next one is asked the same.
 io::Result<json> ask(const std::filesystem::path& mount_point, const char* command, steady_clock::time_point deadline) {
@@ -25,7 +25,7 @@ io::Result<json> ask(const std::filesystem::path& mount_point, const char* comma
   constexpr milliseconds kAnswerMost{10'000};  // of a daemon that is busy
   const auto call = [&] {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
-    return call_daemon(mount_point, command, json::object(), std::clamp(left, kPollInterval, kAnswerMost));
+    return call_daemon(mount_point, command, json::object(), std::clamp(left, kAskInterval, kAnswerMost));
   };
   io::Result<json> state = call();
   for (int i = 1; i < kTries && !state && state.error().code == io::ErrorCode::kNotFound; ++i) state = call();
@@ -52,7 +52,7 @@ io::Result<Comparison> compare_source(const std::filesystem::path& mount_point,
   const std::uint64_t renewals_before = state ? number_of(*state, "renewals") : 0;
   while (state && flag_of(*state, "running")) {
     if (steady_clock::now() >= deadline) return Comparison{.has_ended = false};
-    std::this_thread::sleep_for(kPollInterval);
+    std::this_thread::sleep_for(kAskInterval);
     state = ask(mount_point, "refresh-state", deadline);
   }
   if (!state && patience && state.error().code == io::ErrorCode::kTimedOut) return Comparison{.has_ended = false};

@@ -42,31 +42,31 @@ bool peer_is_owner(int fd) {
   return peer.uid == ::geteuid() || peer.uid == 0;
 }
 
-enum class Progress { kGoesOn, kEnds };
+enum class Connected { kGoesOn, kEnds };
 
 // Reads what has arrived. kEnds: the peer hung up or broke the bounds.
-Progress receive(Connection& connection) {
+Connected receive(Connection& connection) {
   char chunk[4096];
   while (true) {
     const ssize_t count = ::recv(connection.fd.get(), chunk, sizeof chunk, 0);
-    if (count == 0) return Progress::kEnds;
-    if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::kGoesOn : Progress::kEnds;
+    if (count == 0) return Connected::kEnds;
+    if (count < 0) return errno == EAGAIN || errno == EINTR ? Connected::kGoesOn : Connected::kEnds;
     connection.input.append(chunk, static_cast<std::size_t>(count));
     if (connection.input.size() > kRequestBytesMax) {
       io::log_warning("control socket: a request of more than {} bytes was refused", kRequestBytesMax);
-      return Progress::kEnds;
+      return Connected::kEnds;
     }
-    if (connection.input.find('\n') != std::string::npos) return Progress::kGoesOn;
+    if (connection.input.find('\n') != std::string::npos) return Connected::kGoesOn;
   }
 }
 
-Progress transmit(Connection& connection) {
+Connected transmit(Connection& connection) {
   while (!connection.output.empty()) {
     const ssize_t count = ::send(connection.fd.get(), connection.output.data(), connection.output.size(), MSG_NOSIGNAL);
-    if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::kGoesOn : Progress::kEnds;
+    if (count < 0) return errno == EAGAIN || errno == EINTR ? Connected::kGoesOn : Connected::kEnds;
     connection.output.erase(0, static_cast<std::size_t>(count));
   }
-  return Progress::kGoesOn;
+  return Connected::kGoesOn;
 }
 
 std::optional<std::string> take_line(std::string& input) {
@@ -123,7 +123,7 @@ struct ControlServer::Impl {
 
   void run();
   void accept_one();
-  [[nodiscard]] Progress serve(Connection& connection, short events);
+  [[nodiscard]] Connected serve(Connection& connection, short events);
   [[nodiscard]] int poll_timeout_ms() const;
 };
 
@@ -142,18 +142,18 @@ void ControlServer::Impl::accept_one() {
   connections.push_back({std::move(fd), {}, {}, steady_clock::now() + limits.patience});
 }
 
-Progress ControlServer::Impl::serve(Connection& connection, short events) {
-  if ((events & POLLIN) != 0 && receive(connection) == Progress::kEnds) return Progress::kEnds;
-  if ((events & POLLOUT) != 0 && transmit(connection) == Progress::kEnds) return Progress::kEnds;
+Connected ControlServer::Impl::serve(Connection& connection, short events) {
+  if ((events & POLLIN) != 0 && receive(connection) == Connected::kEnds) return Connected::kEnds;
+  if ((events & POLLOUT) != 0 && transmit(connection) == Connected::kEnds) return Connected::kEnds;
   while (connection.output.empty()) {
     std::optional<std::string> line = take_line(connection.input);
     if (!line) break;
     connection.output = answer(*line) + "\n";
     connection.deadline = steady_clock::now() + limits.patience;
-    if (transmit(connection) == Progress::kEnds) return Progress::kEnds;
+    if (transmit(connection) == Connected::kEnds) return Connected::kEnds;
   }
   const bool hung_up = (events & (POLLERR | POLLHUP)) != 0 && (events & POLLIN) == 0;
-  return hung_up || steady_clock::now() >= connection.deadline ? Progress::kEnds : Progress::kGoesOn;
+  return hung_up || steady_clock::now() >= connection.deadline ? Connected::kEnds : Connected::kGoesOn;
 }
 
 int ControlServer::Impl::poll_timeout_ms() const {
@@ -176,7 +176,7 @@ void ControlServer::Impl::run() {
     if (::poll(watched.data(), watched.size(), poll_timeout_ms()) < 0 && errno != EINTR) return;
     if (watched[0].revents != 0) return;
     for (std::size_t i = connections.size(); i-- > 0;) {
-      if (serve(connections[i], watched[i + 2].revents) == Progress::kEnds) {
+      if (serve(connections[i], watched[i + 2].revents) == Connected::kEnds) {
         connections.erase(connections.begin() + static_cast<std::ptrdiff_t>(i));
       }
     }

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/reference/reference.h"
+#include "headrace/cli/reference/words.h"
 
 namespace headrace::cli {
 namespace {
@@ -13,11 +14,6 @@ namespace {
 void collect(const CommandReference& command, std::vector<const CommandReference*>& all) {
   all.push_back(&command);
   for (const CommandReference& child : command.commands) collect(child, all);
-}
-
-std::string last_word(const std::string& name) {
-  const std::size_t space = name.rfind(' ');
-  return space == std::string::npos ? name : name.substr(space + 1);
 }
 
 // The words that may follow the command: option names and the commands below it.
@@ -29,12 +25,6 @@ std::string words_after(const CommandReference& command) {
   }
   if (!words.empty()) words.pop_back();
   return words;
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string joined;
-  for (const std::string& word : words) joined += (joined.empty() ? "" : " ") + word;
-  return joined;
 }
 
 // Makes text safe inside '...[...]' of a zsh specification.

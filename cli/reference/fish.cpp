@@ -7,12 +7,13 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/reference/reference.h"
+#include "headrace/cli/reference/words.h"
 
 namespace headrace::cli {
 namespace {
 
-constexpr std::string_view kOrders = R"((headrace order --list 2>/dev/null | string match -r "^[a-z]\S*"))";
-constexpr std::string_view kMountPoints = "(findmnt --noheadings --output TARGET --types fuse.headrace 2>/dev/null)";
+constexpr std::string_view kFishOrders = R"((headrace order --list 2>/dev/null | string match -r "^[a-z]\S*"))";
+constexpr std::string_view kFishMountPoints = "(findmnt --noheadings --output TARGET --types fuse.headrace 2>/dev/null)";
 
 // Inside '...' fish gives a meaning to \ and ' alone.
 std::string quote(std::string_view text) {
@@ -24,16 +25,6 @@ std::string quote(std::string_view text) {
   return quoted + "'";
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string joined;
-  for (const std::string& word : words) joined += (joined.empty() ? "" : " ") + word;
-  return joined;
-}
-
-std::string last_word(const std::string& name) {
-  return name.substr(name.rfind(' ') + 1);  // npos + 1 is 0: the whole of one word
-}
-
 std::string line_of(const CommandReference& command, std::string_view rest) {
   return fmt::format("complete -c headrace -n {} {}\n", quote("__headrace_at " + quote(command.name)), rest);
 }
@@ -41,7 +32,7 @@ std::string line_of(const CommandReference& command, std::string_view rest) {
 // A mount point that is there already; all other arguments are files, which fish offers by itself.
 std::string argument_line(const CommandReference& command, const OptionReference& option) {
   if (option.argument == "MOUNTPOINT" && command.name != "mount") {
-    return line_of(command, fmt::format("-a {}", quote(kMountPoints)));
+    return line_of(command, fmt::format("-a {}", quote(kFishMountPoints)));
   }
   return option.choices.empty() ? "" : line_of(command, fmt::format("-f -a {}", quote(join(option.choices))));
 }
@@ -55,7 +46,7 @@ std::string option_line(const CommandReference& command, const OptionReference& 
   const bool is_order = option.names.front() == "--order";
   if (!option.argument.empty()) rest += "-r ";
   if (!option.choices.empty()) rest += fmt::format("-f -a {} ", quote(join(option.choices)));
-  if (is_order) rest += fmt::format("-f -a {} ", quote(kOrders));
+  if (is_order) rest += fmt::format("-f -a {} ", quote(kFishOrders));
   return line_of(command, rest + "-d " + quote(option.description));
 }
 
