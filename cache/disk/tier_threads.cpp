@@ -6,8 +6,10 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "headrace/io/environment.h"
+#include "headrace/io/log.h"
 
 namespace headrace::cache {
 namespace {
@@ -48,9 +50,14 @@ io::Result<std::unique_ptr<TierThreads>> TierThreads::start(const TierThreadsOpt
     std::string name = engine.rotational ? "hr-hdd" : "hr-ssd";
     if (i > 0) name += "-" + std::to_string(i + 1);
     auto lane = std::make_unique<Lane>();
-    HEADRACE_TRY(thread, options.make_engine ? io::IoThread::start(name, options.make_engine)
-                                             : io::IoThread::start({.name = name, .engine = engine}));
-    lane->thread = std::move(thread);
+    auto thread = options.make_engine ? io::IoThread::start(name, options.make_engine)
+                                      : io::IoThread::start({.name = name, .engine = engine});
+    if (!thread) {
+      if (i == 0) return io::forward_error(std::move(thread));
+      io::log_warning("a disk tier is read by {} of {} threads: {}", i, count, thread.error().message());
+      break;
+    }
+    lane->thread = std::move(*thread);
     threads->lanes_.push_back(std::move(lane));
   }
   return threads;

@@ -68,7 +68,8 @@ class TierThreads {
     Lane* lane_ = nullptr;
   };
 
-  // Errors: those of io::IoThread::start().
+  // Where a later thread cannot be started, those before it do its work, and the log says so.
+  // Errors: those of io::IoThread::start(), of the first thread.
   [[nodiscard]] static io::Result<std::unique_ptr<TierThreads>> start(const TierThreadsOptions& options);
   ~TierThreads() { stop(); }
   TierThreads(const TierThreads&) = delete;

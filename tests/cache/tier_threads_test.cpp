@@ -2,6 +2,7 @@
 #include "headrace/cache/disk/tier_threads.h"
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -18,10 +19,12 @@
 #include <fcntl.h>
 
 #include "headrace/cache/store.h"
+#include "headrace/io/engine.h"
 #include "headrace/io/unique_fd.h"
 
 #include "support/temp_dir.h"
 
+namespace tier_threads_test {
 namespace {
 
 using headrace::cache::EntryId;
@@ -33,6 +36,7 @@ using headrace::cache::TierKind;
 using headrace::cache::TierThreads;
 using headrace::cache::View;
 using headrace::io::Buffer;
+using headrace::io::Engine;
 using headrace::io::IoThread;
 using headrace::io::Operation;
 using headrace::io::Result;
@@ -70,6 +74,19 @@ TEST_CASE("a tier is read by a thread for every four processors, four at most, a
   CHECK(tier_thread_count(TierKind::kSsd, 15) == 3);
   CHECK(tier_thread_count(TierKind::kSsd, 128) == 4);
   CHECK(tier_thread_count(TierKind::kHdd, 128) == 1);
+}
+
+TEST_CASE("where another thread cannot be started, the first ones read the tier alone") {
+  unsigned started = 0;
+  const auto two_only = [&started]() -> Result<std::unique_ptr<Engine>> {
+    if (started++ < 2) return headrace::io::open_engine({});
+    return headrace::io::system_error(EAGAIN, "another engine");
+  };
+  auto threads = TierThreads::start({.count = 4, .make_engine = two_only});
+  REQUIRE_MESSAGE(threads.has_value(), threads.error().message());
+  CHECK((*threads)->count() == 2);
+  started = 2;
+  CHECK_FALSE(TierThreads::start({.count = 4, .make_engine = two_only}).has_value());
 }
 
 TEST_CASE("reads go to the thread that has the fewest, and around the writer while that writes") {
@@ -175,3 +192,5 @@ TEST_CASE("several threads read a tier that fills, with right bytes only") {
 }
 
 }  // namespace
+
+}  // namespace tier_threads_test
