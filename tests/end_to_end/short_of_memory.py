@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mount whose memory cgroup allows 64 MiB: short_of_memory.py BUILD
 
-The data is three times as much, the budget nearly all that is allowed, and another program of the group takes half of
-it. The kernel drops pushed pages; every byte that is read is right all the same, and the budget shrinks. Without a
+The data is three times as much, the budget nearly all that is allowed, and another program of the group takes more
+than half of it. The kernel drops pushed pages; every byte that is read is right all the same, and the budget shrinks. Without a
 budget of its own a mount asks for less than is allowed.
 """
 
@@ -24,6 +24,7 @@ from sweeper import holding  # noqa: E402
 
 FILES, FILE_BYTES = 192, 1 << 20
 LIMIT_BYTES = 64 << 20
+NEIGHBOUR_BYTES = 40 << 20  # beside half of the limit there is just room for what is pushed, and nobody falls short
 PATIENCE_SECONDS = 60  # for the budget to shrink; it takes a second or two of reading
 
 
@@ -60,7 +61,7 @@ def memory_group():
 @contextlib.contextmanager
 def neighbour(join_group):
     """Another program of the group, which holds memory that nobody can take from it."""
-    code = f"taken = bytearray({LIMIT_BYTES // 2}); print('ready', flush=True); input()"
+    code = f"taken = bytearray({NEIGHBOUR_BYTES}); print('ready', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           preexec_fn=join_group) as program:
         try:
