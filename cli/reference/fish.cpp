@@ -13,7 +13,8 @@ namespace headrace::cli {
 namespace {
 
 constexpr std::string_view kFishOrders = R"((headrace order --list 2>/dev/null | string match -r "^[a-z]\S*"))";
-constexpr std::string_view kFishMountPoints = "(findmnt --noheadings --output TARGET --types fuse.headrace 2>/dev/null)";
+constexpr std::string_view kFishMountPoints =
+    "(findmnt --noheadings --output TARGET --types fuse.headrace 2>/dev/null)";
 
 // Inside '...' fish gives a meaning to \ and ' alone.
 std::string quote(std::string_view text) {
