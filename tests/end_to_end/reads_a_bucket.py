@@ -196,6 +196,53 @@ def survives_a_bad_store(bench, store):
     store.set(all_busy=0)
 
 
+def finds_its_way(bench, store):
+    """A bucket of another region, a store whose clock is another, a place that sends elsewhere."""
+    store.set(region="eu-central-1", clock=7200)
+    with mounted(bench, store, ram="0") as mount:
+        store.set(redirect=store.url, redirects=1)
+        compare(store, mount)
+        bucket = mount.stat()["store"]["bucket"]
+        assert bucket["region"] == "eu-central-1" and bucket["errors"] == 0, bucket
+    doctor = subprocess.run([str(bench.program("headrace")), "doctor", "s3://bucket/train", "--endpoint", store.url],
+                            stdout=subprocess.PIPE, text=True, check=False)
+    assert "clock" in doctor.stdout and "behind" in doctor.stdout, doctor.stdout
+    store.set(region="us-east-1", clock=0)
+
+
+def waits_for_a_store(bench, store):
+    """One that answers 503 for half a minute: whoever reads waits, and no read fails."""
+    with mounted(bench, store, ram="0") as mount:
+        store.set(all_busy=1_000_000_000)
+        path = mount.path / "class1/1.jpg"
+        with subprocess.Popen(["md5sum", "--binary", path], stdout=subprocess.PIPE, text=True) as reader:
+            try:
+                time.sleep(30)
+                assert reader.poll() is None, f"the read ended with {reader.poll()} while nobody served it"
+            finally:
+                store.set(all_busy=0)
+            found = reader.communicate()[0].split()[0]
+        assert reader.returncode == 0 and found == digest(store.objects["class1/1.jpg"]), (reader.returncode, found)
+        assert mount.stat()["store"]["bucket"]["errors"] == 0, mount.stat()["store"]["bucket"]
+        compare(store, mount)
+
+
+def says_who_may_not_read(bench, store):
+    """A right that is taken away under a mount is an error of the read, and no more once it is given back."""
+    with mounted(bench, store, ram="0") as mount:
+        path = mount.path / "class1/4.jpg"
+        store.set(deny=True)
+        try:
+            path.read_bytes()
+            raise AssertionError("a read that the store refused succeeded")
+        except OSError as error:
+            assert error.errno in (errno.EACCES, errno.EPERM), error
+        log = bench.work / "mount.log"
+        assert "AccessDenied" in log.read_text(errors="replace"), log.read_text(errors="replace")[-2000:]
+        store.set(deny=False)
+        assert path.read_bytes() == store.objects["class1/4.jpg"]
+
+
 def fills_tiers(bench, store):
     headrace = bench.program("headrace")
     source = ["s3://bucket/train", "--endpoint", store.url, "--listing", "sorted"]
@@ -284,7 +331,9 @@ def says_what_is_wrong(bench, store):
     assert "no objects" in refusal(bench, "mount", "s3://bucket/tra", mount_point, *endpoint)
     assert "s3://" in refusal(bench, "mount", "s3://", mount_point, *endpoint)
     assert "bucket" in refusal(bench, "mount", bench.work, mount_point, *endpoint)
-    store.set(deny_list=True)
+    store.set(expired=["AKIDEXAMPLE"])
+    assert "has expired" in refusal(bench, *good)
+    store.set(expired=[], deny_list=True)
     assert "ListBucket" in refusal(bench, *good)
     store.set(deny_list=False)
     found = subprocess.run([str(bench.program("headrace")), "doctor", "s3://nosuch", *endpoint], stdout=subprocess.PIPE,
@@ -300,7 +349,8 @@ def check(build, work):
         fill(store)
         started = time.monotonic()
         for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
-                     reads_huge_objects, serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, fills_tiers,
+                     reads_huge_objects, serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, finds_its_way,
+                     waits_for_a_store, says_who_may_not_read, fills_tiers,
                      says_how_far_its_listing_is, says_what_it_leaves_out, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:
