@@ -6,9 +6,11 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -45,8 +47,21 @@ std::uint64_t label_hash(const TierLabel& label) {
   return XXH3_64bits(&label, offsetof(TierLabel, hash));
 }
 
+// Another container counts its processes by itself, so that a number may be somebody else's here.
+bool has_open(const std::string& pid, const struct stat& file) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + pid + "/fd", error)) {
+    struct stat open = {};
+    if (::stat(entry.path().c_str(), &open) == 0 && open.st_ino == file.st_ino && open.st_dev == file.st_dev)
+      return true;
+  }
+  return false;
+}
+
 // " (headrace mount /data /mnt)": which mount or command it is; empty where that cannot be told.
-std::string command_of(const std::string& pid) {
+std::string command_of(const std::string& pid, int lock_fd) {
+  struct stat lock = {};
+  if (::fstat(lock_fd, &lock) != 0 || !has_open(pid, lock)) return {};
   const UniqueFd file(::open(("/proc/" + pid + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC));
   char text[160] = {};  // a line of a terminal or two
   const ssize_t bytes = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
@@ -62,7 +77,7 @@ std::string owner_of_lock(int fd) {
   std::string owner(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
   while (!owner.empty() && owner.back() == '\n') owner.pop_back();
   const bool is_pid = !owner.empty() && owner.find_first_not_of("0123456789") == std::string::npos;
-  return is_pid ? "process " + owner + command_of(owner) : "another process";
+  return is_pid ? "process " + owner + command_of(owner, fd) : "another process";
 }
 
 tl::unexpected<io::Error> no_tier(const std::string& path) {

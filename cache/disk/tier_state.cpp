@@ -69,7 +69,7 @@ void TierState::note_no_space(std::string why) {
   retry_in_ms_.store(pause);
   retry_at_.store(Clock::now() + std::chrono::milliseconds(pause));
   if (before == 0) return set(State::kNoSpace, std::move(why));
-  state_.store(State::kNoSpace);  // known and logged
+  change_to(State::kNoSpace);  // known and logged
 }
 
 bool TierState::retries() {
@@ -90,8 +90,17 @@ void TierState::note_read_error(const Error& error) {
   if (is_read()) set(State::kFailed, error.message());
 }
 
+// One thread may find that the disk is dead while another one's write fails.
+bool TierState::change_to(State state) {
+  State now = state_.load();
+  while (now < State::kFailed) {
+    if (state_.compare_exchange_weak(now, state)) return true;
+  }
+  return false;
+}
+
 void TierState::set(State state, std::string why) {
-  state_.store(state);
+  if (!change_to(state)) return;
   const char* const now = state == State::kFailed ? "it is not used any more"
                           : state == State::kBusy ? "it is used once it is free"
                                                   : "nothing is added, reads go on";

@@ -60,6 +60,8 @@ class TierState {
  private:
   using Clock = std::chrono::steady_clock;
   enum class State : std::uint8_t { kOk, kFull, kShort, kNoSpace, kReadOnly, kWriteFailed, kBusy, kFailed, kClosed };
+  // False: the tier has failed or is closed, and stays so.
+  bool change_to(State state);
   void set(State state, std::string why);
   void note_no_space(std::string why);
   [[nodiscard]] bool retries();

@@ -142,12 +142,19 @@ TEST_CASE("what a read brings is checked and handed over beside what others brin
 
 TEST_CASE("a file stays open until no thread has it registered") {
   const auto threads = start(3);
-  auto owner = std::make_shared<int>(0);
-  const std::weak_ptr<int> watched = owner;
-  threads->unregister_file(-1, std::exchange(owner, nullptr));
-  threads->settle();
+  for (unsigned busy = 0; busy < 3; ++busy) {
+    std::vector<TierThreads::Turn> turns;
+    for (unsigned i = 0; i <= busy; ++i) turns.push_back(threads->take_turn());
+    std::promise<void> goes_on;
+    turns.back().thread().post([&goes_on] { goes_on.get_future().wait(); });
+    auto owner = std::make_shared<int>(0);
+    const std::weak_ptr<int> watched = owner;
+    threads->unregister_file(-1, std::exchange(owner, nullptr));
+    CHECK_FALSE(watched.expired());
+    goes_on.set_value();
+    while (!watched.expired()) std::this_thread::yield();
+  }
   threads->stop();
-  CHECK(watched.expired());
 }
 
 std::string text_of(const View& view) {
