@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <xxhash.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/open_files.h"
 
 namespace headrace::cache {
 namespace {
@@ -32,16 +32,6 @@ constexpr std::chrono::seconds kAttachInterval{1};
 std::uint64_t segment_bytes_for(std::uint64_t budget_bytes) {
   const std::uint64_t wanted = budget_bytes / kSegmentsAtLeast / kSegmentBytesMin * kSegmentBytesMin;
   return std::clamp(wanted, kSegmentBytesMin, kSegmentBytesMax);
-}
-
-// Each segment is an open file; the usual soft limit of 1024 is 256 GiB of tier.
-void allow_open_files(std::uint64_t segments) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, segments + 1024);
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = wanted;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) io::log_warning("tier: the limit on open files stays too low");
 }
 
 Result<TierFolder> open_folder(const TierOptions& options) {
@@ -104,7 +94,7 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
 }
 
 Status DiskTier::attach(TierFolder folder) {
-  allow_open_files(options_.budget_bytes / folder.label().segment_bytes);
+  io::reserve_open_files(options_.budget_bytes / folder.label().segment_bytes);  // each segment is one
   HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_, options_.keep_free_bytes},
                                      state_, *threads_));
   log_ = std::move(log);

@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/source/object/object_client.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "headrace/cache/source/object/key_keeper.h"
 #include "headrace/cache/source/object/object_settings.h"
 #include "headrace/cache/source/object/object_transfers.h"
+#include "headrace/io/open_files.h"
 
 namespace headrace::cache {
+
+namespace {
+
+// Each request has a connection, and half of what a process may open is left to all others.
+void fit_open_files(ObjectStoreOptions& options) {
+  unsigned& most = options.tuning.in_flight_max;
+  most = static_cast<unsigned>(std::clamp<std::uint64_t>(io::reserve_open_files(most) / 2, 1, most));
+  options.tuning.in_flight_first = std::min(options.tuning.in_flight_first, most);
+}
+
+}  // namespace
 
 class ObjectClient::Impl {
  public:
@@ -29,6 +43,7 @@ class ObjectClient::Impl {
 io::Result<std::unique_ptr<ObjectClient>> ObjectClient::open(const ObjectStoreOptions& options) {
   HEADRACE_TRY(settings, complete_options(options));
   HEADRACE_TRY(endpoint, make_endpoint(settings));
+  fit_open_files(settings);
   std::unique_ptr<KeyKeeper> keeper;
   if (!settings.no_sign_request && !settings.keys) {
     HEADRACE_TRY(opened, KeyKeeper::open({.environment = settings.environment,
