@@ -37,7 +37,7 @@ class Giver:
         self.store, self.folder = store, folder
         self.folder.mkdir()
         self.secrets = []
-        self.signing = []  # what requests are signed with, and never sent
+        self.signing = []  # what requests are signed with, and what is shown to be given keys
 
     def variables(self):
         return {}
@@ -122,17 +122,17 @@ class Role(Service):
 
 class WebIdentity(Service):
     def variables(self):
-        self.secrets.append("web-identity-token-" + os.urandom(12).hex())
-        (self.folder / "token").write_text(self.secrets[-1])
+        self.signing.append("web-identity-token-" + os.urandom(12).hex())
+        (self.folder / "token").write_text(self.signing[-1])
         return {"AWS_WEB_IDENTITY_TOKEN_FILE": str(self.folder / "token"), "AWS_ROLE_ARN": ROLE,
                 "AWS_ENDPOINT_URL_STS": self.store.url + "/sts"}
 
 
 class Container(Service):
     def variables(self):
-        self.secrets.append("container-token")  # that the server asks for
+        self.signing.append("container-token")  # that the server asks for
         return {"AWS_CONTAINER_CREDENTIALS_FULL_URI": self.store.url + "/container",
-                "AWS_CONTAINER_AUTHORIZATION_TOKEN": self.secrets[-1]}
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN": self.signing[-1]}
 
 
 class Machine(Service):

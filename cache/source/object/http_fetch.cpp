@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero()
 
@@ -37,7 +38,7 @@ class Collector : public HttpSink {
 
 }  // namespace
 
-io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetchOptions& options) {
+io::Result<HttpFetched> http_fetch(HttpQuestion question, const HttpFetchOptions& options) {
   using Clock = std::chrono::steady_clock;
   HttpLoop loop({.ca_file = options.ca_file,
                  .connect_timeout = options.connect_wait,
@@ -48,8 +49,8 @@ io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetch
   HttpExchange exchange;
   exchange.method = question.method;
   exchange.url = question.url;
-  exchange.headers = question.headers;
-  exchange.body = question.body;
+  exchange.headers = std::move(question.headers);
+  exchange.body = std::move(question.body);
   exchange.sink = &collector;
   loop.start(exchange);
   const Clock::time_point deadline = Clock::now() + options.wait;
@@ -60,6 +61,8 @@ io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetch
     loop.run_once(left);
   }
   loop.cancel(exchange);
+  for (std::string& header : exchange.headers) io::wipe(header);
+  io::wipe(exchange.body);
   if (collector.ended && collector.ended->is_complete) return std::move(collector.fetched);
   io::wipe(collector.fetched.body);
   const std::string host = question.url.substr(0, question.url.find('/', 8));

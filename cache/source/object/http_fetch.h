@@ -36,7 +36,8 @@ struct HttpFetched {
   std::string body;  // at most 256 KiB; may hold a secret: the caller overwrites it
 };
 
+// Overwrites the headers and the body of the question, which may hold a token, once they are sent.
 // Errors: kTimedOut (nothing there, or too slow), kCancelled (`stop`).
-[[nodiscard]] io::Result<HttpFetched> http_fetch(const HttpQuestion& question, const HttpFetchOptions& options);
+[[nodiscard]] io::Result<HttpFetched> http_fetch(HttpQuestion question, const HttpFetchOptions& options);
 
 }  // namespace headrace::cache

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>  // NOLINT(modernize-deprecated-headers): explicit_bzero()
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -150,6 +152,10 @@ void HttpLoop::give_back(HttpExchange& exchange) {
   idle_.push_back(std::exchange(exchange.easy, nullptr));
   // It must not point to what will be gone, even though nobody uses it before it is set anew.
   set(idle_.back(), CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
+  // A token may be among them.
+  for (curl_slist* line = exchange.lines; line != nullptr; line = line->next) {
+    ::explicit_bzero(line->data, std::strlen(line->data));
+  }
   ::curl_slist_free_all(std::exchange(exchange.lines, nullptr));
 }
 

@@ -202,7 +202,7 @@ class Finder {
     HttpQuestion question{
         .method = HttpExchange::Method::kPost, .url = token_service(), .body = make_query(std::move(parameters))};
     sign(question, base.keys);
-    return ask_token_service(question, "profile " + io::printable(name));
+    return ask_token_service(std::move(question), "profile " + io::printable(name));
   }
 
   [[nodiscard]] Result<FoundKeys> from_web_identity(const std::string& token_file, const std::string& role,
@@ -214,10 +214,13 @@ class Finder {
                           .body = make_query({{"Action", "AssumeRoleWithWebIdentity"},
                                               {"Version", "2011-06-15"},
                                               {"RoleArn", role},
-                                              {"RoleSessionName", session.empty() ? "headrace" : session},
-                                              {"WebIdentityToken", token}})};
+                                              {"RoleSessionName", session.empty() ? "headrace" : session}})};
+    std::string encoded = encode_value(token);
     io::wipe(token);
-    return ask_token_service(question, source);
+    question.body.reserve(question.body.size() + encoded.size() + 32);  // a string that grows leaves a copy behind
+    question.body.append("&WebIdentityToken=").append(encoded);
+    io::wipe(encoded);
+    return ask_token_service(std::move(question), source);
   }
 
   [[nodiscard]] std::string token_service() const {
@@ -250,10 +253,9 @@ class Finder {
     question.headers.push_back("Authorization: " + signer.authorization(request, now));
   }
 
-  [[nodiscard]] Result<FoundKeys> ask_token_service(HttpQuestion& question, const std::string& source) const {
+  [[nodiscard]] Result<FoundKeys> ask_token_service(HttpQuestion question, const std::string& source) const {
     Result<HttpFetched> answer =
-        http_fetch(question, {.wait = kServiceWait, .ca_file = sources_.ca_file, .stop = sources_.stop});
-    io::wipe(question.body);
+        http_fetch(std::move(question), {.wait = kServiceWait, .ca_file = sources_.ca_file, .stop = sources_.stop});
     if (!answer) return gave_none(source, answer.error().message());
     if (answer->status != 200) {
       const StoreError error = parse_error(answer->body);
@@ -285,9 +287,9 @@ class Finder {
     if (token.find_first_of("\r\n") != std::string::npos) return gave_none(source, "its token holds a line end");
     if (!token.empty()) question.headers.push_back("Authorization: " + token);
     io::wipe(token);
-    Result<HttpFetched> answer = http_fetch(
-        question, {.wait = kServiceWait, .no_proxy = true, .ca_file = sources_.ca_file, .stop = sources_.stop});
-    for (std::string& header : question.headers) io::wipe(header);
+    Result<HttpFetched> answer =
+        http_fetch(std::move(question),
+                   {.wait = kServiceWait, .no_proxy = true, .ca_file = sources_.ca_file, .stop = sources_.stop});
     if (!answer) return gave_none(source, answer.error().message());
     if (answer->status != 200) return gave_none(source, fmt::format("its service answers HTTP {}", answer->status));
     return keys_in_json(answer->body, source);
