@@ -49,7 +49,8 @@ io::Result<Comparison> compare_source(const std::filesystem::path& mount_point,
                                       std::optional<std::chrono::milliseconds> patience) {
   const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
   io::Result<json> state = ask(mount_point, "refresh", deadline);
-  const std::uint64_t renewals_before = state ? number_of(*state, "renewals") : 0;
+  if (!state) return io::forward_error(std::move(state));
+  const std::uint64_t renewals_before = number_of(*state, "renewals");
   while (state && flag_of(*state, "running")) {
     if (steady_clock::now() >= deadline) return Comparison{.has_ended = false};
     std::this_thread::sleep_for(kAskInterval);

@@ -35,8 +35,9 @@ Result<std::unique_ptr<Follower>> Follower::open(const cache::Catalog& catalog, 
   std::unique_ptr<Follower> follower(new Follower(catalog, std::move(callbacks)));
   follower->inotify_fd_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (!follower->inotify_fd_.valid()) {
-    return io::system_error(errno,
-                            errno == EMFILE ? "inotify: all of fs.inotify.max_user_instances are in use" : "inotify");
+    return io::system_error(errno, errno == EMFILE ? "inotify: all of fs.inotify.max_user_instances, or of the files "
+                                                     "that this process may open, are in use"
+                                                   : "inotify");
   }
   if (!follower->stop_.valid()) return io::system_error(errno, "eventfd");
   follower->thread_ = std::thread([self = follower.get()] {
