@@ -137,7 +137,8 @@ bool ObjectAttempt::on_body(std::span<const std::byte> bytes) {
   has_headers_ = true;
   if (received_ == 0 && look_at_headers() != Mismatch::kNone) return false;
   if (!is_alone && goes_by_time()) return false;  // two versions of one second would be mixed
-  if (bytes.size() > read_->length - received_) return false;
+  is_too_long_ = bytes.size() > read_->length - received_;
+  if (is_too_long_) return false;
   std::memcpy(read_->into + received_, bytes.data(), bytes.size());
   received_ += bytes.size();
   return true;
@@ -152,7 +153,7 @@ ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
   answer_.is_broken = !end.is_complete;
   answer_.never_connected = end.never_connected;
   answer_.is_untrusted = end.is_untrusted;
-  answer_.trouble = end.trouble;
+  answer_.trouble = is_too_long_ ? "the answer is longer than the object" : end.trouble;
   if (end.is_complete && is_success() && !is_whole()) {
     answer_.is_broken = true;
     answer_.trouble = "the answer is shorter than it should be";

@@ -72,6 +72,7 @@ class ObjectAttempt : public HttpSink {
   std::optional<std::uint64_t> range_total_;
   bool has_headers_ = false;  // all of them
   std::uint64_t received_ = 0;
+  bool is_too_long_ = false;
   std::string text_;
 };
 

@@ -16,6 +16,20 @@ namespace headrace::cache {
 using io::MutexLock;
 using std::chrono::seconds;
 
+namespace {
+
+seconds seconds_behind(std::chrono::sys_seconds date) {
+  return date - std::chrono::floor<seconds>(std::chrono::system_clock::now());
+}
+
+// Cloud Storage unpacks what was stored with gzip, and then tells neither its length nor keeps to a range, unless a
+// client says that it takes it as it is ("Transcoding of gzip-compressed files"). Elsewhere a proxy might pack.
+bool unpacks_gzip(std::string_view host) {
+  return host.ends_with("storage.googleapis.com");
+}
+
+}  // namespace
+
 ObjectRequests::ObjectRequests(const ObjectStoreOptions& options, Endpoint endpoint, KeyKeeper* keeper)
     : options_(options),
       name_(name_of(options)),
@@ -41,6 +55,7 @@ KeyKeeper::KeysPtr ObjectRequests::describe(const ObjectRead* read, const Object
   } else {
     question = query->query;
   }
+  if (unpacks_gzip(endpoint_.host)) exchange.headers.emplace_back("Accept-Encoding: gzip");
   std::string_view host = endpoint_.host;
   if (place.empty()) {
     exchange.url = endpoint_.url(path, question);
@@ -82,9 +97,21 @@ KeyKeeper::KeysPtr ObjectRequests::sign(std::string_view host, std::string_view 
   return keys;
 }
 
+void ObjectRequests::note_clock(const ObjectAnswer& answer) {
+  if (answer.date) clock_seen_s_.store(seconds_behind(*answer.date).count());
+}
+
+bool ObjectRequests::is_clock_refused(const ObjectAnswer& answer) const {
+  constexpr seconds kSafe = std::chrono::minutes(5);  // a store refuses 15
+  if (!answer.date) return false;
+  const seconds off = seconds_behind(*answer.date) - seconds(clock_behind_s_.load(std::memory_order_relaxed));
+  return std::chrono::abs(off) > kSafe;
+}
+
 bool ObjectRequests::set_clock(const ObjectAnswer& answer) {
   if (!answer.date) return false;
-  const auto behind = *answer.date - std::chrono::floor<seconds>(std::chrono::system_clock::now());
+  const seconds behind = seconds_behind(*answer.date);
+  clock_seen_s_.store(behind.count());
   const std::int64_t before = clock_behind_s_.exchange(behind.count());
   // Others found out at the same time.
   if (before - behind.count() > 5 || behind.count() - before > 5) {

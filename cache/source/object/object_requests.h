@@ -36,12 +36,16 @@ class ObjectRequests {
 
   // Takes over what an answer tells. False: it is of no use.
   [[nodiscard]] bool set_clock(const ObjectAnswer& answer);
+  void note_clock(const ObjectAnswer& answer);
+  // The request that was answered bore a time that no store takes.
+  [[nodiscard]] bool is_clock_refused(const ObjectAnswer& answer) const;
   [[nodiscard]] bool change_region(const std::string& region);
   // Scheme and host of a redirect; empty: it is not to be followed.
   [[nodiscard]] std::string place_of(const std::string& location) const;
 
   [[nodiscard]] std::string region() const;
-  [[nodiscard]] std::chrono::seconds clock_behind() const { return std::chrono::seconds(clock_behind_s_.load()); }
+  // By the last answer to a listing, which no proxy keeps, and the last request that was refused for its time.
+  [[nodiscard]] std::chrono::seconds clock_behind() const { return std::chrono::seconds(clock_seen_s_.load()); }
 
  private:
   [[nodiscard]] KeyKeeper::KeysPtr sign(std::string_view host, std::string_view path, std::string_view query,
@@ -52,8 +56,9 @@ class ObjectRequests {
   KeyKeeper* const keeper_;
   Endpoint endpoint_;
   std::unique_ptr<Signer> signer_;
-  KeyKeeper::KeysPtr signer_keys_;  // that signer_ was made with
-  std::atomic<std::int64_t> clock_behind_s_ = 0;
+  KeyKeeper::KeysPtr signer_keys_;                // that signer_ was made with
+  std::atomic<std::int64_t> clock_behind_s_ = 0;  // as requests are dated
+  std::atomic<std::int64_t> clock_seen_s_ = 0;
   mutable io::Mutex mutex_;
   std::string region_ HEADRACE_GUARDED_BY(mutex_);
 };

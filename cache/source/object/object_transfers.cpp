@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "headrace/cache/source/object/endpoint.h"
 #include "headrace/io/log.h"
 #include "headrace/io/printable.h"
 
@@ -166,10 +167,13 @@ void ObjectTransfers::take_submitted() {
   for (const auto& [id, refused] : renewed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;
+    Job& job = *found->second;
     if (keeper_->current() != refused) {
-      try_at_once(id, *found->second);
+      try_at_once(id, job);
+    } else if (job.waits_for_token) {
+      try_later(id, job, {}, false);  // whoever writes the next one is late
     } else {
-      finish(id, tl::unexpected<Error>(*found->second->last_error));
+      finish(id, tl::unexpected<Error>(*job.last_error));
     }
   }
   queued_.store(waited_for_.size() + ahead_.size(), std::memory_order_relaxed);
@@ -338,6 +342,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   remove(attempt);
   counts_.received(attempt.received());
   ObjectAnswer answer = attempt.conclude(end);
+  if (answer.never_connected) answer.host = host_of(attempt.exchange.url);
   answer.may_have_to_pay = !options_.requester_pays && !options_.no_sign_request;
   if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
   if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
@@ -350,6 +355,11 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
     answer.is_broken = true;
     answer.trouble = "it was written just now, and the store names no ETag";
     answer.retry_after = std::chrono::seconds(2);
+  }
+  if (job.query != nullptr) requests_.note_clock(answer);
+  // An answer to a HEAD does not say why.
+  if (answer.status == 403 && answer.code.empty() && requests_.is_clock_refused(answer)) {
+    answer.code = "RequestTimeTooSkewed";
   }
   const Verdict verdict = judge(answer);
   counts_.answered(outcome_of(verdict, answer));
@@ -373,6 +383,7 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
 void ObjectTransfers::on_success(JobId id, Job& job, ObjectAttempt& attempt) {
   const Clock::time_point now = Clock::now();
   note_pace();
+  has_succeeded_ = true;
   if (job.query == nullptr) {
     window_.on_done(now, now - attempt.sent, waited_for_.empty() && ahead_.empty());
     latencies_.note(now - attempt.sent);
@@ -425,7 +436,9 @@ void ObjectTransfers::on_trouble(JobId id, Job& job, const ObjectAnswer& answer,
       // It was the right one. A HEAD's answer does not say what else is wrong: the token may have expired.
       [[fallthrough]];
     case Verdict::kNewKeys:
-      if (keys == nullptr || std::exchange(job.has_renewed_keys, true)) break;
+      // A token of a store that was read: its keys were right. Others are looked for once.
+      job.waits_for_token = has_succeeded_ && is_about_token(answer);
+      if (keys == nullptr || (std::exchange(job.has_renewed_keys, true) && !job.waits_for_token)) break;
       return renew_keys(id, keys);
     case Verdict::kFollow:
       job.place = requests_.place_of(answer.location);

@@ -64,6 +64,7 @@ class ObjectTransfers {
     unsigned follows = 0;    // redirects
     std::string place = {};  // scheme and host that a redirect gave; empty: the endpoint's
     bool has_renewed_keys = false;
+    bool waits_for_token = false;  // the last one has expired
     bool has_set_clock = false;
     bool has_changed_region = false;
     std::optional<io::Error> last_error = {};
@@ -117,6 +118,7 @@ class ObjectTransfers {
   std::vector<std::unique_ptr<ObjectAttempt>> ended_;  // until nobody is within them any more
   Clock::time_point next_look_ = {};
   bool has_answered_ = false;   // the store, at all
+  bool has_succeeded_ = false;  // a request
   bool is_slowed_ = false;      // as the log says
   bool tells_by_time_ = false;  // some of its answers have no strong ETag
 

@@ -14,12 +14,10 @@ using io::Error;
 using io::ErrorCode;
 using std::chrono::milliseconds;
 
+constexpr std::size_t kMessageBytesMax = 200;  // an error is one line
+
 bool is_one_of(std::string_view code, std::initializer_list<std::string_view> codes) {
   return std::find(codes.begin(), codes.end(), code) != codes.end();
-}
-
-bool is_about_token(const ObjectAnswer& answer) {
-  return is_one_of(answer.code, {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"});
 }
 
 bool is_about_keys(const ObjectAnswer& answer) {
@@ -71,16 +69,22 @@ ErrorCode code_of(const ObjectAnswer& answer) {
 
 }  // namespace
 
+bool is_about_token(const ObjectAnswer& answer) {
+  return is_one_of(answer.code, {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"});
+}
+
 Verdict judge(const ObjectAnswer& answer) {
   if (answer.is_untrusted) return Verdict::kFail;
   if (answer.never_connected) return Verdict::kSlowDown;
   if (answer.is_broken) return Verdict::kTryAgain;
   const int status = answer.status;
   if (status == 200 || status == 206) return Verdict::kDone;
-  if (status == 429 || status == 503 || is_one_of(answer.code, {"SlowDown", "RequestLimitExceeded"})) {
+  if (status == 429 || status == 503 || status == 509 || status == 529 ||
+      is_one_of(answer.code, {"SlowDown", "RequestLimitExceeded"})) {
     return Verdict::kSlowDown;
   }
-  if (status == 408 || status == 500 || status == 502 || status == 504 || answer.code == "RequestTimeout") {
+  const bool is_trouble_of_server = status >= 500 && status != 501 && status != 505;  // but for "not implemented"
+  if (status == 408 || is_trouble_of_server || answer.code == "RequestTimeout") {
     return Verdict::kTryAgain;
   }
   if (answer.code == "RequestTimeTooSkewed") return answer.date ? Verdict::kStoresClock : Verdict::kFail;
@@ -92,7 +96,10 @@ Verdict judge(const ObjectAnswer& answer) {
 
 Error error_of(const ObjectAnswer& answer, const std::string& what) {
   std::string why;
-  if (answer.is_untrusted) {
+  if (answer.never_connected && !answer.is_untrusted) {
+    why = fmt::format("{}: {}; check --endpoint, --region and the proxy", answer.host,
+                      answer.trouble.empty() ? "no connection" : answer.trouble);
+  } else if (answer.is_untrusted) {
     why = "the store's certificate is not trusted; name the file of its authority in AWS_CA_BUNDLE";
   } else if (answer.status == 0) {
     why = answer.trouble.empty() ? "no answer" : answer.trouble;
@@ -109,8 +116,12 @@ Error error_of(const ObjectAnswer& answer, const std::string& what) {
     if (!answer.code.empty()) why += fmt::format(" {}", io::printable(answer.code));
     if (const std::string_view todo = advice(answer); !todo.empty()) {
       why += fmt::format(": {}", todo);
-    } else if (!answer.message.empty()) {
-      why += fmt::format(": {}", io::printable(answer.message.substr(0, 200)));
+    }
+    // What the store says of a denial may name the policy that denies.
+    const bool says_more = advice(answer).empty() || answer.code == "AccessDenied";
+    if (says_more && !answer.message.empty()) {
+      why += fmt::format("{} {}", advice(answer).empty() ? ":" : "; it says:",
+                         io::printable(answer.message.substr(0, kMessageBytesMax)));
     }
   }
   const ErrorCode code = code_of(answer);
@@ -123,7 +134,9 @@ milliseconds backoff(const ObjectTuning& tuning, unsigned attempt, std::optional
   const milliseconds bound = std::min(tuning.backoff_max, tuning.backoff_first * (1U << doublings));
   std::uniform_int_distribution<milliseconds::rep> draw(0, std::max<milliseconds::rep>(bound.count(), 0));
   milliseconds pause(draw(random));
-  if (retry_after) pause = std::max<milliseconds>(pause, std::min<milliseconds>(*retry_after, tuning.give_up_after));
+  // MinIO says 60 s with every 503, which is all the time that a read has.
+  const milliseconds longest = tuning.give_up_after / std::max(tuning.attempts_max, 1U);
+  if (retry_after) pause = std::max(pause, std::min<milliseconds>(*retry_after, longest));
   return pause;
 }
 

@@ -6,9 +6,9 @@
 // | answer | verdict |
 // |---|---|
 // | 200, 206 | done |
-// | 408, 500, 502, 504; a connection that broke or stalled; a short body | try again, at most attempts_max times |
-// | 429, 503, SlowDown, no connection at all | slow down, until give_up_after: the store is busy or away |
-// | 400 ExpiredToken, InvalidToken; 401; 403 but for what follows | once: new keys |
+// | 408, 5xx but 501, 505; a connection that broke or stalled; a short body | try again, at most attempts_max times |
+// | 429, 503, 509, 529, SlowDown, no connection at all | slow down, until give_up_after: the store is busy or away |
+// | 400 ExpiredToken, InvalidToken; 401; 403 but for what follows | once: new keys; a token's until give_up_after |
 // | 403 RequestTimeTooSkewed | once: the store's clock |
 // | 301, 400 with a region | once: that region; then new keys |
 // | 307, 308 with a place | twice: there |
@@ -44,6 +44,7 @@ struct ObjectAnswer {
   bool is_broken = false;  // no answer, or not all of it
   bool never_connected = false;
   bool is_untrusted = false;  // its certificate
+  std::string host;           // that was asked
   std::string trouble;        // of the connection, for people
   std::string code;           // of the store's error: "NoSuchKey"; a HEAD has none
   std::string message;
@@ -54,13 +55,16 @@ struct ObjectAnswer {
   std::optional<std::chrono::sys_seconds> date;  // the store's clock
 };
 
+// The session token, which somebody renews from time to time, was refused.
+[[nodiscard]] bool is_about_token(const ObjectAnswer& answer);
 [[nodiscard]] Verdict judge(const ObjectAnswer& answer);
 
 // The line for people, of an answer that is no success. `what` names the object or bucket.
 [[nodiscard]] io::Error error_of(const ObjectAnswer& answer, const std::string& what);
 
 // How long to wait before attempt `attempt` (the first retry is 1): drawn at random up to a bound that doubles ("full
-// jitter": Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and never less than Retry-After.
+// jitter": Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and no less than Retry-After, as long
+// as attempts_max of them fit into give_up_after.
 [[nodiscard]] std::chrono::milliseconds backoff(const ObjectTuning& tuning, unsigned attempt,
                                                 std::optional<std::chrono::seconds> retry_after,
                                                 std::minstd_rand& random);

@@ -15,6 +15,9 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "object_server.h"
 #include "support/temp_dir.h"
@@ -426,6 +429,49 @@ TEST_CASE("a clock that is wrong is noticed, and the store's is used") {
   CHECK(server.count("status 403") == 1);
   CHECK(client->stats().clock_behind.count() <= -7198);
   CHECK(client->stats().clock_behind.count() >= -7202);
+}
+
+TEST_CASE("a clock is noticed before a store refuses it, and by a refusal that does not say why") {
+  ObjectServer server;
+  server.put("empty", "");
+  server.set(R"({"clock": -7200})");
+  const auto client = open(server.options());
+  Waited head("empty", 0);
+  client->read(head.read);
+  CHECK_MESSAGE(head.wait().has_value(), head.wait().error().message());
+  server.set(R"({"clock": -600})");
+  const auto stats = headrace::cache::probe_bucket("s3://bucket", server.options());
+  REQUIRE(stats.has_value());
+  CHECK(stats->clock_behind.count() <= -598);
+  CHECK(stats->clock_behind.count() >= -602);
+}
+
+TEST_CASE("a store that asks for more time than a read has is asked sooner") {
+  ObjectServer server;
+  server.put("a", "content");
+  server.set(R"({"all_busy": 2, "retry_after": "60"})");
+  ObjectStoreOptions options = server.options();
+  options.tuning.give_up_after = milliseconds(6'000);
+  const auto client = open(options);
+  CHECK(bytes_of(*client, "a", 7) == "content");
+  CHECK(client->stats().throttles == 2);
+}
+
+TEST_CASE("requests leave half of the descriptors to all others") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit few = before;
+  few.rlim_cur = few.rlim_max = 256;
+  ObjectServer server;
+  const pid_t child = ::fork();
+  if (child == 0) {  // a hard limit cannot be raised again
+    const bool is_set = ::setrlimit(RLIMIT_NOFILE, &few) == 0;
+    const auto client = ObjectClient::open(server.options());
+    ::_exit(is_set && client && (*client)->options().tuning.in_flight_max == 128 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a store that is busy for long fails no read") {

@@ -262,6 +262,7 @@ TEST_CASE("keys that end while objects are read are renewed, and no read fails")
   ObjectStoreOptions options = server.options();
   options.keys.reset();
   options.environment = environment_of({{"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url()}});
+  options.tuning.give_up_after = std::chrono::milliseconds(20'000);
   auto client = ObjectClient::open(options);
   REQUIRE(client.has_value());
   CHECK((*client)->stats().credentials == "machine role reader");
@@ -280,8 +281,16 @@ TEST_CASE("keys that end while objects are read are renewed, and no read fails")
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   give_out(server, "FOURTH", 3600, "THIRD");
   CHECK(read_one(**client, "empty", 0).has_value());
-  // No newer ones: the read fails, and says why.
+  // Whoever gives the next ones is late: the read waits for them.
   server.set(R"({"expired": ["FOURTH"]})");
+  std::thread giver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    give_out(server, "FIFTH", 3600, "FOURTH");
+  });
+  CHECK(read_one(**client, "a", 7).has_value());
+  giver.join();
+  // No newer ones: the read fails, and says why.
+  server.set(R"({"expired": ["FIFTH"]})");
   const Status status = read_one(**client, "a", 7);
   REQUIRE_FALSE(status.has_value());
   CHECK(status.error().code == ErrorCode::kPermission);

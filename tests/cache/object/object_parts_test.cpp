@@ -214,12 +214,13 @@ TEST_CASE("each answer has its verdict") {
   };
   CHECK(of(200) == Verdict::kDone);
   CHECK(of(206) == Verdict::kDone);
-  for (const int status : {408, 500, 502, 504}) CHECK(of(status) == Verdict::kTryAgain);
+  for (const int status : {408, 500, 502, 504, 520, 530}) CHECK(of(status) == Verdict::kTryAgain);
+  for (const int status : {501, 505}) CHECK(of(status) == Verdict::kFail);
   CHECK(judge({.status = 200, .is_broken = true}) == Verdict::kTryAgain);
   CHECK(judge({.is_broken = true, .never_connected = true}) == Verdict::kSlowDown);
   CHECK(judge({.is_broken = true, .is_untrusted = true}) == Verdict::kFail);
   CHECK(error_of({.is_broken = true, .is_untrusted = true}, "x").context.find("AWS_CA_BUNDLE") != std::string::npos);
-  for (const int status : {429, 503}) CHECK(of(status) == Verdict::kSlowDown);
+  for (const int status : {429, 503, 509, 529}) CHECK(of(status) == Verdict::kSlowDown);
   CHECK(of(400, "ExpiredToken") == Verdict::kNewKeys);
   CHECK(of(403, "AccessDenied") == Verdict::kNewKeys);
   CHECK(of(403, "RequestTimeTooSkewed") == Verdict::kFail);  // without a date there is nothing to set
@@ -233,6 +234,15 @@ TEST_CASE("each answer has its verdict") {
   CHECK(error_of({.status = 416}, "x").code == ErrorCode::kStale);
   CHECK(error_of({.status = 403, .code = "InvalidAccessKeyId"}, "x").code == ErrorCode::kPermission);
   CHECK(error_of({.status = 404, .code = "NoSuchBucket"}, "x").context.find("no such bucket") != std::string::npos);
+  const std::string denied =
+      error_of({.status = 403, .code = "AccessDenied", .message = "no kms:Decrypt"}, "x").context;
+  CHECK(denied.find("s3:GetObject") != std::string::npos);
+  CHECK(denied.find("it says: no kms:Decrypt") != std::string::npos);
+  const std::string nobody =
+      error_of({.is_broken = true, .never_connected = true, .host = "s3.eu-wst-1.example", .trouble = "no such name"},
+               "x")
+          .context;
+  CHECK(nobody == "x: s3.eu-wst-1.example: no such name; check --endpoint, --region and the proxy");
 }
 
 TEST_CASE("pauses grow up to a bound, and a store that names one gets it") {
@@ -247,7 +257,7 @@ TEST_CASE("pauses grow up to a bound, and a store that names one gets it") {
     CHECK(longest > bound / 2);
   }
   CHECK(backoff(tuning, 1, seconds(3), random) >= seconds(3));
-  CHECK(backoff(tuning, 1, seconds(9999), random) <= tuning.give_up_after);
+  CHECK(backoff(tuning, 1, seconds(9999), random) == tuning.give_up_after / tuning.attempts_max);
 }
 
 TEST_CASE("few requests get a second one, and none while many are late") {
