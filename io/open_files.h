@@ -10,8 +10,8 @@
 
 namespace headrace::io {
 
-// Raises the process's soft limit, up to the hard one, so that `count` fit beside what else is open. Returns the limit; a
-// log line tells where `count` is too many for it.
+// Raises the process's soft limit, up to the hard one, so that `count` fit beside what else is open. Returns the limit;
+// a log line tells where `count` is too many for it.
 std::uint64_t reserve_open_files(std::uint64_t count);
 
 }  // namespace headrace::io

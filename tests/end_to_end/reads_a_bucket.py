@@ -348,10 +348,10 @@ def check(build, work):
     with FaultStore() as store:
         fill(store)
         started = time.monotonic()
-        for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions,
-                     reads_huge_objects, serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, finds_its_way,
-                     waits_for_a_store, says_who_may_not_read, fills_tiers,
-                     says_how_far_its_listing_is, says_what_it_leaves_out, says_what_is_wrong):
+        for each in (shows_what_was_put, shows_what_is_put_meanwhile, never_mixes_versions, reads_huge_objects,
+                     serves_on_after_a_crash, says_what_it_does, survives_a_bad_store, finds_its_way,
+                     waits_for_a_store, says_who_may_not_read, fills_tiers, says_how_far_its_listing_is,
+                     says_what_it_leaves_out, says_what_is_wrong):
             print(f"{time.monotonic() - started:5.1f} s: {each.__name__.replace('_', ' ')}", flush=True)
             try:
                 each(bench, store)

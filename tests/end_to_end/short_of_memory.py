@@ -3,8 +3,8 @@
 """A mount whose memory cgroup allows 64 MiB: short_of_memory.py BUILD
 
 The data is three times as much, the budget nearly all that is allowed, and another program of the group takes more
-than half of it. The kernel drops pushed pages; every byte that is read is right all the same, and the budget shrinks. Without a
-budget of its own a mount asks for less than is allowed.
+than half of it. The kernel drops pushed pages; every byte that is read is right all the same, and the budget shrinks.
+Without a budget of its own a mount asks for less than is allowed.
 """
 
 import contextlib

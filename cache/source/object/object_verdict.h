@@ -63,8 +63,8 @@ struct ObjectAnswer {
 [[nodiscard]] io::Error error_of(const ObjectAnswer& answer, const std::string& what);
 
 // How long to wait before attempt `attempt` (the first retry is 1): drawn at random up to a bound that doubles ("full
-// jitter": Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and no less than Retry-After, as long
-// as attempts_max of them fit into give_up_after.
+// jitter": Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and no less than Retry-After, as
+// long as attempts_max of them fit into give_up_after.
 [[nodiscard]] std::chrono::milliseconds backoff(const ObjectTuning& tuning, unsigned attempt,
                                                 std::optional<std::chrono::seconds> retry_after,
                                                 std::minstd_rand& random);
