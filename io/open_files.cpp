@@ -10,13 +10,12 @@
 namespace headrace::io {
 namespace {
 
-constexpr std::uint64_t kOthers = 4096;  // other tiers and buckets of the process, and what a training has open
-
 constexpr std::uint64_t kUsualLimit = 1024;
+constexpr std::uint64_t kOthers = 4096;  // other tiers and buckets of the process, and what a training has open
 
 }  // namespace
 
-std::uint64_t reserve_open_files(std::uint64_t count) {
+std::uint64_t allow_open_files(std::uint64_t count) {
   const rlim_t wanted = count + kOthers;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kUsualLimit;

@@ -17,7 +17,7 @@ namespace {
 // Each request has a connection, and half of what a process may open is left to all others.
 void fit_open_files(ObjectStoreOptions& options) {
   unsigned& most = options.tuning.in_flight_max;
-  most = static_cast<unsigned>(std::clamp<std::uint64_t>(io::reserve_open_files(most) / 2, 1, most));
+  most = static_cast<unsigned>(std::clamp<std::uint64_t>(io::allow_open_files(most) / 2, 1, most));
   options.tuning.in_flight_first = std::min(options.tuning.in_flight_first, most);
 }
 
