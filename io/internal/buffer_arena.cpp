@@ -8,6 +8,8 @@
 
 #include <sys/mman.h>
 
+#include "headrace/io/page_bytes.h"
+
 namespace headrace::io {
 namespace {
 
@@ -76,7 +78,7 @@ Result<Buffer> BufferArena::allocate(std::size_t capacity_bytes) {
 }
 
 void BufferArena::provide(std::size_t bytes) const {
-  ::madvise(data_, std::min(size_, round_up(bytes, kHugePageBytes)), MADV_POPULATE_WRITE);
+  provide_pages(data_, std::min(size_, round_up(bytes, kHugePageBytes)));
 }
 
 void BufferArena::release(std::byte* data, std::size_t bytes) {
