@@ -83,7 +83,7 @@ Verdict judge(const ObjectAnswer& answer) {
       is_one_of(answer.code, {"SlowDown", "RequestLimitExceeded"})) {
     return Verdict::kSlowDown;
   }
-  const bool is_trouble_of_server = status >= 500 && status != 501 && status != 505;  // but for "not implemented"
+  const bool is_trouble_of_server = status >= 500 && status != 501 && status != 505;  // these two are for good
   if (status == 408 || is_trouble_of_server || answer.code == "RequestTimeout") {
     return Verdict::kTryAgain;
   }
@@ -96,11 +96,11 @@ Verdict judge(const ObjectAnswer& answer) {
 
 Error error_of(const ObjectAnswer& answer, const std::string& what) {
   std::string why;
-  if (answer.never_connected && !answer.is_untrusted) {
+  if (answer.is_untrusted) {
+    why = "the store's certificate is not trusted; name the file of its authority in AWS_CA_BUNDLE";
+  } else if (answer.never_connected) {
     why = fmt::format("{}: {}; check --endpoint, --region and the proxy", answer.host,
                       answer.trouble.empty() ? "no connection" : answer.trouble);
-  } else if (answer.is_untrusted) {
-    why = "the store's certificate is not trusted; name the file of its authority in AWS_CA_BUNDLE";
   } else if (answer.status == 0) {
     why = answer.trouble.empty() ? "no answer" : answer.trouble;
   } else if (answer.is_broken) {
@@ -114,14 +114,12 @@ Error error_of(const ObjectAnswer& answer, const std::string& what) {
   } else {
     why = fmt::format("HTTP {}", answer.status);
     if (!answer.code.empty()) why += fmt::format(" {}", io::printable(answer.code));
-    if (const std::string_view todo = advice(answer); !todo.empty()) {
-      why += fmt::format(": {}", todo);
-    }
+    const std::string_view todo = advice(answer);
+    if (!todo.empty()) why += fmt::format(": {}", todo);
     // What the store says of a denial may name the policy that denies.
-    const bool says_more = advice(answer).empty() || answer.code == "AccessDenied";
-    if (says_more && !answer.message.empty()) {
-      why += fmt::format("{} {}", advice(answer).empty() ? ":" : "; it says:",
-                         io::printable(answer.message.substr(0, kMessageBytesMax)));
+    if (!answer.message.empty() && (todo.empty() || answer.code == "AccessDenied")) {
+      why += todo.empty() ? ": " : "; it says: ";
+      why += io::printable(answer.message.substr(0, kMessageBytesMax));
     }
   }
   const ErrorCode code = code_of(answer);
