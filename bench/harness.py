@@ -104,7 +104,7 @@ class Bench:
         """`build`: a build folder to use as it is; without it, the release preset of `tree` is built as needed."""
         self.work = Path(work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
-        self.use_own_cache()
+        self.use_own_folders()
         self.data = self.work  # where data sets lie
         self.quick = quick
         self.tree = tree
@@ -112,10 +112,11 @@ class Bench:
         self.build_here = build is None
         self.built = set()
 
-    def use_own_cache(self):
+    def use_own_folders(self):
         """Catalogs and indexes of JPEGs that other programs have left would change what is measured. Another revision
-        may also read them in another format."""
+        may also read them in another format. What others mount meanwhile is no neighbour to share anything with."""
         os.environ["HEADRACE_CACHE_DIR"] = str(self.work / "cache")
+        os.environ["HEADRACE_RUNTIME_DIR"] = str(self.work / "run")
 
     def program(self, target):
         """The path of a program of the project, built if need be."""
@@ -302,11 +303,11 @@ class Against(Row):
     def prepare(self):
         for row in self.rows.values():
             self.stack.callback(row.close)
-            row.bench.use_own_cache()
+            row.bench.use_own_folders()
             row.prepare()
 
     def run(self, side, variant):
-        self.rows[side].bench.use_own_cache()
+        self.rows[side].bench.use_own_folders()
         return self.rows[side].run("headrace", variant)
 
 
