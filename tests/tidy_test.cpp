@@ -161,6 +161,33 @@ std::string bare_code(const std::string& line) {
   return code.substr(0, code.find_last_not_of(' ') + 1);
 }
 
+std::size_t count_of_word(const std::string& code, const std::string& word) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  std::size_t count = 0;
+  for (std::size_t i = code.find(word); i != std::string::npos; i = code.find(word, i + 1)) {
+    const std::size_t end = i + word.size();
+    if ((i == 0 || !is_part(code[i - 1])) && (end == code.size() || !is_part(code[end]))) ++count;
+  }
+  return count;
+}
+
+// Names that a source brings in or defines for itself, and does not use. clang-tidy reads several sources as one, takes
+// each for a header, and does not look for them there.
+Complaints check_unused_names(const Source& source) {
+  static const std::regex kName(
+      R"(^(?:using (?:\w+::)+(\w+);|namespace (\w+) = .*|(?:static )?constexpr [^=;{(]*\b(k[A-Z]\w*)\b.*)$)");
+  Complaints complaints;
+  const std::string code = without_literals(source.text);
+  const std::vector<std::string> lines = lines_of(code);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::smatch match;
+    if (!std::regex_match(lines[i], match, kName)) continue;
+    const std::string name = match[1].str() + match[2].str() + match[3].str();
+    if (count_of_word(code, name) < 2) complaints.push_back(at(source, i + 1, name + " is used nowhere"));
+  }
+  return complaints;
+}
+
 // Usage examples stand in comments, indented by three blanks: a block of such lines is code if one of them ends with
 // ';'. The formatter once joined them to sentences (ReflowComments). Then a statement begins behind another one, a line
 // ends in the middle of a phrase, or a bracket stays open. "..." stands for what the reader fills in.
@@ -230,6 +257,15 @@ TEST_CASE("names of test cases are such that ctest runs them") {
   CHECK(check_case_names({"planted.cpp", begin + "\"one; two\") {"}).size() == 1);
   CHECK(check_case_names({"planted.cpp", begin + "\n    \"one; two\") {"}).size() == 1);
   CHECK(check_case_names({"planted.cpp", begin + "\"one, two\") { work(); }"}).empty());
+}
+
+TEST_CASE("no source has a name for itself that it does not use") {
+  expect_none(over_tree([](const Source& source) { return source.path.extension() == ".cpp"; }, check_unused_names));
+  CHECK(check_unused_names({"planted.cpp", "using io::Error;\n"}).size() == 1);
+  CHECK(check_unused_names({"planted.cpp", "namespace fs = std::filesystem;\n"}).size() == 1);
+  CHECK(check_unused_names({"planted.cpp", "constexpr std::size_t kMost = 3;\nint kMostly = 2;  // kMost\n"}).size() ==
+        1);
+  CHECK(check_unused_names({"planted.cpp", "using io::Error;\nError f();\n"}).empty());
 }
 
 TEST_CASE("every source names its licence") {

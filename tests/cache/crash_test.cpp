@@ -35,7 +35,6 @@ using headrace::cache::SampleIndex;
 using headrace::cache::Store;
 using headrace::cache::StoreOptions;
 using headrace::cache::TierKind;
-using headrace::io::Result;
 using headrace::io::Status;
 using headrace::test::as_text;
 using headrace::test::pattern_bytes;

@@ -33,7 +33,6 @@ using headrace::cache::PeerStats;
 using headrace::cache::Status;
 using headrace::cache::Store;
 using headrace::cache::TierKind;
-using headrace::cache::View;
 using headrace::io::ErrorCode;
 using headrace::test::Cluster;
 using headrace::test::FakePeer;

@@ -30,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 using headrace::cache::EntryId;
 using headrace::cache::Following;
-using headrace::cache::Identity;
 using headrace::cache::make_order;
 using headrace::cache::Order;
 using headrace::cache::ReadHint;

@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using headrace::cache::SharedTierOptions;
 using headrace::cli::MemcachedKeeper;
-using headrace::cli::MemcachedPlan;
 using headrace::cli::plan_memcached;
 using headrace::io::UniqueFd;
 using headrace::test::TempDir;

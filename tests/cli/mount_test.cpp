@@ -35,7 +35,6 @@ using headrace::test::Outcome;
 using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::TempDir;
-using headrace::test::Tool;
 using headrace::test::wait_until;
 using nlohmann::json;
 using std::chrono::steady_clock;

@@ -19,7 +19,6 @@
 namespace reference_test {
 
 using headrace::test::contains;
-using headrace::test::Outcome;
 using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::TempDir;

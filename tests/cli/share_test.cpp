@@ -27,7 +27,6 @@ namespace fs = std::filesystem;
 using headrace::io::UniqueFd;
 using headrace::test::contains;
 using headrace::test::Fixture;
-using headrace::test::is_mounted;
 using headrace::test::Outcome;
 using headrace::test::read_file;
 using headrace::test::skip;

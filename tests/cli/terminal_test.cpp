@@ -15,7 +15,6 @@ using headrace::test::contains;
 using headrace::test::Outcome;
 using headrace::test::skip;
 using headrace::test::TempDir;
-using headrace::test::TerminalChild;
 using headrace::test::Tool;
 using headrace::test::wait_until;
 

@@ -32,7 +32,6 @@ using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
 using headrace::test::read_file;
-using headrace::test::skip;
 using headrace::test::wait_until;
 namespace fs = std::filesystem;
 

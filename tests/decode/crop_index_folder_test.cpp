@@ -24,7 +24,6 @@ namespace headrace::decode::crop_index_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
-using test::Bytes;
 using test::make_jpeg;
 using test::TempDir;
 

@@ -26,7 +26,6 @@ namespace headrace::decode::jpeg_baseline_test {
 namespace {
 
 using test::Bytes;
-using test::JpegColor;
 using test::JpegSpec;
 using test::make_jpeg;
 using test::TempDir;

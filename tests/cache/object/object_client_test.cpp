@@ -36,7 +36,6 @@ using headrace::test::as_text;
 using headrace::test::environment_of;
 using headrace::test::ObjectServer;
 using headrace::test::pattern_bytes;
-using headrace::test::TempDir;
 using std::chrono::milliseconds;
 
 // A read, and the wait for it.
