@@ -2,7 +2,6 @@
 """The part of bench/demo that runs once everything is built."""
 
 import argparse
-import json
 import os
 import sys
 
@@ -103,8 +102,7 @@ def demo_bucket(bench, folder, samples):
         say("command    headrace mount s3://bucket/train MOUNTPOINT --endpoint URL --ram 1G --order sequential")
         say()
         say("reading from the bucket, one object after the other ...")
-        found = json.loads(bench.execute([headrace, "diagnose", *source, "--workers", WORKERS, "--seconds", 6,
-                                          "--json"]))
+        found = bench.execute_json([headrace, "diagnose", *source, "--workers", WORKERS, "--seconds", 6, "--json"])
         say("reading through headrace ...")
         with Mount(bench, *source, "--ram", "1G", "--order", "sequential") as mount:
             command = [bench.program("read_files"), mount.path, samples, "--processes", WORKERS]

@@ -175,12 +175,16 @@ class Bench:
 
     def execute(self, command, **options):
         """Runs to the end and returns the output. Raises Failed with its last line."""
-        process = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 text=True, errors="replace", check=False, **options)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
+        process = subprocess.run([str(word) for word in command], text=True, errors="replace", check=False, **options)
         if process.returncode != 0:
-            last = (process.stdout.strip().splitlines() or ["no output"])[-1]
+            last = ((process.stderr or process.stdout).strip().splitlines() or ["no output"])[-1]
             raise Failed(f"{Path(str(command[0])).name} ended with status {process.returncode}: {last}")
         return process.stdout
+
+    def execute_json(self, command):
+        """What a program says as JSON, without what it tells people beside it (how far it is, on a slow machine)."""
+        return json.loads(self.execute(command, stderr=subprocess.PIPE))
 
     def run_program(self, command):
         """Runs a program; what it printed, and what it and its children took (a struct_rusage)."""
@@ -372,7 +376,7 @@ class Mount:
         deadline = time.monotonic() + READY_SECONDS
         while True:
             try:
-                return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", self.path, "--json"]))
+                return self.bench.execute_json([self.bench.program("headrace"), "stat", self.path, "--json"])
             except Failed:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise

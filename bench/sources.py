@@ -63,8 +63,8 @@ def wait_until_mounted(path, process, kind=""):
         time.sleep(0.01)
 
 
-def end_process(process, patience=10):
-    """Asks, then insists."""
+def end_process(process, patience=20):
+    """Asks, then insists. A supervisor gives its worker 10 s before it insists, and is to end after it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

@@ -162,7 +162,7 @@ class MountMany(Row):
         return point
 
     def stat(self, point):
-        return json.loads(self.bench.execute([self.bench.program("headrace"), "stat", point, "--json"]))
+        return self.bench.execute_json([self.bench.program("headrace"), "stat", point, "--json"])
 
     def read(self, points):
         command = [str(self.bench.program("read_files"))]

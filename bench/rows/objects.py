@@ -255,7 +255,7 @@ class S3Cpu(ObjectRow):
         self.stack.callback(os.environ.pop, "AWS_CA_BUNDLE", None)
         self.stores = {"http": self.store, "tls": self.stack.enter_context(Store(self.bench, self.source, tls=True))}
         self.command = [self.bench.program("headrace"), "read", "--order", ORDER, "--json", "--checksum"]
-        self.checksum = json.loads(self.bench.execute([*self.command, self.source]))["epochs"][0]["xxh3"]
+        self.checksum = self.bench.execute_json([*self.command, self.source])["epochs"][0]["xxh3"]
         self.count = len(self.samples.read_text().splitlines())
 
     def run(self, side, variant):
@@ -292,7 +292,7 @@ class S3Faults(Row):
         for file in folder.rglob("*.jpg"):
             self.store.put(str(file.relative_to(folder)), file.read_bytes())
         self.command = [self.bench.program("headrace"), "read", "--order", ORDER, "--json", "--checksum"]
-        self.checksum = json.loads(self.bench.execute([*self.command, folder]))["epochs"][0]["xxh3"]
+        self.checksum = self.bench.execute_json([*self.command, folder])["epochs"][0]["xxh3"]
 
     def run(self, side, variant):
         share = 0.01 if side == "headrace" else 0.0

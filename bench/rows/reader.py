@@ -44,7 +44,7 @@ class ColdReading(Row):
         """What the reader delivers, byte for byte; a run of its own, because hashing takes time."""
         command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
                    "--checksum", *self.tier]
-        return json.loads(self.bench.execute(command))["epochs"][0]["xxh3"]
+        return self.bench.execute_json(command)["epochs"][0]["xxh3"]
 
 
 class ReaderSource(ColdReading):
@@ -166,7 +166,7 @@ class Warm(Row):
         """Read back from the tier: the source is told to be used for nothing."""
         command = [self.bench.program("headrace"), "read", self.source, "--order", "sequential", "--ram", READ_AHEAD,
                    *tier, "--json", "--checksum"]
-        result = json.loads(self.bench.execute(command))
+        result = self.bench.execute_json(command)
         from_source = next(t["hits"] for t in result["store"]["tiers"] if t["kind"] == "source")
         return result["epochs"][0]["xxh3"] if from_source == 0 else f"{from_source} samples were not in the tier"
 
