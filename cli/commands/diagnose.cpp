@@ -237,13 +237,9 @@ json to_json(const Measured& measured, const std::vector<Prospect>& prospects) {
   return result;
 }
 
-// The source to measure: that of a mount, which knows how its bucket is reached, else the target. A mount that covers
-// its source is measured through.
-std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mount, CacheArguments& cache) {
-  const io::Result<json> stat = call_daemon(target, "stat", json::object());
-  is_mount = stat.has_value();
-  if (!is_mount) return target;
-  const json& bucket = member_of(member_of(*stat, "store"), "bucket");
+// The source of a mount, which knows how its bucket is reached. A mount that covers its source is measured through.
+std::filesystem::path source_of(const json& stat, CacheArguments& cache) {
+  const json& bucket = member_of(member_of(stat, "store"), "bucket");
   if (!bucket.empty()) {
     if (cache.endpoint.empty()) cache.endpoint = text_of(bucket, "endpoint");
     if (cache.region.empty()) cache.region = text_of(bucket, "region");
@@ -251,7 +247,7 @@ std::filesystem::path source_of(const std::filesystem::path& target, bool& is_mo
     cache.no_sign_request = cache.no_sign_request || flag_of(bucket, "no_sign_request");
     cache.requester_pays = cache.requester_pays || flag_of(bucket, "requester_pays");
   }
-  return text_of(*stat, "source");
+  return text_of(stat, "source");
 }
 
 // Gives each measurement the same part of `time`.
@@ -272,9 +268,10 @@ io::Status measure_storage(cache::Store& store, const Source& source, millisecon
 }
 
 io::Status run_diagnose(const DiagnoseArguments& arguments) {
-  bool is_mount = false;
+  HEADRACE_TRY(stat, call_daemon_if_mounted(arguments.target, "stat"));
+  const bool is_mount = stat.has_value();
   CacheArguments reached = arguments.cache;
-  const std::filesystem::path source_path = source_of(arguments.target, is_mount, reached);
+  const std::filesystem::path source_path = is_mount ? source_of(*stat, reached) : arguments.target;
   if (!arguments.command.empty() && !is_mount) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("a command can be watched only through a mount: headrace mount {0} MOUNTPOINT, then "

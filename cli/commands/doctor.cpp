@@ -37,7 +37,9 @@ std::vector<Finding> examine_source_of(const json& stat) {
 std::vector<Finding> examine_target(const DoctorArguments& arguments) {
   const std::filesystem::path& target = arguments.target;
   if (cache::is_object_url(target.native())) return examine_bucket(target, make_bucket_options(arguments.cache));
-  const io::Result<json> stat = call_daemon(target, "stat", json::object());
+  const io::Result<std::optional<json>> answer = call_daemon_if_mounted(target, "stat");
+  if (!answer) return {{"mount", Health::kMissing, answer.error().message()}};
+  const std::optional<json>& stat = *answer;
   if (!stat) return examine_folder("source", target);
   const json& mount = (*stat)["mount"];
   std::vector<Finding> findings = {

@@ -314,9 +314,9 @@ io::Status run_warm(const WarmArguments& arguments) {
   SpooledList spooled;
   HEADRACE_TRY(spec, order_spec(arguments, spooled));
   HEADRACE_TRY(rate, parse_rate("--rate-limit", arguments.rate_limit));
-  const bool is_mount = call_daemon(arguments.target, "version", json::object()).has_value();
+  HEADRACE_TRY(version, call_daemon_if_mounted(arguments.target, "version"));
   Report report(arguments.json);
-  io::Status done = is_mount ? warm_mount(arguments, spec, rate, report) : warm_source(arguments, spec, rate, report);
+  io::Status done = version ? warm_mount(arguments, spec, rate, report) : warm_source(arguments, spec, rate, report);
   report.finish();
   if (!done) spooled.rename_in(done.error().context);
   return done;

@@ -18,17 +18,22 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kAskInterval{50};
 
-// A process that makes way for another one just now breaks off. The next one is asked the same.
+// A process that makes way for another one just now breaks off. The next one is asked the same; on a busy machine it
+// does not listen for a while, which is waited for here once more than others do.
 io::Result<json> ask(const std::filesystem::path& mount_point, const char* command, steady_clock::time_point deadline) {
   using std::chrono::milliseconds;
-  constexpr int kTries = 3;
+  constexpr int kTries = 3;                    // 30 s at most
   constexpr milliseconds kAnswerMost{10'000};  // of a daemon that is busy
   const auto call = [&] {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
     return call_daemon(mount_point, command, json::object(), std::clamp(left, kAskInterval, kAnswerMost));
   };
   io::Result<json> state = call();
-  for (int i = 1; i < kTries && !state && state.error().code == io::ErrorCode::kNotFound; ++i) state = call();
+  const auto is_worth_it = [&] {
+    return state.error().code == io::ErrorCode::kNotFound ||
+           (state.error().code == io::ErrorCode::kTimedOut && steady_clock::now() < deadline);
+  };
+  for (int i = 1; i < kTries && !state && is_worth_it(); ++i) state = call();
   return state;
 }
 

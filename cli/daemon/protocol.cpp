@@ -126,6 +126,13 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
   return parse_reply(reply);
 }
 
+io::Result<std::optional<json>> call_daemon_if_mounted(const std::filesystem::path& target, std::string_view command) {
+  io::Result<json> reply = call_daemon(target, command, json::object());
+  if (reply) return std::optional<json>(std::move(*reply));
+  if (reply.error().code == ErrorCode::kTimedOut) return io::forward_error(std::move(reply));
+  return std::optional<json>();
+}
+
 std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_point) {
   const io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
   if (!socket) return std::nullopt;

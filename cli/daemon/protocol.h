@@ -46,6 +46,11 @@ using HandleCommand =
                                                      std::chrono::milliseconds patience = std::chrono::milliseconds{
                                                          10'000});
 
+// The same where `target` may be any folder or bucket. nullopt: it is no mount, or not one that can be asked.
+// Errors: kTimedOut as above. To go on as if it were no mount would be another command than was given.
+[[nodiscard]] io::Result<std::optional<nlohmann::json>> call_daemon_if_mounted(const std::filesystem::path& target,
+                                                                               std::string_view command);
+
 struct DaemonProcesses {
   pid_t worker = 0;      // serves, and answers on the socket
   pid_t supervisor = 0;  // its parent, which ends last
