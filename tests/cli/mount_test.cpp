@@ -233,7 +233,7 @@ TEST_CASE("when unmount returns, the file system of a tier can be unmounted") {
   }
 }
 
-TEST_CASE("stat says that the process that serves is stopped, at once") {
+TEST_CASE("commands say that the process that serves is stopped, at once") {
   const Fixture fixture;
   const std::string point = fixture.mount_point.string();
   REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
@@ -244,7 +244,13 @@ TEST_CASE("stat says that the process that serves is stopped, at once") {
   const Outcome outcome = fixture.tool({"stat", point});
   CHECK(steady_clock::now() - started < std::chrono::seconds(20));  // an answer of that process never comes
   CHECK(outcome.status == 1);
-  CHECK(contains(outcome.errors, fmt::format("kill -CONT {}", worker)));
+  const std::string remedy = fmt::format("kill -CONT {}", worker);
+  CHECK(contains(outcome.errors, remedy));
+  for (const char* command : {"warm", "diagnose", "refresh"}) {  // none takes the mount for a folder
+    CAPTURE(command);
+    CHECK(contains(fixture.tool({command, point}).errors, remedy));
+  }
+  CHECK(contains(fixture.tool({"doctor", point}).output, remedy));
   REQUIRE(::kill(worker, SIGCONT) == 0);
   CHECK(fixture.tool({"stat", point}).status == 0);
 }
