@@ -50,6 +50,7 @@ bool is_of_whole_object(const ObjectRead& read) {
 void ObjectAttempt::on_status(int status) {
   last_byte = Clock::now();
   answer_ = {};  // what came before was a "100 Continue", or the proxy's own
+  date_.clear();
   answer_.status = status;
   found_ = {};
   content_length_.reset();
@@ -74,7 +75,7 @@ void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
     const auto time = http_date(value);
     if (time) found_.mtime_ns = std::chrono::nanoseconds(time->time_since_epoch()).count();
   } else if (is_header(name, "date")) {
-    answer_.date = http_date(value);
+    date_ = value;
   } else if (is_header(name, "x-amz-bucket-region")) {
     if (may_be_region(value)) answer_.region = value;
   } else if (is_header(name, "location")) {
@@ -89,6 +90,11 @@ void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
 bool ObjectAttempt::goes_by_time() const {
   const bool is_any = read_ == nullptr || (read_->etag == nullptr && read_->mtime_ns == ObjectRead::kAnyTime);
   return !is_any && found_.etag.empty();
+}
+
+// An object that came, with a strong ETag, says nothing by it. To read a date takes 2 us.
+bool ObjectAttempt::asks_for_date() const {
+  return read_ == nullptr || !is_success() || goes_by_time();
 }
 
 ObjectAttempt::Mismatch ObjectAttempt::look_at_version() const {
@@ -152,6 +158,7 @@ bool ObjectAttempt::is_whole() const {
 
 ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
   has_headers_ = has_headers_ || end.is_complete;
+  if (asks_for_date()) answer_.date = http_date(date_);
   answer_.is_broken = !end.is_complete;
   answer_.never_connected = end.never_connected;
   answer_.is_untrusted = end.is_untrusted;

@@ -57,6 +57,7 @@ class ObjectAttempt : public HttpSink {
   [[nodiscard]] bool is_success() const { return answer_.status == 200 || answer_.status == 206; }
   [[nodiscard]] bool is_whole() const;
   [[nodiscard]] bool goes_by_time() const;
+  [[nodiscard]] bool asks_for_date() const;
 
   enum class Mismatch : std::uint8_t { kNone, kOtherVersion, kNoVersion, kOtherSize, kNoSize, kOtherRange };
   [[nodiscard]] Mismatch look_at_headers() const;
@@ -65,6 +66,7 @@ class ObjectAttempt : public HttpSink {
   const ObjectRead* const read_;  // null: a query
   const OnEnd on_end_;
   ObjectAnswer answer_;
+  std::string date_;  // as it was told
   ObjectRead::Found found_;
   std::optional<std::uint64_t> content_length_;
   std::optional<std::uint64_t> range_begin_;

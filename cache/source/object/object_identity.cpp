@@ -18,14 +18,14 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kHexDigits = 16;  // of a number of 64 bits
 // An upload has 10 000 parts at most in S3. Others allow more, up to this it fits.
-constexpr std::uint32_t kPartsMax = 99'999;
+constexpr std::uint32_t kUploadPartsMax = 99'999;
 constexpr std::uint32_t kHashed = 200'000;
 
 // An ETag in 16 bytes and a number below a million, which becomes nanoseconds.
 struct PackedEtag {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
-  std::uint32_t kind = 0;  // 0: an MD5; to kPartsMax: of so many parts; kHashed
+  std::uint32_t kind = 0;  // 0: an MD5; to kUploadPartsMax: of so many parts; kHashed
 };
 
 std::optional<std::uint64_t> read_hex(std::string_view text) {
@@ -44,7 +44,7 @@ std::optional<std::uint32_t> read_parts(std::string_view text) {
   if (text.size() < 2 || text[0] != '-' || text[1] == '0') return std::nullopt;
   std::uint32_t parts = 0;
   const auto [end, failure] = std::from_chars(text.data() + 1, text.data() + text.size(), parts);
-  if (failure != std::errc{} || end != text.data() + text.size() || parts > kPartsMax) return std::nullopt;
+  if (failure != std::errc{} || end != text.data() + text.size() || parts > kUploadPartsMax) return std::nullopt;
   return parts;
 }
 
@@ -90,7 +90,7 @@ io::ScannedAttributes attributes_of_object(const ObjectVersion& version) {
 
 std::string etag_of(const Identity& identity) {
   const PackedEtag packed = packed_in(identity);
-  if (packed.kind > kPartsMax) return {};
+  if (packed.kind > kUploadPartsMax) return {};
   std::string etag = fmt::format("{:016x}{:016x}", packed.high, packed.low);
   if (packed.kind > 0) etag += fmt::format("-{}", packed.kind);
   return etag;
