@@ -23,8 +23,8 @@
 #include <xxhash.h>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/catalog/draft.h"
 #include "headrace/cache/saved_catalog.h"
-#include "headrace/io/unique_fd.h"
 #include "headrace/io/write_all.h"
 
 namespace headrace::cache {
@@ -73,29 +73,6 @@ Status read_all(int fd, void* data, std::size_t bytes, std::uint64_t offset, con
   }
   return {};
 }
-
-// A file that is written under a name of its own first. The destructor removes it if it was not renamed.
-class Draft {
- public:
-  explicit Draft(const std::filesystem::path& file)
-      : name_(file.string() + ".XXXXXX"), fd_(::mkostemp(name_.data(), O_CLOEXEC)) {}
-  ~Draft() {
-    if (fd_.valid()) ::unlink(name_.c_str());
-  }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-
-  [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] Status rename_to(const std::filesystem::path& file) {
-    if (::rename(name_.c_str(), file.c_str()) != 0) return io::system_error(errno, "rename to " + file.string());
-    fd_.reset();
-    return {};
-  }
-
- private:
-  std::string name_;
-  io::UniqueFd fd_;
-};
 
 tl::unexpected<io::Error> corrupt(const std::string& name, const char* what) {
   return io::make_error(io::ErrorCode::kCorrupt, name + ": " + what);
