@@ -32,14 +32,12 @@ hr_status status_of(const io::Error& error) {
       return HR_BAD_DATA;
     case io::ErrorCode::kStale:
       return HR_STALE;
-    case io::ErrorCode::kCancelled:
-      return HR_END;
-    case io::ErrorCode::kTimedOut:
-      return HR_TIMED_OUT;
     case io::ErrorCode::kUnsupported:
       return HR_UNSUPPORTED;
     case io::ErrorCode::kBusy:
       return HR_BUSY;
+    case io::ErrorCode::kCancelled:
+    case io::ErrorCode::kTimedOut:  // HR_END and HR_TIMED_OUT are no errors, and hr_loader_next()'s alone
     case io::ErrorCode::kSystem:
       break;
   }

@@ -271,13 +271,18 @@ int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch)
   *batch = nullptr;
   if (!loader->home.is_here()) return fail(HR_FORKED, "this loader belongs to the parent process; open one here");
   bool ended = false;
+  bool timed_out = false;
   int32_t status = guarded([&]() -> headrace::io::Status {
     const headrace::io::MutexLock lock(loader->one_at_a_time);
-    HEADRACE_TRY(next, loader->batches->next(std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms)));
-    ended = next == nullptr;
-    *batch = next.release();
+    auto next = loader->batches->next(std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms));
+    timed_out = !next && next.error().code == headrace::io::ErrorCode::kTimedOut;
+    if (timed_out) return {};
+    if (!next) return headrace::io::forward_error(std::move(next));
+    ended = *next == nullptr;
+    *batch = next->release();
     return {};
   });
+  if (timed_out) return HR_TIMED_OUT;
   // What was wrong with a sample. The caller's own words were judged when the loader was opened.
   if (status == HR_UNSUPPORTED || status == HR_INVALID_ARGUMENT) status = HR_BAD_DATA;
   return ended ? HR_END : status;

@@ -64,7 +64,9 @@ Result<BatchBuffer*> BatchAssembler::take(RowGroup& group) {
   begin_batch(buffer->batch, group.epoch);
   for (std::size_t i = 0; i < group.row_count; ++i) {
     Row& row = group.rows[i];
-    if (!row.status && options_.bad_samples == BadSamples::kRaise) return io::forward_error(std::move(row.status));
+    if (!row.status && options_.bad_samples == BadSamples::kRaise) {
+      return tl::unexpected(error_of_sample(std::move(row.status.error())));
+    }
     add_row(row, buffer->batch);
   }
   buffer->batch.data = buffer->memory.first(group.row_count * options_.sample_bytes);

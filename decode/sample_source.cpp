@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/decode/sample_source.h"
 
+#include <cerrno>
 #include <utility>
 
 namespace headrace::decode {
@@ -40,6 +41,13 @@ class ReaderSource final : public SampleSource {
 };
 
 }  // namespace
+
+io::Error error_of_sample(io::Error error) {
+  if (error.code != io::ErrorCode::kTimedOut) return error;
+  if (error.os_errno == 0) error.os_errno = ETIMEDOUT;
+  error.code = io::ErrorCode::kSystem;
+  return error;
+}
 
 std::unique_ptr<SampleSource> read_from(cache::Reader& reader, const cache::Catalog& catalog) {
   return std::make_unique<ReaderSource>(reader, catalog);

@@ -48,6 +48,10 @@ class SampleSource {
   [[nodiscard]] virtual std::string path(SampleIndex index) const = 0;
 };
 
+// To whoever waits for a batch with a deadline, kTimedOut says that it has passed. A sample may have failed by a time
+// limit of its own, a server's for instance: that is an error of the system's instead.
+[[nodiscard]] io::Error error_of_sample(io::Error error);
+
 // The reader and the catalog outlive the source.
 [[nodiscard]] std::unique_ptr<SampleSource> read_from(cache::Reader& reader, const cache::Catalog& catalog);
 

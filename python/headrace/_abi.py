@@ -11,7 +11,7 @@ import re
 from ctypes import (CDLL, POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint32, c_uint64,
                     c_void_p)
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ABI_VERSION = 1
 
@@ -173,10 +173,20 @@ def _load() -> CDLL:
 lib = _load()
 
 
-def check(status: int) -> int:
-    """Raises what the status stands for; returns OK, END or TIMED_OUT."""
-    if status <= TIMED_OUT:
-        return status
+def check(status: int) -> None:
+    """Raises what the status stands for, unless it is OK."""
+    if status != OK:
+        _fail(status)
+
+
+def check_next(status: int) -> int:
+    """The same of hr_loader_next, which returns END and TIMED_OUT as well."""
+    if status not in (OK, END, TIMED_OUT):
+        _fail(status)
+    return status
+
+
+def _fail(status: int) -> NoReturn:
     raise _EXCEPTIONS.get(status, HeadraceError)(lib.hr_error_text().decode(errors="replace"))
 
 

@@ -12,7 +12,7 @@ from typing import (Any, ContextManager, Deque, Dict, Iterator, List, NamedTuple
                     cast, overload)
 
 from . import _abi, batch_transforms, delivery, device as devices, sampler as orders, transforms
-from ._abi import BadSampleError, check, lib
+from ._abi import BadSampleError, check, check_next, lib
 from .dataset import Dataset, DecodeFailure, Files
 
 STATE_VERSION = 1
@@ -456,8 +456,8 @@ class _Running:
             with self._busy:
                 if not self.close.alive:
                     raise RuntimeError("the loader was closed while it was iterated")
-                status = check(lib.hr_loader_next(self.handle, _WAIT_MS if wait else 0,
-                                                  ctypes.byref(self.pending.batch)))
+                status = check_next(lib.hr_loader_next(self.handle, _WAIT_MS if wait else 0,
+                                                       ctypes.byref(self.pending.batch)))
             if status != _abi.TIMED_OUT or not wait:
                 break
         if status == _abi.END and self._stopping:

@@ -201,5 +201,34 @@ TEST_CASE("a consumer that has all batches it may have sleeps until one comes ba
   stopper.join();
 }
 
+// One whose source gave up waiting for its server.
+class TimedOutSource final : public SampleSource {
+ public:
+  std::optional<RawSample> next() override {
+    return RawSample{.epoch = 0,
+                     .position = 0,
+                     .index = 0,
+                     .label = 0,
+                     .bytes = io::make_error(io::ErrorCode::kTimedOut, "get cat/1.jpg"),
+                     .pin = nullptr,
+                     .plan = std::nullopt};
+  }
+  void cancel() override {}
+  std::string path(SampleIndex /*index*/) const override { return "cat/1.jpg"; }
+};
+
+TEST_CASE("a sample that its server gave no answer for is an error, and not a batch that takes longer") {
+  const BatchOptions options = {.batch_size = 2,
+                                .bad_samples = BadSamples::kRaise,
+                                .transform = {.geometry = RandomResizedCrop{.size = {6, 5}}},
+                                .workers = {.threads = 1}};
+  auto loader = BatchLoader::start(std::make_unique<TimedOutSource>(), options);
+  REQUIRE(loader);
+  CHECK((*loader)->lend() == nullptr);
+  REQUIRE_FALSE((*loader)->status());
+  CHECK((*loader)->status().error().code == io::ErrorCode::kSystem);
+  CHECK((*loader)->status().error().message().find("cat/1.jpg") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace headrace::decode::lent_batches_test
