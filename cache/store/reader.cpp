@@ -37,6 +37,8 @@ constexpr std::uint64_t kManySamplesMin = 1024;
 constexpr std::uint64_t kManyShareMost = 4;
 // The plan leaves one part in eight of the RAM budget alone: views that the consumer holds on to live there.
 constexpr std::uint64_t kConsumerShare = 8;
+// In a row. A list may have some epochs without a sample; a rank of more ranks than samples has no other ones.
+constexpr unsigned kEmptyEpochsMax = 1000;
 
 // A sample that is on its way, or waits for next() to hand it out.
 struct ComingSample {
@@ -191,8 +193,8 @@ void ReaderImpl::follow_to(std::uint64_t epoch) {
 
 std::optional<Sample> ReaderImpl::take_position() {
   if (cancelled_) return std::nullopt;
-  while (position_ >= samples_.size()) {
-    if (!enter_next_epoch()) return std::nullopt;
+  for (unsigned empty = 0; position_ >= samples_.size(); ++empty) {
+    if (empty > kEmptyEpochsMax || !enter_next_epoch()) return std::nullopt;
   }
   Sample sample;
   sample.epoch = epoch_;

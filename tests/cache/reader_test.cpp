@@ -149,6 +149,19 @@ TEST_CASE("a reader resumes in the middle of an epoch") {
   CHECK(fixture.drain(*reader) == 39);
 }
 
+TEST_CASE("a rank that never has a sample comes to an end, in epochs without end as well") {
+  Fixture fixture(5, 64 << 20);
+  const auto use = [&](const std::string& spec) {
+    auto made = make_order(spec, {.sample_count = 5, .find_sample = nullptr});
+    REQUIRE_MESSAGE(made.has_value(), made.error().message());
+    fixture.order = std::move(*made);
+  };
+  use("torch-distributed:seed=3,drop_last=1,replicas=6,rank=0");
+  auto reader = fixture.open({.epochs = UINT64_MAX});
+  CHECK_FALSE(reader->next().has_value());
+  reader->cancel();
+}
+
 TEST_CASE("several consumers get every sample once") {
   const Fixture fixture(300, 2 << 20);
   auto reader = fixture.open({.epochs = 2});
