@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packs of a data set as one sequence of records: those of the first pack, then those of the second, and so on.
 //
-//   HEADRACE_TRY(set, RecordSet::make(std::move(packs)));
-//   catalog.path(set.entry(42)), set.extent(42);   // 42 < set.count()
+//   HEADRACE_TRY(set, open_record_set(directory_fd, catalog, "auto"));
+//   catalog.path(set->entry(42)), set->extent(42);   // 42 < set->count()
 //
 // Thread-safety: immutable. Ownership: holds no file open.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -27,8 +29,11 @@ struct Pack {
 
 class RecordSet {
  public:
-  // Errors: kUnsupported (no record, more of them than kRecordsMax in all, or more than 2^32 rows).
+  // Errors: kNotFound (no record), kUnsupported (more of them than kRecordsMax in all, or more than 2^32 rows).
   [[nodiscard]] static io::Result<RecordSet> make(std::vector<Pack> packs);
+
+  // The same limits, while packs are looked up one by one. Errors: kUnsupported.
+  [[nodiscard]] static io::Status check_counts(std::uint64_t records, std::uint64_t rows);
 
   [[nodiscard]] const std::vector<Pack>& packs() const { return packs_; }
   [[nodiscard]] std::uint64_t count() const { return count_; }
@@ -71,5 +76,12 @@ class RecordSet {
   std::uint64_t count_ = 0;
   std::uint64_t rows_ = 0;
 };
+
+// All packs of one format in a data set, sorted by their paths. `records`: as open_record_map() takes it; the paths of
+// the catalog are below the folder that is open.
+// Errors: kInvalidArgument (there is none; packs of several formats; more than 10 000 files), those of
+// open_record_map() and of RecordSet::make().
+[[nodiscard]] io::Result<std::shared_ptr<const RecordSet>> open_record_set(int directory_fd, const Catalog& catalog,
+                                                                           std::string_view records);
 
 }  // namespace headrace::cache

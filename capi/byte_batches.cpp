@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "headrace/capi/internal/loader.h"
+#include "headrace/decode/sample_source.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 
@@ -25,6 +26,7 @@ class ByteBatches final : public Batches {
  public:
   ByteBatches(Parts& parts, const hr_loader_options& options)
       : reader_(*parts.reader),
+        ends_with_pack_(parts.dataset->records != nullptr),
         options_(batch_options(options)),
         positions_(positions_of(options)),
         feeder_([this] { feed(); }) {}
@@ -50,6 +52,7 @@ class ByteBatches final : public Batches {
   void end(io::Status status);
 
   cache::Reader& reader_;
+  const bool ends_with_pack_;  // where a pack changes its other records are elsewhere as well: none of these is bad
   const decode::BatchOptions options_;
   const Positions positions_;
   decode::StageCounters counters_;
@@ -118,8 +121,9 @@ void ByteBatches::take_all() {
       batch = std::make_unique<BatchHandle>();
       batch->epoch = sample->epoch;
     }
-    if (!sample->bytes && options_.bad_samples == decode::BadSamples::kRaise) {
-      return end(tl::unexpected(sample->bytes.error()));
+    const bool raises = options_.bad_samples == decode::BadSamples::kRaise;
+    if (!sample->bytes && (raises || (ends_with_pack_ && sample->bytes.error().code == io::ErrorCode::kStale))) {
+      return end(tl::unexpected(decode::error_of_sample(sample->bytes.error())));
     }
     add(*batch, std::move(*sample));
     if (batch->count < options_.batch_size) continue;

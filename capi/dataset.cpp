@@ -2,6 +2,7 @@
 #include "headrace/capi/internal/dataset.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -9,13 +10,16 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <xxhash.h>
 
 #include "headrace/cache/object_store.h"
 #include "headrace/io/memory_limit.h"
+#include "headrace/io/unique_fd.h"
 
 namespace headrace::capi {
 namespace {
@@ -93,7 +97,9 @@ io::Result<cache::TierOptions> read_tier(const hr_tier& tier, const fs::path& so
 
 io::Result<cache::StoreOptions> store_options(const hr_dataset_options& options, const fs::path& source,
                                               bool is_mount) {
-  HEADRACE_TRY(listing, choose("listing", options.listing, kListings));
+  // With records the listing chooses nothing, and this one does not warn where there are no images.
+  const char* const name = options.listing == nullptr && options.records != nullptr ? "sorted" : options.listing;
+  HEADRACE_TRY(listing, choose("listing", name, kListings));
   HEADRACE_TRY(engine, choose("engine", options.engine, kEngines));
   cache::StoreOptions store;
   store.source = source;
@@ -133,6 +139,14 @@ io::Result<fs::path> source_folder(const char* path) {
   return source;
 }
 
+io::Status open_records(Dataset& dataset, const fs::path& source, const char* records) {
+  const io::UniqueFd directory(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) return io::system_error(errno, "data set " + source.string());
+  HEADRACE_TRY(set, cache::open_record_set(directory.get(), dataset.catalog(), records));
+  dataset.records = std::move(set);
+  return {};
+}
+
 // 2^61 - 1: its residues have inverses, so that a quotient names the sample that differs.
 constexpr std::uint64_t kPrime = (1ULL << 61) - 1;
 
@@ -164,12 +178,64 @@ class SampleHash {
   std::uint64_t folder_hash_ = 0;
 };
 
+class DigestSums {
+ public:
+  void add(std::uint64_t number, std::uint64_t hash) {
+    hash %= kPrime;
+    sum_ = (sum_ + hash) % kPrime;
+    weighted_sum_ = (weighted_sum_ + product(hash, number + 1)) % kPrime;
+  }
+  [[nodiscard]] hr_digest over(std::uint64_t sample_count) const { return {sample_count, sum_, weighted_sum_}; }
+
+ private:
+  std::uint64_t sum_ = 0;
+  std::uint64_t weighted_sum_ = 0;
+};
+
+// What the file is called, its size as its map knows it, and where each record lies: another map of the same file has
+// other records.
+std::uint64_t hash_of_pack(const std::string& path, const cache::RecordMap& map) {
+  constexpr std::uint64_t kAtOnce = 4096;  // records
+  std::vector<std::uint64_t> numbers = {XXH3_64bits(path.data(), path.size()), map.file_bytes()};
+  std::uint64_t hash = 0;
+  for (std::uint64_t record = 0; record < map.count();) {
+    for (const std::uint64_t end = std::min(record + kAtOnce, map.count()); record < end; ++record) {
+      const cache::RecordExtent extent = map.extent(record);
+      numbers.insert(numbers.end(), {extent.offset, extent.length});
+    }
+    hash = XXH3_64bits_withSeed(numbers.data(), numbers.size() * sizeof(std::uint64_t), hash);
+    numbers.clear();
+  }
+  return hash;
+}
+
+// A pack has the number of its first record.
+hr_digest digest_of_packs(const Dataset& dataset) {
+  const cache::RecordSet& records = *dataset.records;
+  DigestSums sums;
+  for (std::size_t i = 0; i < records.packs().size(); ++i) {
+    const cache::Pack& pack = records.packs()[i];
+    sums.add(records.first_record(i), hash_of_pack(dataset.catalog().path(pack.entry), pack.map));
+  }
+  return sums.over(records.count());
+}
+
+hr_digest digest_of(const Dataset& dataset) {
+  if (dataset.records) return digest_of_packs(dataset);
+  const cache::Catalog& catalog = dataset.catalog();
+  SampleHash hash_of(catalog);
+  DigestSums sums;
+  for (cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) sums.add(i, hash_of(catalog.sample_entry(i)));
+  return sums.over(catalog.sample_count());
+}
+
 }  // namespace
 
 io::Result<std::unique_ptr<cache::Order>> Dataset::order(std::string_view spec) const {
   cache::OrderInput input;
-  input.sample_count = catalog().sample_count();
+  input.sample_count = sample_count();
   input.find_sample = [this](std::string_view path) -> std::optional<cache::SampleIndex> {
+    if (records) return std::nullopt;  // which have no paths
     const std::optional<cache::EntryId> entry = catalog().find(path);
     return entry ? catalog().sample_of(*entry) : std::nullopt;
   };
@@ -178,6 +244,13 @@ io::Result<std::unique_ptr<cache::Order>> Dataset::order(std::string_view spec) 
 
 io::Result<std::shared_ptr<Dataset>> open_dataset(const hr_dataset_options& options) {
   HEADRACE_TRY(source, source_folder(options.path));
+  if (options.records != nullptr && options.sample_list != nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "records are of all packs in the folder; leave out the sample list");
+  }
+  if (options.records != nullptr && cache::is_object_url(source.native())) {
+    return make_error(ErrorCode::kInvalidArgument, "records: the index of a pack is read from a folder; mount " +
+                                                       source.string() + " and name the mount");
+  }
   auto dataset = std::make_shared<Dataset>();
   dataset->is_mount = is_headrace_mount(source);
   HEADRACE_TRY(chosen, store_options(options, source, dataset->is_mount));
@@ -191,6 +264,7 @@ io::Result<std::shared_ptr<Dataset>> open_dataset(const hr_dataset_options& opti
                       "data set " + source.string() + " holds no samples; is it the right folder, and mounted?");
   }
   dataset->store = std::move(store);
+  if (options.records != nullptr) HEADRACE_TRY_DO(open_records(*dataset, source, options.records));
   return dataset;
 }
 
@@ -214,11 +288,11 @@ void hr_dataset_close(hr_dataset* dataset) {
 }
 
 uint64_t hr_dataset_size(const hr_dataset* dataset) {
-  return dataset->shared->catalog().sample_count();
+  return dataset->shared->sample_count();
 }
 
 uint64_t hr_dataset_class_count(const hr_dataset* dataset) {
-  return dataset->shared->catalog().class_count();
+  return dataset->shared->records ? 0 : dataset->shared->catalog().class_count();
 }
 
 int32_t hr_dataset_is_mount(const hr_dataset* dataset) {
@@ -226,18 +300,18 @@ int32_t hr_dataset_is_mount(const hr_dataset* dataset) {
 }
 
 int32_t hr_dataset_labels(const hr_dataset* dataset, uint32_t* labels) {
-  const headrace::cache::Catalog& catalog = dataset->shared->catalog();
-  for (headrace::cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) labels[i] = catalog.sample_label(i);
+  const headrace::capi::Dataset& shared = *dataset->shared;
+  for (headrace::cache::SampleIndex i = 0; i < shared.sample_count(); ++i)
+    labels[i] = shared.records ? 0 : shared.catalog().sample_label(i);
   return HR_OK;
 }
 
 uint64_t hr_dataset_path(const hr_dataset* dataset, uint64_t index, char* buffer, uint64_t buffer_bytes) {
   std::string path;
   const int32_t status = guarded([&]() -> headrace::io::Status {
-    const headrace::cache::Catalog& catalog = dataset->shared->catalog();
-    if (index < catalog.sample_count()) {
-      path = catalog.path(catalog.sample_entry(static_cast<headrace::cache::SampleIndex>(index)));
-    }
+    const headrace::capi::Dataset& shared = *dataset->shared;
+    if (index < shared.sample_count())
+      path = shared.catalog().path(shared.entry(static_cast<headrace::cache::SampleIndex>(index)));
     return {};
   });
   return status == HR_OK ? headrace::capi::copy_text(path, buffer, buffer_bytes) : 0;
@@ -245,15 +319,7 @@ uint64_t hr_dataset_path(const hr_dataset* dataset, uint64_t index, char* buffer
 
 int32_t hr_dataset_digest(const hr_dataset* dataset, hr_digest* digest) {
   return guarded([&]() -> headrace::io::Status {
-    using headrace::capi::kPrime;
-    const headrace::cache::Catalog& catalog = dataset->shared->catalog();
-    *digest = {.sample_count = catalog.sample_count(), .sum = 0, .weighted_sum = 0};
-    headrace::capi::SampleHash hash_of(catalog);
-    for (headrace::cache::SampleIndex i = 0; i < catalog.sample_count(); ++i) {
-      const std::uint64_t hash = hash_of(catalog.sample_entry(i)) % kPrime;
-      digest->sum = (digest->sum + hash) % kPrime;
-      digest->weighted_sum = (digest->weighted_sum + headrace::capi::product(hash, std::uint64_t{i} + 1)) % kPrime;
-    }
+    *digest = headrace::capi::digest_of(*dataset->shared);
     return {};
   });
 }

@@ -91,9 +91,16 @@ typedef struct hr_dataset_options {
   const hr_tier* tiers;      // fastest first
   uint64_t tier_count;
   const uint64_t* keep_free_bytes;  // what is to stay free of each tier's file system, as many as tiers. NULL: nothing
+  const char* records;              // the samples are the records of packs: "auto", "lmdb", see below. NULL: files
 } hr_dataset_options;
 
-// Errors: HR_NOT_FOUND (no such folder, no sample in it), HR_PERMISSION, HR_INVALID_ARGUMENT, HR_BUSY.
+// Records: a sample is what lies in a pack for it, framing included (`headrace mount --help` names the formats). All
+// packs are of one format, stride=BYTES takes every file, and there are at most 10 000 files; sorted by path they are
+// one sequence. Orders are over the records, also where each is several rows. No classes, no sample list;
+// HR_CONTENT_BYTES alone. Where a pack has changed, hr_loader_next() ends with HR_STALE whatever `bad_samples` says.
+
+// Errors: HR_NOT_FOUND (no such folder, no sample in it), HR_PERMISSION, HR_INVALID_ARGUMENT, HR_BUSY; with records
+// HR_BAD_DATA (an index that cannot be right) and HR_UNSUPPORTED (a kind of pack that has no map), too.
 HR_API int32_t hr_dataset_open(const hr_dataset_options* options, hr_dataset** dataset);
 HR_API void hr_dataset_close(hr_dataset* dataset);
 HR_API uint64_t hr_dataset_size(const hr_dataset* dataset);
@@ -102,12 +109,13 @@ HR_API uint64_t hr_dataset_class_count(const hr_dataset* dataset);
 HR_API int32_t hr_dataset_is_mount(const hr_dataset* dataset);
 // `labels`: room for hr_dataset_size() numbers.
 HR_API int32_t hr_dataset_labels(const hr_dataset* dataset, uint32_t* labels);
-// The path of a sample within the data set, cut off at `buffer_bytes` with its closing zero. Returns how long it is,
-// without the zero; 0: there is no such sample.
+// The path of a sample (of a record, its pack's) within the data set, cut off at `buffer_bytes` with its closing zero.
+// Returns how long it is, without the zero; 0: there is no such sample.
 HR_API uint64_t hr_dataset_path(const hr_dataset* dataset, uint64_t index, char* buffer, uint64_t buffer_bytes);
 
-// What the data set is: paths and sizes, in order. Sums modulo 2^61 - 1 of hash(i), and of (i + 1) * hash(i): where a
-// single file differs, the quotient of the differences is its number plus one.
+// What the data set is: paths and sizes, in order; of records those of the packs, and where in these they lie. Sums
+// modulo 2^61 - 1 of hash(i), and of (i + 1) * hash(i): where a single file differs, the quotient of the differences is
+// its number plus one; of a pack, that of its first record.
 typedef struct hr_digest {
   uint64_t sample_count;
   uint64_t sum;

@@ -51,7 +51,8 @@ io::Result<Parts> open_parts(std::shared_ptr<Dataset> dataset, const hr_loader_o
                                            {.first_epoch = options.first_epoch,
                                             .epochs = epochs,
                                             .first_position = options.first_position,
-                                            .window_bytes = options.window_bytes}));
+                                            .window_bytes = options.window_bytes,
+                                            .records = dataset->records}));
   return Parts{std::move(dataset), std::move(order), std::move(reader)};
 }
 
@@ -201,7 +202,7 @@ std::optional<TorchDraws> torch_draws(const hr_loader_options& options, const de
 
 io::Status check_indices(const Dataset& dataset, const hr_loader_options& options) {
   if (options.indices == nullptr) return {};
-  const std::uint64_t count = dataset.catalog().sample_count();
+  const std::uint64_t count = dataset.sample_count();
   const std::uint32_t* end = options.indices + options.index_count;
   const std::uint32_t* bad = std::find_if(options.indices, end, [&](std::uint32_t index) { return index >= count; });
   if (bad == end) return {};
@@ -248,6 +249,10 @@ int32_t hr_loader_open(hr_dataset* dataset, const hr_loader_options* options, hr
     constexpr uint64_t kLeast = offsetof(hr_loader_options, reserved) + sizeof(uint32_t);
     HEADRACE_TRY(known, known_part(options, kLeast, "hr_loader_options"));
     HEADRACE_TRY_DO(check(known));
+    if (dataset->shared->records && known.content != HR_CONTENT_BYTES) {
+      return headrace::io::make_error(headrace::io::ErrorCode::kInvalidArgument,
+                                      "content: records are bytes, whatever these hold; set HR_CONTENT_BYTES");
+    }
     headrace::io::Status in_range = check_indices(*dataset->shared, known);
     out_of_range = !in_range;
     if (out_of_range) return in_range;

@@ -266,8 +266,10 @@ void Mount::Impl::bind_records() {
     const Status looked = store.look_at(pack.entry);
     const Result<cache::Identity> now = store.identity(pack.entry);
     if (looked && now && pack.map.is_of(*now)) continue;
-    add_fallback(store.catalog().path(pack.entry) +
-                 ": is another version than its records were looked up in; packs are read as plain files");
+    const std::string reason = !looked ? looked.error().message()
+                               : !now  ? now.error().message()
+                                       : "is another version than its records were looked up in";
+    add_fallback(store.catalog().path(pack.entry) + ": " + reason + "; packs are read as plain files");
     options.records.reset();
     options.order.reset();
     options.else_orders.clear();

@@ -126,7 +126,7 @@ std::string names_of_formats() {
 
 tl::unexpected<io::Error> bad_spec(std::string_view spec) {
   return io::make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("--records '{}' is unknown; write auto, {}, hdf5:NAME or "
+                        fmt::format("records '{}' is unknown; write auto, {}, hdf5:NAME or "
                                     "stride=BYTES,offset=BYTES",
                                     io::printable(std::string(spec.substr(0, 80))), names_of_formats()));
 }

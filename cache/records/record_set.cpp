@@ -17,15 +17,21 @@ io::Result<RecordSet> RecordSet::make(std::vector<Pack> packs) {
     set.starts_.push_back({.record = static_cast<std::uint32_t>(set.count_), .row = set.rows_});
     set.count_ += pack.map.count();
     set.rows_ += pack.map.rows();
-    if (set.count_ > kRecordsMax || set.rows_ > std::numeric_limits<std::uint32_t>::max()) {
-      return io::make_error(io::ErrorCode::kUnsupported,
-                            fmt::format("the packs have more than {} records", kRecordsMax));
-    }
+    HEADRACE_TRY_DO(check_counts(set.count_, set.rows_));
     set.by_entry_[pack.entry] = set.packs_.size();
     set.packs_.push_back(std::move(pack));
   }
-  if (set.packs_.empty()) return io::make_error(io::ErrorCode::kUnsupported, "the packs have no records");
+  if (set.packs_.empty())
+    return io::make_error(io::ErrorCode::kNotFound, "this pack, and any other there, has no record");
   return set;
+}
+
+io::Status RecordSet::check_counts(std::uint64_t records, std::uint64_t rows) {
+  constexpr std::uint64_t kRowsMax = std::numeric_limits<std::uint32_t>::max();
+  if (records <= kRecordsMax && rows <= kRowsMax) return {};
+  return io::make_error(io::ErrorCode::kUnsupported,
+                        records > kRecordsMax ? fmt::format("the packs have more than {} records", kRecordsMax)
+                                              : fmt::format("the packs have more than {} rows", kRowsMax));
 }
 
 RecordSet::Place RecordSet::place(std::uint32_t record) const {

@@ -16,7 +16,7 @@ constexpr std::uint32_t kRecordioMagic = 0xced7230a;
 constexpr std::uint64_t kRecordioHeaderBytes = 8;
 // Of the index: 4 GiB. A line takes 10 to 30 bytes, so that kRecordsMax lines fit well.
 constexpr std::uint64_t kIndexBytesMax = std::uint64_t{1} << 32;
-constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;
+constexpr std::size_t kScanBytes = std::size_t{256} * 1024;
 constexpr std::size_t kLineMax = 4096;
 
 // `records_max`: as many as the .rec has room for. An index that names more is refused before it takes memory.
@@ -26,7 +26,7 @@ io::Result<std::vector<std::uint64_t>> read_offsets(const PackFile& index, std::
   std::string text;
   std::string piece;
   for (std::uint64_t at = 0; at < index.size(); at += piece.size()) {
-    piece.resize(std::min<std::uint64_t>(kPieceBytes, index.size() - at));
+    piece.resize(std::min<std::uint64_t>(kScanBytes, index.size() - at));
     HEADRACE_TRY_DO(index.read(at, std::as_writable_bytes(std::span(piece))));
     text += piece;
     if (at + piece.size() == index.size() && !text.ends_with('\n')) text += '\n';

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/record_set.h"
 #include "headrace/cache/store.h"
 #include "headrace/capi/headrace.h"
 #include "headrace/capi/internal/guard.h"
@@ -19,8 +20,14 @@ struct Dataset {
   Home home;
   bool is_mount = false;
   std::unique_ptr<cache::Store> store;
+  std::shared_ptr<const cache::RecordSet> records;  // the samples; null: they are the catalog's
 
   [[nodiscard]] const cache::Catalog& catalog() const { return store->catalog(); }
+  [[nodiscard]] std::uint64_t sample_count() const { return records ? records->count() : catalog().sample_count(); }
+  // The file that a sample is, or the pack that it lies in. Precondition: index < sample_count().
+  [[nodiscard]] cache::EntryId entry(cache::SampleIndex index) const {
+    return records ? records->entry(index) : catalog().sample_entry(index);
+  }
   // Errors: those of cache::make_order().
   [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> order(std::string_view spec) const;
 };

@@ -36,7 +36,6 @@
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -56,7 +55,7 @@ using io::make_error;
 // The index is read from the folder that was opened before the mount may have covered it.
 io::Status follow_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
                           fuse::MountOptions& options) {
-  HEADRACE_TRY(records, open_packs(plan.source, store.catalog(), arguments.records));
+  HEADRACE_TRY(records, open_packs(plan.source, store.catalog(), arguments.cache, arguments.records));
   if (plan.orders.front() != kLearnedOrder) {
     HEADRACE_TRY(order, cache::make_record_order(plan.orders.front(), records, true));
     options.order = std::move(order);

@@ -21,7 +21,6 @@
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/setup/cache_arguments.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/cpu_time.h"
 #include "headrace/cli/show/figures.h"
@@ -115,7 +114,7 @@ io::Result<Reading> open_reading(const ReadArguments& arguments, const Source& s
     HEADRACE_TRY(order, open_order(arguments.order, store->catalog()));
     return Reading{std::move(store), nullptr, std::move(order)};
   }
-  HEADRACE_TRY(records, open_packs(source, store->catalog(), arguments.records));
+  HEADRACE_TRY(records, open_packs(source, store->catalog(), cache, arguments.records));
   HEADRACE_TRY(order, cache::make_record_order(arguments.order, records, false));
   return Reading{std::move(store), std::move(records), std::move(order)};
 }

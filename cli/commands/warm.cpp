@@ -13,7 +13,6 @@
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/daemon/stats_json.h"
 #include "headrace/cli/setup/data_set.h"
-#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/setup/spooled_list.h"
 #include "headrace/cli/setup/stop_signal.h"
@@ -122,7 +121,7 @@ io::Result<Wanted> find_wanted_of(const WarmArguments& arguments, const std::str
                                   const cache::Catalog& catalog) {
   WantedOptions options{.order = spec, .first_epoch = arguments.epoch, .epochs = arguments.epochs};
   if (!arguments.records.empty()) {
-    HEADRACE_TRY(records, open_packs(source, catalog, arguments.records));
+    HEADRACE_TRY(records, open_packs(source, catalog, arguments.cache, arguments.records));
     options.records = std::move(records);
   }
   return find_wanted(options, catalog);

@@ -15,7 +15,6 @@
 #include "headrace/cache/record_order.h"
 #include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
-#include "headrace/cli/setup/pack.h"
 #include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/prune.h"
@@ -311,6 +310,18 @@ io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, cons
   return cache::make_order(spec, input);
 }
 
+io::Result<std::shared_ptr<const cache::RecordSet>> open_packs(const Source& source, const cache::Catalog& catalog,
+                                                               const CacheArguments& arguments,
+                                                               const std::string& records) {
+  if (!arguments.sample_list.empty()) return option_error("--records", "is of all packs there; leave out --samples");
+  if (source.is_bucket()) {
+    return option_error("--records:", fmt::format("the index of a pack is read from a folder; mount {} and name the "
+                                                  "mount",
+                                                  source.path.string()));
+  }
+  return cache::open_record_set(source.directory.get(), catalog, records);
+}
+
 io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArguments& arguments,
                                   std::string_view order_spec, const std::string& records) {
   HEADRACE_TRY(source, open_source(source_path));
@@ -323,7 +334,7 @@ io::Result<DataSet> open_data_set(const fs::path& source_path, const CacheArgume
     HEADRACE_TRY(order, open_order(order_spec, catalog));
     return DataSet{std::move(source), std::move(catalog), nullptr, std::move(order)};
   }
-  HEADRACE_TRY(set, open_packs(source, catalog, records));
+  HEADRACE_TRY(set, open_packs(source, catalog, arguments, records));
   HEADRACE_TRY(order, cache::make_record_order(order_spec, set, false));
   return DataSet{std::move(source), std::move(catalog), std::move(set), std::move(order)};
 }

@@ -69,6 +69,13 @@ enum class ListFiles : std::uint8_t {
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
                                                                    ListFiles lists = ListFiles::kAny);
 
+// The records of the packs in the source. `records`: as open_record_set() takes it. Errors: its own, and
+// kInvalidArgument where the source is a bucket, or a list says which files are samples.
+[[nodiscard]] io::Result<std::shared_ptr<const cache::RecordSet>> open_packs(const Source& source,
+                                                                             const cache::Catalog& catalog,
+                                                                             const CacheArguments& arguments,
+                                                                             const std::string& records);
+
 // A data set that is listed and ordered but not read. It has at least one sample.
 struct DataSet {
   Source source;

@@ -38,7 +38,7 @@ class Tier(Structure):
 class DatasetOptions(Structure):
     _fields_ = [("struct_bytes", c_uint64), ("path", c_char_p), ("listing", c_char_p), ("sample_list", c_char_p),
                 ("catalog_file", c_char_p), ("engine", c_char_p), ("ram_bytes", c_uint64), ("tiers", POINTER(Tier)),
-                ("tier_count", c_uint64), ("keep_free_bytes", POINTER(c_uint64))]
+                ("tier_count", c_uint64), ("keep_free_bytes", POINTER(c_uint64)), ("records", c_char_p)]
 
 
 class Digest(Structure):

@@ -136,8 +136,8 @@ def _close(handle: ctypes.c_void_p, busy: threading.RLock, process: int, leases:
 
 
 # The data set mounted once for all ranks of this node; empty: it cannot be.
-def _share(root: str, ram_bytes: Optional[int], tiers: List[_Tier], listing: str,
-           sample_list: Optional[Path]) -> List[sharing.Lease]:
+def _share(root: str, ram_bytes: Optional[int], tiers: List[_Tier], listing: str, sample_list: Optional[Path],
+           records: Optional[str]) -> List[sharing.Lease]:
     options = ["--listing", listing]
     if ram_bytes is not None:
         options += ["--ram", f"{ram_bytes}B"]
@@ -147,6 +147,8 @@ def _share(root: str, ram_bytes: Optional[int], tiers: List[_Tier], listing: str
         options += [kind, f"{os.fsdecode(tier.path)}:{tier.budget_bytes}B{keep_free}"]
     if sample_list is not None:
         options += ["--samples", os.path.abspath(os.fsdecode(sample_list))]
+    if records is not None:
+        options += ["--records", records]
     try:
         return [sharing.lease(root, options)]
     except (OSError, subprocess.SubprocessError, _abi.HeadraceError) as error:
@@ -171,8 +173,13 @@ class Dataset:
         sample_list: a file of paths below `root`, one a line, that are the samples instead.
         catalog: a file where the listing is kept, which makes the next opening of a large data set faster.
         engine: "auto", "uring" or "pread".
+        records: the samples are the records of the packs below `root`, as `headrace mount --records` names them:
+            "auto", "lmdb", "hdf5:NAME", "stride=BYTES" (which takes every file). Files has them; sorted by path, all
+            packs are one sequence, of 10 000 files at most, and orders are over the records. No sample_list. Where a
+            pack changes, iterating raises StaleError.
     Raises: FileNotFoundError (no such folder, no samples), PermissionError, NotADirectoryError, ValueError (a tier or
-        size), BusyError (another process has a tier open).
+        size, no pack), BusyError (another process has a tier open). Of packs also BadSampleError (an index that cannot
+        be right) and NotImplementedError (a kind of pack whose records cannot be found).
     Thread-safety: any thread. A loader keeps its data set; close() is for the impatient.
     """
 
@@ -180,10 +187,13 @@ class Dataset:
 
     def __init__(self, root: Path, *, ram: Union[int, str, None] = None, ssd: Union[str, Sequence[str]] = (),
                  hdd: Union[str, Sequence[str]] = (), listing: str = "imagefolder", sample_list: Optional[Path] = None,
-                 catalog: Optional[Path] = None, engine: str = "auto"):
+                 catalog: Optional[Path] = None, engine: str = "auto", records: Optional[str] = None):
         self.root = os.fsdecode(_abi.path(root, "root"))
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotADirectoryError(f"data set {self.root} is no folder; name the folder that holds the samples")
+        if records is not None and self.decodes:
+            raise ValueError("records are bytes, which Files reads: headrace.Files(ROOT, decode, records=...)")
+        listed, packed = _abi.text(listing, "listing"), None if records is None else _abi.text(records, "records")
         several = _abi.environment("LOCAL_WORLD_SIZE", 1) > 1
         if ram is None:
             ram_bytes = 0 if several else _abi.RAM_DEFAULT
@@ -192,14 +202,17 @@ class Dataset:
         tiers = _read_tiers(_abi.TIER_SSD, ssd, "ssd") + _read_tiers(_abi.TIER_HDD, hdd, "hdd")
         self._leases: List[sharing.Lease] = []
         if several and (ram_bytes or tiers) and os.path.isdir(self.root) and not sharing.is_mount(self.root):
-            self._leases = _share(self.root, ram_bytes if ram is not None else None, tiers, listing, sample_list)
+            self._leases = _share(self.root, ram_bytes if ram is not None else None, tiers, listing, sample_list,
+                                  records)
             ram_bytes, tiers = 0, []
         options = _abi.DatasetOptions(
             struct_bytes=ctypes.sizeof(_abi.DatasetOptions), path=os.fsencode(self.shared_mount or self.root),
-            listing=_abi.text(listing, "listing"), sample_list=_encoded(sample_list, "sample_list"),
+            listing=listed, sample_list=_encoded(sample_list, "sample_list"),
             catalog_file=_encoded(catalog, "catalog"), engine=_abi.text(engine, "engine"), ram_bytes=ram_bytes,
             tiers=(_abi.Tier * len(tiers))(*(_abi.Tier(*tier[:3]) for tier in tiers)), tier_count=len(tiers),
-            keep_free_bytes=(ctypes.c_uint64 * len(tiers))(*(tier.keep_free_bytes for tier in tiers)))
+            keep_free_bytes=(ctypes.c_uint64 * len(tiers))(*(tier.keep_free_bytes for tier in tiers)),
+            records=packed)
+        self._has_records = records is not None
         self._handle, self._process = ctypes.c_void_p(), os.getpid()
         self._busy = threading.RLock()  # held during a call that closing must not overtake
         self.close = weakref.finalize(self, _close, self._handle, self._busy, self._process, self._leases)
@@ -252,7 +265,7 @@ class Dataset:
         return list(labels)
 
     def path(self, index: int) -> str:
-        """The path of a sample. Raises IndexError."""
+        """The path of a sample; of a record, its pack's. Raises IndexError."""
         try:
             index = operator.index(index)
         except TypeError:
@@ -262,6 +275,10 @@ class Dataset:
             raise IndexError(f"sample {index} is out of range: the data set has {count} samples")
         with self._open_handle() as handle:
             return os.path.join(self.root, _abi.text_of(lib.hr_dataset_path, handle, index))
+
+    def name(self, index: int) -> str:
+        """What messages call a sample: its path, and its number where it is a record. Raises IndexError."""
+        return self.path(index) + (f", record {index}" if self._has_records else "")
 
     @property
     def samples(self) -> List[Tuple[str, int]]:
@@ -357,9 +374,11 @@ class DecodeFailure(NamedTuple):
 
 
 class Files(Dataset):
-    """Any samples, as bytes: every file below `root`, sorted by path. `decode` turns the bytes of one sample into what
-    the loader yields; it runs on threads of Python's, while headrace's threads read ahead. A sample that it raises on
-    is a bad one; it is not asked about one that cannot be read, which is None (without `decode`: no bytes)."""
+    """Any samples, as bytes: every file below `root`, sorted by path; or with `records` each record of the packs there,
+    as it lies in its pack (a value of LMDB, a row of .npy, a chunk of HDF5, a TFRecord with its length and checksums).
+    `decode` turns the bytes of one sample into what the loader yields; it runs on threads of Python's, while headrace's
+    threads read ahead. A sample that it raises on is a bad one; it is not asked about one that cannot be read, which is
+    None (without `decode`: no bytes)."""
 
     decodes = False
 

@@ -693,7 +693,7 @@ def _deliver_bytes(loader: DataLoader, slot: delivery.Slot, batch: Batch, runnin
 def _judge_failures(loader: DataLoader, batch: Batch, failed: List[int], positions: List[int]) -> None:
     for place in failed:
         error = batch.images[place].error
-        reason = " ".join(f"{loader.dataset.path(batch.indices[place])}: decode raised {type(error).__name__}: "
+        reason = " ".join(f"{loader.dataset.name(batch.indices[place])}: decode raised {type(error).__name__}: "
                           f"{error}".split())
         if loader._options.bad_samples == _abi.BAD_SAMPLES["raise"]:
             raise BadSampleError(reason) from error

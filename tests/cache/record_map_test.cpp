@@ -53,9 +53,9 @@ TEST_CASE("a stride makes records of any file, beginning at an offset") {
   check_extent(*map, 1, 12, 8);
   packs.refuse("raw.bin", std::string(28, 'x'), "no whole records", "stride=8");
   packs.refuse("raw.bin", std::string(28, 'x'), "no whole records", "stride=8,offset=36");
-  packs.refuse("raw.bin", std::string(28, 'x'), "--records", "stride=0");
-  packs.refuse("raw.bin", std::string(28, 'x'), "--records", "stride=8,offset=");
-  packs.refuse("raw.bin", std::string(28, 'x'), "--records", "pickle");
+  packs.refuse("raw.bin", std::string(28, 'x'), "records 'stride=0'", "stride=0");
+  packs.refuse("raw.bin", std::string(28, 'x'), "records 'stride=8,offset='", "stride=8,offset=");
+  packs.refuse("raw.bin", std::string(28, 'x'), "records 'pickle'", "pickle");
   packs.refuse("raw.bin", std::string(28, 'x'), "raw.bin: is no pack");
 }
 

@@ -472,14 +472,15 @@ TEST_CASE("the shards of a data set are one sequence of records") {
 
 TEST_CASE("packs of two formats are refused until one is named") {
   const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
   const TempDir packs;
   packs.write("rows.npy", npy(2, 2));
   packs.write("rows.tfrecord", std::string("\0\0\0\0\0\0\0\0\x29\x03\x98\x07\xd8\xea\x82\xa2", 16));
   const std::string source = packs.path().string();
-  fixture.check_refused({"mount", source, point, "--records", "auto"}, 2, "write --records npy or tfrecord");
+  fixture.check_refused({"mount", source, fixture.mount_point.string(), "--records", "auto"}, 2, "npy or tfrecord");
   CHECK(fixture.tool({"order", source, "--records", "npy", "--order", "sequential", "--print", "index"}).output ==
         "0\n1\n");
+  const std::string list = packs.write("list", "rows.npy\n").string();
+  fixture.check_refused({"read", source, "--records", "npy", "--samples", list}, 2, "leave out --samples");
 }
 
 TEST_CASE("a line for the journal begins with its priority, any other with the time") {
