@@ -32,6 +32,7 @@ using OrderResult = Result<std::unique_ptr<Order>>;
 [[nodiscard]] OrderResult make_webdataset(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_megatron(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_keras(Parameters& parameters, const OrderInput& input);
+[[nodiscard]] OrderResult make_first(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_recorded(Parameters& parameters, const OrderInput& input);
 [[nodiscard]] OrderResult make_file_order(Parameters& parameters, const OrderInput& input);
 

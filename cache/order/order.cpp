@@ -43,6 +43,8 @@ constexpr Family kFamilies[] = {
     {"megatron", make_megatron, "Megatron-Core's GPTDataset, its saved indices",
      "megatron:documents=/tmp/document_index.npy,samples=/tmp/sample_index.npy,shuffle=/tmp/shuffle_index.npy"},
     {"torch-weighted", make_torch_weighted, "WeightedRandomSampler", "torch-weighted:weights=/tmp/weights,seed=1"},
+    {"first", make_first, "limit_train_batches, steps_per_epoch: the first samples of each epoch (of=SPEC, last)",
+     "first:samples=500,of=torch-distributed:seed=0"},
     {"file", make_file_order, "a list: one path or index per line", "file:/tmp/order"},
     {"recorded", make_recorded, "epochs that --order auto kept", "recorded:/var/cache/orders"},
 };

@@ -288,12 +288,17 @@ io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& 
   return store;
 }
 
+// Of "file:PATH", and of a family that reads one: "first:samples=9,of=file:PATH".
 std::string absolute_order_spec(const std::string& spec) {
   constexpr std::string_view kFile = "file:";
+  constexpr std::string_view kOfFile = ",of=file:";
   const NamedSpec named = parse_named_spec(spec);
-  if (named.spec.rfind(kFile, 0) != 0) return spec;
+  const std::size_t of_file = named.spec.find(kOfFile);
+  const bool is_file = named.spec.starts_with(kFile);
+  if (!is_file && of_file == std::string::npos) return spec;
+  const std::size_t path = is_file ? kFile.size() : of_file + kOfFile.size();
   const std::string name = named.folder.empty() ? "" : named.folder + "=";
-  return name + std::string(kFile) + fs::absolute(named.spec.substr(kFile.size())).string();
+  return name + named.spec.substr(0, path) + fs::absolute(named.spec.substr(path)).string();
 }
 
 io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,

@@ -47,6 +47,8 @@ const char* const kSpecs[] = {
     "webdataset:mode=detshuffle,seed=-3,shardshuffle=5,initial=2,workers=3,replicas=2",
     "torch-weighted:weights=/dev/null,generator=explicit,seed=1,num_samples=9,offset=2",
     "megatron:documents=/dev/null,samples=/etc,shuffle=/none,replicas=2,rank=1,batch=3,drop_last=0",
+    "first:samples=3,of=torch-distributed:replicas=2",
+    "first:samples=99,of=torch-subset:range=2:9,of=python:seed=1",
     "keras:validation_split=0.2,subset=validation,batch=4",
 };
 
@@ -159,8 +161,9 @@ TEST_CASE("every family has orders of 2^32 samples or says how many it takes") {
   for (const OrderFamily& family : order_families()) {
     if (reads_lists(family)) continue;
     const bool of_torch = std::ranges::find(family.parameters, "torch") != family.parameters.end();
-    std::string spec =
-        family.name == "torch-subset" ? "torch-subset:range=0:4294967296:65536" : std::string(family.example);
+    std::string spec(family.example);
+    if (family.name == "torch-subset") spec = "torch-subset:range=0:4294967296:65536";
+    if (family.name == "first") spec = "first:samples=65536,of=torch-distributed:seed=0";
     if (of_torch) spec += ",torch=2.5";  // later releases have no short form for so many
     CAPTURE(spec);
     const auto order = make_order(spec, {.sample_count = std::uint64_t{1} << 32, .find_sample = nullptr});

@@ -152,6 +152,23 @@ TEST_CASE("torch-subset: another family reads the subset") {
   CHECK(epoch_of("torch-subset:list=" + list.string() + ",of=sequential", 10, 0) == std::vector<SampleIndex>{7, 5, 3});
 }
 
+TEST_CASE("first: each epoch of another order, as far as a loop reads it") {
+  const auto order = order_of("first:samples=70,of=torch-distributed:seed=3,replicas=2,rank=1,batch=8,workers=3", 400);
+  const auto whole = order_of("torch-distributed:seed=3,replicas=2,rank=1", 400);
+  CHECK(order->length(0) == 70);
+  CHECK(order->workers().workers == 3);
+  for (const std::uint64_t epoch : {0, 5}) {
+    CHECK(*order->epoch(epoch) == *whole->prefix(epoch, 70));
+    CHECK(*order->prefix(epoch, 9) == *whole->prefix(epoch, 9));
+    CHECK(*order->prefix(epoch, 900) == *whole->prefix(epoch, 70));
+  }
+  CHECK(epoch_of("first:samples=9,of=sequential", 4, 1) == std::vector<SampleIndex>{0, 1, 2, 3});
+  CHECK(refusal_of("first:of=sequential").find("samples=COUNT") != std::string::npos);
+  CHECK(refusal_of("first:samples=3").find("of=SPEC") != std::string::npos);
+  CHECK(refusal_of("first:samples=0,of=sequential").find("samples='0'") != std::string::npos);
+  CHECK(refusal_of("first:samples=3,of=no-such").find("no-such") != std::string::npos);
+}
+
 TEST_CASE("torch-subset: what is wrong is named") {
   CHECK(refusal_of("torch-subset").find("one of range=") != std::string::npos);
   CHECK(refusal_of("torch-subset:range=0:11").find("within the data set") != std::string::npos);
