@@ -339,24 +339,39 @@ class ImageFolder(Dataset):
 
     def __init__(self, root: Path, **options: Any):
         super().__init__(root, **options)
-        self.classes = self._find_classes()
+        self.classes = self._find_classes(options.get("listing", "imagefolder"))
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
         if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
             self._check_classes()
 
-    def _find_classes(self) -> List[str]:
-        if "://" in self.root:  # a bucket, which has no empty folders
-            below = len(os.path.join(self.root, ""))
-            names = (self.path(index)[below:].partition("/") for index in range(len(self)))
-            return sorted({name for name, slash, _ in names if slash})
+    def _find_classes(self, listing: str) -> List[str]:
+        if "://" in self.root or listing == "timm":
+            return self._classes_of_samples(is_leaf=listing == "timm")
         with os.scandir(self.root) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+        return [name for name in names if not name.startswith(".")] if listing == "keras" else names
+
+    # By the library's numbers. timm's class is the folder that a sample lies in, others' the one below the root. A
+    # folder of a bucket has no name here where none of its samples is in the listing.
+    def _classes_of_samples(self, is_leaf: bool) -> List[str]:
+        with self._open_handle() as handle:
+            names = [""] * lib.hr_dataset_class_count(handle)
+        below = len(os.path.join(self.root, ""))
+        for path, number in self.samples:
+            folders = path[below:].split("/")[:-1]
+            if folders and number < len(names):
+                names[number] = folders[-1 if is_leaf else 0]
+        return names
 
     def _check_classes(self) -> None:
         if not self.classes:
             self.close()
             raise FileNotFoundError(f"data set {self.root} has no folder per class; Files reads what has none")
         found = set(self.targets)
+        if "" in self.classes:
+            self.close()
+            raise FileNotFoundError(f"data set {self.root}: {self.classes.count('')} of its {len(self.classes)} "
+                                    "folders have no image; give the prefix above the classes alone, or use Files")
         empty = [name for name, number in self.class_to_idx.items() if number not in found]
         if empty:
             self.close()

@@ -110,7 +110,8 @@ class DataLoader:
         prefetch_batches: made ahead of the consumer; of images two at least, three with a device. The loader has memory
             for one more.
         draws: "position", or "torch": RandomResizedCrop and RandomHorizontalFlip draw what torch's DataLoader with
-            `torch_workers` workers and `generator` would draw. An epoch then cannot be resumed in its middle.
+            `torch_workers` workers (1 at least) and `generator` would draw. An epoch then cannot be resumed in its
+            middle.
         batch_transform: RandomErasing, MixUp or CutMix, on the whole batch; see headrace.batch_transforms. Labels that
             were mixed are float32, N x classes.
         device: "cuda": batches are torch tensors there; the next one is copied, normalised and mixed on a stream of its
@@ -178,6 +179,9 @@ class DataLoader:
         options.damage = _choice("damage", damage, _abi.DAMAGE)
         options.element_type = _choice("dtype", self.dtype, _abi.DTYPES)
         options.draw = _choice("draws", draws, {"position": _abi.DRAW_BY_POSITION, "torch": _abi.DRAW_AS_TORCH})
+        if options.draw == _abi.DRAW_AS_TORCH and options.torch_workers == 0:
+            raise ValueError("draws=\"torch\" needs torch_workers: the num_workers of torch's DataLoader, 1 at least; "
+                             "without workers it draws from the process's own generator, which is the script's")
         if self.dataset.decodes:
             if not transform:
                 raise ValueError("images of different sizes make no batch; give a transform, for instance "
@@ -284,6 +288,7 @@ class DataLoader:
         end = self._order.end(epoch) + _abi.uint(state["world_size"], 32, "world_size of the state", 1) - 1
         if position > end:
             raise ValueError(f"the state's position {position} lies behind its epoch, which ends at {end}")
+        self._order.check_ranks(state["world_size"], epoch)
         self._check_process()
         with self._lock:
             self._drop_running()

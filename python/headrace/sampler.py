@@ -45,21 +45,49 @@ def ranks(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
     return rank, world_size
 
 
+# Families that know of no ranks: all behind the colon is a path, and "first" counts the samples of all ranks.
+_WHOLE = ("file:", "recorded:", "first:")
+
+
+# What the order of a spec is over, which takes all behind "of=": of "torch-subset:range=0:9,of=sequential" that word.
+def _innermost(spec: str) -> str:
+    while not spec.startswith(_WHOLE) and "of=" in spec:
+        spec = spec.partition("of=")[2]
+    return spec
+
+
 class SpecEpochs:
     """The order of a spec, which the library draws. `spec`: without replicas and rank."""
 
     def __init__(self, dataset: Dataset, spec: str, rank: int, world: int):
         self.dataset, self.spec, self.rank, self.world = dataset, spec, rank, world
+        self._is_dealt_here = world > 1 and _innermost(spec).startswith(_WHOLE)
         self.length(0)  # a wrong spec is found now
 
+    def _spec_of(self, world: int) -> str:
+        return f"{self.spec}{',' if ':' in _innermost(self.spec) else ':'}replicas={world}"
+
     def _spec_of_rank(self) -> str:
-        if self.world == 1:
-            return self.spec
-        return f"{self.spec}{',' if ':' in self.spec else ':'}replicas={self.world},rank={self.rank}"
+        return self.spec if self.world == 1 else f"{self._spec_of(self.world)},rank={self.rank}"
 
     def length(self, epoch: int) -> int:
         """Samples of this rank."""
+        if self._is_dealt_here:
+            return -(-self.end(epoch) // self.world)
         return self.dataset.order_length(self._spec_of_rank(), epoch)
+
+    def check_ranks(self, world: int, epoch: int) -> None:
+        """Raises ValueError: what `world` ranks have left of an epoch cannot be dealt out to these."""
+        if world != self.world and not (self._deals_in_turn(world, epoch) and self._deals_in_turn(self.world, epoch)):
+            raise ValueError(f"the state is of {world} ranks, this loader of {self.world}: order {self.spec} does not "
+                             f"deal samples to ranks in turn, so that others cannot go on; go on with {world} ranks")
+
+    # Whether sample i of the epoch is rank i % `world`'s.
+    def _deals_in_turn(self, world: int, epoch: int) -> bool:
+        if world == 1 or _innermost(self.spec).startswith(_WHOLE):
+            return True
+        dealt, whole = self.dataset.order(self._spec_of(world), epoch), self.dataset.order(self.spec, epoch)
+        return all(mine == its for mine, its in zip(dealt, whole))
 
     def end(self, epoch: int) -> int:
         """Samples of all ranks."""
@@ -67,7 +95,7 @@ class SpecEpochs:
 
     def part(self, epoch: int, position: int) -> Part:
         """From a position of the whole epoch on."""
-        if position % self.world == 0:
+        if position % self.world == 0 and not self._is_dealt_here:
             length = self.length(epoch)
             first = min(position // self.world, length)
             return Part(self._spec_of_rank(), None, length, first, 0, self.rank, self.world)
@@ -104,6 +132,9 @@ class SamplerEpochs:
     def end(self, epoch: int) -> int:
         """Unknown before the epoch is asked for; part() leaves out what lies behind it."""
         return _UNKNOWN
+
+    def check_ranks(self, world: int, epoch: int) -> None:
+        """Its indices are those of one rank, whichever that is."""
 
     def part(self, epoch: int, position: int) -> Part:
         if hasattr(self.sampler, "set_epoch"):

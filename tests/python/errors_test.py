@@ -147,6 +147,7 @@ class ErrorsTest(unittest.TestCase):
                                                                                      interpolation="bicubic")]}),
             (ValueError, "no std of 0", {"transform": CHAIN + [hr.Normalize((0, 0, 0), (1, 0, 1))]}),
             (ValueError, "dtype 'int4' is unknown", {"dtype": "int4"}),
+            (ValueError, "needs torch_workers", {"draws": "torch"}),
             (ValueError, "bad_samples 'ignore'", {"bad_samples": "ignore"}),
             (ValueError, "output 'jax' is unknown", {"output": "jax"}),
             (ValueError, "one of shuffle", {"shuffle": True, "sampler": [1]}),
@@ -196,8 +197,10 @@ class ErrorsTest(unittest.TestCase):
                 (ValueError, "crop scale", {"transform": [hr.RandomResizedCrop(16, scale=(2, 1))]}),
                 (ValueError, "2 to 1000 magnitude bins", {"transform": CHAIN + [hr.TrivialAugmentWide(1001)]}),
                 (ValueError, "0 to 16 operations", {"transform": CHAIN + [hr.RandAugment(17)]}),
-                (ValueError, "torch's draws", {"transform": CHAIN + [hr.RandAugment()], "draws": "torch"}),
-                (ValueError, "torch's draws", {"transform": [hr.Resize((4, 4))], "draws": "torch"})):
+                (ValueError, "torch's draws",
+                 {"transform": CHAIN + [hr.RandAugment()], "draws": "torch", "torch_workers": 1}),
+                (ValueError, "torch's draws",
+                 {"transform": [hr.Resize((4, 4))], "draws": "torch", "torch_workers": 1})):
             with self.subTest(options):
                 if "draws" in options and not has_module("torch"):
                     continue
@@ -259,6 +262,12 @@ class ErrorsTest(unittest.TestCase):
                 self.assertEqual(loader.state_dict()["epoch"], epoch + 1)
         few = hr.DataLoader(self.bad_copy(), 59, transform=CHAIN, output="buffer", bad_samples="skip", drop_last=True)
         self.assertEqual([list(few) for _ in range(3)], [[], [], []])
+
+    def test_a_rank_without_a_sample_has_epochs_without_a_batch_and_can_be_closed(self):
+        data = hr.Files(self.folder / "n00000", ram="64M")
+        loader = hr.DataLoader(data, 2, order="sequential", rank=len(data), world_size=len(data) + 1)
+        self.assertEqual([list(loader) for _ in range(3)], [[], [], []])
+        loader.close()
 
     def test_an_epoch_of_files_without_a_batch_ends(self):
         folder = support.WORK / "unreadable"

@@ -77,6 +77,31 @@ class OrderTest(unittest.TestCase):
         for _ in range(2):
             self.assertEqual(indices_of(loader), [int(index) for batch in reference for index in batch])
 
+    def test_orders_of_files_and_over_others_are_dealt_to_ranks(self):
+        listed = list(range(self.size))[::-1]
+        file = support.WORK / "reversed"
+        file.write_text("\n".join(map(str, listed)), encoding="utf-8")
+        for order, whole in ((f"file:{file}", listed), ("first:samples=40,of=sequential", list(range(40))),
+                             (f"first:samples=40,of=file:{file}", listed[:40]),
+                             ("torch-subset:range=10:50,of=sequential", list(range(10, 50)))):
+            of_ranks = [indices_of(hr.DataLoader(self.data, 16, order=order, rank=rank, world_size=2, transform=RESIZE))
+                        for rank in range(2)]
+            self.assertEqual(of_ranks[0], whole[::2], order)
+            self.assertEqual(of_ranks[1][:len(whole) // 2], whole[1::2], order)
+            self.assertEqual(len(of_ranks[1]), len(of_ranks[0]))
+
+    def test_the_classes_of_a_listing_are_numbered_as_its_labels(self):
+        folder = support.WORK / "named"
+        images = sorted(support.synth("data").glob("*/*"))
+        for name in ("n10", "N9", "n2", ".hidden"):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "a.jpg").write_bytes(images[0].read_bytes())
+        for listing in ("timm", "keras"):
+            data = hr.ImageFolder(folder, ram="64M", listing=listing)
+            for path, number in data.samples:
+                self.assertEqual(data.classes[number], os.path.basename(os.path.dirname(path)), listing)
+            self.assertEqual(len(data.classes), 3 + (listing == "timm"))
+
     def test_epochs_follow_each_other_unless_one_is_set(self):
         loader = hr.DataLoader(self.data, 16, shuffle=True, transform=RESIZE)
         epochs = [indices_of(loader) for _ in range(3)]

@@ -232,6 +232,18 @@ class ResumeTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "several files"):
             other.load_state_dict(state)
 
+    def test_other_ranks_go_on_only_where_ranks_are_dealt_to_in_turn(self):
+        def half(order, world, **options):
+            loader = self.loader(shuffle=False, order=order, batch_size=4, rank=0, world_size=world, **options)
+            next(loader.batches())
+            return loader.state_dict()
+        for order in ("sequential", "torch-distributed:seed=3", "torch-distributed:seed=3,drop_last=1"):
+            self.loader(shuffle=False, order=order, rank=0, world_size=3).load_state_dict(half(order, 2))
+        for world, other in ((2, 1), (1, 2), (2, 3)):
+            with self.assertRaisesRegex(ValueError, f"go on with {world} ranks"):
+                self.loader(shuffle=False, order="dali", rank=0, world_size=other).load_state_dict(half("dali", world))
+        self.loader(shuffle=False, order="dali", rank=1, world_size=2).load_state_dict(half("dali", 2))
+
     def test_a_state_of_another_order_or_seed_is_refused(self):
         state = self.loader().state_dict()
         with self.assertRaisesRegex(ValueError, "order"):
