@@ -39,6 +39,8 @@ class Order {
   [[nodiscard]] virtual const std::string& spec() const = 0;
   // Positions per epoch; may differ from the number of samples (padding, drop_last, subsets).
   [[nodiscard]] virtual std::uint64_t length(std::uint64_t epoch) const = 0;
+  // Of the longest epoch from this one on, where they are of several sets.
+  [[nodiscard]] virtual std::uint64_t length_max(std::uint64_t epoch) const { return length(epoch); }
   // The whole epoch, 4 bytes per position. Errors: kInvalidArgument (an epoch that the order does not have), kNotFound
   // (one that is not told yet).
   [[nodiscard]] virtual Result<std::vector<SampleIndex>> epoch(std::uint64_t epoch) const = 0;

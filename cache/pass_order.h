@@ -48,6 +48,7 @@ class PassOrder final : public Order {
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }  // "train=SPEC val=SPEC"
   [[nodiscard]] std::uint64_t length(std::uint64_t pass) const override;
+  [[nodiscard]] std::uint64_t length_max(std::uint64_t pass) const override;  // of the largest set
   [[nodiscard]] Result<std::vector<SampleIndex>> epoch(std::uint64_t pass) const override;
   [[nodiscard]] Result<std::vector<SampleIndex>> prefix(std::uint64_t pass, std::uint64_t count) const override;
   [[nodiscard]] WorkerLayout workers() const override;  // of the largest set

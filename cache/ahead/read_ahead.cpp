@@ -126,7 +126,7 @@ ReadAhead::Impl::Impl(const Order& order, const SampleSizes& sizes_in, const Rea
                        .first_epoch = options.first_epoch,
                        .epoch_count = options.epoch_count,
                        .workers = workers_of(order, options)}),
-      track(schedule, workers_of(order, options), order.length(options.first_epoch)),
+      track(schedule, workers_of(order, options), order.length_max(options.first_epoch)),
       lanes(schedule, schedule.lanes() > 1 ? std::max(workers_of(order, options).ranks, 1U) : 1),
       marks(sizes.size()) {
   set_limits(options.budget_bytes, options.window_bytes);

@@ -8,6 +8,10 @@
 namespace headrace::cache {
 namespace {
 
+// A file that was read a moment ago may be opened again: by its loader, which looks at it first, or by another job that
+// has the same order. Of so many reads in the zone, or a 32nd of an epoch, in which few of a lost reader's opens lie.
+constexpr std::uint64_t kRereadMax = 1024;
+
 // So many reads beyond what the workers can be apart show that the reader went on; fewer may be somebody else's.
 constexpr unsigned kReadsBeyond = 4;
 // What one search goes by: the last reads.
@@ -18,6 +22,9 @@ constexpr double kAccident = 1e-5;
 // After so many reads in sequence the next strays are searched for at once again: a search costs about a pass over the
 // epoch, and must stay rare when two jobs share a mount: never more than one for a 32nd of an epoch.
 constexpr std::uint64_t kReadsOfConfidence = 1024;
+// After so many in sequence, more than most batches have, the reader is where it was found. Else there are two jobs, of
+// which each is found in turn: the next search takes twice as many strays.
+constexpr std::uint64_t kReadsOfFind = 64;
 
 // How far apart two reads can be that are next to each other in the schedule.
 std::uint64_t apart_max(const WorkerLayout& workers, std::uint64_t epoch_length) {
@@ -57,6 +64,7 @@ ReaderTrack::ReaderTrack(Schedule& schedule, const WorkerLayout& workers, std::u
       drift_max_(drift_max(schedule.strands(), apart_max_, epoch_length)),
       reads_needed_(reads_needed(apart_max_, epoch_length)),
       strands_(schedule.strands()),
+      just_read_max_(std::min(epoch_length / 32, kRereadMax)),
       search_interval_(std::max<std::uint64_t>(epoch_length / 32, 64)),
       search_at_(reads_needed_) {}
 
@@ -73,8 +81,8 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   passed.clear();
   extend_zone();
   const std::optional<Place> place = expected_place(sample);
-  if (recent_.size() == kReadsMax) recent_.erase(recent_.begin());
-  recent_.push_back(sample);
+  if (!place && just_read_.contains(sample)) return true;
+  note_recent(sample);
   if (!place) {
     ++doubt_;
     matched_in_row_ = 0;
@@ -83,6 +91,8 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   // Not zero: in a short epoch a quarter of what a lost reader opens lies in the zone by accident.
   doubt_ -= std::min<std::uint64_t>(doubt_, 1);
   if (++matched_in_row_ == kReadsOfConfidence) search_at_ = reads_needed_;
+  if (matched_in_row_ == kReadsOfFind) finds_in_vain_ = 0;
+  note_just_read(sample);
   pass(*place, passed);
   if (doubt_ < reads_needed_) {  // else the reader is elsewhere, and this was an accident
     give_up_behind(*place, passed);
@@ -90,6 +100,24 @@ bool ReaderTrack::on_read(SampleIndex sample, std::vector<Passed>& passed) {
   }
   leave_passed();
   return true;
+}
+
+// Each once: one file that is opened again and again shows no place.
+void ReaderTrack::note_recent(SampleIndex sample) {
+  std::erase(recent_, sample);
+  if (recent_.size() == kReadsMax) recent_.erase(recent_.begin());
+  recent_.push_back(sample);
+}
+
+void ReaderTrack::note_just_read(SampleIndex sample) {
+  if (just_read_max_ == 0) return;
+  if (just_read_in_turn_.size() == just_read_max_) {
+    const auto oldest = just_read_.find(just_read_in_turn_.front());
+    if (--oldest->second == 0) just_read_.erase(oldest);
+    just_read_in_turn_.pop_front();
+  }
+  just_read_in_turn_.push_back(sample);
+  ++just_read_[sample];
 }
 
 // The first unread place of the sample that its strand can have got to. Two lengths: one within which reads are normal,
@@ -201,7 +229,9 @@ std::optional<ReaderTrack::Found> ReaderTrack::find_reader() {
   // Many epochs to choose from: takes as many reads as there are.
   if (!found.place && recent_.size() == kReadsMax) found.epoch = schedule_.find_beginning(recent_, apart_max_);
   const bool is_found = found.place || found.epoch;
-  search_at_ = is_found ? reads_needed_ : doubt_ + std::min(doubt_, search_interval_);
+  search_at_ = is_found ? std::min(reads_needed_ << finds_in_vain_, search_interval_)
+                        : doubt_ + std::min(doubt_, search_interval_);
+  if (is_found && search_at_ < search_interval_) ++finds_in_vain_;
   return is_found ? std::optional(std::move(found)) : std::nullopt;
 }
 

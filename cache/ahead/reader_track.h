@@ -33,7 +33,8 @@ class ReaderTrack {
     SampleIndex sample = 0;
     std::uint64_t lane = 0;  // that the place is in; the schedule may have let go of it
   };
-  // False: a stray, outside of the zone. True: `passed` are the places read or given up by this, each reported once.
+  // False: a stray, outside of the zone. True: `passed` are the places read or given up by this, each reported once;
+  // none where the sample was read just before.
   [[nodiscard]] bool on_read(SampleIndex sample, std::vector<Passed>& passed);
   // After strays: the place to which the reader seems to have gone, or the epoch that it began, and the reads that
   // show it. Feed them to on_read() again after move_to().
@@ -72,6 +73,8 @@ class ReaderTrack {
     unsigned reads_beyond = 0;  // further from `low` than its workers can be apart
     Place last = 0;             // its last place in the zone, if there is one
   };
+  void note_recent(SampleIndex sample);
+  void note_just_read(SampleIndex sample);
   [[nodiscard]] std::optional<Place> expected_place(SampleIndex sample);
   void extend_zone(const std::vector<Place>& opened = {});
   void link_strand(Place place);
@@ -89,12 +92,16 @@ class ReaderTrack {
   std::vector<Strand> strands_;
   std::deque<Slot> zone_;  // from low_ on
   std::unordered_map<SampleIndex, Chain> chains_;
-  unsigned reads_beyond_ = 0;            // further from low_ than the strands can be apart
-  std::vector<SampleIndex> recent_;      // the last reads, strays or not
-  std::uint64_t doubt_ = 0;              // how many more of the reads of late were strays than were not
+  unsigned reads_beyond_ = 0;        // further from low_ than the strands can be apart
+  std::vector<SampleIndex> recent_;  // the last reads, strays or not; each sample once
+  std::uint64_t doubt_ = 0;          // how many more of the reads of late were strays than were not
+  const std::uint64_t just_read_max_;
+  std::deque<SampleIndex> just_read_in_turn_;                 // the last reads in the zone
+  std::unordered_map<SampleIndex, unsigned> just_read_ = {};  // of these, how often
   const std::uint64_t search_interval_;  // strays between two searches, once those before found nothing
   std::uint64_t search_at_;              // the doubt that makes the next search worth its cost
   std::uint64_t matched_in_row_ = 0;
+  unsigned finds_in_vain_ = 0;  // after which the reader was elsewhere again soon
 };
 
 }  // namespace headrace::cache

@@ -80,6 +80,11 @@ std::uint64_t PassOrder::length(std::uint64_t number) const {
   return sets()[drawn.set].order->length(drawn.epoch);
 }
 
+std::uint64_t PassOrder::length_max(std::uint64_t /*pass*/) const {
+  const std::size_t set = largest();
+  return sets()[set].order->length(first_epoch(set));
+}
+
 Result<std::vector<SampleIndex>> PassOrder::epoch(std::uint64_t number) const {
   return prefix(number, UINT64_MAX);
 }

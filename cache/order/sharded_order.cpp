@@ -89,7 +89,8 @@ WorkerLayout layout_of(WorkerLayout one_rank, const Shards& shards) {
         static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.workers * shards.rank_count, kMaxWorkers));
     return one_rank;
   }
-  one_rank.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.batch * shards.rank_count, UINT32_MAX));
+  const std::uint64_t batch_max = UINT32_MAX / shards.rank_count;  // of one rank: the batch of all is a multiple of it
+  one_rank.batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(one_rank.batch, batch_max) * shards.rank_count);
   one_rank.ranks = ranks;
   return one_rank;
 }

@@ -459,6 +459,49 @@ TEST_CASE("strays of another job do not move the reader") {
   CHECK(cache.state().epoch == 1);
 }
 
+TEST_CASE("files that are opened again just after are no strays") {
+  const TestOrder order(5000);
+  Cache cache(order, equal_sizes(5000), {.budget_bytes = 200'000, .window_bytes = 100'000});
+  const Samples epoch = *order.epoch(0);
+  std::uint64_t misses = 0;
+  for (std::size_t i = 0; i < epoch.size(); ++i) {
+    cache.fetch();
+    cache.land_all();
+    if (!cache.read(epoch[i])) ++misses;
+    cache.read(epoch[i]);                                 // by its own loader, which looks at a file first
+    cache.read(epoch[i - std::min<std::size_t>(i, 20)]);  // by another job that has the same order
+  }
+  CHECK(misses == 0);
+  CHECK(cache.state().strays == 0);
+}
+
+TEST_CASE("two jobs at different places of one order do not make the plan go to and fro") {
+  const TestOrder order(5000);
+  Cache cache(order, equal_sizes(5000), {.budget_bytes = 200'000, .window_bytes = 100'000});
+  const Samples epoch = *order.epoch(0);
+  unsigned jumps = 0;
+  std::uint64_t before = 0;
+  constexpr std::size_t kBatch = 32;
+  for (std::size_t i = 0; i < 4000; ++i) {
+    const bool is_first = i / kBatch % 2 == 0;
+    cache.read(epoch[i / kBatch / 2 * kBatch + i % kBatch + (is_first ? 0 : 2500)]);
+    const std::uint64_t now = cache.state().position;
+    jumps += std::max(now, before) - std::min(now, before) > 1000 ? 1 : 0;
+    before = now;
+  }
+  CHECK(jumps < 20);  // one for each of 125 batches, were each find as easy as the first
+}
+
+TEST_CASE("one file that is opened again and again shows no place") {
+  const TestOrder order(5000);
+  Cache cache(order, equal_sizes(5000), {.budget_bytes = 200'000, .window_bytes = 100'000});
+  const Samples epoch = *order.epoch(0);
+  for (std::size_t i = 0; i < 100; ++i) cache.read(epoch[i]);
+  for (int i = 0; i < 50; ++i) cache.read(epoch[4000]);
+  CHECK(cache.state().epoch == 0);
+  CHECK(cache.state().position == 100);
+}
+
 TEST_CASE("a seek keeps what the new place needs and drops the rest") {
   const TestOrder order(1000, {.batch = 10, .workers = 2, .prefetch_factor = 2});
   Cache cache(order, equal_sizes(1000), {.budget_bytes = 10'000, .window_bytes = 5'000});
