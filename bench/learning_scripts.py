@@ -10,6 +10,7 @@ headrace.
 """
 
 import argparse
+import csv
 import hashlib
 import itertools
 import multiprocessing
@@ -279,15 +280,30 @@ def subset_unseeded(script):
 
 
 def csv_list(script):
+    """A csv beside the images, as pandas reads it."""
+    with open(script.root / "train.csv", newline="", encoding="utf-8") as file:
+        entries = [script.root / line["image"] for line in csv.DictReader(file)]
+    script.run(script.distributed(Paths(script, entries)))
+
+
+def hidden_list(script):
     script.run(script.distributed(Paths(script, by_digest(paths_of(script.folder())))))
 
 
-def pairs(script):
-    """Images with their masks, as torchvision's VOCSegmentation has them."""
+def images_and_masks(script):
+    """As torchvision's VOCSegmentation has them."""
     names = sorted(path.stem for path in (script.root / "JPEGImages").iterdir())
-    entries = [(script.root / "JPEGImages" / f"{name}.jpg", script.root / "SegmentationClass" / f"{name}.png")
-               for name in names]
-    script.run(script.distributed(Paths(script, entries)))
+    return Paths(script, [(script.root / "JPEGImages" / f"{name}.jpg",
+                           script.root / "SegmentationClass" / f"{name}.png") for name in names])
+
+
+def pairs(script):
+    script.run(script.distributed(images_and_masks(script)))
+
+
+def pairs_of_ranks(script):
+    data = images_and_masks(script)
+    ranks(script, 2, lambda rank: script.distributed(data, num_replicas=2, rank=rank))
 
 
 def json_beside(script):
@@ -428,7 +444,8 @@ SCRIPTS = {
     "two-loaders": two_loaders, "two-jobs": two_jobs, "k-fold": k_fold,
     "repeated-1": lambda script: repeated(script, 1), "repeated-2": lambda script: repeated(script, 2),
     "triplets": triplets, "random-split": split_at_random, "subset": subset, "subset-unseeded": subset_unseeded,
-    "csv-list": csv_list, "pairs": pairs, "json-beside": json_beside, "fixed-list": fixed_list,
+    "csv-list": csv_list, "hidden-list": hidden_list, "pairs": pairs, "pairs-of-ranks": pairs_of_ranks,
+    "json-beside": json_beside, "fixed-list": fixed_list,
     "persistent": persistent, "evaluation": evaluation, "cut-short": cut_short, "main.py": main_py,
     "references": references, "clips": clips, "class-blocks": class_blocks, "class-batches": batch_of_class,
     "shuffle-buffer": shuffle_buffer, "unknowable": unknowable, "replacement": with_replacement,

@@ -7,6 +7,7 @@ orders describe the script; a lock on any other is false. RAM holds 40 % of the 
 """
 
 import contextlib
+import hashlib
 import heapq
 import re
 import subprocess
@@ -69,8 +70,10 @@ ROWS = (
     Row("random_split", "random-split", right=NOTHING),
     Row("Subset of 60 %", "subset", right=r"seed=0\b"),
     Row("Subset of 60 %, no seed", "subset-unseeded", right=NOTHING),
-    Row("list in a csv", "csv-list", right=r"seed=0\b"),
-    Row("VOC: image and mask", "pairs", "voc"),
+    Row("list in a csv", "csv-list", "csv", right=r"seed=0\b"),
+    Row("list elsewhere", "hidden-list", right=r"seed=0\b"),
+    Row("VOC: image and mask", "pairs", "voc", right=r"together:JPEGImages\+SegmentationClass,of=.*seed=0\b"),
+    Row("VOC: two ranks", "pairs-of-ranks", "voc", right=r"together:.*seed=0\b"),
     Row("json beside each image", "json-beside", "json"),
     Row("the same list each epoch", "fixed-list", right=r"recorded|replay", quick=True),
     Row("persistent_workers, default generator", "persistent", right=r"torch-(random:seed=0|distributed:seed=)"),
@@ -122,8 +125,21 @@ def data_set(bench, layout, files):
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as file:
                 file.truncate(size)
+    if layout == "csv":
+        write_csv(partial)
     partial.rename(folder)
     return folder
+
+
+def write_csv(folder):
+    """In an order that somebody shuffled once."""
+    paths = [path.relative_to(folder) for path in folder.glob("*/*")]
+    lines = [f"{path},{path.parent}\n" for path in sorted(paths, key=digest)]
+    (folder / "train.csv").write_text("image,label\n" + "".join(lines), encoding="utf-8")
+
+
+def digest(path):
+    return hashlib.sha256(path.name.encode()).digest()
 
 
 def names_of(layout, number, files):

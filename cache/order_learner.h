@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,6 +43,7 @@ struct SampleRange {
   SampleIndex first = 0;
   std::uint64_t count = 0;
   std::string name = {};  // of the folder
+  [[nodiscard]] bool contains(SampleIndex sample) const { return sample >= first && sample - first < count; }
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
 
@@ -75,6 +77,11 @@ class OrderLearner {
 
   // Samples opened, in the order of the opens; repeated ones included.
   void on_opens(std::span<const SampleIndex> samples);
+  // A list that the job has read, a csv for instance, whose order may be what it shuffles. `within` gives the samples
+  // of a range that it names, in its sequence, each once; empty: none. It is called on the learner's thread, once for
+  // the whole and once for each part. The last few lists are kept.
+  using SamplesWithin = std::function<std::vector<SampleIndex>(const SampleRange& range)>;
+  void offer_list(SamplesWithin within);
   // Events were lost (inotify's queue overflowed): what was seen so far of this epoch no longer begins at its start.
   void on_events_lost();
 
@@ -84,7 +91,7 @@ class OrderLearner {
     std::uint64_t position = 0;      // lowest position that was opened; opens_of_epoch() tells what was since
     std::uint64_t known_epochs = 1;  // from `epoch` on; later ones are a guess that failed or are not known yet
     double confidence_bits = 0;      // log2 of how much better than chance the opens fit
-    std::string found_by;            // "prediction", "record", "small seed", "seed search", "replay", ...
+    std::string found_by;            // "prediction", "record", "small seed", "seed search", "list", ...
     // Over this part and the others whose orders are known, this one first; null: there is none. Whoever follows it
     // sees by itself which is read, and is told of nothing for as long as the version stays.
     std::shared_ptr<const PassOrder> in_turn = nullptr;

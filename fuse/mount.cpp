@@ -22,6 +22,7 @@
 #include "headrace/fuse/kernel/requests.h"
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/fuse/opens/follower.h"
+#include "headrace/fuse/opens/list_files.h"
 #include "headrace/fuse/opens/lister.h"
 #include "headrace/fuse/opens/open_log.h"
 #include "headrace/fuse/opens/order_watch.h"
@@ -126,6 +127,7 @@ struct Mount::Impl {
   std::shared_ptr<Inodes> inodes;
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
+  std::shared_ptr<ListFiles> list_files;    // null: nobody wants to know of lists
   bool is_paused = false;                   // reading ahead, as far as was told; by the plan's thread
   std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
   std::atomic<bool> blind = false;  // not all opens are seen: READs stand for them
@@ -455,6 +457,9 @@ void Mount::Impl::make_pusher() {
   }
   order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan());
   order_watch->on_told(options.order != nullptr);
+  if (options.records) return;
+  list_files = std::make_shared<ListFiles>(
+      store, [this](cache::OrderLearner::SamplesWithin within) { order_watch->on_list(std::move(within)); });
 }
 
 void Mount::Impl::set_order(const OrderPosition& order) {
@@ -533,6 +538,7 @@ void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
     return;
   }
   const std::optional<cache::SampleIndex> sample = store.catalog().sample_of(entry);
+  if (!sample && list_files) list_files->on_read(entry);
   if (!sample) return;
   pusher->plan().on_read(*sample, {range.offset, range.length});
   if (range.offset != 0 || !blind.load(std::memory_order_relaxed)) return;
@@ -556,6 +562,7 @@ void Mount::Impl::add_fallback(std::string line) {
 void Mount::Impl::stop(Unmount unmount) {
   MutexLock lock(stop_mutex);
   if (std::exchange(stopped, true)) return;
+  if (list_files) list_files->stop();
   store.set_change_listener({});
   if (session) stop_helpers();
   if (unmount == Unmount::kYes) {
@@ -608,6 +615,7 @@ void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
   }
   std::vector<cache::EntryId> entries = changes.vanished;
   for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
+  if (list_files) list_files->on_changed(entries);
   tell_changed_packs(entries);
   if (!entries.empty()) pusher->on_changed(entries);
 }

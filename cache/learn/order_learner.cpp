@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "headrace/cache/learn/companions.h"
 #include "headrace/cache/learn/cpu_allowance.h"
 #include "headrace/cache/learn/parts_in_turn.h"
 #include "headrace/cache/learn/records.h"
@@ -32,6 +33,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kRecentOpens = 32;
 constexpr std::uint64_t kLeastOpens = 16;
 constexpr std::uint64_t kMixedOpens = 512;  // the windows of a few ranks
+
+// Of each part, as for training, validation and test; trying the candidates over one takes as long as over all samples.
+constexpr std::size_t kListsMost = 4;
+// Until the next search most of them prove to be no lists.
+constexpr std::size_t kOfferedMost = 32;
 
 // A part smaller than this share of the whole (one class of many) is no data set of its own. Nor are more than
 // kMaxParts, which are classes.
@@ -50,6 +56,13 @@ constexpr std::uint64_t kLeastShare = 50;
     if (part.count < options.sample_count) tracks.emplace_back(part);
   }
   return tracks;
+}
+
+// Of the tracks, the first of which is the whole.
+[[nodiscard]] Companions companions_of(const std::vector<Track>& tracks) {
+  std::vector<SampleRange> parts;
+  for (std::size_t i = 1; i < tracks.size(); ++i) parts.push_back(tracks[i].range());
+  return Companions(parts);
 }
 
 [[nodiscard]] std::optional<Match> named(std::optional<Match> match, const char* name) {
@@ -76,6 +89,24 @@ constexpr std::uint64_t kLeastShare = 50;
   std::vector<CandidateGroup> groups = small_candidates();
   for (CandidateGroup& group : groups) group.base = sorted;
   return named(try_at_start(groups, task), "set that is read");
+}
+
+// Each takes as long as all that is tried over the samples as listed, so they are looked at for few window sizes.
+[[nodiscard]] bool is_time_for_lists(const Track::Request& request) {
+  constexpr std::size_t kSizes[] = {16, 32, 64, 512};
+  return std::ranges::any_of(kSizes, [&](std::size_t size) { return request.opened >= size && request.tried < size; });
+}
+
+// What scripts use, over the lists that the job has read. Not the list from its first to its last: classes or clips
+// that are shuffled as blocks would look like it. It is found as what the epoch before has read.
+[[nodiscard]] std::optional<Match> try_over_lists(const std::vector<Indices>& lists, const SearchTask& task) {
+  std::vector<CandidateGroup> groups = small_candidates();
+  std::erase_if(groups, [](const CandidateGroup& group) { return group.spec == "sequential"; });
+  for (const Indices& list : lists) {
+    for (CandidateGroup& group : groups) group.base = list;
+    if (auto match = try_at_start(groups, task)) return named(std::move(match), "list");
+  }
+  return std::nullopt;
 }
 
 // What follows from the orders known before: microseconds to milliseconds.
@@ -115,7 +146,9 @@ class OrderLearner::Impl {
   explicit Impl(OrderLearnerOptions options)
       : options_(std::move(options)),
         allowance_(options_.fruitless_share, options_.fruitless_seconds),
-        tracks_(make_tracks(options_)) {
+        tracks_(make_tracks(options_)),
+        companions_(companions_of(tracks_)),
+        lists_(tracks_.size()) {
     for (const Track& track : tracks_) records_.emplace_back(options_.record_folder, track.range());
     search_thread_ = std::thread([this] { search_loop(); });
     if (options_.search_all_seeds) seed_thread_ = std::thread([this] { seed_loop(); });
@@ -133,6 +166,7 @@ class OrderLearner::Impl {
   }
 
   void on_opens(std::span<const SampleIndex> samples);
+  void offer_list(SamplesWithin within);
   void on_events_lost();
   void give_lock_up();
   void learn_anew();
@@ -147,21 +181,29 @@ class OrderLearner::Impl {
  private:
   // What one of the two threads works on, without the mutex.
   struct Job {
+    std::deque<SamplesWithin> offered = {};  // lists that are to be read; empty: it is a search, of what follows
     std::size_t track = 0;
-    Track::Request request;
-    std::vector<SampleIndex> finished;  // an epoch to be recorded
+    Track::Request request = {};
+    std::vector<SampleIndex> finished = {};  // an epoch to be recorded
+    std::vector<Indices> lists = {};         // the last one first
   };
   // Block until there is something to do; nullopt at the end.
   [[nodiscard]] std::optional<Job> next_search();
   [[nodiscard]] std::optional<Job> next_seed_search();
   void search_loop();
   void search(const Job& job);
+  void read_lists(const std::deque<SamplesWithin>& offered);
   void tell_curtailed();
   void seed_loop();
   [[nodiscard]] std::optional<Match> search_seeds(const Job& job);
   void show_search(const SeedSearch* search, Clock::time_point began);
   void link_to_stream(const Job& job, const std::string& spec);
   void follow_active() HEADRACE_REQUIRES(mutex_);
+  // What is opened with the samples of the track; null: they are opened alone.
+  [[nodiscard]] const Companions::Together* companions_of_track(std::size_t index) const HEADRACE_REQUIRES(mutex_);
+  // The active track's samples, told in its indices, with their companions, in the data set's.
+  [[nodiscard]] std::vector<SampleIndex> with_companions(const std::vector<SampleIndex>& samples) const
+      HEADRACE_REQUIRES(mutex_);
   void make_active(std::size_t index) HEADRACE_REQUIRES(mutex_);
   void count_generations() HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::string whole_spec(const Track& track) const HEADRACE_REQUIRES(mutex_);
@@ -176,6 +218,10 @@ class OrderLearner::Impl {
   mutable io::Mutex mutex_;
   io::CondVar changed_;
   std::vector<Track> tracks_ HEADRACE_GUARDED_BY(mutex_);  // the whole first; their number is constant
+  Companions companions_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<SampleIndex> unseen_companions_ HEADRACE_GUARDED_BY(mutex_);  // of the last one that next_unseen() gave
+  std::deque<SamplesWithin> offered_ HEADRACE_GUARDED_BY(mutex_);           // lists that are to be read
+  std::vector<std::deque<Indices>> lists_ HEADRACE_GUARDED_BY(mutex_);      // of each track, the last one first
   std::size_t active_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint64_t mixed_opens_ HEADRACE_GUARDED_BY(mutex_) = 0;  // since one part had nearly all of the last ones
   std::uint64_t track_generations_ HEADRACE_GUARDED_BY(mutex_) = 0;
@@ -197,10 +243,11 @@ void OrderLearner::Impl::on_opens(std::span<const SampleIndex> samples) {
   for (const SampleIndex sample : samples) {
     if (sample >= options_.sample_count) continue;
     recent_[opens_++ % recent_.size()] = sample;
+    if (companions_.on_open(sample)) ++generation_;
     follow_active();
     for (std::size_t i = active_ == 0 ? 0 : 1; i < tracks_.size(); ++i) {
       const SampleRange& range = tracks_[i].range();
-      if (sample >= range.first && sample - range.first < range.count) tracks_[i].on_open(sample - range.first);
+      if (range.contains(sample)) tracks_[i].on_open(sample - range.first);
     }
   }
   count_generations();
@@ -214,13 +261,19 @@ void OrderLearner::Impl::on_events_lost() {
 
 void OrderLearner::Impl::give_lock_up() {
   io::MutexLock lock(mutex_);
-  tracks_[active_].give_lock_up();
+  if (companions_of_track(active_) != nullptr) {
+    companions_.give_up();  // rather than the order of those that lead
+    ++generation_;
+  } else {
+    tracks_[active_].give_lock_up();
+  }
   count_generations();
 }
 
 void OrderLearner::Impl::learn_anew() {
   io::MutexLock lock(mutex_);
   for (Track& track : tracks_) track.learn_anew();
+  companions_ = companions_of(tracks_);
   count_generations();
 }
 
@@ -232,8 +285,9 @@ void OrderLearner::Impl::follow_active() {
   ++mixed_opens_;
   for (std::size_t i = 1; i < tracks_.size(); ++i) {
     const SampleRange& range = tracks_[i].range();
+    const Companions::Together* const together = companions_of_track(i);
     const auto inside = std::ranges::count_if(std::span(recent_).first(count), [&](SampleIndex sample) {
-      return sample >= range.first && sample - range.first < range.count;
+      return together ? together->contains(sample) : range.contains(sample);
     });
     if (static_cast<std::uint64_t>(inside) * 10 >= count * 9) {
       mixed_opens_ = 0;
@@ -241,6 +295,21 @@ void OrderLearner::Impl::follow_active() {
     }
   }
   if (mixed_opens_ >= kMixedOpens) make_active(0);
+}
+
+const Companions::Together* OrderLearner::Impl::companions_of_track(std::size_t index) const {
+  const auto& together = companions_.together();
+  return together && index != 0 && together->leader == tracks_[index].range() ? &*together : nullptr;
+}
+
+std::vector<SampleIndex> OrderLearner::Impl::with_companions(const std::vector<SampleIndex>& samples) const {
+  const Companions::Together* const together = companions_of_track(active_);
+  std::vector<SampleIndex> all;
+  for (const SampleIndex local : samples) {
+    const auto sample = static_cast<SampleIndex>(tracks_[active_].range().first + local);
+    together ? together->append(sample, all) : all.push_back(sample);
+  }
+  return all;
 }
 
 void OrderLearner::Impl::make_active(std::size_t index) {
@@ -263,13 +332,45 @@ std::optional<OrderLearner::Impl::Job> OrderLearner::Impl::next_search() {
   while (!stopping_ && !tracks_[active_].wants_search()) changed_.wait(lock);
   if (stopping_) return std::nullopt;
   searching_ = true;
+  if (!offered_.empty()) return Job{.offered = std::exchange(offered_, {})};
   Track& track = tracks_[active_];
-  return Job{.track = active_, .request = track.take_request(), .finished = track.take_finished_epoch()};
+  return Job{.track = active_,
+             .request = track.take_request(),
+             .finished = track.take_finished_epoch(),
+             .lists = {lists_[active_].begin(), lists_[active_].end()}};
 }
 
 void OrderLearner::Impl::search_loop() {
   pthread_setname_np(pthread_self(), "hr-order");
-  while (const std::optional<Job> job = next_search()) search(*job);
+  while (const std::optional<Job> job = next_search()) job->offered.empty() ? search(*job) : read_lists(job->offered);
+}
+
+void OrderLearner::Impl::offer_list(SamplesWithin within) {
+  io::MutexLock lock(mutex_);
+  if (offered_.size() == kOfferedMost) offered_.pop_front();
+  offered_.push_back(std::move(within));
+}
+
+void OrderLearner::Impl::read_lists(const std::deque<SamplesWithin>& offered) {
+  std::vector<SampleRange> ranges;
+  {
+    io::MutexLock lock(mutex_);
+    for (const Track& track : tracks_) ranges.push_back(track.range());
+  }
+  for (const SamplesWithin& within : offered) {
+    for (std::size_t track = 0; track < ranges.size() && !cancelled_; ++track) {
+      std::vector<SampleIndex> samples = within(ranges[track]);
+      if (samples.empty()) continue;
+      for (SampleIndex& sample : samples) sample -= ranges[track].first;
+      io::MutexLock lock(mutex_);
+      std::deque<Indices>& lists = lists_[track];
+      lists.push_front(std::make_shared<const std::vector<SampleIndex>>(std::move(samples)));
+      if (lists.size() > kListsMost) lists.pop_back();
+    }
+  }
+  io::MutexLock lock(mutex_);
+  searching_ = false;
+  changed_.notify_all();
 }
 
 // Once, until something is found: from then on the share is used up and there again every few seconds.
@@ -295,6 +396,7 @@ void OrderLearner::Impl::search(const Job& job) {
   std::optional<Match> match = try_known(request, task, recorded);
   if (!match) match = try_over_set(request, usual_task, may_try_more);
   if (!match && may_try_more) match = try_usual(request, task, recorded);
+  if (!match && may_try_more && is_time_for_lists(request)) match = try_over_lists(job.lists, usual_task);
   const bool found = match.has_value();
   if (match) {
     io::log_info("order: {} epoch {} fits {} opens by {:.0f} bits ({})", match->spec, match->epoch, request.opened,
@@ -395,8 +497,9 @@ void OrderLearner::Impl::link_to_stream(const Job& job, const std::string& spec)
 // What make_order takes for the whole data set.
 std::string OrderLearner::Impl::whole_spec(const Track& track) const {
   const SampleRange& range = track.range();
-  if (range.count == options_.sample_count) return track.lock()->spec;
-  return fmt::format("torch-subset:range={}:{},of={}", range.first, range.first + range.count, track.lock()->spec);
+  std::string spec = track.lock()->order_spec();
+  if (range.count == options_.sample_count) return spec;
+  return fmt::format("torch-subset:range={}:{},of={}", range.first, range.first + range.count, spec);
 }
 
 std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
@@ -408,37 +511,40 @@ std::optional<OrderLearner::Lock> OrderLearner::Impl::lock() const {
                    : make_order(whole_spec(track), {.sample_count = options_.sample_count, .find_sample = nullptr});
   if (!order) return std::nullopt;
   const Track::Lock& found = *track.lock();
+  const Companions::Together* const together = companions_of_track(active_);
+  if (together) *order = order_together(std::move(*order), *together);
   return Lock{.order = std::move(*order),
               .epoch = found.epoch,
-              .position = found.position,
+              .position = found.position * (together ? 1 + together->others.size() : 1),
               .known_epochs = found.known_epochs,
               .confidence_bits = found.bits,
               .found_by = found.found_by,
-              .in_turn = parts_in_turn(tracks_, active_, options_.sample_count),
+              .in_turn = together ? nullptr : parts_in_turn(tracks_, active_, options_.sample_count),
               .in_turn_version = track_generations_};
 }
 
 std::vector<SampleIndex> OrderLearner::Impl::opens_of_epoch() const {
   io::MutexLock lock(mutex_);
-  std::vector<SampleIndex> opens = tracks_[active_].opens_of_epoch();
-  for (SampleIndex& sample : opens) sample += tracks_[active_].range().first;
-  return opens;
+  return with_companions(tracks_[active_].opens_of_epoch());
 }
 
 std::optional<SampleIndex> OrderLearner::Impl::next_unseen() {
   io::MutexLock lock(mutex_);
   if (opens_ == 0) return std::nullopt;
-  const auto local = tracks_[active_].next_unseen();
-  if (!local) return std::nullopt;
-  return tracks_[active_].range().first + *local;
+  if (unseen_companions_.empty()) {
+    const auto local = tracks_[active_].next_unseen();
+    if (!local) return std::nullopt;
+    unseen_companions_ = with_companions({*local});
+    std::ranges::reverse(unseen_companions_);
+  }
+  const SampleIndex next = unseen_companions_.back();
+  unseen_companions_.pop_back();
+  return next;
 }
 
 std::vector<SampleIndex> OrderLearner::Impl::take_left_out() {
   io::MutexLock lock(mutex_);
-  Track& track = tracks_[active_];
-  std::vector<SampleIndex> left_out = track.take_left_out();
-  for (SampleIndex& sample : left_out) sample += track.range().first;
-  return left_out;
+  return with_companions(tracks_[active_].take_left_out());
 }
 
 OrderLearner::State OrderLearner::Impl::state() const {
@@ -475,6 +581,9 @@ OrderLearner::OrderLearner(OrderLearnerOptions options) : impl_(std::make_unique
 OrderLearner::~OrderLearner() = default;
 void OrderLearner::on_opens(std::span<const SampleIndex> samples) {
   impl_->on_opens(samples);
+}
+void OrderLearner::offer_list(SamplesWithin within) {
+  impl_->offer_list(std::move(within));
 }
 void OrderLearner::on_events_lost() {
   impl_->on_events_lost();

@@ -22,7 +22,7 @@ namespace {
     set.samples.resize(track.range().count);
     std::iota(set.samples.begin(), set.samples.end(), static_cast<SampleIndex>(track.range().first));
   }
-  auto order = make_order(lock->spec, {.sample_count = set.samples.size(), .find_sample = nullptr});
+  auto order = make_order(lock->order_spec(), {.sample_count = set.samples.size(), .find_sample = nullptr});
   if (!order) return std::nullopt;
   set.order = std::move(*order);
   return set;

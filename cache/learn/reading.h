@@ -39,8 +39,8 @@ struct Reading {
 inline constexpr std::size_t kReadingOpens = 1024;
 
 // `by_arrival`: positions opened in one epoch, each once, in the sequence of the opens; strays do no harm. Where the
-// runs do not lie as the batches of workers do, the reading is of one worker whose batch covers what was seen, or is 1
-// where there is one run.
+// runs do not lie as the batches of workers do, the reading is of one worker whose batch covers how far opens are out
+// of sequence, or is 1 where there is one run.
 [[nodiscard]] Reading read_off(std::span<const std::uint64_t> by_arrival);
 
 // The spec with the parameters of its reading. `opens_per_sample` of about 3 speaks for repeated augmentation.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace headrace::cache {
 namespace {
 
@@ -89,6 +91,10 @@ std::optional<PreparedMatch> prepare_match(Match match, std::uint64_t n) {
   return prepared;
 }
 
+std::string Track::Lock::order_spec() const {
+  return read_length == 0 ? spec : fmt::format("first:samples={},of={}", read_length, spec);
+}
+
 Track::Track(const SampleRange& range)
     : range_(range),
       seen_(range.count),
@@ -106,6 +112,7 @@ void Track::on_open(SampleIndex local) {
   recent_at_ = (recent_at_ + 1) % recent_.size();
   const bool expected = lock_ ? fits_lock(local) : !seen_[local];
   history_ = history_ << 1 | (expected ? 0 : 1);
+  unexpected_opens_ += expected ? 0 : 1;
   expected ? on_expected(local) : on_unexpected(local);
 }
 
@@ -113,8 +120,11 @@ void Track::on_open(SampleIndex local) {
 // next have in common is none.
 bool Track::is_repetition(SampleIndex local, bool was_just_now) const {
   if (was_just_now && (lock_ || seen_[local])) return true;
-  const bool reach_tells_epochs_apart = reach_ * 4 < static_cast<double>(range_.count);
-  return lock_ && reach_tells_epochs_apart && seen_[local] && within_reach(local);
+  return lock_ && reach_tells_epochs_apart() && seen_[local] && within_reach(local);
+}
+
+bool Track::reach_tells_epochs_apart() const {
+  return reach_ * 4 < static_cast<double>(range_.count);
 }
 
 bool Track::within_reach(SampleIndex local) const {
@@ -146,8 +156,16 @@ void Track::on_expected(SampleIndex local) {
   seen_[local] = true;
   ++seen_count_;
   const bool is_new = window_.add(local);
+  if (lock_ && reads_beyond_repeats()) {
+    never_repeats_ = true;
+    describe_again();
+  }
   if (lock_) {
     advance_to(position_of_[local]);
+    if (length_.on_read(positions_read())) {
+      lock_->read_length = 0;
+      ++generation_;
+    }
     if (is_new && !settled_ && std::ranges::find(kSettled, window_.size()) != std::end(kSettled)) describe_again();
   } else {
     sequence_.push_back(local);
@@ -187,11 +205,13 @@ bool Track::lock_has_failed() const {
 }
 
 bool Track::has_read_all() const {
+  if (lock_ && lock_->read_length > 0) return positions_read() * 10 >= lock_->read_length * 9;
   const std::uint64_t samples = lock_ && lock_->base ? lock_->base->size() : range_.count;
   return seen_count_ * 10 >= samples * 9;
 }
 
 void Track::on_events_lost() {
+  is_heard_whole_ = false;
   if (lock_) return;  // progress_ finds its way back
   begin_epoch({});
 }
@@ -211,6 +231,8 @@ void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
   left_at_ = lock_ && match_.spec == kListing ? progress_ : std::vector<double>();
   seen_.assign(range_.count, false);
   seen_count_ = 0;
+  is_heard_whole_ = true;
+  unexpected_opens_ = 0;
   repeated_opens_ = 0;
   next_unseen_ = 0;
   sequence_.clear();
@@ -241,12 +263,14 @@ void Track::clear_suspects() {
 void Track::drop_lock() {
   const bool epoch_was_over = seen_count_ * 10 >= range_.count * 9;
   if (!epoch_was_over) ++drops_;
+  never_repeats_ = false;
   // What was read in sequence was a block of many, a class: longer ones would have to show, not just two neighbours.
   if (match_.spec == kListing)
     stretch_min_ = epoch_was_over ? 0 : std::clamp<std::uint64_t>(4 * std::max(stretch_min_, seen_count_), 64, 4096);
   const std::vector<SampleIndex> opens = suspects_.samples();
   begin_epoch(opens);  // before the lock goes: the epoch that ends was not unknown
   lock_.reset();
+  length_.forget();
   left_at_ = {};
   position_of_ = {};
   ++generation_;
@@ -255,6 +279,7 @@ void Track::drop_lock() {
 void Track::give_lock_up() {
   if (!lock_) return;
   given_up_ = match_.spec;
+  given_up_base_ = match_.base;
   match_ = {};  // predicts nothing
   drop_lock();
 }
@@ -262,6 +287,7 @@ void Track::give_lock_up() {
 void Track::learn_anew() {
   give_lock_up();
   given_up_.clear();
+  given_up_base_.reset();
 }
 
 bool Track::wants_search() const {
@@ -280,6 +306,8 @@ Track::Request Track::request_with(const OpenSet& opens, std::uint64_t window) c
     if (before->spec.empty()) continue;
     for (CandidateGroup& group : successors_of(before->spec, before->epoch)) {
       if (group.again && opens.size() < opens_to_believe_repetition(range_.count)) continue;
+      // Blocks of a list that are shuffled would look like the list from there on.
+      if (before->base && before->spec != kListing && group.spec == kListing) continue;
       group.base = before->base;
       request.predicted.push_back(std::move(group));
     }
@@ -369,12 +397,18 @@ void Track::reach_suspects() {
   if (!suspects_go_on()) return drop_lock();
   const bool is_listing = match_.spec == kListing && !match_.base;
   double last = 0;
+  std::vector<double> distances;
   for (const SampleIndex local : suspects_.samples()) {
     if (position_of_[local] == PreparedMatch::kNowhere || seen_[local]) continue;
     seen_[local] = true;
     ++seen_count_;
     last = static_cast<double>(position_of_[local]);
-    if (!is_listing) reach_ = std::max(reach_, 1.5 * distance_of(local));
+    distances.push_back(distance_of(local));
+  }
+  if (!is_listing && !distances.empty()) {  // as far as most are: a stray lies anywhere
+    const auto most = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() * 9 / 10);
+    std::nth_element(distances.begin(), most, distances.end());
+    reach_ = std::max(reach_, 1.5 * *most);
   }
   // A wide reach would have room for several blocks of another order.
   if (is_listing) start_at(last);
@@ -392,7 +426,7 @@ bool Track::is_distrusted(const Match& match, std::size_t opens) const {
 }
 
 void Track::on_match(const Request& request, PreparedMatch prepared) {
-  if (prepared.match.spec == given_up_ && !prepared.match.base) return on_no_match(request);
+  if (prepared.match.spec == given_up_ && prepared.match.base == given_up_base_) return on_no_match(request);
   if (is_distrusted(prepared.match, request.opened)) return on_no_match(request);
   if (lock_ && request.window == suspects_id_) {
     const bool same = prepared.match.base == match_.base &&
@@ -400,6 +434,7 @@ void Track::on_match(const Request& request, PreparedMatch prepared) {
     if (same && suspects_are_new()) return reach_suspects();
     if (same && request.opened < opens_to_believe_repetition(range_.count)) return;
     const std::vector<SampleIndex> opens = suspects_.samples();
+    if (is_same_order(prepared.match, match_) && prepared.match.epoch == match_.epoch + 1) note_end_of_epoch();
     begin_epoch(opens);
   } else if (lock_ || request.window != window_id_) {
     return;
@@ -423,13 +458,16 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   next.known_epochs = guess ? 1 : prepared.epochs;
   next.position = first_position(match.fit);
   if (!goes_on) ++locks_;
+  if (!goes_on) length_.forget();
+  next.read_length = length_.samples();
   if (!same_order && !match_.spec.empty()) previous_ = match_;
   position_of_ = std::move(prepared.position_of);
   if (!same_loader) reading_ = is_replay(match) ? Reading{} : read_off(positions_opened());  // else it stays as it was
   next.spec = is_replay(match) ? match.spec
               : goes_on        ? lock_->spec
                                : spec_as_read(match.spec, reading_, opens_per_sample());
-  if (!goes_on || lock_->known_epochs != next.known_epochs) ++generation_;
+  const bool is_as_before = lock_ && lock_->known_epochs == next.known_epochs && lock_->read_length == next.read_length;
+  if (!goes_on || !is_as_before) ++generation_;
   settled_ = same_loader || is_replay(match) || opens >= kReadingOpens;
   reach_ = reach_of(match.fit, next.position, range_.count);
   start_at(static_cast<double>(next.position) + static_cast<double>(seen_count_) * reading_.positions_per_open());
@@ -443,7 +481,36 @@ void Track::adopt(PreparedMatch prepared, std::size_t opens) {
   clear_suspects();
 }
 
+// Of the order as it is read here.
+std::uint64_t Track::positions_read() const {
+  return lock_->position + seen_count_;
+}
+
+// Of repetitions only the first is counted, which tells no position. Ranks that read the listing, as evaluations do,
+// may be an epoch apart. And who leaves positions out is further than was counted: a node of several that takes whole
+// batches in turn, a program that keeps samples itself. Where another job reads as well, the end may be that one's.
+void Track::note_end_of_epoch() {
+  // Where opens may lie anywhere, most of another job's are expected.
+  const std::uint64_t expected_least = reach_tells_epochs_apart() ? 4 : 16;  // times as many as others
+  const std::uint64_t others = unexpected_opens_ - std::min<std::uint64_t>(unexpected_opens_, suspects_.size());
+  if (others * expected_least > seen_count_) return;
+  if (lock_->base || match_.spec == kListing || lock_->spec.starts_with("ra-sampler:")) return length_.forget();
+  constexpr double kFurther = 1.1;
+  const double reached = *std::ranges::max_element(progress_) / reading_.positions_per_open();
+  const bool leaves_out = reached > kFurther * static_cast<double>(positions_read() + kSettled[0]);
+  if (leaves_out || !is_heard_whole_) return length_.forget();
+  length_.on_epoch(positions_read(),
+                   static_cast<std::uint64_t>(static_cast<double>(range_.count) / reading_.positions_per_open()));
+}
+
+// Who repeats samples three times reads a third of them in an epoch. Three jobs that read the same order, or a loader
+// that opens each file three times, read all.
+bool Track::reads_beyond_repeats() const {
+  return lock_->spec.starts_with("ra-sampler:") && seen_count_ > range_.count / 3 + range_.count / 32 + kSettled[0];
+}
+
 double Track::opens_per_sample() const {
+  if (never_repeats_) return 1;
   const auto distinct = static_cast<double>(std::max<std::uint64_t>(seen_count_, 1));
   return (distinct + static_cast<double>(repeated_opens_)) / distinct;
 }

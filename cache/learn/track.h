@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "headrace/cache/learn/epoch_length.h"
 #include "headrace/cache/learn/learned_set.h"
 #include "headrace/cache/learn/link.h"
 #include "headrace/cache/learn/reading.h"
@@ -81,8 +82,11 @@ class Track {
     std::uint64_t known_epochs = 1;
     double bits = 0;
     std::string found_by;
-    std::uint64_t opens = 0;  // that it needed
-    Indices base = {};        // what the spec is over; null: the part
+    std::uint64_t opens = 0;        // that it needed
+    Indices base = {};              // what the spec is over; null: the part
+    std::uint64_t read_length = 0;  // of each epoch no more is read; 0: all is
+    // With the length that is read, as make_order() takes it.
+    [[nodiscard]] std::string order_spec() const;
   };
   [[nodiscard]] const std::optional<Lock>& lock() const { return lock_; }
   // Grows when lock() becomes another order, or none; going on to the next epoch of the same order does not count.
@@ -102,6 +106,7 @@ class Track {
 
  private:
   [[nodiscard]] bool is_repetition(SampleIndex local, bool was_just_now) const;
+  [[nodiscard]] bool reach_tells_epochs_apart() const;
   [[nodiscard]] bool within_reach(SampleIndex local) const;
   [[nodiscard]] bool fits_lock(SampleIndex local) const;
   void advance_to(std::uint64_t position);
@@ -123,7 +128,10 @@ class Track {
   void reach_suspects();
   [[nodiscard]] bool suspects_go_on() const;
   [[nodiscard]] bool is_distrusted(const Match& match, std::size_t opens) const;
+  [[nodiscard]] bool reads_beyond_repeats() const;
   [[nodiscard]] double opens_per_sample() const;
+  [[nodiscard]] std::uint64_t positions_read() const;
+  void note_end_of_epoch();
   void describe_again();
 
   const SampleRange range_;
@@ -133,7 +141,10 @@ class Track {
   std::vector<bool> seen_;
   std::vector<double> left_at_;  // progress_ at the end of the epoch before, if the listing was its order
   std::uint64_t seen_count_ = 0;
+  bool is_heard_whole_ = true;  // no opens of it were lost
+  std::uint64_t unexpected_opens_ = 0;
   std::uint64_t repeated_opens_ = 0;   // of samples opened just before: RepeatAugment, files opened twice
+  bool never_repeats_ = false;         // the samples that it opens again and again are all of them
   OpenSet window_;                     // its first opens
   std::vector<SampleIndex> sequence_;  // all its opens, while nothing is locked
   std::vector<SampleIndex> finished_;  // those of the epoch before
@@ -169,7 +180,9 @@ class Track {
   std::vector<double> progress_ = {0};  // where each strand of the reading is
   double reach_ = 0;                    // how far from there an open may lie
   std::uint64_t stretch_min_ = 0;       // opens in sequence that it takes to believe that the listing is the order
+  EpochLength length_;                  // of the epochs under the lock
   std::string given_up_;                // a spec that was followed and did not hold
+  Indices given_up_base_;               // what it was over
   std::vector<StreamLink> links_;       // all from the same epoch
   std::uint64_t link_epoch_ = 0;
 

@@ -55,8 +55,11 @@ void OrderWatch::learn_anew() {
 
 void OrderWatch::on_contradicted() {
   MutexLock lock(mutex_);
-  if (!told_) learner_.give_lock_up();
-  generation_ = learner_.generation();
+  if (told_) {
+    generation_ = learner_.generation();
+  } else {
+    learner_.give_lock_up();  // what is left of it is followed at the next open
+  }
   told_ = false;
   found_ = {};
   in_turn_ = {};

@@ -28,6 +28,8 @@ class OrderWatch {
 
   // Of records: what the READs tell to be read.
   void on_opens(std::span<const cache::SampleIndex> samples);
+  // A list that was read, as OrderLearner::offer_list() takes it.
+  void on_list(cache::OrderLearner::SamplesWithin within) { learner_.offer_list(std::move(within)); }
   void on_events_lost();
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);

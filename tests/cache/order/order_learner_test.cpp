@@ -48,8 +48,9 @@ void tell(OrderLearner& learner, const Samples& opens, std::size_t count = SIZE_
   }
 }
 
+// With time enough for what a sanitizer makes of a search.
 OrderLearnerOptions quick(std::uint64_t n) {
-  return {.sample_count = n, .search_all_seeds = false};
+  return {.sample_count = n, .search_all_seeds = false, .fruitless_seconds = 1000};
 }
 OrderLearnerOptions searching(std::uint64_t n, std::uint64_t seeds) {
   return {.sample_count = n, .search_threads = 1, .search_seeds = seeds, .link_outputs = 1 << 16};
