@@ -2,21 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads records of one pack at random places, as programs do that keep their data set in one file.
 
-    record_reader.py FOLDER memmap|pread|npy|h5py|lmdb|lmdb-readahead RECORD_BYTES COUNT SEED|LIST [CHECKED [BEFORE]]
+    record_reader.py FOLDER KIND RECORD_BYTES COUNT SEED|LIST [CHECKED [BEFORE]]
     record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
-memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a format of their
-own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb: get() with
-readahead=False, as its users are told for random reads; lmdb-readahead: as it is opened by default. LIST: a file with a
-number per line, of which the first COUNT are read. The checksum is over the first CHECKED records in their order, or
-all. The first BEFORE of the records are not measured.
+KIND is one of: memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a
+format of their own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb:
+get() with readahead=False, as its users are told for random reads; lmdb-readahead: as it is opened by default. arrow: a
+mapped stream file is opened, which takes the header of each record batch, as pyarrow does; a record is such a header.
+LIST: a file with a number per line, of which the first COUNT are read. The checksum is over the first CHECKED records
+in their order, or all. The first BEFORE of the records are not measured.
 """
 
 import itertools
 import json
+import mmap
 import os
 import random
 import resource
+import struct
 import sys
 import time
 import zlib
@@ -113,7 +116,40 @@ class LmdbReadahead(Lmdb):
     readahead = True
 
 
-KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb, "lmdb-readahead": LmdbReadahead}
+class Arrow:
+    file = "train.arrow"
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        """Messages without columns: their bodies are holes of the file."""
+        with open(path, "wb") as file:
+            for number in range(mebibytes * MIB // record_bytes):
+                body_bytes = record_bytes - 64
+                # A flatbuffer: root, vtable, the table Message, and an empty table as its header.
+                message = struct.pack("<I6H", 16, 12, 24, 4, 6, 8, 16)
+                message += struct.pack("<ihBxI4xq", 12, 4, 3, 20, body_bytes) + struct.pack("<2Hi8x", 4, 4, 4)
+                file.seek(number * record_bytes)
+                file.write(struct.pack("<Ii", 0xFFFFFFFF, len(message)) + message)
+            file.truncate(mebibytes * MIB // record_bytes * record_bytes)
+
+    @staticmethod
+    def reader(path, record_bytes):
+        headers = []
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            place = 0
+            while place < len(mapped):
+                _, length = struct.unpack_from("<Ii", mapped, place)
+                message = mapped[place + 8:place + 8 + length]
+                table, = struct.unpack_from("<I", message)
+                vtable = table - struct.unpack_from("<i", message, table)[0]
+                field, = struct.unpack_from("<H", message, vtable + 10)  # bodyLength, the fourth
+                headers.append(message)
+                place += 8 + length + struct.unpack_from("<q", message, table + field)[0]
+        return len(headers), headers.__getitem__
+
+
+KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb, "lmdb-readahead": LmdbReadahead,
+         "arrow": Arrow}
 
 
 def listed(path, count):

@@ -56,6 +56,7 @@ enum class ReadHint : std::uint8_t {
   kAhead,
   kAheadHere,     // ahead, and the caller may wait as with kNowHere
   kAheadAlone,    // ahead, and of a large file what was asked for and no more: its surroundings are not read next
+  kAheadUnasked,  // the same, and nobody waits for it before it has come
   kAheadAndKeep,  // stays until drop() or release(), as far as the budget permits
 };
 

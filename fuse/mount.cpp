@@ -25,6 +25,7 @@
 #include "headrace/fuse/opens/list_files.h"
 #include "headrace/fuse/opens/lister.h"
 #include "headrace/fuse/opens/open_log.h"
+#include "headrace/fuse/opens/openings.h"
 #include "headrace/fuse/opens/order_watch.h"
 #include "headrace/fuse/push/pressure.h"
 #include "headrace/fuse/push/pusher.h"
@@ -52,6 +53,13 @@ constexpr unsigned kReadAheadKiB = 1024;
 // Of the budget, for the pages by which programs find records in packs; where these take more, records are worth more.
 constexpr std::uint64_t kIndexShare = 8;
 
+// Of the store's memory, for what is fetched ahead of openings. A READ of any file and the largest piece that is pushed
+// have room beside it, 8 MiB and a page each.
+constexpr std::uint64_t kOpeningBytesMax = 16 << 20;
+constexpr std::uint64_t kBesideOpeningsBytes = 17 << 20;
+// Half of it is for one file: ranges of 256 KiB, one on its way and one that waits for its READ.
+constexpr std::uint64_t kOpeningBytesLeast = 1 << 20;
+
 enum class Unmount : std::uint8_t { kNo, kYes };
 
 bool is_mostly_large_files(const cache::Catalog& catalog) {
@@ -69,6 +77,12 @@ bool is_mostly_large_files(const cache::Catalog& catalog) {
 // One more than keep the processors busy: it stays ready for requests while the others wait for storage.
 unsigned session_thread_count(unsigned asked) {
   return asked > 0 ? asked : 1 + std::clamp(std::thread::hardware_concurrency(), 2U, 8U);
+}
+
+std::uint64_t opening_bytes(std::uint64_t store_ram_bytes) {
+  if (store_ram_bytes == 0) return kOpeningBytesMax;  // no limit
+  const std::uint64_t spare = store_ram_bytes - std::min(store_ram_bytes, kBesideOpeningsBytes);
+  return spare / 2 < kOpeningBytesLeast ? 0 : std::min(kOpeningBytesMax, spare / 2);
 }
 
 unsigned push_thread_count(unsigned asked) {
@@ -91,7 +105,10 @@ struct Mount::Impl {
   void raise_read_ahead();
   void follow();
   void choose_first_order();
+  void make_openings();
   void make_pusher();
+  [[nodiscard]] bool answer_read(std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
+                                 const Requests::Answer& answer);
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_heard(std::span<const cache::SampleIndex> samples);
   void on_read(cache::EntryId entry, const ReadRange& range);
@@ -125,6 +142,7 @@ struct Mount::Impl {
   std::atomic<bool> has_overlay = false;
   std::optional<ScratchFolder> scratch;  // locked for as long as the mount lives
   std::shared_ptr<Inodes> inodes;
+  std::unique_ptr<Openings> openings;  // null: none are recorded
   std::shared_ptr<Pusher> pusher;
   std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
   std::shared_ptr<ListFiles> list_files;    // null: nobody wants to know of lists
@@ -219,6 +237,7 @@ Status Mount::Impl::start(Channel& channel) {
   if (options.records) bind_records();
   if (options.records) tell_large_records();
   choose_first_order();
+  if (!takes_over) make_openings();  // else the kernel has pages of files that were opened before
   make_pusher();
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
@@ -250,12 +269,21 @@ std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
   auto handler = std::make_shared<Requests>(
       store, inodes, serves_others, [this](cache::EntryId entry, const ReadRange& range) { on_read(entry, range); },
       [this](cache::EntryId entry) { return lacks(entry); });
-  if (!options.records) return handler;
-  handler->refuse_read_ahead();
-  handler->set_answerer([this](std::uint64_t inode, const ReadRange& range, const Requests::Answer& answer) {
-    return pusher->answer_read(inode, {range.offset, range.length}, answer);
-  });
+  if (options.records) handler->refuse_read_ahead();
+  if (options.records || openings) {
+    handler->set_answerer([this](std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
+                                 const Requests::Answer& answer) { return answer_read(inode, known, range, answer); },
+                          options.records ? Requests::Asked::kAllFiles : Requests::Asked::kLargeFiles);
+  }
   return handler;
+}
+
+bool Mount::Impl::answer_read(std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
+                              const Requests::Answer& answer) {
+  const PageRange pages{range.offset, range.length};
+  if (pusher->answer_read(inode, pages, answer)) return true;
+  return openings && cache::is_chunked(known.size_bytes) &&
+         openings->answer_read(inodes->entry_of(inode), known, pages, answer);
 }
 
 // What is pushed is right whatever the map says, but a map of another version says nothing about what is read. So the
@@ -438,9 +466,17 @@ void Mount::Impl::choose_first_order() {
   options.order = options.order_before;
 }
 
+void Mount::Impl::make_openings() {
+  if (options.opening_file.empty()) return;
+  const std::uint64_t store_ram_bytes = store.stats().tiers.front().budget_bytes;
+  openings = std::make_unique<Openings>(
+      store, OpeningsOptions{.file = options.opening_file, .memory_bytes = opening_bytes(store_ram_bytes)});
+}
+
 void Mount::Impl::make_pusher() {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
-                       .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true}};
+                       .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true},
+                       .others_bytes = openings ? openings->memory_bytes() : 0};
   if (options.records)
     plan.records = std::make_shared<const PackRecords>(options.records, options.ram_bytes / kIndexShare);
   const bool learn = options.learn_order;
@@ -533,6 +569,8 @@ void Mount::Impl::on_heard(std::span<const cache::SampleIndex> samples) {
 
 // A READ that the page cache could not serve.
 void Mount::Impl::on_read(cache::EntryId entry, const ReadRange& range) {
+  if (openings && cache::is_chunked(store.catalog().size_bytes(entry)))
+    openings->on_read(entry, {range.offset, range.length});
   if (options.records) {
     if (options.records->find_pack(entry)) pusher->plan().on_pack_read(entry, {range.offset, range.length});
     return;
@@ -562,6 +600,7 @@ void Mount::Impl::add_fallback(std::string line) {
 void Mount::Impl::stop(Unmount unmount) {
   MutexLock lock(stop_mutex);
   if (std::exchange(stopped, true)) return;
+  if (openings) openings->stop();  // nobody tells it of changes from here on
   if (list_files) list_files->stop();
   store.set_change_listener({});
   if (session) stop_helpers();
@@ -615,6 +654,7 @@ void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
   }
   std::vector<cache::EntryId> entries = changes.vanished;
   for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
+  if (openings) openings->on_changed(entries);
   if (list_files) list_files->on_changed(entries);
   tell_changed_packs(entries);
   if (!entries.empty()) pusher->on_changed(entries);
@@ -672,6 +712,7 @@ MountStats Mount::stats() const {
     MutexLock lock(impl_->budget_mutex);
     stats.ram_bytes = impl_->ram_bytes;
   }
+  if (impl_->openings) stats.opening_reads = impl_->openings->answered();
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->has_overlay;
   stats.learns_order = impl_->order_watch != nullptr;

@@ -56,9 +56,11 @@ struct MountOptions {
   // Where no order is known, or none is left: find it out from the opens, and of records from the READs.
   bool learn_order = false;
   std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
-  std::vector<std::string> fallbacks;   // what the caller could not do as asked: added to MountStats::fallbacks
-  bool allow_other = false;             // other users may read, as the files' permissions allow
-  bool over_source = false;             // the mount point has content that the mount hides: the source itself
+  // Where is kept what programs read of large files when they open them, from mount to mount; empty: nowhere.
+  std::filesystem::path opening_file;
+  std::vector<std::string> fallbacks;  // what the caller could not do as asked: added to MountStats::fallbacks
+  bool allow_other = false;            // other users may read, as the files' permissions allow
+  bool over_source = false;            // the mount point has content that the mount hides: the source itself
   OverlayMode overlay = OverlayMode::kOff;
   // Where what is written below the mount point goes: the upper layer of an overlay, which is required then. Empty: the
   // mount is read-only.

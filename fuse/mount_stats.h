@@ -59,6 +59,7 @@ struct MountStats {
   std::uint64_t pushed_bytes = 0;
   std::uint64_t evicted_samples = 0;
   std::uint64_t push_failures = 0;  // samples that could not be read or stored
+  std::uint64_t opening_reads = 0;  // READs of openings, answered with what was fetched ahead for them
   std::uint64_t lost_samples = 0;   // pushed, then dropped by the kernel on its own
   // Times that nothing was read ahead for a while, because that cost the source more than it saved; and how many opens
   // such a pause lasts yet (0: there is none).

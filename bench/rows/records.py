@@ -12,7 +12,7 @@ from sources import CannotRun, Failed, SlowFs, need_root
 
 READER = (PYTHON, REPOSITORY / "bench/record_reader.py")
 FILES = {"memmap": "pack.bin", "pread": "pack.bin", "npy": "pack.npy", "h5py": "pack.h5", "lmdb": "data.mdb",
-         "lmdb-readahead": "data.mdb"}
+         "lmdb-readahead": "data.mdb", "arrow": "train.arrow"}
 SEED = 1  # both sides read the same records
 
 
@@ -20,7 +20,7 @@ class RecordsRow(Row):
     """Records of packs on a source that answers late."""
     variants = ()
     needs = {"memmap": "numpy", "pread": "numpy", "npy": "numpy", "h5py": "h5py", "lmdb": "lmdb",
-             "lmdb-readahead": "lmdb"}
+             "lmdb-readahead": "lmdb", "arrow": "numpy"}
 
     def prepare(self):
         need_root("drop the page cache")
@@ -210,4 +210,45 @@ class RecordsLearned(RecordsRow):
         return figures
 
 
-ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsLmdbDefault, RecordsHdf5, RecordsLearned)
+class ArrowOpen(RecordsRow):
+    """Opening a file that takes a small read for each of its parts, once more."""
+    name = "arrow-open"
+    bar = 10
+    variants = ("arrow 256 KiB",)
+    headrace_side = "opening an Arrow stream file, whose 10 000 batches have a header each, in the second mount"
+    other_side = "the same in the first mount; the source answers after 5 ms"
+    rounds = 3
+
+    def folder_name(self):
+        self.file_mib = self.bench.count(2500, 100)
+        return f"pack-{self.file_mib}-arrow"
+
+    def prepare(self):
+        super().prepare()
+        self.forget_openings()  # of a source of before
+
+    def profiles(self):
+        return list((self.bench.work / "cache").glob("*.opening"))
+
+    def forget_openings(self):
+        for profile in self.profiles():
+            profile.unlink()
+
+    def run(self, side, variant):
+        if side == "other":
+            self.forget_openings()
+        elif not self.profiles():
+            self.open_once(variant)
+        return self.open_once(variant)
+
+    def open_once(self, variant):
+        self.forget()
+        with Mount(self.bench, self.source, "--ram", "128M") as mount:
+            count = (self.file_mib << 20) // (256 << 10)
+            figures = self.bench.measure([*READER, mount.path, "arrow", 256 << 10, count, SEED], [mount.pid])
+            figures.extra["opening_reads"] = mount.stat()["mount"]["opening_reads"]
+        return figures
+
+
+ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsLmdbDefault, RecordsHdf5, RecordsLearned,
+        ArrowOpen)

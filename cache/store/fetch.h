@@ -17,6 +17,9 @@ namespace headrace::cache {
 [[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
   return hint != ReadHint::kNow && hint != ReadHint::kNowHere;
 }
+[[nodiscard]] constexpr bool is_alone(ReadHint hint) {
+  return hint == ReadHint::kAheadAlone || hint == ReadHint::kAheadUnasked;
+}
 [[nodiscard]] constexpr bool may_wait_here(ReadHint hint) {
   return hint == ReadHint::kNowHere || hint == ReadHint::kAheadHere;
 }

@@ -206,7 +206,7 @@ void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left
   const std::uint64_t file_bytes = identity.size_bytes;
   const std::uint32_t first = chunk_at(file_bytes, span.offset);
   // Of a read alone many views may wait to be pushed: each as a copy, or it would pin a chunk for a few pages.
-  const bool is_copied = hint == ReadHint::kAheadAlone && is_chunked(file_bytes);
+  const bool is_copied = is_alone(hint) && is_chunked(file_bytes);
   if (is_copied || first != chunk_at(file_bytes, span.offset + span.length - 1)) {
     return (new GatheredRead(store, request, attempts_left, std::move(done)))->start();
   }

@@ -55,10 +55,10 @@ bool is_wanted_on_disk(const StoreParts& store, EntryId entry) {
 RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest& request) {
   const bool is_large = is_chunked(request.identity.size_bytes);
   Way way;
-  const bool is_alone = request.hint == ReadHint::kAheadAlone;
-  if (is_large && !is_alone) way.in_stream = streams_.note(request.entry, request.span.offset, request.span.length);
+  const bool alone = is_alone(request.hint);
+  if (is_large && !alone) way.in_stream = streams_.note(request.entry, request.span.offset, request.span.length);
   const bool is_crowded = store.memory.is_crowded();
-  if ((is_ahead(request.hint) && !is_alone) || (!is_large && !is_crowded)) return way;
+  if ((is_ahead(request.hint) && !alone) || (!is_large && !is_crowded)) return way;
   const Chunks chunks = chunks_of(request);
   if (are_in_memory(store, request.entry, chunks)) return way;
   const bool on_disk = is_any_on_disk(store, request, chunks);
@@ -67,7 +67,7 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
     if (is_large && is_part && !way.in_stream && !is_worth_chunks(store, request, on_disk)) way.how = How::kPart;
     return way;
   }
-  const bool is_lone = is_alone || (!way.in_stream && request.span.length <= kLeanBytesMax);
+  const bool is_lone = alone || (!way.in_stream && request.span.length <= kLeanBytesMax);
   if (is_crowded || (is_lone && !is_worth_chunks(store, request, on_disk))) way.how = How::kLean;
   return way;
 }

@@ -141,6 +141,7 @@ io::Status run_cache_rm(const CacheRmArguments& arguments) {
     std::error_code failure;
     fs::remove(saved.file.path, failure);
     if (failure) return io::system_error(failure.value(), "remove " + saved.file.path.string());
+    fs::remove(saved.file.path.string() + std::string(kOpeningEnding), failure);  // there may be none
   }
   print_line(stdout, fmt::format("{} saved catalogs removed, {}", all.size(), format_size(total_bytes(all))));
   return {};

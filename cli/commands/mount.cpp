@@ -108,6 +108,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   options.scratch = plan.scratch;
+  options.opening_file = plan.opening_file;
   options.held_by_others = [own = plan.mount_point] { return held_by(neighbours(own)); };
   if (!arguments.records.empty()) {
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));

@@ -144,6 +144,7 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool sh
   HEADRACE_TRY_DO(check_scratch(plan));
   HEADRACE_TRY_DO(check_records(arguments, plan));
   plan.order_records = plan.store.catalog_file.parent_path() / "orders";
+  plan.opening_file = plan.store.catalog_file.string() + std::string(kOpeningEnding);
   std::error_code failure;
   plan.working_folder = fs::current_path(failure);
   HEADRACE_TRY(memcached, plan_memcached(plan.store.shared, shares));

@@ -29,6 +29,7 @@ struct MountPlan {
   cache::StoreOptions store;
   std::vector<std::string> orders;
   std::filesystem::path order_records;  // what was learned in earlier runs
+  std::filesystem::path opening_file;   // what was read of large files when they were opened
   std::filesystem::path scratch;        // canonical; empty: the mount is read-only
   std::filesystem::path working_folder;
   std::vector<std::string> peer_words;  // that name who shares, by a file from the root

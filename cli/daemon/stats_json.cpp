@@ -176,6 +176,7 @@ json to_json(const fuse::MountStats& stats) {
               {"evicted_samples", stats.evicted_samples},
               {"push_failures", stats.push_failures},
               {"lost_samples", stats.lost_samples},
+              {"opening_reads", stats.opening_reads},
               {"read_ahead_pauses", stats.read_ahead_pauses},
               {"read_ahead_paused_opens", stats.read_ahead_paused_opens},
               {"opens", stats.opens},

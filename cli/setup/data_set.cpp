@@ -150,6 +150,8 @@ constexpr Choice<io::EngineOptions::Kind> kEngines[] = {{"auto", io::EngineOptio
 // A catalog that is missing costs a scan, so those that were used last are enough: 64 data sets are more than anybody
 // trains on in turn, and 4 GiB hold the catalogs of 60 data sets with a million files each.
 constexpr KeepLimits kKeptCatalogs = {.files = 64, .bytes = std::uint64_t{4} << 30};
+// As many, of 3 MiB at most.
+constexpr KeepLimits kKeptOpenings = {.files = 64, .bytes = std::uint64_t{192} << 20};
 
 // A data set that is listed in two ways has two catalogs. Removes the oldest of the others.
 io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArguments& arguments) {
@@ -158,6 +160,7 @@ io::Result<fs::path> catalog_file_of(const fs::path& source, const CacheArgument
   HEADRACE_TRY(directory, io::cache_directory());
   const fs::path file = directory / file_name_for(source.filename().native(), identity, kCatalogEnding);
   prune(directory, kCatalogEnding, kKeptCatalogs, [&file](const fs::path& other) { return other == file; });
+  prune(directory, kOpeningEnding, kKeptOpenings, [](const fs::path&) { return false; });
   return file;
 }
 

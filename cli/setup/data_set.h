@@ -35,6 +35,8 @@ struct Source {
 
 // How the files end that saved catalogs are, in io::cache_directory().
 inline constexpr std::string_view kCatalogEnding = ".catalog";
+// Of what is kept beside a catalog: cache/opening_profile.h.
+inline constexpr std::string_view kOpeningEnding = ".opening";
 
 // Memory for samples: a size, or a part of the machine's such as 40%. Errors: kInvalidArgument (no size, or more than
 // there is), with `option` before it.

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/session.h"
 #include "headrace/io/page_bytes.h"
 
@@ -353,7 +354,8 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
     ++reads_in_flight_;
   }
   const ReadRange part{.offset = range.offset, .length = length};
-  if (answer_read_ && !range.past_page_cache) {
+  const bool asks = answer_read_ && (asked_about_ == Asked::kAllFiles || cache::is_chunked(size));
+  if (asks && !range.past_page_cache) {
     // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
     const Answer answer = [this, request, inode, known, part, session = Session::of(request).shared_from_this(),
                            arrived = std::chrono::steady_clock::now()](std::span<const std::byte> bytes) {
@@ -361,7 +363,7 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
       answer_bytes(request, inode, known, bytes);
       end_read(std::chrono::steady_clock::now() - arrived);
     };
-    if (answer_read_(inode, part, answer)) return;
+    if (answer_read_(inode, known, part, answer)) return;
   }
   // By this thread itself, where another stays for requests.
   const Session::Wait wait(Session::of(request));

@@ -55,8 +55,14 @@ class Requests {
   // Asked before the store, with what is to be given the bytes: true if it is or will be, once. No bytes mean that the
   // store is to be asked after all. Before the session starts.
   using Answer = std::function<void(std::span<const std::byte>)>;
-  using AnswerRead = std::function<bool(std::uint64_t inode, const ReadRange& range, const Answer& answer)>;
-  void set_answerer(AnswerRead answer_read) { answer_read_ = std::move(answer_read); }
+  // `known`: the version of the file that the reader is shown.
+  using AnswerRead = std::function<bool(std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
+                                        const Answer& answer)>;
+  enum class Asked : std::uint8_t { kLargeFiles, kAllFiles };
+  void set_answerer(AnswerRead answer_read, Asked about) {
+    answer_read_ = std::move(answer_read);
+    asked_about_ = about;
+  }
   // The kernel is to ask for what is read and for nothing around it. Before the session is made.
   void refuse_read_ahead() { reads_ahead_ = false; }
   [[nodiscard]] bool reads_ahead() const { return reads_ahead_; }
@@ -104,7 +110,8 @@ class Requests {
   const std::function<void(cache::EntryId, const ReadRange&)> on_read_;
   const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
-  AnswerRead answer_read_;          // changes before the threads start only, as the next
+  AnswerRead answer_read_;          // changes before the threads start only, as the next two
+  Asked asked_about_ = Asked::kAllFiles;
   bool reads_ahead_ = true;
   std::atomic<std::uint64_t> read_bytes_ = 0;
   ReadFigures read_figures_;

@@ -26,16 +26,16 @@ std::uint64_t fetches_max(const cache::StoreStats& store, bool of_records) {
   return store.bucket ? std::max<std::uint64_t>(most, store.engine.queue_depth_max) : most;
 }
 
-std::uint64_t fetch_bytes_max(const cache::StoreStats& store) {
+std::uint64_t fetch_bytes_max(const cache::StoreStats& store, std::uint64_t others_bytes) {
   const std::uint64_t most = store.bucket ? kBucketFetchBytesMax : kFetchBytesMax;
   const std::uint64_t ram_bytes = store.tiers.front().budget_bytes;
   if (ram_bytes == 0) return most;  // no limit
-  return std::min(most, ram_bytes - std::min(ram_bytes, kReadReserveBytes));
+  return std::min(most, ram_bytes - std::min(ram_bytes, kReadReserveBytes + others_bytes));
 }
 
 }  // namespace
 
-FetchLimits::FetchLimits(const cache::StoreStats& store, bool of_records)
-    : count_max_(fetches_max(store, of_records)), bytes_max_(fetch_bytes_max(store)) {}
+FetchLimits::FetchLimits(const cache::StoreStats& store, bool of_records, std::uint64_t others_bytes)
+    : count_max_(fetches_max(store, of_records)), bytes_max_(fetch_bytes_max(store, others_bytes)) {}
 
 }  // namespace headrace::fuse

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much may be on its way from the store to the page cache at a time.
 //
-//   FetchLimits limits(store.stats(), false);
+//   FetchLimits limits(store.stats(), false, 0);
 //   if (limits.has_room(bytes, now)) { limits.begin(bytes, source_bytes, now); fetch(); }   // later: end(bytes)
 //
 // Thread-safety: none; one owner.
@@ -16,7 +16,8 @@ namespace headrace::fuse {
 
 class FetchLimits {
  public:
-  FetchLimits(const cache::StoreStats& store, bool of_records);
+  // `others_bytes`: of the store's memory, what another part of the mount may take.
+  FetchLimits(const cache::StoreStats& store, bool of_records, std::uint64_t others_bytes);
 
   // Whether one that takes so many bytes of the store's memory may begin. One alone always may.
   [[nodiscard]] bool has_room(std::uint64_t bytes, SourceRate::Time now) const {

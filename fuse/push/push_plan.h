@@ -56,6 +56,7 @@ struct PushPlanOptions {
   // Names a sample that was not read in this epoch, each one once; for as long as the order is unknown. May be empty.
   std::function<std::optional<cache::SampleIndex>()> next_unseen = {};
   std::shared_ptr<const PackRecords> records;  // the samples are these; null: they are the catalog's
+  std::uint64_t others_bytes = 0;              // of the store's memory, that the pusher leaves to others
 };
 
 // How a fetch ended. kNoRoom: it was read, but the budget fell meanwhile.

@@ -41,7 +41,7 @@ Pusher::Pusher(PushParts parts, const cache::StoreStats& about, std::shared_ptr<
     : parts_(std::move(parts)),
       answers_(parts_.records ? std::make_unique<RecordAnswers>(parts_.records) : nullptr),
       store_ram_bytes_(about.tiers.front().budget_bytes),
-      limits_(about, parts_.records != nullptr),
+      limits_(about, parts_.records != nullptr, options.others_bytes),
       kernel_(parts_.catalog, parts_.inodes, std::move(root)),
       stale_(kernel_),
       delivery_(parts_, kernel_, stale_, answers_.get()),

@@ -100,7 +100,8 @@ class HangingStore : public cache::Store {
                         ReadHint hint) override {
     {
       io::MutexLock lock(mutex_);
-      if (hint == ReadHint::kAheadAlone && pins_reads_ahead_) done = pinned(std::move(done));
+      if ((hint == ReadHint::kAheadAlone || hint == ReadHint::kAheadUnasked) && pins_reads_ahead_)
+        done = pinned(std::move(done));
     }
     inner_.read_range_async(entry, offset, length, std::move(done), hint);
   }
