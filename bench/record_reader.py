@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads records of one pack at random places, as programs do that keep their data set in one file.
 
-    record_reader.py FOLDER KIND RECORD_BYTES COUNT SEED|LIST [CHECKED [BEFORE]]
+    record_reader.py FOLDER KIND RECORD_BYTES COUNT SEED|LIST [CHECKED [BEFORE [WORKERS]]]
     record_reader.py FOLDER KIND RECORD_BYTES --make MIB     writes the pack of that kind
 
 KIND is one of: memmap: numpy.memmap of a raw file, a row at a time. pread: os.pread of that file, as libraries with a
 format of their own do. npy: numpy.load(mmap_mode="r"), whose rows lie across pages. h5py: a chunk of a data set. lmdb:
 get() with readahead=False, as its users are told for random reads; lmdb-readahead: as it is opened by default. arrow: a
 mapped stream file is opened, which takes the header of each record batch, as pyarrow does; a record is such a header.
+weights: the tensors of a model in shards, which are mapped.
 LIST: a file with a number per line, of which the first COUNT are read. The checksum is over the first CHECKED records
-in their order, or all. The first BEFORE of the records are not measured.
+in their order, or all. The first BEFORE of the records are not measured. WORKERS: of a torch DataLoader, each with the
+pack open; 0: this process reads by itself, and p50_seconds is the median of a record's time.
 """
 
 import itertools
@@ -19,9 +21,11 @@ import mmap
 import os
 import random
 import resource
+import statistics
 import struct
 import sys
 import time
+import warnings
 import zlib
 
 import numpy
@@ -148,13 +152,62 @@ class Arrow:
         return len(headers), headers.__getitem__
 
 
+class Weights:
+    """A model in shards, as its loader takes it: mapped, and copied tensor by tensor, shard by shard. A record is a
+    tensor."""
+    file = "model"
+    shards = 8
+
+    @staticmethod
+    def make(path, record_bytes, mebibytes):
+        os.mkdir(path)
+        numbers = random.Random(1)
+        for shard in range(1, Weights.shards + 1):
+            with open(f"{path}/model-{shard:05}-of-{Weights.shards:05}.safetensors", "wb") as file:
+                for _ in range(mebibytes // Weights.shards):
+                    file.write(numbers.randbytes(MIB))
+
+    @staticmethod
+    def reader(path, record_bytes):
+        mapped = [numpy.memmap(file, dtype=numpy.uint8, mode="r").reshape(-1, record_bytes)
+                  for file in sorted(os.scandir(path), key=lambda entry: entry.name)]
+        tensors = len(mapped[0])
+        return tensors * len(mapped), lambda number: bytes(mapped[number // tensors][number % tensors])
+
+
 KINDS = {"memmap": Memmap, "pread": Pread, "npy": Npy, "h5py": Hdf5, "lmdb": Lmdb, "lmdb-readahead": LmdbReadahead,
-         "arrow": Arrow}
+         "arrow": Arrow, "weights": Weights}
 
 
 def listed(path, count):
     with open(path, encoding="utf-8") as lines:
         return [int(line) for line in itertools.islice(lines, count)]
+
+
+def with_workers(kind, path, record_bytes, numbers, workers):
+    """The records, from a torch DataLoader, which gives them in the order of its sampler."""
+    import torch.utils.data
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are processors
+
+    class Records(torch.utils.data.Dataset):
+        read = None
+
+        def __getitem__(self, number):
+            if self.read is None:
+                self.read = kind.reader(path, record_bytes)[1]
+            return bytes(self.read(number))
+
+    loader = torch.utils.data.DataLoader(Records(), batch_size=32, sampler=numbers, num_workers=workers,
+                                         collate_fn=list)
+    return itertools.chain.from_iterable(loader)
+
+
+def timed(read, numbers, times):
+    for number in numbers:
+        begin = time.perf_counter()
+        record = read(number)
+        times.append(time.perf_counter() - begin)
+        yield record
 
 
 def main():
@@ -166,22 +219,31 @@ def main():
     count, which = int(sys.argv[4]), sys.argv[5]
     checked = int(sys.argv[6]) if len(sys.argv) > 6 else count
     before = int(sys.argv[7]) if len(sys.argv) > 7 else 0
+    workers = int(sys.argv[8]) if len(sys.argv) > 8 else 0
+    times = []
     start = time.perf_counter()
-    records, read = kind.reader(path, record_bytes)
-    numbers = random.Random(int(which)).sample(range(records), count) if which.isdecimal() else listed(which, count)
+    if workers:
+        records = with_workers(kind, path, record_bytes, listed(which, count), workers)
+    else:
+        there, read = kind.reader(path, record_bytes)
+        numbers = random.Random(int(which)).sample(range(there), count) if which.isdecimal() else listed(which, count)
+        records = timed(read, numbers, times)
     checksum = 0
-    for place, number in enumerate(numbers):
+    for place, record in enumerate(records):
         if before and place == before:
             start = time.perf_counter()
-        checksum = zlib.crc32(read(number), checksum)
+        checksum = zlib.crc32(record, checksum)
         if place + 1 == checked:
             first = checksum
     seconds = time.perf_counter() - start
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    measured = len(numbers) - before
+    cpu_seconds = sum(usage.ru_utime + usage.ru_stime
+                      for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    measured = count - before
+    p50 = statistics.median(times[before:]) if times else 0
     print(json.dumps({"samples": measured, "bytes": measured * record_bytes, "seconds": seconds,
-                      "xxh3": f"{first:08x}", "all": f"{checksum:08x}", "cpu_seconds": usage.ru_utime + usage.ru_stime,
-                      "peak_bytes": usage.ru_maxrss * 1024}))
+                      "xxh3": f"{first:08x}", "all": f"{checksum:08x}", "cpu_seconds": cpu_seconds,
+                      "p50_seconds": p50, "peak_bytes": peak_bytes}))
 
 
 if __name__ == "__main__":

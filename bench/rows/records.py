@@ -12,15 +12,23 @@ from sources import CannotRun, Failed, SlowFs, need_root
 
 READER = (PYTHON, REPOSITORY / "bench/record_reader.py")
 FILES = {"memmap": "pack.bin", "pread": "pack.bin", "npy": "pack.npy", "h5py": "pack.h5", "lmdb": "data.mdb",
-         "lmdb-readahead": "data.mdb", "arrow": "train.arrow"}
+         "lmdb-readahead": "data.mdb", "arrow": "train.arrow", "weights": "model"}
 SEED = 1  # both sides read the same records
+
+
+def hold(folder):
+    """In the page cache."""
+    for pack in folder.iterdir():
+        with open(pack, "rb", buffering=0) as file:
+            while file.read(8 << 20):
+                pass
 
 
 class RecordsRow(Row):
     """Records of packs on a source that answers late."""
     variants = ()
     needs = {"memmap": "numpy", "pread": "numpy", "npy": "numpy", "h5py": "h5py", "lmdb": "lmdb",
-             "lmdb-readahead": "lmdb", "arrow": "numpy"}
+             "lmdb-readahead": "lmdb", "arrow": "numpy", "weights": "numpy"}
 
     def prepare(self):
         need_root("drop the page cache")
@@ -45,10 +53,7 @@ class RecordsRow(Row):
         """The reader's machine has nothing of the packs; the source has them in its memory, as a server that many read
         from: its own disk would be read by one thread (slow_fs), and be what all records wait for."""
         self.bench.drop_caches()
-        for pack in (self.bench.data / self.folder_name()).iterdir():
-            with open(pack, "rb", buffering=0) as file:
-                while file.read(8 << 20):
-                    pass
+        hold(self.bench.data / self.folder_name())
 
     def has_library(self, variant):
         library = self.needs[variant.split()[0]]
@@ -250,5 +255,125 @@ class ArrowOpen(RecordsRow):
         return figures
 
 
+class RecordsHeld(RecordsRow):
+    """All records lie in the page cache. The seconds are the median of a record's time, once for each record."""
+    name = "records-held"
+    bar = 1 / 1.4
+    other_is_bound = True
+    variants = ("memmap 8 KiB", "pread 24 KiB", "h5py 24 KiB", "lmdb 105 KiB")
+    headrace_side = "random records through the mount, all of them held, order known"
+    other_side = "the same on a file system whose page cache holds all"
+
+    def prepare(self):
+        need_root("drop the page cache")
+        self.variants = tuple(variant for variant in self.variants if self.has_library(variant))
+        if not self.variants:
+            raise CannotRun("the package python3-numpy is missing")
+        self.file_mib = self.bench.count(512, 128)
+        for variant in self.variants:
+            self.make_pack(self.folder(variant), variant)
+            count = (self.file_mib << 10) // int(variant.split()[1]) - 1  # LMDB has none of the last one
+            numbers = random.Random(SEED).sample(range(count), min(count, self.bench.count(20_000, 1000)))
+            self.list(variant).write_text("".join(f"{number}\n" for number in numbers), encoding="utf-8")
+
+    def folder(self, variant):
+        return self.bench.data / f"pack-{self.file_mib}-{variant.split()[0]}"
+
+    def list(self, variant):
+        return self.bench.work / f"{self.name}-{variant.split()[0]}.list"
+
+    def run(self, side, variant):
+        how, kibibytes, _ = variant.split()
+        count = len(self.list(variant).read_text(encoding="utf-8").split())
+        command = [how, int(kibibytes) << 10, count, self.list(variant)]
+        folder = self.folder(variant)
+        if side == "other":
+            hold(folder)
+            figures = self.bench.measure([*READER, folder, *command])
+        else:
+            records = f"stride={int(kibibytes) << 10}" if how in ("memmap", "pread") else "auto"
+            options = ["--ram", f"{2 * self.file_mib}M", "--records", records, "--order", f"file:{self.list(variant)}"]
+            self.bench.drop_caches()
+            with Mount(self.bench, folder, *options) as mount:
+                mount.push_everything()
+                before = reads_of(mount)
+                figures = self.bench.measure([*READER, mount.path, *command], [mount.pid])
+                figures.extra["reads"] = reads_of(mount) - before
+        figures.seconds = figures.extra["p50_seconds"] * figures.samples
+        return figures
+
+    def judge(self, variant, runs):
+        reads = statistics.median(run.extra["reads"] for run in runs["headrace"])
+        print(f"  {variant}: {reads:.0f} READs for {runs['headrace'][0].samples} records")
+        return judge(self, variant, runs)
+
+
+def reads_of(mount):
+    return sum(wait["count"] for wait in mount.stat()["mount"]["read_waits"])
+
+
+class RecordsWorkers(RecordsKnown):
+    """Workers of a torch DataLoader. What they can do at most is what they do where all records are held: that is less
+    than the source and the pusher can do."""
+    name = "records-workers"
+    bar = 0.75
+    workers = 4
+    other_is_bound = True
+    variants = ("lmdb 105 KiB",)
+    all_records = 4_000
+    headrace_side = "records of one file through the mount by 4 workers, order known, RAM a quarter of the file, 5 ms"
+    other_side = "the same on a file system whose page cache holds all"
+
+    def prepare(self):
+        super().prepare()
+        try:
+            self.bench.execute([PYTHON, "-c", "import torch.utils.data"])
+        except Failed as error:
+            raise CannotRun("the package python3-torch is missing") from error
+
+    def run(self, side, variant):
+        if side == "headrace":
+            return super().run(side, variant)
+        pack = self.bench.data / self.folder_name()
+        hold(pack)
+        return self.read(pack, variant, self.count, ())
+
+    def read(self, folder, variant, count, daemons, checked=None):
+        how, kibibytes, _ = variant.split()
+        command = [*READER, folder, how, int(kibibytes) << 10, count, self.list, count, 0, self.workers]
+        return self.bench.measure(command, daemons)
+
+
+class Weights(RecordsRow):
+    """A model that is loaded once, when nothing is known of it."""
+    name = "weights"
+    bar = 10
+    variants = ("weights 16384 KiB",)
+    headrace_side = "tensors of 8 mapped shards, copied one after the other, through the mount"
+    other_side = "the same on the source: 5 ms per open and per read"
+    rounds = 3
+
+    def folder_name(self):
+        self.file_mib = self.bench.count(1024, 128)
+        return f"weights-{self.file_mib}"
+
+    def prepare(self):
+        super().prepare()
+        self.count = self.file_mib // 16
+        self.list = self.bench.work / f"{self.name}.list"
+        self.list.write_text("".join(f"{number}\n" for number in range(self.count)), encoding="utf-8")
+
+    def forget(self):
+        self.bench.drop_caches()
+
+    def run(self, side, variant):
+        self.forget()
+        command = ["weights", 16 << 20, self.count, self.list]
+        if side == "other":
+            return self.bench.measure([*READER, self.source, *command])
+        with Mount(self.bench, self.source, "--ram", f"{2 * self.file_mib}M") as mount:
+            return self.bench.measure([*READER, mount.path, *command], [mount.pid])
+
+
 ROWS = (RecordsUnknown, RecordsMemmap, RecordsLmdb, RecordsLmdbDefault, RecordsHdf5, RecordsLearned,
-        ArrowOpen)
+        RecordsWorkers, RecordsHeld, ArrowOpen, Weights)
