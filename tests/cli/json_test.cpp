@@ -63,9 +63,9 @@ class Comparison {
  public:
   explicit Comparison(const std::string& command) : schema_(documented(command)) {}
   ~Comparison() {
-    for (const auto& [name, member] : schema_) {
-      CAPTURE(name);
-      CHECK_MESSAGE((member.seen || member.optional), "documented in cli/JSON.md, but not printed");
+    for (const auto& entry : schema_) {
+      CAPTURE(entry.first);
+      CHECK_MESSAGE((entry.second.seen || entry.second.optional), "documented in cli/JSON.md, but not printed");
     }
   }
   Comparison(const Comparison&) = delete;

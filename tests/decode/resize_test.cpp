@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <random>
 
@@ -104,7 +105,8 @@ TEST_CASE("bicubic resizing gives the pixels that PIL gives") {
   in.reset({7, 5});
   for (unsigned y = 0; y < 5; ++y) {
     for (unsigned x = 0; x < 7; ++x) {
-      for (unsigned c = 0; c < 3; ++c) in.row(y)[x * 3 + c] = (x * x * 37 + y * 91 + c * 53 + x * y * 17) % 256;
+      for (unsigned c = 0; c < 3; ++c)
+        in.row(y)[x * 3 + c] = static_cast<std::uint8_t>((x * x * 37 + y * 91 + c * 53 + x * y * 17) % 256);
     }
   }
   struct Golden {

@@ -67,8 +67,9 @@ TEST_CASE("a scan finds every file with the attributes that lstat reports") {
   REQUIRE(tree);
   const auto entries = by_path(*tree);
   CHECK(entries.size() == 8);
-  for (const auto& [path, entry] : entries) {
-    CAPTURE(path);
+  for (const auto& each : entries) {
+    const auto& [path, entry] = each;
+    CAPTURE(each.first);
     struct stat status = {};
     REQUIRE(::lstat((dir.path() / path.substr(0, path.find_last_not_of('/') + 1)).c_str(), &status) == 0);
     const bool folder = entry->directory != kNoDirectory;

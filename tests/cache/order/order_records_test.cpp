@@ -11,7 +11,7 @@
 namespace headrace::cache::order_records_test {
 namespace {
 
-constexpr SampleRange kRange{.first = 0, .count = 400};
+const SampleRange kRange{.first = 0, .count = 400};
 
 std::vector<std::string> specs_of(const Records& records) {
   std::vector<std::string> specs;
