@@ -101,7 +101,7 @@ EpochReads TierFollower::reads_so_far() const {
 }
 
 void TierFollower::note_use(EntryId entry) {
-  if (const auto sample = parts_.catalog.sample_of(entry)) carry_out(placement_.on_read(*sample));
+  if (const auto sample = parts_.catalog.sample_of(entry)) evict(placement_.on_read(*sample));
 }
 
 void TierFollower::offer(EntryId entry) {
@@ -119,8 +119,12 @@ bool TierFollower::has_record(std::size_t tier, SampleIndex sample) const {
   return identity && parts_.tiers[tier]->contains({hash_name(parts_.catalog.path(entry), 0), 0, *identity});
 }
 
+// After the placement has begun or ceased to follow. Whoever comes last tells the tiers how that is.
 void TierFollower::carry_out(const Placement::Evictions& evictions) {
-  for (const auto& tier : parts_.tiers) tier->set_evicting(placement_.evicts());
+  {
+    MutexLock lock(evicting_mutex_);
+    for (const auto& tier : parts_.tiers) tier->set_evicting(placement_.evicts());
+  }
   evict(evictions);
 }
 

@@ -78,6 +78,7 @@ class TierFollower {
 
   const Parts parts_;
   Placement placement_;
+  io::Mutex evicting_mutex_;  // what the tiers are told
   mutable io::Mutex epoch_mutex_;
   mutable FollowedEpoch epoch_ HEADRACE_GUARDED_BY(epoch_mutex_);
 };
