@@ -28,6 +28,7 @@ struct Waiter {
   Waiter* next = nullptr;
   std::uint64_t offset = 0;           // within the chunk
   std::uint64_t length = UINT64_MAX;  // cut at the chunk's end
+  bool is_cut = false;                // both are of a version of the file that is cut into chunks
   bool may_wait = true;               // for memory; false: it holds some already
   ReadCallback done;
 };

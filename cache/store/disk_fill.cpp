@@ -14,6 +14,11 @@ namespace {
 
 using io::ErrorCode;
 
+// ESTALE is a server's word.
+bool is_of_other_version(const io::Error& error) {
+  return error.code == ErrorCode::kStale && error.os_errno == 0;
+}
+
 // Ownership: its own; deletes itself once done.
 class DiskFill {
  public:
@@ -55,7 +60,11 @@ void DiskFill::run() {
   if (tier_for(chunk_range(identity_.size_bytes, chunk_).length) == nullptr) {
     return end(io::make_error(ErrorCode::kNoSpace, "warm " + path_ + ": no disk tier takes it"));
   }
-  read_chunk(store_, {.key = {entry_, chunk_}, .hint = ReadHint::kAhead, .for_disk_fill = true},
+  read_chunk(store_,
+             {.key = {entry_, chunk_},
+              .is_cut = is_chunked(identity_.size_bytes),
+              .hint = ReadHint::kAhead,
+              .for_disk_fill = true},
              [this](Result<View> view) { on_read(std::move(view)); });
 }
 
@@ -63,13 +72,14 @@ void DiskFill::run() {
 void DiskFill::end_held() {
   if (store_.identities.is_confirmed(entry_)) return end({});
   confirm(store_, entry_, identity_, false, [this](Status status) {
-    const bool is_other_version = !status && status.error().code == ErrorCode::kStale && status.error().os_errno == 0;
-    if (!is_other_version || !store_.look_at(entry_, identity_)) return end(std::move(status));
+    if (status || !is_of_other_version(status.error()) || !store_.look_at(entry_, identity_))
+      return end(std::move(status));
     begin_anew();
   });
 }
 
 void DiskFill::on_read(Result<View> view) {
+  if (!view && is_of_other_version(view.error())) return begin_anew();
   if (!view) return end(io::forward_error(std::move(view)));
   if (store_.closing.load()) return end(io::make_error(ErrorCode::kCancelled, "warm " + path_));
   Holding& holding = *Holding::of(*view);

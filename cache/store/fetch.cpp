@@ -25,10 +25,26 @@ bool is_for_fill(const ChunkRequest& request) {
   return request.for_disk_fill || request.for_peer_fill;
 }
 
-void answer(Waiter* waiters, Holding& holding, TierKind from) {
+Error changed_meanwhile(const StoreParts& store, EntryId entry) {
+  return {io::ErrorCode::kStale, 0, "read " + store.catalog.path(entry) + ": changed meanwhile"};
+}
+
+bool is_of(const Holding& holding, bool is_cut) {
+  return is_chunked(holding.identity.size_bytes) == is_cut;
+}
+
+// Takes over a pin.
+Result<View> view_of(StoreParts& store, Holding& holding, TierKind from, const Waiter& waiter) {
+  if (is_of(holding, waiter.is_cut)) return holding.view(from, waiter.offset, waiter.length);
+  const EntryId entry = holding.key.entry;
+  store.ram.unpin(holding);
+  return tl::unexpected<Error>(changed_meanwhile(store, entry));
+}
+
+void answer(StoreParts& store, Waiter* waiters, Holding& holding, TierKind from) {
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
-    waiter->done(holding.view(from, waiter->offset, waiter->length));
+    waiter->done(view_of(store, holding, from, *waiter));
   }
 }
 
@@ -93,7 +109,7 @@ class Fetch final : public MemoryRequest {
 void Fetch::start(const ChunkRequest& request) {
   if (request.memory == FetchMemory::kInLine) return store_.memory.request(*this);
   if (bytes() <= request.memory_bytes) return begin();
-  fail({io::ErrorCode::kStale, 0, "read " + store_.catalog.path(holding_.key.entry) + ": changed meanwhile"});
+  fail(changed_meanwhile(store_, holding_.key.entry));
 }
 
 void Fetch::granted() {
@@ -209,7 +225,7 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
     copy_to_tier();
   }
   store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
-  answer(waiters, holding_, from);
+  answer(store_, waiters, holding_, from);
   delete this;
 }
 
@@ -321,6 +337,9 @@ void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& reques
   const Result<Identity> identity = store.identities.of_file(request.key.entry);
   auto* fetch = new Fetch(store, holding, identity.value_or(Identity{}), request);
   if (!identity) return fetch->denied(identity.error());
+  const bool has_chunk =
+      is_chunked(identity->size_bytes) == request.is_cut && request.key.chunk < chunk_count(identity->size_bytes);
+  if (!has_chunk) return fetch->denied(changed_meanwhile(store, request.key.entry));
   if (store.follower->watches() && request.key.chunk == 0 && !is_for_fill(request)) {
     store.follower->note_use(request.key.entry);
   }
@@ -358,6 +377,10 @@ void give_back(StoreParts& store, const ChunkRequest& request) {
 std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& request) {
   Holding* const held = store.ram.pin(request.key, request.hint == ReadHint::kAheadAndKeep);
   if (held == nullptr) return std::nullopt;
+  if (!is_of(*held, request.is_cut)) {
+    store.ram.unpin(*held);
+    return std::nullopt;
+  }
   note_use_in_memory(store, request);
   return held->view(TierKind::kRam, request.offset, request.length);
 }
@@ -378,6 +401,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
   auto waiter = std::make_unique<Waiter>();
   waiter->offset = request.offset;
   waiter->length = request.length;
+  waiter->is_cut = request.is_cut;
   waiter->may_wait = request.memory == FetchMemory::kInLine;
   waiter->done = std::move(done);
 
@@ -386,7 +410,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
     case RamTier::Claim::Outcome::kReady:
       give_back(store, request);
       note_use_in_memory(store, request);
-      return waiter->done(claim.holding->view(TierKind::kRam, request.offset, request.length));
+      return waiter->done(view_of(store, *claim.holding, TierKind::kRam, *waiter));
     case RamTier::Claim::Outcome::kWaiting:
       static_cast<void>(waiter.release());  // the fetch answers it
       give_back(store, request);

@@ -43,6 +43,9 @@ struct ChunkRequest {
   ChunkKey key;
   std::uint64_t offset = 0;  // within the chunk
   std::uint64_t length = UINT64_MAX;
+  // Key and offset are of a version that is cut into chunks. Of one that is not, the only chunk begins and ends
+  // elsewhere, and a read that crosses such a change ends with kStale.
+  bool is_cut = false;
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;         // the reader works through the file by ranges
   bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file

@@ -31,6 +31,7 @@ class GatheredRead final : public MemoryRequest {
         store_(store),
         request_(request),
         attempts_left_(attempts_left),
+        attributes_(store.identities.attributes(request.entry)),
         done_(std::move(done)),
         next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
         last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {}
@@ -54,7 +55,8 @@ class GatheredRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
-  const unsigned attempts_left_;  // after this one
+  const unsigned attempts_left_;     // after this one
+  const AttributeClass attributes_;  // by which the reader was let in
   ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
 
@@ -119,6 +121,7 @@ bool GatheredRead::start_chunk() {
   ChunkRequest request{.key = {request_.entry, next_chunk_},
                        .offset = first - range.offset,
                        .length = part.length,
+                       .is_cut = is_chunked(request_.identity.size_bytes),
                        .hint = request_.hint,
                        .ranged = request_.ranged};
   std::optional<View> held = read_from_memory(store_, request);
@@ -186,10 +189,10 @@ void GatheredRead::finish() {
   delete this;
 }
 
-// Of the file as it is known to be by now. False: it is not, or it was too often.
+// Of the file as it is known to be by now. False: it is not, or it was too often, or somebody else may read it now.
 bool GatheredRead::begin_anew() {
   const Result<Identity> identity = store_.identities.of_file(request_.entry);
-  if (attempts_left_ == 0 || !identity) return false;
+  if (attempts_left_ == 0 || !identity || store_.identities.attributes(request_.entry) != attributes_) return false;
   SpanRequest request = request_;
   const bool whole = request.span.length == request.identity.size_bytes;
   const std::uint64_t size = identity->size_bytes;
@@ -217,6 +220,7 @@ void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left
              {.key = {entry, first},
               .offset = offset,
               .length = length,
+              .is_cut = is_chunked(file_bytes),
               .hint = hint,
               .ranged = ranged,
               .attempts_left = attempts_left},

@@ -32,6 +32,7 @@ class LeanRead final : public MemoryRequest {
         store_(store),
         request_(request),
         waits_here_(may_wait_here(request.hint) ? std::this_thread::get_id() : std::thread::id()),
+        attributes_(store.identities.attributes(request.entry)),
         path_(store.catalog.path(request.entry)),
         done_(std::move(done)) {
     source_read_.path = path_.c_str();
@@ -57,6 +58,7 @@ class LeanRead final : public MemoryRequest {
   StoreParts& store_;
   const SpanRequest request_;
   const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
+  const AttributeClass attributes_;   // by which the reader was let in
   const std::string path_;
   const ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
@@ -86,7 +88,8 @@ void LeanRead::on_read(Status status) {
     source_read_.buffer.reset();  // freed before its bytes are given back
     store_.ram.unpin(*target_);
     const bool is_other_version = status.error().code == io::ErrorCode::kStale && status.error().os_errno == 0;
-    if (!is_other_version) return denied(std::move(status.error()));
+    const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
+    if (!is_other_version || !may_read) return denied(std::move(status.error()));
     SpanRequest anew = request_;
     // A chunk takes longer than whoever reads a range may be kept from other requests.
     if (anew.hint == ReadHint::kNowHere) anew.hint = ReadHint::kNow;

@@ -105,8 +105,9 @@ void read_part(StoreParts& store, const ChunkRequest& request, ReadCallback done
   const Result<Identity> identity = store.identities.of_file(entry);
   if (!identity) return done(tl::unexpected<Error>(identity.error()));
   const RecordId record{hash_name(store.catalog.path(entry), chunk), chunk, *identity};
-  // The chunk's fetch asks the source about the file where nobody has yet.
-  if (!store.identities.is_confirmed(entry) || !store.held_on_disk(record))
+  // The chunk's fetch asks the source about the file where nobody has yet, and ends where the file is cut another way.
+  const bool is_as_asked = is_chunked(identity->size_bytes) == request.is_cut;
+  if (!is_as_asked || !store.identities.is_confirmed(entry) || !store.held_on_disk(record))
     return read_chunk(store, request, std::move(done));
   (new PartRead(store, request, record, std::move(done)))->start();
 }

@@ -38,7 +38,7 @@ void PeerFill::run() {
   if (chunk_ == chunks_) return end({});
   if (!store_.is_shared(entry_)) return end(failure(ErrorCode::kNotFound, "no peer is to hold it"));
   if (!store_.peer_takes(entry_)) return end(failure(ErrorCode::kBusy, "its peer does not answer"));
-  read_chunk(store_, {.key = {entry_, chunk_}, .hint = ReadHint::kAhead, .for_peer_fill = true},
+  read_chunk(store_, {.key = {entry_, chunk_}, .is_cut = chunks_ > 1, .hint = ReadHint::kAhead, .for_peer_fill = true},
              [this](Result<View> view) { on_read(std::move(view)); });
 }
 

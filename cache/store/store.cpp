@@ -244,7 +244,12 @@ void StoreImpl::start_range(const SpanRequest& request, ReadCallback done) {
     const std::uint32_t chunk = chunk_at(file_bytes, span.offset);
     const std::uint64_t offset = span.offset - chunk_range(file_bytes, chunk).offset;
     return read_part(parts_,
-                     {.key = {entry, chunk}, .offset = offset, .length = span.length, .hint = hint, .ranged = true},
+                     {.key = {entry, chunk},
+                      .offset = offset,
+                      .length = span.length,
+                      .is_cut = is_chunked(file_bytes),
+                      .hint = hint,
+                      .ranged = true},
                      std::move(done));
   }
   read_span(parts_, {.entry = entry, .identity = identity, .span = span, .hint = hint, .ranged = true},
@@ -257,7 +262,9 @@ void StoreImpl::read_ahead_of(EntryId entry, std::uint64_t file_bytes, std::uint
   if (chunk == 0 || parts_.memory.is_crowded() || !parts_.ram.contains({entry, chunk - 1})) return;
   for (std::uint32_t next = chunk + 1; next <= chunk + kChunksAhead && next < chunk_count(file_bytes); ++next) {
     if (parts_.ram.contains({entry, next})) continue;
-    read_chunk(parts_, {.key = {entry, next}, .hint = ReadHint::kAhead, .ranged = true}, [](const Result<View>&) {});
+    read_chunk(parts_,
+               {.key = {entry, next}, .is_cut = is_chunked(file_bytes), .hint = ReadHint::kAhead, .ranged = true},
+               [](const Result<View>&) {});
   }
 }
 
