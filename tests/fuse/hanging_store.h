@@ -38,6 +38,10 @@ class HangingStore : public cache::Store {
       lock.unlock();
       return inner_.read_async(entry, std::move(done), hint);
     }
+    if (lets_go_) {
+      lock.unlock();
+      return done(inner_.read(entry));
+    }
     waiting_.emplace_back(entry, std::move(done));
     changed_.notify_all();
     if (hint != ReadHint::kNowHere || !holds_callers_) return;
@@ -49,16 +53,23 @@ class HangingStore : public cache::Store {
     while (waiting_.size() < count) changed_.wait(lock);
   }
   void wait_for_a_read() { wait_for_reads(1); }
+  // As at first, after let_go().
+  void hold_reads() {
+    io::MutexLock lock(mutex_);
+    lets_go_ = false;
+  }
   void hold_callers() {
     io::MutexLock lock(mutex_);
     holds_callers_ = true;
   }
   void hold_look_aheads() {
     io::MutexLock lock(mutex_);
+    lets_go_ = false;
     holds_look_aheads_ = true;
   }
   void pin_reads_ahead() {
     io::MutexLock lock(mutex_);
+    lets_go_ = false;
     pins_reads_ahead_ = true;
   }
   std::size_t pinned_reads() const {
@@ -73,6 +84,7 @@ class HangingStore : public cache::Store {
     io::MutexLock lock(mutex_);
     return held_callers_;
   }
+  // Answers what is held back, and from now on every read at once.
   void let_go() {
     std::vector<std::pair<EntryId, ReadCallback>> waiting;
     std::vector<std::pair<ReadCallback, Result<cache::View>>> pinned;
@@ -83,6 +95,7 @@ class HangingStore : public cache::Store {
       pins_reads_ahead_ = false;
       holds_callers_ = false;
       holds_look_aheads_ = false;
+      lets_go_ = true;
       changed_.notify_all();
     }
     for (auto& [done, view] : pinned) done(std::move(view));
@@ -147,6 +160,7 @@ class HangingStore : public cache::Store {
   cache::Store& inner_;
   mutable io::Mutex mutex_;
   io::CondVar changed_;
+  bool lets_go_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool holds_callers_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool pins_reads_ahead_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::vector<std::pair<ReadCallback, Result<cache::View>>> pinned_ HEADRACE_GUARDED_BY(mutex_);

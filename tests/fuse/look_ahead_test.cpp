@@ -143,6 +143,7 @@ TEST_CASE("fetches that look-ups have begun are few, and may end after the mount
     store.let_go();
     forget_names(mounted.path());
     for (const unsigned end = next + kRead; next < end; ++next) {
+      store.hold_reads();
       std::thread reader([&, i = next] {
         CHECK(read_file(mounted.file(Mounted::sample_name(i))) == Mounted::sample_content(i, kBytes));
       });

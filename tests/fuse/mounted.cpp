@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <string>
 #include <thread>
 
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace headrace::fuse::test {
@@ -27,8 +29,38 @@ void need_root() {
   if (::geteuid() != 0) headrace::test::skip("needs root");
 }
 
+namespace {
+
+// A process that is killed while one of its threads waits for its own mount cannot end: those that would answer are
+// gone first. So somebody else unmounts what it leaves behind, which ends the wait. A process of its own session, out
+// of reach of whoever kills a test with all that the test has started.
+void clean_up_after_kill(const fs::path& mountpoint) {
+  if (::geteuid() != 0) return;
+  const std::string pid = std::to_string(::getpid());
+  const char* const script = R"(
+    while sleep 2; do
+      case $(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status") in
+        '') break ;;
+        Z | X) umount -f "$2"; break ;;
+      esac
+    done
+    umount -l "$2")";
+  const pid_t starter = ::fork();
+  if (starter == 0) {
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {0, 1, 2}) ::dup2(nothing, fd);
+    if (::setsid() < 0 || ::fork() != 0) ::_exit(0);
+    ::execl("/bin/sh", "sh", "-c", script, "sh", pid.c_str(), mountpoint.c_str(), static_cast<char*>(nullptr));
+    ::_exit(1);
+  }
+  ::waitpid(starter, nullptr, 0);
+}
+
+}  // namespace
+
 Mounted::Mounted() {
   options.mountpoint = mountpoint_.path();
+  clean_up_after_kill(mountpoint_.path());
 }
 
 Mounted::~Mounted() {
