@@ -610,14 +610,13 @@ void Mount::Impl::stop(Unmount unmount) {
     }
   }
   if (!session) return;  // start() failed early
-  const auto deadline = steady_clock::now() + kPatience;
-  if (!requests->drain(deadline)) {
+  if (!requests->drain(steady_clock::now() + kPatience)) {
     io::log_warning("mount {}: ended while reads were waiting for storage", path.string());
   }
   session->stop();
   // Who opened a file before the mount went may have asked once more, and nobody takes requests any longer. Reads that
   // wait for storage are answered still.
-  if (!requests->drain(deadline)) return;
+  if (!requests->drain(steady_clock::now() + kPatience)) return;
   session->hang_up();
   if (own_channel) own_channel->hang_up();
 }
