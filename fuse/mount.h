@@ -103,7 +103,9 @@ class Mount {
   void wait_until_forgotten();
 
   [[nodiscard]] MountStats stats() const;
-  // Where to push along from now on. Null: unknown.
+  // The samples are records of packs, whose order is the one that the mount began with, or is found in the READs.
+  [[nodiscard]] bool reads_records() const;
+  // Where to push along from now on. Null: unknown. Not for records.
   void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);
   // The same for an order that a loader told. Told once more, it goes on with the epoch that was added to it. Where the
   // opens contradict an order, set or told, it is given up, and the order is looked for if the options say so.

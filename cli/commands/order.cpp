@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -29,21 +30,24 @@ using nlohmann::json;
 // Writes in pieces: an epoch of ten million paths would take a gigabyte as one string.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
+// Throws std::system_error where it cannot write, as fmt::print() does: what is larger than stdio's buffer goes past
+// it, and the last fflush() would know nothing of it.
 class PieceWriter {
  public:
   explicit PieceWriter(char end = '\n') : end_(end) {}
-  ~PieceWriter() { flush(); }
   template <typename Value>
   void line(const Value& value) {
     fmt::format_to(std::back_inserter(piece_), "{}{}", value, end_);
     if (piece_.size() >= kPieceBytes) flush();
   }
-
- private:
+  // Once, after the last line.
   void flush() {
-    std::fwrite(piece_.data(), 1, piece_.size(), stdout);
+    if (std::fwrite(piece_.data(), 1, piece_.size(), stdout) < piece_.size())
+      throw std::system_error(errno, std::system_category(), "write to standard output");
     piece_.clear();
   }
+
+ private:
   const char end_;
   fmt::memory_buffer piece_;
 };
@@ -96,6 +100,7 @@ io::Status print_records(const OrderArguments& arguments) {
       writer.line(fmt::format("{}\t{}\t{}", names[data.records->place(record).pack], extent.offset, extent.length));
     }
   }
+  writer.flush();
   return {};
 }
 
@@ -130,6 +135,7 @@ io::Status run_order(const OrderArguments& arguments) {
       writer.line(on_terminal ? io::printable(path) : path);
     }
   }
+  writer.flush();
   return {};
 }
 
@@ -197,6 +203,7 @@ io::Status run_order_number(const OrderNumberArguments& arguments) {
     }
     first += paths.size();
   } while (first < total);
+  writer.flush();
   return {};
 }
 

@@ -54,7 +54,7 @@ class Daemon {
   explicit Daemon(const fs::path& mount_point) : processes_(find_daemon(mount_point)) {
     if (runs()) supervisor_ = io::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, processes_->supervisor, 0)));
   }
-  [[nodiscard]] bool runs() const { return processes_ && processes_->supervisor > 1; }
+  [[nodiscard]] bool runs() const { return processes_.has_value(); }
   [[nodiscard]] bool is_part(pid_t pid) const {
     return processes_ && (pid == processes_->worker || pid == processes_->supervisor);
   }

@@ -273,6 +273,23 @@ io::Result<json> follow_job(const fs::path& mount_point) {
   }
 }
 
+// Memory is filled as the mount reads ahead, along its own order.
+io::Status check_memory_alone(const WarmArguments& arguments) {
+  const bool chooses = !arguments.list.empty() || !arguments.order.empty() || arguments.seed != kNoSeed ||
+                       arguments.epoch != 0 || arguments.epochs != 1;
+  if (!chooses && arguments.rate_limit.empty()) return {};
+  const std::string target = arguments.target.string();
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      chooses
+          ? fmt::format("{0} has no disk tier, and its memory is filled along the order of the mount; headrace pin "
+                        "{0} holds files that are named, headrace order set {0} tells an order",
+                        target)
+          : fmt::format("{0} has no disk tier; --rate-limit is for filling one, and headrace set {0} source-rate=SIZE "
+                        "for memory",
+                        target));
+}
+
 io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, std::uint64_t rate, Report& report) {
   if (!arguments.cache.ssd.empty() || !arguments.cache.hdd.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -293,6 +310,7 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
   }
   const json request = warm_request(arguments, spec, rate, has_disk_tier(stat));
   if (arguments.dry_run || arguments.check) return look_at_mount(arguments, request, report);
+  if (request["disk"] == false && !arguments.mine) HEADRACE_TRY_DO(check_memory_alone(arguments));
   HEADRACE_TRY(started, call_daemon(arguments.target, "warm", request));
   HEADRACE_TRY(end, follow_job(arguments.target));
   if (arguments.json) {

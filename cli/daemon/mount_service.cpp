@@ -114,7 +114,7 @@ io::Result<json> MountService::handle(const std::string& command, const json& ar
   if (command == "stat") return stat();
   if (command == "warm") return warm(arguments);
   if (command == "warm-forecast") return warm_forecast(arguments);
-  if (command == "warm-state") return job_ ? job_->state() : json{{"finished", true}};
+  if (command == "warm-state") return warm_state();
   if (command == "warm-stop") {
     if (job_) job_->cancel();
     return json::object();
@@ -190,6 +190,13 @@ json MountService::stat() const {
   all["share"]["named"] = named.words;
   all["share"]["list_failure"] = named.failure;
   return all;
+}
+
+io::Result<json> MountService::warm_state() const {
+  if (job_) return job_->state();
+  return make_error(ErrorCode::kNotFound, fmt::format("the process that warmed {} has given way to another one; call "
+                                                      "again to go on",
+                                                      handover_.mount_point.string()));
 }
 
 io::Result<json> MountService::warm(const json& arguments) {
@@ -295,7 +302,9 @@ io::Result<json> MountService::set(const json& arguments) {
     return make_error(ErrorCode::kInvalidArgument, "set needs ram_bytes, source_rate, specs or peers");
   }
   if (ram) HEADRACE_TRY_DO(check_ram(*ram));
-  if (!specs.empty() && !peers.empty()) HEADRACE_TRY_DO(check_orders(specs, store_.catalog()));
+  const bool names_order = !specs.empty() && specs.front() != kLearnedOrder;
+  if (names_order) HEADRACE_TRY_DO(check_takes_orders());
+  if (names_order && !peers.empty()) HEADRACE_TRY_DO(check_orders(specs, store_.catalog()));
   if (!peers.empty()) HEADRACE_TRY_DO(set_peers(peers));
   if (!specs.empty()) HEADRACE_TRY_DO(order(arguments).map([](const json&) {}));
   if (ram) set_ram(*ram);
@@ -405,11 +414,18 @@ io::Result<json> MountService::upgrade(const json& arguments) {
   return json::object();
 }
 
+io::Status MountService::check_takes_orders() const {
+  if (!mount_.reads_records()) return {};
+  return make_error(ErrorCode::kUnsupported,
+                    "a mount with --records goes along the order that it was mounted with; mount it anew");
+}
+
 io::Result<json> MountService::order(const json& arguments) {
   HEADRACE_TRY(specs, specs_of(arguments));
   if (specs.size() == 1 && specs.front() == kLearnedOrder) {
     HEADRACE_TRY_DO(mount_.learn_order());
   } else if (!specs.empty()) {
+    HEADRACE_TRY_DO(check_takes_orders());
     HEADRACE_TRY(orders, open_orders(specs, store_.catalog(), ListFiles::kRegular));
     mount_.set_order(std::move(orders.front()), number_of(arguments, "epoch"));
   }
@@ -424,6 +440,7 @@ io::Result<json> MountService::order(const json& arguments) {
 }
 
 io::Result<json> MountService::tell_order(const json& arguments) {
+  HEADRACE_TRY_DO(check_takes_orders());
   const auto told = telling_.take(arguments);
   if (!told) return tl::unexpected(told.error());
   if (*told) mount_.tell_order((*told)->order, (*told)->epoch);

@@ -62,6 +62,7 @@ class MountService {
   [[nodiscard]] nlohmann::json refresh_state() const;
   [[nodiscard]] io::Status show_other_names(const cache::CatalogChanges& changes);
   [[nodiscard]] io::Result<nlohmann::json> warm(const nlohmann::json& arguments);
+  [[nodiscard]] io::Result<nlohmann::json> warm_state() const;
   [[nodiscard]] io::Result<std::vector<cache::EntryId>> own_part(const Wanted& wanted) const;
   [[nodiscard]] io::Result<nlohmann::json> warm_forecast(const nlohmann::json& arguments) const;
   [[nodiscard]] io::Result<nlohmann::json> set(const nlohmann::json& arguments);
@@ -75,6 +76,7 @@ class MountService {
   [[nodiscard]] nlohmann::json neighbour() const;
   [[nodiscard]] io::Result<nlohmann::json> upgrade(const nlohmann::json& arguments);
   [[nodiscard]] io::Result<nlohmann::json> order(const nlohmann::json& arguments);
+  [[nodiscard]] io::Status check_takes_orders() const;
   [[nodiscard]] io::Result<nlohmann::json> tell_order(const nlohmann::json& arguments);
   [[nodiscard]] nlohmann::json opens(const nlohmann::json& arguments) const;
   [[nodiscard]] nlohmann::json numbering(const nlohmann::json& arguments) const;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -111,6 +114,13 @@ io::Result<ControlClient> connect_to(const std::filesystem::path& mount_point, m
   }
 }
 
+// What it is called; that of an upgrade may lie elsewhere, and a replaced file counts as deleted. Empty: not known.
+std::string program_of(pid_t pid) {
+  std::error_code failure;
+  const std::string file = std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), failure).filename().string();
+  return file.substr(0, file.rfind(" (deleted)"));
+}
+
 }  // namespace
 
 io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
@@ -140,7 +150,9 @@ std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_po
   if (!client) return std::nullopt;
   const std::optional<io::ProcessState> worker = io::process_state(client->peer());
   if (!worker) return std::nullopt;
-  return DaemonProcesses{.worker = client->peer(), .supervisor = worker->parent};
+  // The parent of a worker that has lost its supervisor is somebody else: the init process, or a session's manager.
+  const bool has_supervisor = worker->parent != 0 && program_of(worker->parent) == program_of(client->peer());
+  return DaemonProcesses{.worker = client->peer(), .supervisor = has_supervisor ? worker->parent : client->peer()};
 }
 
 }  // namespace headrace::cli

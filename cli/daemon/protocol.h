@@ -53,7 +53,7 @@ using HandleCommand =
 
 struct DaemonProcesses {
   pid_t worker = 0;      // serves, and answers on the socket
-  pid_t supervisor = 0;  // its parent, which ends last
+  pid_t supervisor = 0;  // its parent, which ends last; the worker itself where it has lost its supervisor
 };
 // nullopt: no daemon listens for this mount point.
 [[nodiscard]] std::optional<DaemonProcesses> find_daemon(const std::filesystem::path& mount_point);

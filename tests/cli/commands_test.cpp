@@ -779,22 +779,4 @@ TEST_CASE("a list without line ends is refused, and one that is no file where it
   check_refused(tool({"read", data.source(), "--samples", fifo}), 2, "is no regular file");
 }
 
-TEST_CASE("what cannot be written is no success, in little as in much, but for a pipe that nobody reads") {
-  const Tool tool;
-  for (const char* command : {"cache ls", "manual"}) {  // within a buffer, and beyond one
-    CAPTURE(command);
-    const std::string words = std::string("exec " HEADRACE_BINARY " ") + command;
-    const Outcome full = tool.start_shell(words + " > /dev/full")->wait();
-    CHECK(full.status == 1);
-    CHECK(contains(full.errors, "No space left on device"));
-    CHECK(std::count(full.errors.begin(), full.errors.end(), '\n') == 1);
-    // A pipe that is read no longer, with SIGPIPE ignored, as a parent may leave it.
-    const std::string pipe = (tool.home() / command).string();
-    const std::string open = "trap '' PIPE; mkfifo '" + pipe + "'; exec 3<>'" + pipe + "' 4>'" + pipe + "' 3<&-; ";
-    const Outcome closed = tool.start_shell(open + words + " >&4")->wait();
-    CHECK(closed.status == 0);
-    CHECK(closed.errors.empty());
-  }
-}
-
 }  // namespace commands_test

@@ -466,6 +466,13 @@ TEST_CASE("the shards of a data set are one sequence of records") {
               .status == 0);
   REQUIRE(wait_until([&] { return fixture.stat()["mount"]["held_samples"] > 100; }));
   CHECK(fixture.stat()["mount"]["order"] == "torch-random:seed=1");
+  for (const std::vector<std::string>& order :
+       {std::vector<std::string>{"order", "set", point, "sequential"}, {"set", point, "ram=20M", "order=sequential"}}) {
+    const Outcome refused = fixture.tool(order);
+    CHECK(refused.status == 1);
+    CHECK(contains(refused.errors, "mount it anew"));
+  }
+  CHECK(fixture.stat()["mount"]["ram_bytes"] == 24 << 20);
   for (const char* shard : {"train/shard-0.npy", "train/shard-1.npy"})
     CHECK(read_file(fixture.mount_point / shard) == read_file(packs.path() / shard));
 }
@@ -590,47 +597,6 @@ TEST_CASE("ls lists mounts, whose they are, how full, how good, and which have l
   }
   REQUIRE(wait_until([&] { return row()["answers"] == false; }));
   CHECK(contains(fixture.tool({"ls"}).output, "end it with headrace unmount " + point));
-}
-
-TEST_CASE("warm fills the memory of a mount") {
-  const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
-  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
-  const Outcome warmed = fixture.tool({"warm", point, "--ram"});
-  CAPTURE(warmed.errors);
-  CHECK(warmed.status == 0);
-  CHECK(contains(warmed.output, "40 samples"));
-  CHECK(fixture.stat()["mount"]["held_samples"] == 40);
-  CHECK(contains(fixture.tool({"stat", point}).output, "not needed: all samples are held"));
-  const Outcome refused = fixture.tool({"warm", point, "--ssd", "/tmp/x:1G"});
-  CHECK(refused.status == 2);
-  CHECK(contains(refused.errors, "leave --ssd"));
-}
-
-TEST_CASE("warm forecasts, fills and checks the disk tier of a mount") {
-  const Fixture fixture;
-  const std::string point = fixture.mount_point.string();
-  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
-  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
-  const Outcome forecast = fixture.tool({"warm", point, "--dry-run", "--ram"});
-  CHECK(contains(forecast.output, "disk tiers: 40 samples"));
-  CHECK(contains(forecast.output, "RAM tier: 40 samples"));
-  CHECK(contains(forecast.output, "predicted hit ratio 1.00"));
-  const std::vector<std::string> part = {"warm",   point, "--order", "torch-distributed:replicas=4,rank=1",
-                                         "--seed", "1"};
-  const auto with = [](std::vector<std::string> arguments, const std::string& more) {
-    arguments.push_back(more);
-    return arguments;
-  };
-  CHECK(fixture.tool(part).status == 0);
-  const Outcome held = fixture.tool(with(part, "--check"));
-  CHECK(held.status == 0);
-  CHECK(contains(held.output, "10 of 10 samples"));
-  const Outcome refused = fixture.tool({"warm", point, "--check", "--ram"});
-  CHECK(refused.status == 2);
-  CHECK(contains(refused.errors, "headrace stat " + point));
-  CHECK(contains(fixture.tool({"warm", point}).output, "40 samples"));
-  CHECK(fixture.tool({"warm", point, "--check"}).status == 0);
 }
 
 TEST_CASE("the order of a running mount can be told and changed") {
@@ -785,6 +751,11 @@ TEST_CASE("a daemon waits for no pipe and reads no device when it is given an or
     CHECK(contains(refused.errors, "no regular file"));
   }
   CHECK(fixture.tool({"warm", point, "--list", "-", "--dry-run"}, "cat/1.jpg\n").status == 0);  // kept in memory
+  const Outcome of_memory = fixture.tool({"warm", point, "--list", "-"}, "cat/1.jpg\n");
+  CHECK(of_memory.status == 2);
+  CHECK(contains(of_memory.errors, "headrace pin " + point));
+  CHECK(contains(fixture.tool({"warm", point, "--rate-limit", "1M"}).errors, "source-rate="));
+  CHECK(fixture.tool({"warm", point}).status == 0);
 }
 
 TEST_CASE("a runtime folder that others may enter is refused") {

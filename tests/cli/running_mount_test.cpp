@@ -37,6 +37,7 @@ using headrace::test::Outcome;
 using headrace::test::read_file;
 using headrace::test::skip;
 using headrace::test::wait_until;
+using nlohmann::json;
 
 TEST_CASE("the budget of a mount is changed while it is read, and stays changed when its worker dies") {
   const Fixture fixture;
@@ -313,6 +314,70 @@ TEST_CASE("a tier leaves free of its file system what free= says, and stat says 
   CHECK(contains(text, "\nssd           0 B        0 B"));  // not "-", which is no limit
   static_cast<void>(read_file(fixture.mount_point / "cat" / "3.jpg"));
   CHECK(wait_until([&] { return tier()["state"] == "short: 32 MiB of its file system are to stay free"; }));
+}
+
+TEST_CASE("a warm whose process gives way to another one is no success") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  const std::vector<std::string> slow = {"--source-rate", "4B"};  // or the mount fills its tier by itself
+  std::vector<std::string> mount = {"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier};
+  mount.insert(mount.end(), slow.begin(), slow.end());
+  REQUIRE(fixture.tool(mount).status == 0);
+  const auto warming = fixture.tool.start({"warm", point, "--rate-limit", "4B"});  // takes longer than any test
+  auto client = ControlClient::connect(fs::directory_iterator(fixture.tool.home() / "run")->path());
+  REQUIRE(client);
+  const auto is_warming = [&] {
+    const auto reply = client->ask(format_request("warm-state", json::object()));
+    const auto state = reply ? parse_reply(*reply) : tl::unexpected(reply.error());
+    return state && !state->value("finished", true);
+  };
+  REQUIRE(wait_until(is_warming));
+  CHECK(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
+  const Outcome outcome = warming->wait();
+  CHECK(outcome.status == 1);
+  CHECK(contains(outcome.errors, "call again to go on"));
+}
+
+TEST_CASE("warm fills the memory of a mount") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"}).status == 0);
+  const Outcome warmed = fixture.tool({"warm", point, "--ram"});
+  CAPTURE(warmed.errors);
+  CHECK(warmed.status == 0);
+  CHECK(contains(warmed.output, "40 samples"));
+  CHECK(fixture.stat()["mount"]["held_samples"] == 40);
+  CHECK(contains(fixture.tool({"stat", point}).output, "not needed: all samples are held"));
+  const Outcome refused = fixture.tool({"warm", point, "--ssd", "/tmp/x:1G"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.errors, "leave --ssd"));
+}
+
+TEST_CASE("warm forecasts, fills and checks the disk tier of a mount") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier}).status == 0);
+  const Outcome forecast = fixture.tool({"warm", point, "--dry-run", "--ram"});
+  CHECK(contains(forecast.output, "disk tiers: 40 samples"));
+  CHECK(contains(forecast.output, "RAM tier: 40 samples"));
+  CHECK(contains(forecast.output, "predicted hit ratio 1.00"));
+  const std::vector<std::string> part = {"warm",   point, "--order", "torch-distributed:replicas=4,rank=1",
+                                         "--seed", "1"};
+  const auto with = [](std::vector<std::string> arguments, const std::string& more) {
+    arguments.push_back(more);
+    return arguments;
+  };
+  CHECK(fixture.tool(part).status == 0);
+  const Outcome held = fixture.tool(with(part, "--check"));
+  CHECK(held.status == 0);
+  CHECK(contains(held.output, "10 of 10 samples"));
+  const Outcome refused = fixture.tool({"warm", point, "--check", "--ram"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.errors, "headrace stat " + point));
+  CHECK(contains(fixture.tool({"warm", point}).output, "40 samples"));
+  CHECK(fixture.tool({"warm", point, "--check"}).status == 0);
 }
 
 }  // namespace running_mount_test

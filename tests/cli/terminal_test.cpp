@@ -112,4 +112,25 @@ TEST_CASE("stat --watch keeps within its window, follows a resize and gives the 
   CHECK(outcome.output.ends_with("\x1b[?25h\x1b[?1049l"));  // cursor shown, first screen back
 }
 
+TEST_CASE("what cannot be written is no success, in little as in much, but for a pipe that nobody reads") {
+  const Tool tool;
+  const TempDir many;
+  for (int i = 0; i < 200; ++i) many.write(std::string(100, 'x') + std::to_string(i) + ".jpg", "");
+  const std::string order = "order --order sequential --listing sorted " + many.path().string();
+  for (const std::string& command : {std::string("cache ls"), std::string("manual"), order}) {  // and beyond a buffer
+    CAPTURE(command);
+    const std::string words = std::string("exec " HEADRACE_BINARY " ") + command;
+    const Outcome full = tool.start_shell(words + " > /dev/full")->wait();
+    CHECK(full.status == 1);
+    CHECK(contains(full.errors, "No space left on device"));
+    CHECK(std::count(full.errors.begin(), full.errors.end(), '\n') == 1);
+    // A pipe that is read no longer, with SIGPIPE ignored, as a parent may leave it.
+    const std::string pipe = (tool.home() / ("pipe of " + command.substr(0, command.find(' ')))).string();
+    const std::string open = "trap '' PIPE; mkfifo '" + pipe + "'; exec 3<>'" + pipe + "' 4>'" + pipe + "' 3<&-; ";
+    const Outcome closed = tool.start_shell(open + words + " >&4")->wait();
+    CHECK(closed.status == 0);
+    CHECK(closed.errors.empty());
+  }
+}
+
 }  // namespace terminal_test
