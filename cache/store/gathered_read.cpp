@@ -34,15 +34,21 @@ class GatheredRead final : public MemoryRequest {
         attributes_(store.identities.attributes(request.entry)),
         done_(std::move(done)),
         next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
-        last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {}
+        last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {
+    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry);
+  }
   void start();
 
+  [[nodiscard]] bool ahead() const override { return is_ahead(hint()); }
   void granted() override;
   void denied(Error error) override;
 
  private:
   static constexpr std::uint64_t kSpareBytes = footprint_bytes(kChunkBytes);
 
+  [[nodiscard]] ReadHint hint() const {
+    return read_ahead_ && read_ahead_->is_wanted() ? ReadHint::kNow : request_.hint;
+  }
   [[nodiscard]] bool wants_more() const { return next_chunk_ <= last_chunk_ && !failed_.load(); }
   [[nodiscard]] bool start_chunk();
   [[nodiscard]] bool take_memory(ChunkRequest& request, std::uint64_t chunk_bytes);
@@ -55,8 +61,9 @@ class GatheredRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
-  const unsigned attempts_left_;     // after this one
-  const AttributeClass attributes_;  // by which the reader was let in
+  const unsigned attempts_left_;                // after this one
+  const AttributeClass attributes_;             // by which the reader was let in
+  std::optional<ReadsAhead::Read> read_ahead_;  // nullopt: it is one for now
   ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
 
@@ -122,7 +129,7 @@ bool GatheredRead::start_chunk() {
                        .offset = first - range.offset,
                        .length = part.length,
                        .is_cut = is_chunked(request_.identity.size_bytes),
-                       .hint = request_.hint,
+                       .hint = hint(),
                        .ranged = request_.ranged};
   std::optional<View> held = read_from_memory(store_, request);
   if (!held && !take_memory(request, range.length)) return false;
@@ -194,6 +201,7 @@ bool GatheredRead::begin_anew() {
   const Result<Identity> identity = store_.identities.of_file(request_.entry);
   if (attempts_left_ == 0 || !identity || store_.identities.attributes(request_.entry) != attributes_) return false;
   SpanRequest request = request_;
+  request.hint = hint();
   const bool whole = request.span.length == request.identity.size_bytes;
   const std::uint64_t size = identity->size_bytes;
   request.identity = *identity;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,10 +36,10 @@ class LeanRead final : public MemoryRequest {
         attributes_(store.identities.attributes(request.entry)),
         path_(store.catalog.path(request.entry)),
         done_(std::move(done)) {
+    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry);
     source_read_.path = path_.c_str();
     source_read_.range = whole_pages(request.span, request.identity.size_bytes);
     source_read_.identity = request.identity;
-    source_read_.ahead = is_ahead(request.hint);
     // For a record that is on its way a READ may wait, of which nobody tells the source.
     source_read_.wanted = request.hint == ReadHint::kAheadAlone ? nullptr : &io::kNobodyWaits;
     source_read_.keep = request.entry;
@@ -49,16 +50,22 @@ class LeanRead final : public MemoryRequest {
   }
   void start() { store_.memory.request(*this); }
 
+  [[nodiscard]] bool ahead() const override { return is_ahead(hint()); }
+
   void granted() override;
   void denied(Error error) override;
 
  private:
+  [[nodiscard]] ReadHint hint() const {
+    return read_ahead_ && read_ahead_->is_wanted() ? ReadHint::kNow : request_.hint;
+  }
   void on_read(Status status);
 
   StoreParts& store_;
   const SpanRequest request_;
-  const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
-  const AttributeClass attributes_;   // by which the reader was let in
+  const std::thread::id waits_here_;            // the thread that may wait for the source; none: nobody may
+  const AttributeClass attributes_;             // by which the reader was let in
+  std::optional<ReadsAhead::Read> read_ahead_;  // nullopt: it is one for now
   const std::string path_;
   const ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
@@ -78,6 +85,7 @@ void LeanRead::granted() {
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return on_read(io::forward_error(std::move(buffer)));
   source_read_.buffer = std::move(*buffer);
+  source_read_.ahead = ahead();
   source_read_.here = std::this_thread::get_id() == waits_here_;  // false where memory had to be waited for
   store_.source->read(source_read_);
 }
@@ -91,6 +99,7 @@ void LeanRead::on_read(Status status) {
     const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
     if (!is_other_version || !may_read) return denied(std::move(status.error()));
     SpanRequest anew = request_;
+    anew.hint = hint();
     // A chunk takes longer than whoever reads a range may be kept from other requests.
     if (anew.hint == ReadHint::kNowHere) anew.hint = ReadHint::kNow;
     read_span(store_, anew, done_);  // it finds out what the file is now

@@ -148,7 +148,15 @@ ReaderImpl::ReaderImpl(Store& store, const Order& order, const ReaderOptions& op
 
 ReaderImpl::~ReaderImpl() {
   cancel();
+  // What lies here may hold the memory that others of these reads wait for. Those that come later find it cancelled.
+  std::vector<Result<View>> dropped;
   MutexLock lock(mutex_);
+  for (auto& [sample, coming] : coming_) {
+    if (coming.result) dropped.push_back(*std::exchange(coming.result, std::nullopt));
+  }
+  lock.unlock();
+  dropped.clear();
+  lock.lock();
   while (in_flight_ > 0) changed_.wait(lock);
   coming_.clear();
   if (records_) return;
@@ -320,10 +328,11 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
   const bool good = result.has_value();
   const bool is_busy = !good && result.error().code == ErrorCode::kBusy;
   bool planned = false;
+  std::optional<Result<View>> dropped;  // outside of the mutex
   {
     MutexLock lock(mutex_);
     ComingSample& coming = coming_[sample];
-    coming.result = std::move(result);
+    (cancelled_ ? dropped : coming.result).emplace(std::move(result));
     planned = coming.planned;
     if (planned) plan_.on_fetched(sample, good);
     const bool awaited = coming.awaited;

@@ -297,6 +297,7 @@ bool StoreImpl::is_on_disk(EntryId entry) const {
 }
 
 void StoreImpl::hurry(EntryId entry) {
+  if (parts_.reads_ahead.want(entry)) parts_.memory.hurry();
   const std::uint32_t chunks = parts_.identities.chunks_of(entry);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
     hurry_fetch(parts_, parts_.ram.want_now({entry, chunk}));

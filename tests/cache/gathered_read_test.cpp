@@ -3,6 +3,7 @@
 #include "headrace/cache/store/gathered_read.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <future>
@@ -75,11 +76,11 @@ struct Fixture {
   StoreOptions options;
 };
 
-std::future<Result<View>> begin_read(Store& store, SampleIndex sample) {
+std::future<Result<View>> begin_read(Store& store, SampleIndex sample, ReadHint hint = ReadHint::kNow) {
   auto promise = std::make_shared<std::promise<Result<View>>>();
   store.read_async(
       store.catalog().sample_entry(sample), [promise](Result<View> view) { promise->set_value(std::move(view)); },
-      ReadHint::kNow);
+      hint);
   return promise->get_future();
 }
 
@@ -93,6 +94,26 @@ TEST_CASE("two reads whose targets fill the memory wait for each other's end, no
     REQUIRE(view.has_value());
     CHECK(fixture.matches(*view, sample, 0, 20 * kMiB));
   }
+}
+
+TEST_CASE("a read ahead of a file in chunks that waits for memory is one for now once somebody waits for it") {
+  Fixture fixture({7 * kMiB, 7 * kMiB, 7 * kMiB, 7 * kMiB, 12 * kMiB, 1000});
+  const std::unique_ptr<Store> store = fixture.open(32 * kMiB);
+  for (SampleIndex kept = 0; kept < 4; ++kept) REQUIRE(begin_read(*store, kept, ReadHint::kAheadAndKeep).get());
+  std::future<Result<View>> ahead = begin_read(*store, 4, ReadHint::kAhead);
+  store->hurry(store->catalog().sample_entry(4));
+  // Others read on meanwhile, so that nothing stands still: then what is kept would go for a read ahead as well.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto is_there = [&] { return ahead.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+  while (!is_there() && std::chrono::steady_clock::now() < deadline) {
+    REQUIRE(begin_read(*store, 5).get());
+    store->drop(store->catalog().sample_entry(5));
+  }
+  CHECK(is_there());
+  for (SampleIndex kept = 0; kept < 4; ++kept) store->release(store->catalog().sample_entry(kept));
+  const Result<View> view = ahead.get();
+  REQUIRE(view.has_value());
+  CHECK(fixture.matches(*view, 4, 0, 12 * kMiB));
 }
 
 TEST_CASE("a file in chunks needs room for itself and one chunk, and is refused at once below that") {
