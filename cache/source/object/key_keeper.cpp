@@ -19,6 +19,7 @@ using std::chrono::seconds;
 constexpr std::chrono::minutes kRenewBefore{5};
 constexpr seconds kTryAgainAfter{10};
 constexpr seconds kLookMin{1};
+constexpr std::chrono::minutes kPauseMax{5};  // a service that gives keys out is asked by every node
 constexpr std::chrono::hours kNever{24 * 365};
 
 // Keys that live for a few minutes only are renewed at half of their time.
@@ -123,8 +124,20 @@ void KeyKeeper::take(std::optional<FoundKeys> fresh) {
   next_look_ = last_look_ + kTryAgainAfter;
   if (!fresh) return;
   if (!are_same(*fresh, *current_)) current_ = std::make_shared<const FoundKeys>(std::move(*fresh));
-  // The same keys with the same end: their source has no newer ones yet, and is not asked without a pause.
-  next_look_ = std::max(time_to_renew(*current_), last_look_ + kLookMin);
+  const bool is_over = current_->expires && *current_->expires <= std::chrono::system_clock::now();
+  if (!is_over) {
+    pause_ = kTryAgainAfter;
+    // The same keys with the same end: their source has no newer ones yet, and is not asked without a pause.
+    next_look_ = std::max(time_to_renew(*current_), last_look_ + kLookMin);
+    return;
+  }
+  // Their source has no others, or this machine's clock is fast. A store that refuses them has them looked for at once.
+  if (pause_ == kTryAgainAfter) {
+    io::log_warning("access keys: those of {} have ended by the clock of this machine; they are used all the same",
+                    current_->source);
+  }
+  next_look_ = last_look_ + pause_;
+  pause_ = std::min<seconds>(2 * pause_, kPauseMax);
 }
 
 }  // namespace headrace::cache

@@ -57,6 +57,7 @@ class KeyKeeper {
   std::vector<Waiting> waiting_ HEADRACE_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point next_look_ HEADRACE_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_look_ HEADRACE_GUARDED_BY(mutex_) = {};
+  std::chrono::seconds pause_ HEADRACE_GUARDED_BY(mutex_){10};  // once they have ended and there are no others
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

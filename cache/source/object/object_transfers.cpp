@@ -361,6 +361,12 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   if (answer.status == 403 && answer.code.empty() && requests_.is_clock_refused(answer)) {
     answer.code = "RequestTimeTooSkewed";
   }
+  // Nothing else is wrong all at once with HEADs of a bucket that was read.
+  const bool is_head = job.read != nullptr && job.read->length == 0;
+  const bool has_token = attempt.keys != nullptr && !attempt.keys->keys.session_token.bytes().empty();
+  if (is_head && answer.status == 400 && answer.code.empty() && answer.region.empty() && has_succeeded_ && has_token) {
+    answer.code = "ExpiredToken";
+  }
   const Verdict verdict = judge(answer);
   counts_.answered(outcome_of(verdict, answer));
   has_answered_ = has_answered_ || answer.status != 0;

@@ -24,6 +24,12 @@ bool is_about_keys(const ObjectAnswer& answer) {
   return is_about_token(answer) || answer.status == 401 || answer.status == 403;
 }
 
+// Of a proxy or a gateway, which says nothing of the object: the store behind it does not answer.
+bool is_of_gateway(const ObjectAnswer& answer) {
+  const bool is_cloudflares = answer.status >= 520 && answer.status <= 524;  // as its error pages list them
+  return answer.code.empty() && (answer.status == 502 || answer.status == 504 || is_cloudflares);
+}
+
 // What to do, for the codes that people meet.
 std::string_view advice(const ObjectAnswer& answer) {
   struct Advice {
@@ -79,7 +85,7 @@ Verdict judge(const ObjectAnswer& answer) {
   if (answer.is_broken) return Verdict::kTryAgain;
   const int status = answer.status;
   if (status == 200 || status == 206) return Verdict::kDone;
-  if (status == 429 || status == 503 || status == 509 || status == 529 ||
+  if (status == 429 || status == 503 || status == 509 || status == 529 || is_of_gateway(answer) ||
       is_one_of(answer.code, {"SlowDown", "RequestLimitExceeded"})) {
     return Verdict::kSlowDown;
   }

@@ -483,6 +483,17 @@ TEST_CASE("a store that is busy for long fails no read") {
   CHECK(client->stats().in_flight_limit < 64);
 }
 
+TEST_CASE("a store that is away behind its gateway fails no read") {
+  ObjectServer server;
+  server.put("a", "content");
+  for (const char* faults : {R"({"all_busy": 12, "busy_status": 502})", R"({"all_busy": 12, "busy_status": 504})"}) {
+    CAPTURE(faults);
+    server.set(faults);
+    const auto client = open(server.options());
+    CHECK(bytes_of(*client, "a", 7) == "content");
+  }
+}
+
 TEST_CASE("an object that always fails is given up after six attempts") {
   ObjectServer server;
   server.put("a", "content");

@@ -309,6 +309,16 @@ TEST_CASE("keys are renewed before they end, without a read") {
   CHECK(server.count("/latest/api/token") >= 2);
 }
 
+TEST_CASE("keys that have ended by this machine's clock are not asked for again and again") {
+  ObjectServer server;
+  give_out(server, "OLD", -3600);
+  auto keeper = KeyKeeper::open(
+      {.environment = environment_of({{"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url()}}), .region = "us-east-1"});
+  REQUIRE(keeper.has_value());
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  CHECK(server.count("/latest/api/token") <= 2);
+}
+
 TEST_CASE("who waits for keys is told when there will be none") {
   ObjectServer server;
   give_out(server, "KEY", 3600);

@@ -214,7 +214,9 @@ TEST_CASE("each answer has its verdict") {
   };
   CHECK(of(200) == Verdict::kDone);
   CHECK(of(206) == Verdict::kDone);
-  for (const int status : {408, 500, 502, 504, 520, 530}) CHECK(of(status) == Verdict::kTryAgain);
+  for (const int status : {408, 500, 530}) CHECK(of(status) == Verdict::kTryAgain);
+  for (const int status : {502, 504}) CHECK(of(status, "InternalError") == Verdict::kTryAgain);
+  for (const int status : {502, 504, 520}) CHECK(of(status) == Verdict::kSlowDown);  // a gateway's
   for (const int status : {501, 505}) CHECK(of(status) == Verdict::kFail);
   CHECK(judge({.status = 200, .is_broken = true}) == Verdict::kTryAgain);
   CHECK(judge({.is_broken = true, .never_connected = true}) == Verdict::kSlowDown);

@@ -30,6 +30,7 @@ class Faults:
         self.stall_seconds = 10.0
         self.stalls = 0            # so many GETs stall
         self.all_busy = 0          # so many requests are answered with 503
+        self.busy_status = 503     # or with this one, by a gateway
         self.retry_after = ""
         self.delay = 0.0           # before each answer
         self.list_delay = 0.0
@@ -132,7 +133,9 @@ def check_signature(method, path, query, headers, body=b""):
     if "host" not in names.split(";"):
         raise Refused(403, "AccessDenied", "the host is not signed")
     if key_id in faults.expired:
-        raise Refused(400, "ExpiredToken", "The provided token has expired.", {"x-amz-bucket-region": faults.region})
+        # What answers a HEAD says nothing but its status.
+        region_of_bucket = {"x-amz-bucket-region": faults.region} if method != "HEAD" else {}
+        raise Refused(400, "ExpiredToken", "The provided token has expired.", region_of_bucket)
     if key_id not in faults.keys:
         raise Refused(403, "InvalidAccessKeyId", "no such key")
     if faults.keys[key_id]["token"] != headers.get("x-amz-security-token", ""):
@@ -352,7 +355,8 @@ class Connection:
         if faults.all_busy > 0:
             faults.all_busy -= 1
             more = {"Retry-After": faults.retry_after} if faults.retry_after else {}
-            raise Refused(503, "SlowDown", "Please reduce your request rate.", more)
+            code = "SlowDown" if faults.busy_status == 503 else ""
+            raise Refused(faults.busy_status, code, "Please reduce your request rate.", more)
         if faults.delay:
             await asyncio.sleep(faults.delay)
         check_signature(method, path, query, headers)
