@@ -108,7 +108,9 @@ class NumpyDelivery(BufferDelivery):
     def images(self, array: Array) -> Any:
         return self._asarray(array)
 
-    numbers = images
+    def numbers(self, array: Array) -> Any:
+        """Labels and indices, copied: whoever keeps them would keep the pixels of their batch."""
+        return self._asarray(array).copy()
 
 
 class TorchDelivery(BufferDelivery):
@@ -123,7 +125,8 @@ class TorchDelivery(BufferDelivery):
         return tensor.permute(0, 3, 1, 2) if self._channels_last else tensor
 
     def numbers(self, array: Array) -> Any:
-        return self._from_dlpack(array.__dlpack__())
+        """As NumpyDelivery's."""
+        return self._from_dlpack(array.__dlpack__()).clone()
 
 
 def has_module(name: str) -> bool:

@@ -91,6 +91,16 @@ print(sum(len(images.tobytes()) for images, labels in loader))""")
             pass
         self.assertEqual([(batch.images.tobytes(), batch.indices.tolist()) for batch in kept], wanted)
 
+    def test_labels_and_indices_that_are_kept_keep_no_pixels(self):
+        for output in ("numpy", "torch"):
+            if not has_module(output):
+                continue
+            loader = self.loader(output=output)
+            kept = [(batch.labels, batch.indices) for batch in loader.batches()]
+            self.assertEqual(loader.report()["copied_batches"], 0, output)
+            again = [(batch.labels.tolist(), batch.indices.tolist()) for batch in loader.batches()]
+            self.assertEqual(len(kept), len(again))
+
     def test_batches_that_are_let_go_are_not_copied(self):
         loader = self.loader()
         for _ in range(3):
