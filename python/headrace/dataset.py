@@ -343,6 +343,12 @@ class ImageFolder(Dataset):
         self.class_to_idx: Dict[str, int] = {name: number for number, name in enumerate(self.classes)}
         if options.get("listing", "imagefolder") == "imagefolder" and options.get("sample_list") is None:
             self._check_classes()
+        with self._open_handle() as handle:
+            has_classes = lib.hr_dataset_class_count(handle) > 0
+        if not has_classes:
+            self.close()
+            raise FileNotFoundError(f"data set {self.root}: listed as {options.get('listing')!r} its samples have no "
+                                    "classes; give another listing, or use Files")
 
     def _find_classes(self, listing: str) -> List[str]:
         if "://" in self.root or listing == "timm":

@@ -90,6 +90,11 @@ class OrderTest(unittest.TestCase):
             self.assertEqual(of_ranks[1][:len(whole) // 2], whole[1::2], order)
             self.assertEqual(len(of_ranks[1]), len(of_ranks[0]))
 
+    def test_a_listing_that_makes_no_classes_is_refused(self):
+        folder = support.synth("data")
+        with self.assertRaisesRegex(FileNotFoundError, "listed as 'sorted' its samples have no classes"):
+            hr.ImageFolder(folder, ram="64M", listing="sorted")
+
     def test_the_classes_of_a_listing_are_numbered_as_its_labels(self):
         folder = support.WORK / "named"
         images = sorted(support.synth("data").glob("*/*"))
