@@ -163,7 +163,8 @@ class DataLoader:
         self._epoch = 0       # of the next iteration
         self._position = 0    # within that epoch, over all ranks: what was delivered
         self._resume = False  # the next iteration begins at _position
-        self._expected = 0    # the check of the sampler's list that the state was saved with
+        self._check = 0       # of the sampler's list for that epoch; 0: it gave none yet
+        self._is_whole = False  # all of that epoch was delivered, and nobody has asked for more
         self._running: Optional[_Running] = None
 
     def _make_options(self, transform: Optional[Sequence[Any]], bad_samples: str, damage: str, threads: int,
@@ -253,8 +254,9 @@ class DataLoader:
         """The next iteration reads this epoch. A state that was loaded for the same epoch stays in force."""
         epoch = _abi.uint(epoch, 63, "epoch")
         with self._lock:
+            self._is_whole = False
             if epoch != self._epoch:
-                self._epoch, self._position, self._resume = epoch, 0, False
+                self._epoch, self._position, self._check, self._resume = epoch, 0, 0, False
 
     # ---- state ----
 
@@ -263,8 +265,7 @@ class DataLoader:
         with self._lock:
             return {"version": STATE_VERSION, "epoch": self._epoch, "position": self._position, "seed": self.seed,
                     "order": getattr(self._order, "spec", None), "batch_size": self.batch_size,
-                    "world_size": self._order.world, "check": self._running.part.check if self._running else 0,
-                    "dataset": self.dataset.digest()}
+                    "world_size": self._order.world, "check": self._check, "dataset": self.dataset.digest()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """The next iteration goes on behind the last batch that was delivered. The number of ranks may be another one.
@@ -292,8 +293,8 @@ class DataLoader:
         self._check_process()
         with self._lock:
             self._drop_running()
-            self._epoch, self._position = epoch, position
-            self._expected, self._resume = state["check"], True
+            self._epoch, self._position, self._check = epoch, position, state["check"]
+            self._resume, self._is_whole = True, False
 
     # ---- the rest ----
 
@@ -342,6 +343,8 @@ class DataLoader:
     # The loader of the library for an epoch: the one that runs if it stands there, else a new one.
     def _start(self) -> "_Running":
         with self._lock:
+            if self._is_whole:  # whoever counts batches, as Lightning does, does not ask for the end
+                self._end_epoch(self._epoch, self._running)
             if not self._resume:
                 self._position = 0
             running = self._running
@@ -353,11 +356,22 @@ class DataLoader:
             self._resume = False
             return running
 
+    # `running`: what has delivered it. The next iteration reads the next epoch, unless set_epoch() said another one.
+    def _end_epoch(self, epoch: int, running: Optional["_Running"]) -> None:
+        if epoch == self._epoch:
+            self._epoch, self._position, self._check, self._is_whole = epoch + 1, 0, 0, False
+        if running is None:
+            return
+        running.end_epoch()
+        if running.part.spec is None and running is self._running:
+            self._drop_running()
+
     def _open(self) -> "_Running":
         torch_seed = self._torch_seed() if self._options.draw == _abi.DRAW_AS_TORCH else 0
         part = self._order.part(self._epoch, self._position)
-        if self._resume and self._expected and part.check != self._expected:
+        if self._resume and self._check and part.check != self._check:
             raise ValueError(f"the sampler gives another list for epoch {self._epoch} than when the state was saved")
+        self._check = part.check
         options = _abi.LoaderOptions.from_buffer_copy(self._options)
         options.torch_seed = torch_seed
         options.first_epoch, options.first_position = self._epoch, part.first
@@ -502,6 +516,7 @@ class _Epoch:
     def __init__(self, loader: DataLoader):
         self._loader = loader
         self._running: Optional[_Running] = None
+        self._epoch = 0  # that `_running` was at
         self._ended = False
 
     def __iter__(self) -> "_Epoch":
@@ -514,12 +529,14 @@ class _Epoch:
             raise StopIteration
         if self._running is None:
             self._running = loader._start()
-        if self._running is not loader._running:
+            self._epoch = self._running.epoch
+        if self._running is not loader._running or self._running.epoch != self._epoch:
             raise RuntimeError("this iteration is over: another one was begun, or the loader was closed")
         batch = self._take(self._running)
         if batch is None:
             self._finish(self._running)
             raise StopIteration
+        self._note_whole(self._running)
         return batch
 
     # The next batch, delivered; None at the end of the epoch.
@@ -537,16 +554,22 @@ class _Epoch:
 
     def _note_delivered(self, running: _Running, batch: Batch) -> None:
         with self._loader._lock:
-            if running is self._loader._running:
+            if running is self._loader._running and running.epoch == self._loader._epoch:
                 self._loader._position = batch.position
 
+    def _note_whole(self, running: _Running) -> None:
+        with self._loader._lock:
+            if running is self._loader._running and running.epoch == self._loader._epoch:
+                self._loader._is_whole = self._is_through(running)
+
+    # Whether nothing is left to be delivered.
+    def _is_through(self, running: _Running) -> bool:
+        return running.ended
+
     def _finish(self, running: _Running) -> None:
-        loader, self._ended = self._loader, True
-        with loader._lock:
-            loader._epoch, loader._position = loader._epoch + 1, 0
-            running.end_epoch()
-            if running.part.spec is None:
-                loader._drop_running()
+        self._ended = True
+        with self._loader._lock:
+            self._loader._end_epoch(running.epoch, running)
 
 
 class _Ahead(NamedTuple):
@@ -585,6 +608,9 @@ class _DeviceEpoch(_Epoch):
         self._note_delivered(running, batch)
         self._ahead.popleft()
         return batch
+
+    def _is_through(self, running: _Running) -> bool:
+        return running.ended and not self._ahead and self._failure is None
 
     # What is wrong with that batch is said when it is asked for: this one is good. Whether there was one.
     def _stage_behind(self, running: _Running) -> bool:

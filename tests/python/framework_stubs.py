@@ -36,7 +36,7 @@ def make_lightning():
             loader, optimizer = model.train_dataloader(), model.configure_optimizers()
             for _ in range(self.max_epochs):
                 steps = 0
-                for steps, batch in enumerate(loader, 1):
+                for steps, batch in zip(range(1, len(loader) + 1), loader):  # it does not ask for the end
                     take_step(optimizer, model.training_step(batch, steps - 1))
                 assert steps == len(loader) > 0
 

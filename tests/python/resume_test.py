@@ -32,6 +32,20 @@ class Counted:
         return getattr(self._library, name)
 
 
+class Rotated:
+    """A sampler whose list is another one in each epoch."""
+    orders = [list(range(start, 131, 3)) for start in (2, 0, 1)]
+
+    def set_epoch(self, epoch):
+        self.indices = self.orders[epoch]
+
+    def __iter__(self):
+        return iter(self.indices)
+
+    def __len__(self):
+        return len(self.orders[0])
+
+
 class ResumeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -60,19 +74,46 @@ class ResumeTest(unittest.TestCase):
         self.check_every_batch(lambda: self.loader(batch_size=8, drop_last=True, rank=1, world_size=3))
 
     def test_after_every_batch_of_a_sampler(self):
-        orders = [list(range(start, 131, 3)) for start in (2, 0, 1)]
+        self.check_every_batch(lambda: self.loader(shuffle=False, sampler=Rotated()))
 
-        class Sampler:
-            def set_epoch(self, epoch):
-                self.indices = orders[epoch]
+    def test_whoever_counts_batches_gets_the_epochs_in_turn(self):
+        for options in ({}, {"drop_last": True}, {"shuffle": False, "sampler": Rotated()}):
+            with self.subTest(options):
+                whole, counting = self.loader(**options), self.loader(**options)
+                for epoch in range(3):
+                    wanted = [batch.indices.tolist() for batch in whole.batches()]
+                    batches = counting.batches()
+                    self.assertEqual([next(batches).indices.tolist() for _ in range(len(counting))], wanted, epoch)
+                    self.assertEqual(counting.state_dict()["epoch"], epoch)
+                counting.set_epoch(2)
+                again = counting.batches()
+                self.assertEqual(next(again).indices.tolist(), wanted[0])
+                with self.assertRaisesRegex(RuntimeError, "this iteration is over"):
+                    next(batches)
 
-            def __iter__(self):
-                return iter(self.indices)
+    def test_an_epoch_that_is_set_meanwhile_is_the_next_one_from_its_beginning(self):
+        loader = self.loader(shuffle=False, sampler=Rotated())
+        batches = loader.batches()
+        next(batches)
+        loader.set_epoch(1)
+        self.assertEqual(len(list(batches)), len(loader) - 1)
+        state = loader.state_dict()
+        self.assertEqual((state["epoch"], state["position"], state["check"]), (1, 0, 0))
+        fresh = self.loader(shuffle=False, sampler=Rotated())
+        fresh.load_state_dict(state)
+        self.assertEqual([batch.indices.tolist() for batch in fresh.batches()],
+                         [batch.indices.tolist() for batch in loader.batches()])
 
-            def __len__(self):
-                return len(orders[0])
-
-        self.check_every_batch(lambda: self.loader(shuffle=False, sampler=Sampler()))
+    def test_a_state_of_a_state_is_the_same(self):
+        loader = self.loader(shuffle=False, sampler=Rotated())
+        next(loader.batches())
+        state = loader.state_dict()
+        self.assertNotEqual(state["check"], 0)
+        loader.close()
+        self.assertEqual(loader.state_dict(), state)
+        other = self.loader(shuffle=False, sampler=Rotated())
+        other.load_state_dict(state)
+        self.assertEqual(other.state_dict(), state)
 
     def test_twice_in_one_epoch(self):
         whole = [trace for trace, _ in traces(self.loader(), 1)]
