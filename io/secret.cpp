@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/io/secret.h"
 
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <new>
 
@@ -46,6 +48,16 @@ std::string_view Secret::bytes() const {
 void wipe(std::string& text) {
   ::explicit_bzero(text.data(), text.size());
   text.clear();
+}
+
+// 128 KiB: more than libcurl, OpenSSL and expat take, and a small part of a thread's stack. What is copied within it
+// takes the registers in which other copies were.
+[[gnu::noinline]] void wipe_stack() {
+  constexpr std::size_t kCopiedBytes = 4096;
+  std::array<std::byte, std::size_t{128} << 10> below;
+  ::explicit_bzero(below.data(), below.size());
+  std::memmove(below.data(), &below[below.size() - kCopiedBytes], kCopiedBytes);
+  ::explicit_bzero(below.data(), kCopiedBytes);
 }
 
 }  // namespace headrace::io

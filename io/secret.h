@@ -36,4 +36,8 @@ class Secret {
 // Overwrites what a string holds, and empties it.
 void wipe(std::string& text);
 
+// Overwrites what functions that have returned left below their caller on this thread's stack. The dynamic linker saves
+// the vector registers there when it looks a function up for the first time, and these may hold what was copied last.
+void wipe_stack();
+
 }  // namespace headrace::io

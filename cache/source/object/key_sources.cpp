@@ -354,7 +354,9 @@ std::string profile_name(const Environment& environment, const std::string& want
 }
 
 Result<std::optional<FoundKeys>> find_keys(const KeySources& sources) {
-  return Finder(sources).find();
+  Result<std::optional<FoundKeys>> found = Finder(sources).find();
+  io::wipe_stack();
+  return found;
 }
 
 }  // namespace headrace::cache
