@@ -76,6 +76,7 @@ TEST_CASE("a server that takes its time to close a file holds up neither who let
   answer.set_value();
   slow.stop(std::chrono::seconds(60));
   CHECK_FALSE(is_open(file));
+  timers.stop();
 }
 
 TEST_CASE("a file that stays open serves its own version alone, and the longest unread goes where there are too many") {
@@ -94,6 +95,7 @@ TEST_CASE("a file that stays open serves its own version alone, and the longest 
   CHECK(kept.find(1, {}, nullptr) != nullptr);
   kept.close();
   CHECK(kept.count() == 0);
+  timers.stop();
 }
 
 }  // namespace
