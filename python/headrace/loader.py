@@ -343,7 +343,8 @@ class DataLoader:
     # The loader of the library for an epoch: the one that runs if it stands there, else a new one.
     def _start(self) -> "_Running":
         with self._lock:
-            if self._is_whole:  # whoever counts batches, as Lightning does, does not ask for the end
+            # Whoever counts batches, as Lightning does, does not ask for the end. After Ctrl-C the last may be pending.
+            if self._is_whole and (self._running is None or self._running.ended):
                 self._end_epoch(self._epoch, self._running)
             if not self._resume:
                 self._position = 0
@@ -416,7 +417,14 @@ class _Running:
     @property
     def ended(self) -> bool:
         """Whether the epoch has no further batch."""
-        left = self.part.length - self.done
+        return self._ends_at(self.done)
+
+    def ends_behind(self, slot: delivery.Slot) -> bool:
+        """Whether it has none behind this one."""
+        return self._ends_at(int(slot.batch.contents.next_position))
+
+    def _ends_at(self, done: int) -> bool:
+        left = self.part.length - done
         return left <= 0 or (self.drop_last and left < self.batch_size)
 
     def position_behind(self, slot: delivery.Slot) -> int:
@@ -536,7 +544,6 @@ class _Epoch:
         if batch is None:
             self._finish(self._running)
             raise StopIteration
-        self._note_whole(self._running)
         return batch
 
     # The next batch, delivered; None at the end of the epoch.
@@ -547,24 +554,15 @@ class _Epoch:
                 return None
             # Until it is delivered the batch stays where it is: after an exception the next call delivers it.
             batch = _deliver(self._loader, slot, running)
-            self._note_delivered(running, batch)
+            self._note_delivered(running, batch, running.ends_behind(slot))
             running.took(slot)
             if batch.states:  # else its samples were all skipped
                 return batch
 
-    def _note_delivered(self, running: _Running, batch: Batch) -> None:
+    def _note_delivered(self, running: _Running, batch: Batch, is_last: bool) -> None:
         with self._loader._lock:
             if running is self._loader._running and running.epoch == self._loader._epoch:
-                self._loader._position = batch.position
-
-    def _note_whole(self, running: _Running) -> None:
-        with self._loader._lock:
-            if running is self._loader._running and running.epoch == self._loader._epoch:
-                self._loader._is_whole = self._is_through(running)
-
-    # Whether nothing is left to be delivered.
-    def _is_through(self, running: _Running) -> bool:
-        return running.ended
+                self._loader._position, self._loader._is_whole = batch.position, is_last
 
     def _finish(self, running: _Running) -> None:
         self._ended = True
@@ -605,12 +603,9 @@ class _DeviceEpoch(_Epoch):
         while len(self._ahead) <= self._device.ahead and self._failure is None and self._stage_behind(running):
             pass
         batch.images, batch.labels = staged.images, staged.labels
-        self._note_delivered(running, batch)
+        self._note_delivered(running, batch, running.ended and len(self._ahead) == 1 and self._failure is None)
         self._ahead.popleft()
         return batch
-
-    def _is_through(self, running: _Running) -> bool:
-        return running.ended and not self._ahead and self._failure is None
 
     # What is wrong with that batch is said when it is asked for: this one is good. Whether there was one.
     def _stage_behind(self, running: _Running) -> bool:
