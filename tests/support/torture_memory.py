@@ -18,9 +18,7 @@ from sweeper import holding
 from torture_versions import History, content, read_whole
 
 READERS = 24
-# Half of what a read may wait for memory before it is denied. On two cores 24 readers of a slow source have seen 5.7 s,
-# of which the source alone took less than one.
-READ_SECONDS_MAX = 15
+READ_SECONDS_MAX = 5
 MIB = 1 << 20
 BUDGETS = (0, 1, MIB, 8 * MIB, 20 * MIB, 26 * MIB, 42 * MIB, 64 * MIB, 200 * MIB)
 LATENCY_MS = 20  # of each open and read of the source, in every other round
@@ -117,6 +115,12 @@ def one_round(bench, folder, history, budget, options, seed):
     return figures_of(history, seen, slow_source)
 
 
+def of_both(first, again):
+    """Of a round that was run twice. A busy machine is late once; a mount that lets readers wait is late again."""
+    return {column: first[column] + again[column] for column in COLUMNS} | {
+        "late": min(first["late"], again["late"]), "longest": max(first["longest"], again["longest"])}
+
+
 def torture_memory(bench, arguments):
     """Figures by budget and tier, each with COLUMNS and the longest read."""
     rng, rows = random.Random(arguments.seed), {}
@@ -131,6 +135,10 @@ def torture_memory(bench, arguments):
         options += rng.choice(([], ["--order", "torch-distributed:seed=0"]))
         with source_of(bench, folder, slow) as source:
             figures = one_round(bench, source, history, budget, options, arguments.seed + number)
+            if figures["late"]:
+                print("a read was late; the same round once more", flush=True)
+                again = one_round(bench, source, history, budget, options, arguments.seed + number)
+                figures = of_both(figures, again)
         name = f"{budget / MIB:.1f} MiB{', slow source' if slow else ''}{', a tier' if with_tier else ''}"
         row = rows.setdefault(name, dict.fromkeys(COLUMNS, 0) | {"longest": 0})
         for column in COLUMNS:
