@@ -19,6 +19,7 @@ from ._abi import check, lib
 
 Path = Union[str, "os.PathLike[str]"]
 _Self = TypeVar("_Self", bound="Dataset")
+_WAIT_SECONDS = 0.1  # between two looks at signals: one that comes just before a wait does not end it
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
@@ -114,7 +115,8 @@ def _open(options: _abi.DatasetOptions, handle: ctypes.c_void_p) -> None:
     try:
         opening.acquire()
         _thread.start_new_thread(run, ())
-        opening.acquire()
+        while not opening.acquire(timeout=_WAIT_SECONDS):
+            pass
         if failed:
             raise failed[0]
         handle.value = opened.value
