@@ -15,14 +15,15 @@ import concurrent.futures
 import contextlib
 import ctypes
 import warnings
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _abi
 from .delivery import Slot
 
-# Samples of a group are laid into one array, of the size of the largest. Sorted by size, 32 differ little; more groups
-# are more calls, of some 10 us each.
+# Samples of a group are laid into one array, of the size of the largest. Sorted by size, 32 differ little as a rule;
+# more groups are more calls, of some 10 us each. One that is much larger than the rest would make each row as large.
 _GROUP = 32
+_PADDED = 2  # at most this many pixels are laid for each that a group has
 
 
 def _tensor_of(torch: Any, structs: Any, count: int, dtype: Any, fields: int) -> Any:
@@ -35,6 +36,22 @@ def _bytes_of(torch: Any, content: _abi.Bytes, slot: Slot) -> Any:
     memory = (ctypes.c_ubyte * content.bytes).from_address(content.data)
     memory.slot = slot
     return torch.frombuffer(memory, dtype=torch.uint8)
+
+
+def groups_of(sizes: Sequence[Tuple[int, int]]) -> Iterator[List[int]]:
+    """The places of `sizes` (height, width) by groups of similar size."""
+    group: List[int] = []
+    pixels = height = width = 0
+    for place in sorted(range(len(sizes)), key=lambda k: sizes[k][0] * sizes[k][1]):
+        own_height, own_width = sizes[place]
+        height, width = max(height, own_height), max(width, own_width)
+        pixels += own_height * own_width
+        if group and (len(group) == _GROUP or (len(group) + 1) * height * width > _PADDED * pixels):
+            yield group
+            group, height, width, pixels = [], own_height, own_width, own_height * own_width
+        group.append(place)
+    if group:
+        yield group
 
 
 class Pixels(NamedTuple):
@@ -124,9 +141,7 @@ class JpegDecoding:
         if not places:
             return out
         images = self._decode([_bytes_of(torch, batch.contents[place], slot) for place in places])
-        by_size = sorted(range(len(places)), key=lambda k: int(images[k].shape[1] * images[k].shape[2]))
-        for first in range(0, len(by_size), _GROUP):
-            group = by_size[first:first + _GROUP]
+        for group in groups_of([(int(image.shape[1]), int(image.shape[2])) for image in images]):
             rows = [places[k] for k in group]
             job = _Job(rows, windows[rows], crops[rows, 10:14].double(), crops[rows, 14] != 0)
             out[self._there(torch.tensor(rows))] = self._resize([images[k] for k in group], job)

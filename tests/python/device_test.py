@@ -16,6 +16,7 @@ support.need("torch", "numpy")
 import torch
 
 import headrace as hr
+from headrace.device_jpegs import groups_of
 from headrace.loader import _Running
 
 torch.set_num_threads(1)  # several that wait for each other by spinning take long where the machine is busy
@@ -196,6 +197,7 @@ class DeviceTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "num_classes is 2, but there is a label [2-6]"):
             list(self.loader(device="cpu", batch_transform=[hr.MixUp(num_classes=2)]))
 
+
 class GpuDecodeTest(DeviceTest):
     """All of that where the JPEGs are decoded on the device; and what is different there."""
     DECODE, AHEAD, PIXELS_ATOL = "gpu", 2, 2
@@ -220,6 +222,14 @@ class GpuDecodeTest(DeviceTest):
             difference = (self.pixels(data, chain, device="cpu") - self.pixels(data, chain)).abs()
             self.assertLessEqual(int(difference.max()), 2, chain)  # two roundings
             self.assertLess(float((difference > 0).float().mean()), 0.05, chain)
+
+    def test_a_group_has_room_for_its_own_pictures_and_not_for_a_much_larger_one(self):
+        alike = [(50, 40), (40, 50)] * 20
+        for sizes, lengths in ((alike, [32, 8]), (alike + [(4000, 5000)], [32, 8, 1]), ([(10, 100), (100, 10)], [1, 1]),
+                               ([(7, 7)], [1]), ([], [])):
+            groups = list(groups_of(sizes))
+            self.assertEqual([len(group) for group in groups], lengths)
+            self.assertEqual(sorted(sum(groups, [])), list(range(len(sizes))))
 
     def test_files_that_nothing_can_be_cut_out_of_are_decoded_here(self):
         from PIL import Image
