@@ -34,11 +34,6 @@ constexpr std::chrono::seconds kLookInterval{1};
 constexpr std::chrono::microseconds kCompareWaited{500};
 constexpr unsigned kPauseAfterWait = 256;
 
-// ESTALE of a server is another matter: it says nothing about the file.
-bool is_other_version(const Error& error) {
-  return error.code == ErrorCode::kStale && error.os_errno == 0;
-}
-
 // Zero where no byte is read.
 std::chrono::nanoseconds time_to_settle(const SourceRead& read) {
   using std::chrono::nanoseconds;

@@ -26,6 +26,11 @@
 
 namespace headrace::cache {
 
+// Whether a read failed because the file is another version. ESTALE of a server is its word, and says nothing of that.
+inline bool is_other_version(const io::Error& error) {
+  return error.code == io::ErrorCode::kStale && error.os_errno == 0;
+}
+
 class FolderSource;
 
 // What a FolderSource needs for a read under way. It lies in the read: for a local file nothing is allocated.

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store/confirm.h"
 #include "headrace/cache/store/fetch.h"
 
@@ -13,11 +14,6 @@ namespace headrace::cache {
 namespace {
 
 using io::ErrorCode;
-
-// ESTALE is a server's word.
-bool is_of_other_version(const io::Error& error) {
-  return error.code == ErrorCode::kStale && error.os_errno == 0;
-}
 
 // Ownership: its own; deletes itself once done.
 class DiskFill {
@@ -72,14 +68,14 @@ void DiskFill::run() {
 void DiskFill::end_held() {
   if (store_.identities.is_confirmed(entry_)) return end({});
   confirm(store_, entry_, identity_, false, [this](Status status) {
-    if (status || !is_of_other_version(status.error()) || !store_.look_at(entry_, identity_))
+    if (status || !is_other_version(status.error()) || !store_.look_at(entry_, identity_))
       return end(std::move(status));
     begin_anew();
   });
 }
 
 void DiskFill::on_read(Result<View> view) {
-  if (!view && is_of_other_version(view.error())) return begin_anew();
+  if (!view && is_other_version(view.error())) return begin_anew();
   if (!view) return end(io::forward_error(std::move(view)));
   if (store_.closing.load()) return end(io::make_error(ErrorCode::kCancelled, "warm " + path_));
   Holding& holding = *Holding::of(*view);

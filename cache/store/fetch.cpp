@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/source/source.h"
 #include "headrace/cache/store/confirm.h"
 
 namespace headrace::cache {
@@ -291,7 +292,7 @@ Waiter* Fetch::give_up() {
 }
 
 void Fetch::on_source_failure(const Error& error) {
-  if (error.code != io::ErrorCode::kStale || error.os_errno != 0) return fail(error);  // ESTALE is a server's word
+  if (!is_other_version(error)) return fail(error);
   const bool may_go_on = look_again() && request_.attempts_left > 0;
   if (!may_go_on || store_.closing.load()) return fail(error);
   read_anew(error);

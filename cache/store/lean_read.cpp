@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/source/source.h"
 #include "headrace/io/buffer.h"
 
 namespace headrace::cache {
@@ -95,9 +96,8 @@ void LeanRead::on_read(Status status) {
   if (!status) {
     source_read_.buffer.reset();  // freed before its bytes are given back
     store_.ram.unpin(*target_);
-    const bool is_other_version = status.error().code == io::ErrorCode::kStale && status.error().os_errno == 0;
     const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
-    if (!is_other_version || !may_read) return denied(std::move(status.error()));
+    if (!is_other_version(status.error()) || !may_read) return denied(std::move(status.error()));
     SpanRequest anew = request_;
     anew.hint = hint();
     // A chunk takes longer than whoever reads a range may be kept from other requests.
