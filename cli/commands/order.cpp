@@ -119,7 +119,11 @@ io::Status run_order(const OrderArguments& arguments) {
     return io::make_error(io::ErrorCode::kInvalidArgument,
                           fmt::format("--print '{}' is unknown; write index or path", arguments.print));
   }
-  if (!arguments.check.empty()) return check_order(arguments);
+  if (!arguments.check.empty()) {
+    if (arguments.records.empty()) return check_order(arguments);
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          "--check compares opened files, and --records is about parts of them; name one of both");
+  }
   if (!arguments.records.empty()) return print_records(arguments);
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(samples, data.order->prefix(arguments.epoch, arguments.count));

@@ -209,6 +209,8 @@ TEST_CASE("order --check compares an order with a list of what was opened, and n
   check_refused(check("torch-distributed:seed=0", "c0/000.jpg\n"), 2, "24 are needed at least");
   check_refused(tool({"order", source, "--order", "sequential", "--check", "/nonexistent.txt"}), 1, "/nonexistent.txt");
   check_refused(tool({"order", source, "--order", "sequential", "--check", source}), 1, "no running headrace mount");
+  check_refused(tool({"order", source, "--records", "auto", "--order", "sequential", "--check", source}), 2,
+                "--records");
 }
 
 TEST_CASE("read, simulate and warm take the records of packs as samples") {
