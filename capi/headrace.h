@@ -274,7 +274,8 @@ typedef struct hr_batch {
 HR_API int32_t hr_loader_open(hr_dataset* dataset, const hr_loader_options* options, hr_loader** loader);
 // Joins the loader's threads. No other call on this loader may be under way.
 HR_API void hr_loader_close(hr_loader* loader);
-// Waits at most `timeout_ms`. One thread at a time. Errors: HR_END, HR_TIMED_OUT, those of a bad sample (HR_BAD_RAISE).
+// Waits at most `timeout_ms`. One thread at a time. Errors: HR_END, HR_TIMED_OUT, those of a bad sample (HR_BAD_RAISE),
+// HR_INVALID_ARGUMENT for NULL.
 HR_API int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch);
 // Ends hr_loader_next(), now and later.
 HR_API void hr_loader_stop(hr_loader* loader);

@@ -274,6 +274,7 @@ void hr_loader_close(hr_loader* loader) {
 
 int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch) {
   *batch = nullptr;
+  if (loader == nullptr) return fail(HR_INVALID_ARGUMENT, "a batch needs a loader, not NULL; was it closed?");
   if (!loader->home.is_here()) return fail(HR_FORKED, "this loader belongs to the parent process; open one here");
   bool ended = false;
   bool timed_out = false;
@@ -294,7 +295,7 @@ int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch)
 }
 
 void hr_loader_stop(hr_loader* loader) {
-  if (loader->home.is_here()) loader->batches->stop();
+  if (loader != nullptr && loader->home.is_here()) loader->batches->stop();
 }
 
 uint64_t hr_loader_report(const hr_loader* loader, char* buffer, uint64_t buffer_bytes) {

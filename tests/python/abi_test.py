@@ -47,6 +47,14 @@ class AbiTest(unittest.TestCase):
                                                     for one in re.sub(r"\s+", " ", arguments).split(",")]
             self.assertEqual((type_of(result), kinds), _abi._SIGNATURES[name], name)
 
+    def test_a_loader_that_a_signals_handler_has_closed_is_an_error(self):
+        """It can come between the look whether the loader is open and the call."""
+        closed, batch = ctypes.c_void_p(), ctypes.POINTER(_abi.STRUCTS["hr_batch"])()
+        with self.assertRaisesRegex(ValueError, "was it closed"):
+            _abi.check_next(_abi.lib.hr_loader_next(closed, 0, ctypes.byref(batch)))
+        _abi.lib.hr_loader_stop(closed)
+        _abi.lib.hr_loader_close(closed)
+
     def test_numbers_are_those_of_the_header(self):
         numbers = {name: int(value) for name, value in re.findall(r"\bHR_(\w+) = (\d+)", CODE)}
         self.assertGreater(len(numbers), 30)
