@@ -29,7 +29,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#if defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_THREAD__
 #include <sanitizer/linux_syscall_hooks.h>
 #endif
 #include <sys/eventfd.h>
