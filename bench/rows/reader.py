@@ -36,8 +36,9 @@ class ColdReading(Row):
                    *self.tier]
         output, usage = self.bench.run_program(command)
         epoch = json.loads(output)["epochs"][0]
+        of_process = usage.ru_utime + usage.ru_stime  # for an older revision (--against), which tells none
         return Figures(samples=epoch["samples"], seconds=epoch["seconds"], bytes=epoch["bytes"],
-                       cpu_seconds=epoch["cpu_seconds"], peak_bytes=usage.ru_maxrss * 1024,
+                       cpu_seconds=epoch.get("cpu_seconds", of_process), peak_bytes=usage.ru_maxrss * 1024,
                        checksum=self.reader_checksum)
 
     def checksum_of_reader(self):
