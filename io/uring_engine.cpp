@@ -29,7 +29,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#ifdef __SANITIZE_THREAD__
+#if defined __SANITIZE_THREAD__ && defined __clang__  // GCC has no such header
 #include <sanitizer/linux_syscall_hooks.h>
 #endif
 #include <sys/eventfd.h>
@@ -458,7 +458,7 @@ void UringEngine::close_opened(Operation& operation) {
     ::close(fd);
     return;
   }
-#if defined(__SANITIZE_THREAD__)
+#if defined __SANITIZE_THREAD__ && defined __clang__
   // It saw fstat() use the descriptor. The next file of this number would race with that, and LLVM 14 ends the process
   // in reporting it.
   __sanitizer_syscall_pre_close(fd);
