@@ -384,7 +384,11 @@ class ErrorsTest(unittest.TestCase):
         that one's wait.
         """
         script = f"""
+import threading
 import headrace as hr
+other = threading.Thread(target=threading.Event().wait, daemon=True)
+other.start()
+print(other.native_id, flush=True)
 try:
     {body}
 except KeyboardInterrupt:
@@ -397,8 +401,7 @@ except KeyboardInterrupt:
         self.addCleanup(source.terminate)  # answers at once: the kernel lets nobody go who waits for an answer of FUSE
         self.addCleanup(process.kill)  # its end would wait for what is being read
         support.wait_until(lambda: thread in support.threads_of(process.pid), "a thread reads", process)
-        others = [int(task) for task in os.listdir(f"/proc/{process.pid}/task") if int(task) != process.pid]
-        os.kill(min(others), signal.SIGINT)
+        os.kill(int(process.stdout.readline()), signal.SIGINT)
         self.assertTrue(select.select([process.stdout], [], [], 30)[0], "Ctrl-C waits for the source")
         self.assertEqual(process.stdout.readline(), "interrupted\n")
 
