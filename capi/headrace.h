@@ -279,7 +279,8 @@ HR_API void hr_loader_close(hr_loader* loader);
 HR_API int32_t hr_loader_next(hr_loader* loader, uint32_t timeout_ms, hr_batch** batch);
 // Ends hr_loader_next(), now and later.
 HR_API void hr_loader_stop(hr_loader* loader);
-// JSON: what each stage did and waited, the bottleneck, and the tiers. As hr_dataset_path(); 0 also after a fork.
+// JSON: what each stage did and waited, the bottleneck, and the tiers. As hr_dataset_path(); 0 also after a fork, and
+// for NULL.
 HR_API uint64_t hr_loader_report(const hr_loader* loader, char* buffer, uint64_t buffer_bytes);
 
 HR_API void hr_batch_retain(hr_batch* batch);

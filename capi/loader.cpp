@@ -299,6 +299,7 @@ void hr_loader_stop(hr_loader* loader) {
 }
 
 uint64_t hr_loader_report(const hr_loader* loader, char* buffer, uint64_t buffer_bytes) {
+  if (loader == nullptr) return 0;
   if (!loader->home.is_here()) {
     fail(HR_FORKED, "this loader belongs to the parent process; open one here");
     return 0;

@@ -448,7 +448,7 @@ class _Running:
         with self._reporting:
             report: Dict[str, Any] = {}
             if self.close.alive:
-                report = json.loads(_abi.text_of(lib.hr_loader_report, self.handle))
+                report = json.loads(_abi.text_of(lib.hr_loader_report, self.handle) or "{}")  # "": closed meanwhile
             return report
 
     def stands_at(self, epoch: int, position: int) -> bool:

@@ -52,6 +52,7 @@ class AbiTest(unittest.TestCase):
         closed, batch = ctypes.c_void_p(), ctypes.POINTER(_abi.STRUCTS["hr_batch"])()
         with self.assertRaisesRegex(ValueError, "was it closed"):
             _abi.check_next(_abi.lib.hr_loader_next(closed, 0, ctypes.byref(batch)))
+        self.assertEqual(_abi.text_of(_abi.lib.hr_loader_report, closed), "")
         _abi.lib.hr_loader_stop(closed)
         _abi.lib.hr_loader_close(closed)
 
