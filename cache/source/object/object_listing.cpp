@@ -77,16 +77,20 @@ bool may_be_name(std::string_view name) {
 
 class Walk {
  public:
-  Walk(ObjectClient& client, const ListOptions& options)
+  Walk(ObjectClient& client, const ListOptions& options, bool may_split)
       : client_(client),
         options_(options),
         prefix_(client.options().prefix),
         box_(std::make_shared<Mailbox>()),
+        may_split_(may_split),
         bytes_max_(options.bytes_max > 0 ? options.bytes_max : io::memory_limit_bytes() / 4) {}
+
+  // Folders were cut by the bytes of keys before a page showed that the store has another order: keys may be missing.
+  [[nodiscard]] bool was_cut_wrongly() const { return was_cut_ && !may_split_; }
 
   [[nodiscard]] Result<ObjectListing> run() {
     todo_.push_back({.folder = prefix_ + options_.below});
-    while (!todo_.empty() || in_flight_ > 0) {
+    while ((!todo_.empty() || in_flight_ > 0) && !was_cut_wrongly()) {
       while (!todo_.empty() && in_flight_ < options_.in_flight_max) ask_for_next();
       HEADRACE_TRY(pages, wait_for_pages());
       for (std::unique_ptr<Page>& page : pages) {
@@ -207,7 +211,10 @@ class Walk {
     range.empty_pages = 0;
     const bool has_room = todo_.size() + in_flight_ < options_.in_flight_max;
     if (range.pages >= kPagesBeforeSplit && has_room && may_split_) {
-      for (KeyRange& part : split(range, names_of(page))) todo_.push_back(std::move(part));
+      for (KeyRange& part : split(range, names_of(page))) {
+        todo_.push_back(std::move(part));
+        was_cut_ = true;
+      }
     }
     todo_.push_front(std::move(range));
   }
@@ -297,7 +304,8 @@ class Walk {
   const std::shared_ptr<Mailbox> box_;
   std::deque<KeyRange> todo_;
   unsigned in_flight_ = 0;
-  bool may_split_ = true;
+  bool may_split_;
+  bool was_cut_ = false;
   const std::uint64_t bytes_max_;
   std::uint64_t folder_bytes_ = 0;
   std::unordered_set<std::string> folders_;  // relative to the prefix, without '/' at the end
@@ -307,7 +315,10 @@ class Walk {
 }  // namespace
 
 io::Result<ObjectListing> list_objects(ObjectClient& client, const ListOptions& options) {
-  return Walk(client, options).run();
+  Walk walk(client, options, true);
+  Result<ObjectListing> listing = walk.run();
+  if (!walk.was_cut_wrongly()) return listing;
+  return Walk(client, options, false).run();
 }
 
 }  // namespace headrace::cache

@@ -58,6 +58,7 @@ class Faults:
         self.service_seconds = 0   # until they answer
         self.raw_list = ""         # the body of each listing
         self.endless = False       # each folder has a folder
+        self.caseless = False      # keys are listed as a file system lists them that knows no case
         self.endless_keys = False  # each page has a key, and says that there are more
         self.wide = 0              # each folder has so many folders
         self.empty_pages = 0       # so many pages have no key, and are not the last ones
@@ -208,6 +209,12 @@ def list_page(query):
         faults.empty_pages -= 1
         return (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{after}!"
                 "</NextContinuationToken></ListBucketResult>").encode()
+    if faults.caseless:
+        rank = lambda name: (name.lower(), name)  # noqa: E731
+        names = sorted((key.decode() for key in STORE.keys()), key=rank)
+        names = [name for name in names if name.startswith(prefix) and rank(name) > rank(after)]
+        items = names[:faults.page]
+        return list_answer(items, [], items[-1] if len(names) > len(items) else None)
     items, folders, last, truncated = [], [], "", False
     keys = STORE.keys()
     at = bisect.bisect_left(keys, max(prefix.encode(), after.encode()))
@@ -226,11 +233,16 @@ def list_page(query):
             break
         last = name
         (folders if cut >= 0 else items).append(name)
+    return list_answer(items, folders, last if truncated else None)
+
+
+def list_answer(items, folders, token):
+    """`token`: to go on with; None: there is no more."""
     out = ['<?xml version="1.0" encoding="UTF-8"?>'
            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>']
-    out.append(f"<IsTruncated>{'true' if truncated else 'false'}</IsTruncated>")
-    if truncated:
-        out.append(f"<NextContinuationToken>{escape(last)}</NextContinuationToken>")
+    out.append(f"<IsTruncated>{'false' if token is None else 'true'}</IsTruncated>")
+    if token is not None:
+        out.append(f"<NextContinuationToken>{escape(token)}</NextContinuationToken>")
     for key in items:
         data, etag = STORE.objects[key]
         out.append(f"<Contents><Key>{encode(key)}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified>"
