@@ -123,12 +123,13 @@ void KeyKeeper::take(std::optional<FoundKeys> fresh) {
   last_look_ = Clock::now();
   next_look_ = last_look_ + kTryAgainAfter;
   if (!fresh) return;
+  const bool is_over = fresh->expires && *fresh->expires <= std::chrono::system_clock::now();
+  const Clock::time_point next = time_to_renew(*fresh);  // the same keys may have got a later end
   if (!are_same(*fresh, *current_)) current_ = std::make_shared<const FoundKeys>(std::move(*fresh));
-  const bool is_over = current_->expires && *current_->expires <= std::chrono::system_clock::now();
   if (!is_over) {
     pause_ = kTryAgainAfter;
     // The same keys with the same end: their source has no newer ones yet, and is not asked without a pause.
-    next_look_ = std::max(time_to_renew(*current_), last_look_ + kLookMin);
+    next_look_ = std::max(next, last_look_ + kLookMin);
     return;
   }
   // Their source has no others, or this machine's clock is fast. A store that refuses them has them looked for at once.

@@ -309,6 +309,17 @@ TEST_CASE("keys are renewed before they end, without a read") {
   CHECK(server.count("/latest/api/token") >= 2);
 }
 
+TEST_CASE("keys that stay and get a later end are not asked for until then") {
+  ObjectServer server;
+  give_out(server, "KEY", 3);
+  auto keeper = KeyKeeper::open(
+      {.environment = environment_of({{"AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url()}}), .region = "us-east-1"});
+  REQUIRE(keeper.has_value());
+  give_out(server, "KEY", 3600);
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  CHECK(server.count("/latest/api/token") <= 2);  // at first, and before the end
+}
+
 TEST_CASE("keys that have ended by this machine's clock are not asked for again and again") {
   ObjectServer server;
   give_out(server, "OLD", -3600);
