@@ -12,5 +12,5 @@ RUN cpack -G DEB --config build/release/CPackConfig.cmake -B build/release/packa
 
 FROM debian:12-slim
 COPY --from=build /headrace/build/release/packages/headrace_*.deb /tmp/
-RUN apt-get update && apt-get install -y --no-install-recommends memcached /tmp/headrace_*.deb
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates memcached /tmp/headrace_*.deb
 CMD ["headrace", "--help"]

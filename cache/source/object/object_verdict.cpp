@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "headrace/cache/source/object/endpoint.h"
 #include "headrace/io/printable.h"
 
 namespace headrace::cache {
@@ -30,8 +31,18 @@ bool is_of_gateway(const ObjectAnswer& answer) {
   return answer.code.empty() && (answer.status == 502 || answer.status == 504 || is_cloudflares);
 }
 
+// Its scheme and host alone: the rest of it may hold secrets. Empty: it leads to no other host.
+std::string place_of(const std::string& location) {
+  const std::string host = host_of(location);
+  return host.empty() ? "" : io::printable(location.substr(0, location.find("//") + 2) + host);
+}
+
+bool is_redirect(const ObjectAnswer& answer) {
+  return answer.status >= 300 && answer.status < 400;
+}
+
 // What to do, for the codes that people meet.
-std::string_view advice(const ObjectAnswer& answer) {
+std::string advice(const ObjectAnswer& answer) {
   struct Advice {
     std::string_view code;
     std::string_view text;
@@ -48,7 +59,7 @@ std::string_view advice(const ObjectAnswer& answer) {
       {"AuthorizationHeaderMalformed", "the bucket lies in another region; give its --region"},
   };
   for (const Advice& entry : kAdvice) {
-    if (entry.code == answer.code) return entry.text;
+    if (entry.code == answer.code) return std::string(entry.text);
   }
   if (answer.status == 403 && answer.may_have_to_pay) {
     return "the store refuses it; the keys need s3:GetObject and s3:ListBucket on this bucket, one whose requester "
@@ -59,7 +70,11 @@ std::string_view advice(const ObjectAnswer& answer) {
     return "the store refuses it; the keys need s3:GetObject and s3:ListBucket on this bucket, and a public bucket is "
            "read with --no-sign-request";
   }
+  if (is_redirect(answer) && !place_of(answer.location).empty()) {
+    return fmt::format("the store sends elsewhere; give --endpoint {}", place_of(answer.location));
+  }
   if (answer.status == 301) return "the bucket lies in another region; give its --region";
+  if (answer.status == 400 && answer.code.empty()) return "no store answers so; check --endpoint, its scheme and port";
   return {};
 }
 
@@ -68,7 +83,7 @@ ErrorCode code_of(const ObjectAnswer& answer) {
   if (answer.status == 404 || answer.status == 410) return ErrorCode::kNotFound;
   if (answer.status == 412 || answer.status == 416) return ErrorCode::kStale;
   if (answer.status == 401 || answer.status == 403 || is_about_keys(answer)) return ErrorCode::kPermission;
-  if (answer.status == 301 || answer.status == 400) return ErrorCode::kInvalidArgument;
+  if (is_redirect(answer) || answer.status == 400) return ErrorCode::kInvalidArgument;
   if (answer.status == 0 || answer.status == 408 || answer.status == 504) return ErrorCode::kTimedOut;
   return ErrorCode::kSystem;
 }
@@ -103,7 +118,10 @@ Verdict judge(const ObjectAnswer& answer) {
 Error error_of(const ObjectAnswer& answer, const std::string& what) {
   std::string why;
   if (answer.is_untrusted) {
-    why = "the store's certificate is not trusted; name the file of its authority in AWS_CA_BUNDLE";
+    why = fmt::format(
+        "the store's certificate is not trusted ({}); install the package ca-certificates, or name the "
+        "file of its authority in AWS_CA_BUNDLE",
+        answer.trouble);
   } else if (answer.never_connected) {
     why = fmt::format("{}: {}; check --endpoint, --region and the proxy", answer.host,
                       answer.trouble.empty() ? "no connection" : answer.trouble);
@@ -120,7 +138,7 @@ Error error_of(const ObjectAnswer& answer, const std::string& what) {
   } else {
     why = fmt::format("HTTP {}", answer.status);
     if (!answer.code.empty()) why += fmt::format(" {}", io::printable(answer.code));
-    const std::string_view todo = advice(answer);
+    const std::string todo = advice(answer);
     if (!todo.empty()) why += fmt::format(": {}", todo);
     // What the store says of a denial may name the policy that denies.
     if (!answer.message.empty() && (todo.empty() || answer.code == "AccessDenied")) {

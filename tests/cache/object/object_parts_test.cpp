@@ -231,6 +231,16 @@ TEST_CASE("each answer has its verdict") {
   CHECK(of(301) == Verdict::kFail);
   CHECK(of(307, "", "", "http://x/") == Verdict::kFollow);
   for (const int status : {400, 404, 412, 416}) CHECK(of(status) == Verdict::kFail);
+  const auto advice = [](int status, const char* location) {
+    return error_of({.status = status, .location = location}, "x").context;
+  };
+  for (const int status : {301, 302, 307}) {
+    CHECK(advice(status, "https://there.example:9000/b/key?token=secret") ==
+          fmt::format("x: HTTP {}: the store sends elsewhere; give --endpoint https://there.example:9000", status));
+  }
+  CHECK(advice(301, "").ends_with("give its --region"));
+  CHECK(advice(302, "/login") == "x: HTTP 302");
+  CHECK(advice(400, "").ends_with("check --endpoint, its scheme and port"));
   CHECK(error_of({.status = 404}, "x").code == ErrorCode::kNotFound);
   CHECK(error_of({.status = 412}, "x").code == ErrorCode::kStale);
   CHECK(error_of({.status = 416}, "x").code == ErrorCode::kStale);
