@@ -30,7 +30,13 @@ std::vector<Finding> examine_source_of(const json& stat) {
   const std::string source = text_of(stat, "source");
   const json& store = member_of(stat, "store");
   if (!store.contains("bucket")) return examine_folder("source", source);
-  return describe_bucket(source, bucket_stats_from_json(store["bucket"]));
+  std::vector<Finding> findings = describe_bucket(source, bucket_stats_from_json(store["bucket"]));
+  for (const json& tier : member_of(store, "tiers")) {
+    const std::string state = text_of(tier, "state");
+    if (text_of(tier, "kind") != cache::name_of(cache::TierKind::kSource) || state == "ok") continue;
+    findings.front() = {"source " + source, Health::kMissing, state};
+  }
+  return findings;
 }
 
 // A running mount knows its source and its tiers. Every other target is a folder or a bucket.

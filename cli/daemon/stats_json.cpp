@@ -56,6 +56,7 @@ json to_json(const cache::ObjectStoreStats& stats) {
 cache::ObjectStoreStats bucket_stats_from_json(const json& stats) {
   cache::ObjectStoreStats bucket;
   bucket.requests = number_of(stats, "requests");
+  bucket.good = number_of(stats, "good");
   bucket.throttles = number_of(stats, "throttles");
   bucket.in_flight_limit = static_cast<unsigned>(number_of(stats, "in_flight_limit"));
   bucket.latency_p50 = std::chrono::microseconds(number_of(stats, "latency_us_p50"));

@@ -38,6 +38,10 @@ std::vector<Finding> describe_bucket(const std::string& url, const cache::Object
                                 duration_cast<milliseconds>(stats.latency_p50).count(),
                                 duration_cast<milliseconds>(stats.latency_p99).count());
   }
+  if (stats.good == 0) {
+    reached.health = Health::kLimit;
+    reached.text = "has not answered yet; what is shown is the listing that was saved";
+  }
   std::vector<Finding> findings = {std::move(reached), examine_clock("clock", stats.clock_behind)};
   if (stats.throttles > 0) {
     findings.push_back({.name = name,

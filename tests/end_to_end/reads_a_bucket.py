@@ -263,6 +263,9 @@ def says_who_may_not_read(bench, store):
             raise AssertionError("a read that the store refused succeeded")
         except OSError as error:
             assert error.errno in (errno.EACCES, errno.EPERM), error
+        doctor = subprocess.run([str(bench.program("headrace")), "doctor", str(mount.path)], stdout=subprocess.PIPE,
+                                text=True, check=False)
+        assert doctor.returncode == 1 and "missing source s3://bucket/train" in doctor.stdout, doctor.stdout
         log = bench.work / "mount.log"
         assert "AccessDenied" in log.read_text(errors="replace"), log.read_text(errors="replace")[-2000:]
         store.set(deny=False)
