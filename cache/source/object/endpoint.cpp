@@ -99,6 +99,11 @@ std::string host_of(std::string_view url) {
   return std::string(parts_of(url).host);
 }
 
+std::string place_of(std::string_view url) {
+  const UrlParts parts = parts_of(url);
+  return parts.host.empty() ? "" : fmt::format("{}://{}", parts.scheme, parts.host);
+}
+
 std::string name_of(const ObjectStoreOptions& options) {
   const std::string host = options.endpoint.empty() ? "" : host_of(options.endpoint) + "/";
   return "s3://" + host + options.bucket + "/" + options.prefix;

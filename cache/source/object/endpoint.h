@@ -36,5 +36,7 @@ struct Endpoint {
 [[nodiscard]] io::Result<Endpoint> make_endpoint(const ObjectStoreOptions& options);
 // The host of an endpoint's URL, as the header Host has it; empty: it is no http(s) URL.
 [[nodiscard]] std::string host_of(std::string_view url);
+// Scheme and host, "https://minio.example:9000": the rest of a URL may hold secrets. Empty where host_of() is.
+[[nodiscard]] std::string place_of(std::string_view url);
 
 }  // namespace headrace::cache

@@ -137,9 +137,8 @@ bool ObjectRequests::change_region(const std::string& region) {
 }
 
 std::string ObjectRequests::place_of(const std::string& location) const {
-  const std::string host = host_of(location);
   const bool is_safe = location.starts_with("https://") || endpoint_.scheme == "http";
-  return host.empty() || !is_safe ? "" : location.substr(0, location.find("//") + 2) + host;
+  return is_safe ? cache::place_of(location) : "";
 }
 
 std::string ObjectRequests::region() const {

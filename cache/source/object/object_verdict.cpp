@@ -31,12 +31,6 @@ bool is_of_gateway(const ObjectAnswer& answer) {
   return answer.code.empty() && (answer.status == 502 || answer.status == 504 || is_cloudflares);
 }
 
-// Its scheme and host alone: the rest of it may hold secrets. Empty: it leads to no other host.
-std::string place_of(const std::string& location) {
-  const std::string host = host_of(location);
-  return host.empty() ? "" : io::printable(location.substr(0, location.find("//") + 2) + host);
-}
-
 bool is_redirect(const ObjectAnswer& answer) {
   return answer.status >= 300 && answer.status < 400;
 }
