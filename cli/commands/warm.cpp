@@ -247,18 +247,25 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request, Re
   return {};
 }
 
+// A process that ends while it is asked has given way to another one, which knows that the job is gone. It is asked in
+// its place.
+io::Result<json> state_of_job(const fs::path& mount_point) {
+  io::Result<json> state = call_daemon(mount_point, "warm-state", json::object());
+  if (state || state.error().code != ErrorCode::kNotFound) return state;
+  return call_daemon(mount_point, "warm-state", json::object());
+}
+
 // Shows the daemon's progress until its job ends. A signal stops the job.
 io::Result<json> follow_job(const fs::path& mount_point) {
   StopSignal stop;
   std::string phase;
   std::unique_ptr<Progress> progress;
-  const json none = json::object();
   while (true) {
     if (stop.wait_for(kStep)) {
-      (void)call_daemon(mount_point, "warm-stop", none);
+      (void)call_daemon(mount_point, "warm-stop", json::object());
       return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
     }
-    HEADRACE_TRY(state, call_daemon(mount_point, "warm-state", none));
+    HEADRACE_TRY(state, state_of_job(mount_point));
     const Amount done{.samples = number_of(state, "samples"), .bytes = number_of(state, "bytes")};
     if (const std::string now = text_of(state, "phase"); now != phase) {
       phase = now;
