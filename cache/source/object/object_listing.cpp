@@ -144,8 +144,8 @@ class Walk {
     if (!page.status) return io::forward_error(std::move(page.status));
     Result<ListPage> parsed = parse_list_page(page.query.body);
     if (!parsed) return make_error(ErrorCode::kCorrupt, client_.name() + ": " + parsed.error().context);
-    look_at_order(*parsed);
     KeyRange& range = page.range;
+    look_at_order(*parsed, range.last);
     std::optional<std::string> beyond;  // the first key behind the range's end
     std::string last = range.last;
     const auto is_in_range = [&](const std::string& key) {
@@ -169,16 +169,19 @@ class Walk {
       range.token = std::move(parsed->next);
       todo_.push_front(std::move(range));
     } else if (!parsed->next.empty()) {
-      if (last == range.last) return goes_not_on();
+      if (!goes_on(range, last, *parsed)) return goes_not_on();
       go_on(range, std::move(parsed->next), last, *parsed);
     }
     return {};
   }
 
-  // Parts are cut by the bytes of keys, which is S3's order. A store with another one is listed page by page.
-  void look_at_order(const ListPage& page) {
+  // Parts are cut by the bytes of keys, which is S3's order. A store with another one is listed page by page. `last`: of
+  // the pages before.
+  void look_at_order(const ListPage& page, const std::string& last) {
     const auto is_before = [](const ListPage::Item& one, const ListPage::Item& other) { return one.key < other.key; };
-    if (std::is_sorted(page.objects.begin(), page.objects.end(), is_before) || !may_split_) return;
+    const bool goes_back = !page.objects.empty() && page.objects.front().key < last;
+    const bool is_sorted = std::is_sorted(page.objects.begin(), page.objects.end(), is_before);
+    if ((is_sorted && !goes_back) || !may_split_) return;
     may_split_ = false;
     io::log_warning("{}: its keys are not listed in the order of their bytes; large folders are listed page by page",
                     client_.name());
@@ -203,8 +206,17 @@ class Walk {
     return make_error(ErrorCode::kCorrupt, client_.name() + ": a listing that does not go on");
   }
 
+  static const std::string& first_of(const ListPage& page) {
+    return page.objects.empty() ? page.folders.front() : page.objects.front().key;
+  }
+
+  // In the order of bytes a page has a key behind all before it; in another order it begins with one that is new there.
+  bool goes_on(const KeyRange& range, const std::string& last, const ListPage& page) {
+    return may_split_ ? last != range.last : page_begins_.insert(first_of(page)).second;
+  }
+
   void go_on(KeyRange& range, std::string next, const std::string& last, const ListPage& page) {
-    if (range.pages == 0) range.first = page.objects.empty() ? page.folders.front() : page.objects.front().key;
+    if (range.pages == 0) range.first = first_of(page);
     range.last = last;
     range.token = std::move(next);
     ++range.pages;
@@ -308,7 +320,8 @@ class Walk {
   bool was_cut_ = false;
   const std::uint64_t bytes_max_;
   std::uint64_t folder_bytes_ = 0;
-  std::unordered_set<std::string> folders_;  // relative to the prefix, without '/' at the end
+  std::unordered_set<std::string> page_begins_;  // of pages that are not in the order of bytes
+  std::unordered_set<std::string> folders_;      // relative to the prefix, without '/' at the end
   ObjectListing listing_;
 };
 

@@ -145,10 +145,17 @@ TEST_CASE("no key is lost where a store lists in another order than that of byte
   ObjectServer server;
   std::vector<std::string> keys;
   for (int i = 0; i < 400; ++i) keys.push_back(fmt::format("a{:03}", i));
-  for (const char letter : {'b', 'c', 'd'}) {
-    for (int i = 0; i < 30; ++i) {
-      keys.push_back(fmt::format("{}{:02}", letter, i));
-      keys.push_back(fmt::format("{}{:02}x", static_cast<char>(letter - 'a' + 'A'), i));
+  SUBCASE("within a page") {
+    for (const char letter : {'b', 'c', 'd'}) {
+      for (int i = 0; i < 30; ++i) {
+        keys.push_back(fmt::format("{}{:02}", letter, i));
+        keys.push_back(fmt::format("{}{:02}x", static_cast<char>(letter - 'a' + 'A'), i));
+      }
+    }
+  }
+  SUBCASE("from one page to the next") {
+    for (const char letter : {'b', 'C', 'd', 'E', 'f', 'G'}) {
+      for (int i = 0; i < 20; ++i) keys.push_back(fmt::format("{}{:02}", letter, i));
     }
   }
   server.put_all(keys);
