@@ -2,7 +2,6 @@
 #include "headrace/cache/store.h"
 
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -15,7 +14,6 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "headrace/io/buffer.h"
@@ -246,23 +244,6 @@ TEST_CASE("ranges of a large file are fetched once per chunk even without a RAM 
     REQUIRE(text_of(*part) == data.contents[0].substr(offset, 128 << 10));
   }
   CHECK(store->stats().tiers.back().hit_bytes == (12 << 20) + (128 << 10));  // the first before it was a stream
-}
-
-TEST_CASE("the chunks of a large file are read through one open") {
-  DataSet data;
-  data.add("a/big", 12 << 20);
-  auto store = data.open(64 << 20);
-  const EntryId entry = entry_of(*store, "a/big");
-  constexpr std::uint64_t kChunk = headrace::cache::kChunkBytes;
-  REQUIRE(read_range(*store, entry, kChunk, kChunk).has_value());
-  const UniqueFd opens(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  REQUIRE(::inotify_add_watch(opens.get(), (data.dir.path() / "a/big").c_str(), IN_OPEN | IN_CLOSE) > 0);
-  auto next = read_range(*store, entry, 2 * kChunk, kChunk);
-  REQUIRE(next.has_value());
-  CHECK(text_of(*next) == data.contents[0].substr(2 * kChunk, kChunk));
-  char events[1024];
-  CHECK(::read(opens.get(), events, sizeof events) == -1);
-  CHECK(errno == EAGAIN);
 }
 
 TEST_CASE("a source file that vanished and came back is read again") {
