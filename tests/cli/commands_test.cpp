@@ -583,8 +583,13 @@ TEST_CASE("warm says what is held and what is missing, and goes on where it was 
   std::vector<std::string> slow = warm;
   slow.insert(slow.end(), {"--rate-limit", "2B"});  // bytes a second, and each sample has one
   const auto child = tool.start(slow);
-  REQUIRE(headrace::test::wait_until([&] { return headrace::test::hears(child->pid(), SIGINT); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const auto has_begun = [&] {  // before it does, the signal ends the opening, which says less
+    if (!std::filesystem::exists(folder)) return false;
+    const std::filesystem::directory_iterator files(folder);
+    return std::any_of(begin(files), end(files),
+                       [](const auto& file) { return file.path().filename().string().starts_with("segment-"); });
+  };
+  REQUIRE(headrace::test::wait_until(has_begun));
   child->signal(SIGINT);
   const Outcome stopped = child->wait();
   CHECK(stopped.status == 130);
