@@ -47,7 +47,7 @@ class DiskFill {
 };
 
 void DiskFill::run() {
-  if (identity_.size_bytes == 0) return end({});
+  if (identity_.size_bytes == 0) return end_held();
   for (; chunk_ < chunk_count(identity_.size_bytes); ++chunk_) {
     record_ = {hash_name(path_, chunk_), chunk_, identity_};
     if (!store_.held_on_disk(record_)) break;
@@ -86,8 +86,10 @@ void DiskFill::on_read(Result<View> view) {
     view->reset();
     return store_.timers.after(kLookAgain, [this] { run(); });
   }
-  store_.write(*tier, holding, record_, [this](Status written) {
-    if (!written) return end(std::move(written));
+  store_.write(*tier, holding, record_, [this, tier, bytes = holding.size](Status written) {
+    // A tier finds out that it is full by a write that fails. The next one may have room.
+    const bool is_full = !written && written.error().code == ErrorCode::kNoSpace && !tier->admits(bytes);
+    if (!written && !is_full) return end(std::move(written));
     run();
   });
 }

@@ -213,8 +213,9 @@ bool GatheredRead::begin_anew() {
 
 void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done) {
   const auto& [entry, identity, span, hint, ranged] = request;
-  if (span.length == 0) return done(View{});
   const std::uint64_t file_bytes = identity.size_bytes;
+  // An empty file may have been written since it was listed, as any other: the source is asked once.
+  if (span.length == 0 && (file_bytes > 0 || store.identities.is_confirmed(entry))) return done(View{});
   const std::uint32_t first = chunk_at(file_bytes, span.offset);
   // Of a read alone many views may wait to be pushed: each as a copy, or it would pin a chunk for a few pages.
   const bool is_copied = is_alone(hint) && is_chunked(file_bytes);

@@ -366,6 +366,21 @@ TEST_CASE("a Reader gets a file that was written in place while it was not mount
   CHECK(seen);
 }
 
+TEST_CASE("a file that was empty when it was listed is read as it is by now, and warmed") {
+  for (const bool warm : {false, true}) {
+    CAPTURE(warm);
+    ChangingSource source(0);
+    rewrite_while_closed(source, [&] { source.dir().write("a/f", "it has content by now"); });
+    if (warm) {
+      REQUIRE(source.warm());
+      CHECK(source.store().is_on_disk(source.entry()));
+    }
+    std::promise<std::string> seen;
+    source.store().read_async(source.entry(), [&](const Result<View>& view) { seen.set_value(text_of(view)); });
+    CHECK(seen.get_future().get() == "it has content by now");
+  }
+}
+
 TEST_CASE("warming brings a file that was written in place while it was not mounted, though the tier has one of it") {
   for (const std::size_t bytes : {std::size_t{5000}, kLarge}) {
     CAPTURE(bytes);
