@@ -22,6 +22,11 @@ constexpr std::uint64_t kReadErrorsMax = 16;
 constexpr std::int64_t kFirstRetryMs = 1'000;
 constexpr std::int64_t kLastRetryMs = 60'000;
 
+// A process, or a machine, is short of something that others may give back: no word of the disk.
+bool is_passing(int os_errno) {
+  return os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOMEM || os_errno == EINTR;
+}
+
 }  // namespace
 
 void TierState::note_full() {
@@ -56,14 +61,16 @@ void TierState::note_free() {
 void TierState::note_write_error(const Error& error) {
   if (error.code == ErrorCode::kCancelled || has_ended()) return;
   errors_.fetch_add(1, std::memory_order_relaxed);
-  if (error.code == ErrorCode::kNoSpace) return note_no_space(error.message());
+  const bool lacks_space = error.code == ErrorCode::kNoSpace;
+  if (lacks_space || is_passing(error.os_errno)) return try_later(error.message(), lacks_space);
   const State state = error.os_errno == EROFS ? State::kReadOnly : State::kWriteFailed;
   if (state_.load() != state) set(state, error.message());
 }
 
 // Several writes that were under way may fail together: the pause grows once for them.
-void TierState::note_no_space(std::string why) {
+void TierState::try_later(std::string why, bool lacks_space) {
   if (state_.load() == State::kNoSpace) return;
+  lacks_space_.store(lacks_space);
   const std::int64_t before = retry_in_ms_.load();
   const std::int64_t pause = std::clamp(before * 2, kFirstRetryMs, kLastRetryMs);
   retry_in_ms_.store(pause);
@@ -80,7 +87,7 @@ bool TierState::retries() {
 
 void TierState::end_retries() {
   if (state_.load() != State::kOk || retry_in_ms_.exchange(0) == 0) return;
-  io::log_info("tier {}: there is space again, and records are added", tier_path_);
+  io::log_info("tier {}: it can be written to again, and records are added", tier_path_);
 }
 
 void TierState::note_read_error(const Error& error) {
@@ -117,7 +124,8 @@ std::string TierState::describe() const {
   static constexpr const char* kNames[] = {
       "ok", "full", "short: ", "no space: ", "read-only: ", "write failed: ", "busy: ", "dropped: ", "closed"};
   const State state = state_.load();
-  std::string text = kNames[static_cast<std::size_t>(state)];
+  const bool is_short_of_more = state == State::kNoSpace && !lacks_space_.load();
+  std::string text = kNames[static_cast<std::size_t>(is_short_of_more ? State::kWriteFailed : state)];
   if (!text.ends_with(' ')) return text;
   {
     MutexLock lock(mutex_);

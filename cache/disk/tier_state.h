@@ -63,7 +63,7 @@ class TierState {
   // False: the tier has failed or is closed, and stays so.
   bool change_to(State state);
   void set(State state, std::string why);
-  void note_no_space(std::string why);
+  void try_later(std::string why, bool lacks_space);
   [[nodiscard]] bool retries();
   void end_retries();
 
@@ -73,6 +73,7 @@ class TierState {
   std::atomic<std::uint64_t> errors_ = 0;
   std::atomic<std::int64_t> retry_in_ms_ = 0;  // the pause before a full disk is tried again; 0: it was not full
   std::atomic<Clock::time_point> retry_at_ = Clock::time_point{};
+  std::atomic<bool> lacks_space_ = true;  // in the state kNoSpace; false: something else that may pass is short
   mutable io::Mutex mutex_;
   std::string why_ HEADRACE_GUARDED_BY(mutex_);  // the error that set the state
 };
