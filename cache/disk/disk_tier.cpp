@@ -190,6 +190,12 @@ void DiskTier::fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& c
   }
 }
 
+// What cannot be read would be asked for in each epoch, wait for the device's retries each time, and count as held.
+void DiskTier::lose_record(const RecordSlot& slot, const io::Error& error) {
+  state_.note_read_error(error);
+  if (error.code != ErrorCode::kCancelled) static_cast<void>(log_->drop(slot));
+}
+
 void DiskTier::drop(const RecordId& record) {
   if (!is_attached()) return;
   const auto slot = log_->find(log_->key_of(record.name_hash));
@@ -223,7 +229,7 @@ void DiskTier::end_read(DiskRead& read, Result<std::uint64_t> bytes) {
   read.buffer = std::move(read.operation.buffer);
   read.found.segment.reset();
   if (!bytes) {
-    state_.note_read_error(bytes.error());
+    lose_record(slot, bytes.error());
     return read.on_done(read, io::forward_error(std::move(bytes)));
   }
   state_.note_good_read();
@@ -290,7 +296,7 @@ void DiskTier::end_part(DiskPart& part, const Status& status) {
 
 void DiskTier::end_read_of_hashes(DiskPart& part, Result<std::uint64_t> bytes) {
   if (!bytes) {
-    state_.note_read_error(bytes.error());
+    lose_record(part.found.slot, bytes.error());
     return end_part(part, io::forward_error(std::move(bytes)));
   }
   if (!take_hashes(part, *bytes)) {  // written by an earlier version, damaged, or another segment is there now
@@ -329,7 +335,7 @@ bool DiskTier::take_hashes(DiskPart& part, std::uint64_t bytes) {
 
 void DiskTier::end_read_of_pieces(DiskPart& part, Result<std::uint64_t> bytes) {
   if (!bytes) {
-    state_.note_read_error(bytes.error());
+    lose_record(part.found.slot, bytes.error());
     return end_part(part, io::forward_error(std::move(bytes)));
   }
   state_.note_good_read();

@@ -158,6 +158,7 @@ class DiskTier {
   // The record where it is to be read; fails one that is of no use any more.
   [[nodiscard]] std::optional<FoundRecord> look_up(const RecordId& record);
   void fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& counter);
+  void lose_record(const RecordSlot& slot, const io::Error& error);
   void end_read(DiskRead& read, Result<std::uint64_t> bytes);
   void submit_part(DiskPart& part, const ChunkRange& in_segment,
                    void (*on_complete)(io::Operation& operation, Result<std::uint64_t> bytes));

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/cache/disk/tier_state.h"
 #include "headrace/cache/store.h"
 #include "headrace/io/engine.h"
 #include "headrace/io/unique_fd.h"
@@ -169,6 +170,42 @@ TEST_CASE("a tier that fails every read is dropped and the source serves") {
   CHECK(fixture.read_all(*store) == kFiles);
   CHECK(Fixture::tier(*store).state.starts_with("dropped: "));
   CHECK(Fixture::tier(*store).errors == 16);
+}
+
+TEST_CASE("a record that cannot be read is fetched anew, and held again") {
+  Fixture fixture;
+  REQUIRE(Fixture::warm_all(*fixture.open()) == kFiles);
+  fixture.options.make_tier_engine = faulty({.seed = 4, .error_one_in = 8});
+  const auto store = fixture.open();
+  CHECK(fixture.read_all(*store) == kFiles);
+  const std::uint64_t errors = Fixture::tier(*store).errors;
+  CHECK(errors > 0);
+  CHECK(store->flush());
+  CHECK(Fixture::tier(*store).writes > 0);  // of those that could not be read
+}
+
+TEST_CASE("warming goes on with the next tier where the first one is full") {
+  Fixture fixture;
+  const SmallFileSystem small(fixture.options.tiers.front().path, "size=6m,mode=0700");
+  fixture.options.tiers.push_back(
+      {.kind = TierKind::kHdd, .path = fixture.scratch.path() / "second", .budget_bytes = 64 * kMiB});
+  const auto store = fixture.open();
+  CHECK(Fixture::warm_all(*store) == kFiles);
+  CHECK(Fixture::tier(*store).writes > 20);
+  CHECK(store->stats().tiers[2].writes > 20);
+}
+
+TEST_CASE("a tier whose process has no descriptor left for a moment takes records again") {
+  headrace::cache::TierState state("/ssd");
+  state.note_write_error({headrace::io::ErrorCode::kSystem, EMFILE, "open /ssd/segment-00000001"});
+  CHECK_FALSE(state.takes_records());
+  CHECK(state.describe().starts_with("write failed: open /ssd/segment-00000001"));
+  CHECK(state.describe().ends_with("(tried again every 1 s)"));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!state.takes_records() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(state.describe() == "ok");
 }
 
 TEST_CASE("a tier that cannot be written to is still read") {
