@@ -58,6 +58,7 @@ Result<std::unique_ptr<SegmentLog>> SegmentLog::open(TierFolder folder, const Se
 }
 
 Status SegmentLog::load() {
+  folder_.remove_drafts();
   HEADRACE_TRY(numbers, folder_.segment_numbers());
   fit_budget(numbers);
   for (const std::uint32_t number : numbers) {

@@ -35,7 +35,7 @@ using io::UniqueFd;
 constexpr const char* kLabelName = "tier";
 constexpr const char* kLockName = "lock";
 constexpr const char* kDataSetsName = "data-sets";
-constexpr const char* kDraftSuffix = ".new";
+constexpr std::string_view kDraftSuffix = ".new";
 constexpr std::string_view kSegmentPrefix = "segment-";
 constexpr std::size_t kSegmentDigits = 8;
 // 2 s: what a killed process had handed to its disk (64 MiB at most) is written by then. Its lock lasts as long.
@@ -78,6 +78,13 @@ std::string owner_of_lock(int fd) {
   while (!owner.empty() && owner.back() == '\n') owner.pop_back();
   const bool is_pid = !owner.empty() && owner.find_first_not_of("0123456789") == std::string::npos;
   return is_pid ? "process " + owner + command_of(owner, fd) : "another process";
+}
+
+// What a file was written as before it got its name.
+bool is_draft(std::string_view name) {
+  if (!name.ends_with(kDraftSuffix)) return false;
+  name.remove_suffix(kDraftSuffix.size());
+  return name == kLabelName || name == kDataSetsName || name.starts_with(kSegmentPrefix);
 }
 
 tl::unexpected<io::Error> no_tier(const std::string& path) {
@@ -172,7 +179,7 @@ Status TierFolder::take_or_make() {
 bool TierFolder::holds_nothing_else() const {
   const auto names = list();
   return names && std::all_of(names->begin(), names->end(), [](const std::string& name) {
-           return name == "lost+found" || name == kLockName || name == std::string(kLabelName) + kDraftSuffix;
+           return name == "lost+found" || name == kLockName || is_draft(name);
          });
 }
 
@@ -211,8 +218,11 @@ Status TierFolder::take_lock() {
   lock_fd_ = std::move(*fd);
   if (read_only) return {};
   const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(lock_fd_.get(), 0) != 0) return io::system_error(errno, "write lock of tier " + path_);
-  return io::write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), 0, path_ + "/" + kLockName);
+  Status written;
+  if (::ftruncate(lock_fd_.get(), 0) != 0) written = io::system_error(errno, "write lock of tier " + path_);
+  if (written) written = io::write_all(lock_fd_.get(), std::as_bytes(std::span(pid)), 0, path_ + "/" + kLockName);
+  if (!written) io::log_info("{}; the lock holds without it", written.error().message());  // it is there for people
+  return {};
 }
 
 // Nothing is lost with a tier but time: all of it can be read from the source again.
@@ -287,8 +297,18 @@ Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
   return numbers;
 }
 
+// Left by a process that was killed before it renamed them.
+void TierFolder::remove_drafts() const {
+  const auto names = list();
+  if (!names) return;
+  for (const std::string& name : *names) {
+    if (is_draft(name)) remove_file(name);
+  }
+}
+
 Status TierFolder::remove_segments() const {
   HEADRACE_TRY(numbers, segment_numbers());
+  remove_drafts();
   for (const std::uint32_t number : numbers) {
     remove_file(segment_index_name(number));  // first: an index without its segment would mislead
     remove_file(segment_name(number));
@@ -304,7 +324,7 @@ Result<UniqueFd> TierFolder::open_file(const std::string& name, int flags) const
 
 Status TierFolder::replace_file(const std::string& name, std::span<const std::byte> head,
                                 std::span<const std::byte> body, bool sync) const {
-  const std::string draft = name + kDraftSuffix;
+  const std::string draft = name + std::string(kDraftSuffix);
   HEADRACE_TRY(fd, open_file(draft, O_WRONLY | O_CREAT | O_TRUNC));
   Status written = io::write_all(fd.get(), head, 0, draft);
   if (written) written = io::write_all(fd.get(), body, head.size(), draft);

@@ -138,6 +138,7 @@ TEST_CASE("removing a tier leaves what is not the tier's") {
   CHECK(remove_tier(fixture.tier).error().code == ErrorCode::kNotFound);
   fs::remove(fixture.tier / "notes.txt");
   fixture.fill();
+  std::ofstream(fixture.tier / "segment-00000000.index.new") << "by a process that was killed";
   REQUIRE(remove_tier(fixture.tier).has_value());
   CHECK_FALSE(fs::exists(fixture.tier));
 }
