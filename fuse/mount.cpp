@@ -93,7 +93,8 @@ unsigned push_thread_count(unsigned asked) {
 
 struct Mount::Impl {
   Impl(cache::Store& store_in, MountOptions options_in) : store(store_in), options(std::move(options_in)) {}
-  ~Impl() { stop(); }
+  // Where it is supervised another process may do better, unless somebody said stop().
+  ~Impl() { stop(supervised_channel == nullptr ? Unmount::kYes : Unmount::kNo); }
 
   Status start(Channel& channel);
   Status place_overlay();
@@ -183,10 +184,7 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions options, Channel& channel) {
   auto impl = std::make_unique<Impl>(store, std::move(options));
   impl->supervised_channel = &channel;
-  if (Status started = impl->start(channel); !started) {
-    impl->stop(Unmount::kNo);  // another process may do better
-    return io::forward_error(std::move(started));
-  }
+  HEADRACE_TRY_DO(impl->start(channel));
   return std::unique_ptr<Mount>(new Mount(std::move(impl)));
 }
 

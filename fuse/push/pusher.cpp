@@ -53,15 +53,13 @@ Pusher::Pusher(PushParts parts, const cache::StoreStats& about, std::shared_ptr<
 void Pusher::start(std::shared_ptr<Session> session, unsigned thread_count, PlanListener listener) {
   kernel_.attach(std::move(session));
   plan_.start(std::move(listener));
-  {
-    MutexLock lock(mutex_);
-    running_ = thread_count;
-  }
   for (unsigned i = 0; i < thread_count; ++i) {
+    MutexLock lock(mutex_);  // that a thread ends by itself is seen once it counts
     threads_.emplace_back([this, i] {
       ::pthread_setname_np(::pthread_self(), ("hr-push-" + std::to_string(i)).c_str());
       run();
     });
+    ++running_;
   }
 }
 

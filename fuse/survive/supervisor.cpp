@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -130,6 +132,7 @@ class Supervisor {
   enum class Outcome : std::uint8_t { kEnded, kDied, kFailedToStart };
 
   Status start_worker();
+  Status run_worker(const std::function<void()>& ready);
   [[noreturn]] void be_worker(int report_fd, LifeLine life);
   Result<Outcome> await_worker();
   void take_signal();
@@ -148,6 +151,7 @@ class Supervisor {
   Result<Outcome> judge(int wait_status);
   bool may_restart();
   [[nodiscard]] bool may_retry(const io::Error& error) const;
+  void say_next_try(const io::Error& error) const;
   Result<bool> wait_before_retry();
 
   const SupervisorOptions& options_;
@@ -177,7 +181,13 @@ Status Supervisor::run() {
   signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
-    HEADRACE_TRY_DO(start_worker());
+    if (Status started = start_worker(); !started) {
+      if (!announced_) return started;
+      say_next_try(started.error());
+      HEADRACE_TRY(is_mounted, wait_before_retry());
+      if (!is_mounted) return {};
+      continue;
+    }
     HEADRACE_TRY(outcome, await_worker());
     if (outcome == Outcome::kEnded) return {};
     if (is_handing_over_) {
@@ -222,6 +232,16 @@ Status Supervisor::start_worker() {
   be_worker(write_end.get(), std::move(life));
 }
 
+// What throws is what a process lacks: threads, or memory. It must not reach the supervisor's own frames, which this
+// process has a copy of.
+Status Supervisor::run_worker(const std::function<void()>& ready) {
+  try {
+    return options_.worker(channel_, ready);
+  } catch (const std::exception& error) {
+    return io::make_error(ErrorCode::kSystem, std::string("the worker cannot go on: ") + error.what());
+  }
+}
+
 void Supervisor::be_worker(int report_fd, LifeLine life) {
   life.hold();
   report_crashes(report_fd);
@@ -230,7 +250,7 @@ void Supervisor::be_worker(int report_fd, LifeLine life) {
     // Fails with the supervisor's death, of which SIGTERM tells. The text fits a pipe's buffer.
     [[maybe_unused]] const ssize_t written = ::write(report_fd, text.data(), text.size());
   };
-  const Status status = options_.worker(channel_, [&] { report(std::string(1, kReady)); });
+  const Status status = run_worker([&] { report(std::string(1, kReady)); });
   report(status ? std::string(1, kLeaving) : encode(status.error()));
   life.let_go();
   std::exit(status ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): the worker has joined its threads
@@ -301,7 +321,8 @@ void Supervisor::start_stand_in() {
   const pid_t supervisor = ::getpid();
   std::fflush(nullptr);
   stand_in_ = ::fork();
-  if (stand_in_ < 0 && !is_stopped_) give_up("no stand-in can be started");
+  // Where no worker is left that cannot go, the next one is tried for soon.
+  if (stand_in_ < 0 && worker_ > 0 && !is_stopped_) give_up("no stand-in can be started");
   if (stand_in_ != 0) return;
 
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -381,9 +402,7 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
     if (stopping_ && announced_ && !is_ready_) return Outcome::kEnded;  // what it lacked, nobody needs any more
     io::Error error = decode(error_);
     if (!may_retry(error)) return tl::unexpected(std::move(error));
-    io::log_error(
-        "mount {}: no worker can take over yet: {}; a stand-in answers meanwhile, and the next try is in {} ms",
-        channel_.path().string(), error.message(), retry_delay_.count());
+    say_next_try(error);
     return Outcome::kFailedToStart;
   }
   if (stopping_ && !announced_) return io::make_error(ErrorCode::kCancelled, "stopped by a signal before it was ready");
@@ -391,6 +410,11 @@ Result<Supervisor::Outcome> Supervisor::judge(int wait_status) {
   if (is_handing_over_ || has_renewed()) return Outcome::kDied;
   io::log_error("mount {}: worker {} died of signal {}", channel_.path().string(), worker_, WTERMSIG(wait_status));
   return Outcome::kDied;
+}
+
+void Supervisor::say_next_try(const io::Error& error) const {
+  io::log_error("mount {}: no worker can take over yet: {}; a stand-in answers meanwhile, and the next try is in {} ms",
+                channel_.path().string(), error.message(), retry_delay_.count());
 }
 
 // The first worker's failure is the user's to see. kStale: the source is not the one that the mount was made with.
@@ -423,6 +447,7 @@ Result<bool> Supervisor::wait_before_retry() {
 // The stand-in stays the child of this process, and answers while the other program starts.
 void Supervisor::hand_over() {
   if (stand_in_ <= 0) start_stand_in();
+  if (stand_in_ < 0) give_up("no stand-in can be started");
   options_.hand_over(channel_, stand_in_);
   is_handing_over_ = false;  // else this line would not be reached
 }

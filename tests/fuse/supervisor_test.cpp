@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -180,7 +181,8 @@ class Supervised {
     const bool may_fail =
         work_ == Work::kNeverAgain || work_ == Work::kRefreshOnly || (work_ == Work::kFailSecond && seen_->failed < 2);
     if (may_fail && channel.init_answered()) {
-      ++seen_->failed;
+      // What throws is a process that gets no more threads.
+      if (++seen_->failed == 2) throw std::system_error(EAGAIN, std::system_category(), "thread");
       return io::make_error(io::ErrorCode::kBusy, "the tier");
     }
     if (work_ == Work::kHangFirst && !channel.init_answered()) return wait_for_itself(*store, channel);
