@@ -138,6 +138,8 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
 
 io::Result<std::optional<json>> call_daemon_if_mounted(const std::filesystem::path& target, std::string_view command) {
   io::Result<json> reply = call_daemon(target, command, json::object());
+  // A worker that gives way while it is asked has a successor.
+  if (!reply && reply.error().code == ErrorCode::kNotFound) reply = call_daemon(target, command, json::object());
   if (reply) return std::optional<json>(std::move(*reply));
   if (reply.error().code == ErrorCode::kTimedOut) return io::forward_error(std::move(reply));
   return std::optional<json>();
