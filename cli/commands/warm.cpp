@@ -62,12 +62,6 @@ io::Result<std::string> order_spec(const WarmArguments& arguments, SpooledList& 
   return spooled.path_of(arguments.list).map([](const fs::path& path) { return "file:" + path.string(); });
 }
 
-io::Status check_outcome(const WarmerState& state) {
-  if (state.cancelled) return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
-  if (state.failed > 0) return make_error(ErrorCode::kSystem, fmt::format("{} samples failed", state.failed));
-  return {};
-}
-
 // What was found or done: lines as they come, or with --json one document at the end, also of what failed.
 class Report {
  public:
@@ -328,7 +322,7 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
     }
   }
   const std::string error = text_of(end, "error");
-  if (!error.empty()) return make_error(ErrorCode::kInvalidArgument, error);
+  if (!error.empty()) return make_error(ErrorCode::kSystem, error);
   return {};
 }
 

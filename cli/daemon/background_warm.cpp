@@ -36,8 +36,8 @@ BackgroundWarm::~BackgroundWarm() {
 void BackgroundWarm::run(BackgroundWarmOptions options) {
   if (!options.entries.empty()) bring(options);
   if (options.ram && !cancelled_) fill_ram();
+  if (options.on_finished) options.on_finished();  // first: from `finished_` on the next one may begin
   finished_ = true;
-  if (options.on_finished) options.on_finished();
 }
 
 void BackgroundWarm::bring(BackgroundWarmOptions& options) {
@@ -58,6 +58,7 @@ void BackgroundWarm::bring(BackgroundWarmOptions& options) {
   state_.disk = {.seconds = seconds_since(started), .disk = warmer.state()};
   const char* what = state_.disk->disk.to_peers ? "this node's part: " : "disk tiers: ";
   state_.summary.push_back(what + summarise(state_.disk->disk, state_.disk->seconds));
+  if (const io::Status outcome = check_outcome(state_.disk->disk); !outcome) state_.error = outcome.error().message();
 }
 
 void BackgroundWarm::fill_ram() {

@@ -165,6 +165,12 @@ nlohmann::json to_json(const WarmerState& state, double seconds) {
           {"seconds", seconds}};
 }
 
+io::Status check_outcome(const WarmerState& state) {
+  if (state.cancelled) return io::make_error(io::ErrorCode::kCancelled, "stopped by a signal; call again to go on");
+  if (state.failed > 0) return io::make_error(io::ErrorCode::kSystem, fmt::format("{} samples failed", state.failed));
+  return {};
+}
+
 std::string summarise(const WarmerState& state, double seconds) {
   const double fetched_bytes = static_cast<double>(state.done.bytes - state.held.bytes);
   const auto rate = static_cast<std::uint64_t>(fetched_bytes / std::max(seconds, 1e-3));

@@ -61,5 +61,7 @@ class Warmer {
 [[nodiscard]] nlohmann::json to_json(const WarmerState& state, double seconds);
 // "4000 samples, 412 MiB in 0:12 (33.1 MiB/s)", then how much was there before, and why the rest was not fetched.
 [[nodiscard]] std::string summarise(const WarmerState& state, double seconds);
+// Errors: kCancelled (samples are left), kSystem (some failed).
+[[nodiscard]] io::Status check_outcome(const WarmerState& state);
 
 }  // namespace headrace::cli

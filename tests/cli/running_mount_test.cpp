@@ -2,6 +2,7 @@
 // What an operator does to a mount that runs, and what the systemd unit leaves it.
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -314,6 +316,36 @@ TEST_CASE("a tier leaves free of its file system what free= says, and stat says 
   CHECK(contains(text, "\nssd           0 B        0 B"));  // not "-", which is no limit
   static_cast<void>(read_file(fixture.mount_point / "cat" / "3.jpg"));
   CHECK(wait_until([&] { return tier()["state"] == "short: 32 MiB of its file system are to stay free"; }));
+}
+
+TEST_CASE("a worker that cannot make its control socket leaves the mount to the next one") {
+  const Fixture fixture;
+  const fs::path run = fixture.tool.home() / "run";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string()}).status == 0);
+  const pid_t worker = fixture.stat()["pid"].get<pid_t>();
+  fs::permissions(run, fs::perms::all);  // a folder that others may enter is refused
+  CHECK(::kill(worker, SIGKILL) == 0);
+  const auto first = read_file(fixture.mount_point / "cat" / "3.jpg");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // several workers have failed
+  CHECK(read_file(fixture.mount_point / "cat" / "5.jpg") == read_file(fixture.source / "cat" / "5.jpg"));
+  CHECK(first == read_file(fixture.source / "cat" / "3.jpg"));
+  fs::permissions(run, fs::perms::owner_all);
+  CHECK(wait_until([&] { return fixture.tool({"stat", fixture.mount_point.string()}).status == 0; }));
+  CHECK(fixture.stat()["pid"].get<pid_t>() != worker);
+}
+
+TEST_CASE("a warm on a mount that has failed says so by its status") {
+  const Fixture fixture;
+  const std::string point = fixture.mount_point.string();
+  const std::string tier = (fixture.tool.home() / "tier").string() + ":64M";
+  REQUIRE(fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M", "--ssd", tier, "--source-rate", "4B"})
+              .status == 0);
+  fs::remove(fixture.source / "cat" / "3.jpg");
+  REQUIRE(fixture.tool({"set", point, "source-rate=0"}).status == 0);
+  const Outcome outcome = fixture.tool({"warm", point});
+  CAPTURE(outcome.output);
+  CHECK(outcome.status == 1);
+  CHECK(contains(outcome.errors, "1 samples failed"));
 }
 
 TEST_CASE("a warm whose process gives way to another one is no success") {
