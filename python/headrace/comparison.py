@@ -32,7 +32,7 @@ def check(loader: Iterable[Any], torch_loader: Iterable[Any], *, batches: Option
                 raise AssertionError(f"batch {number}: shapes {tuple(ours[0].shape)} and {tuple(theirs[0].shape)}")
             difference = (ours[0].double() - theirs[0].double()).abs().max().item()
             largest = max(largest or 0.0, difference)
-            if difference > tolerance:
+            if not difference <= tolerance:  # not a number, too
                 raise AssertionError(f"batch {number}: pixels differ by {difference:.4g}, more than {tolerance}")
         samples += len(mine)
         if number == batches:
