@@ -159,7 +159,7 @@ void Fetch::read_next_tier() {
 
 // Where several nodes share what they hold, the source is the last to be asked.
 bool Fetch::ask_peers() {
-  if (peers_asked_ || !store_.is_shared(holding_.key.entry)) return false;
+  if (peers_asked_ || range_.length == 0 || !store_.is_shared(holding_.key.entry)) return false;
   peers_asked_ = true;
   shared_get_.id = {holding_.key.entry, holding_.key.chunk, identity_};
   shared_get_.buffer = std::move(disk_read_.buffer);
@@ -222,7 +222,9 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   if (from == TierKind::kSource) store_.identities.confirm(holding_.key.entry);
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
-  if (store_.peer_takes(holding_.key.entry)) {
+  if (range_.length == 0) {
+    // An empty file is compared with the source, and nothing of it is kept.
+  } else if (store_.peer_takes(holding_.key.entry)) {
     if (from == TierKind::kSource && !request_.for_peer_fill) copy_to_peer();
   } else if (!request_.for_disk_fill && !holding_.lent) {
     copy_to_tier();

@@ -367,17 +367,21 @@ TEST_CASE("a Reader gets a file that was written in place while it was not mount
 }
 
 TEST_CASE("a file that was empty when it was listed is read as it is by now, and warmed") {
-  for (const bool warm : {false, true}) {
-    CAPTURE(warm);
-    ChangingSource source(0);
-    rewrite_while_closed(source, [&] { source.dir().write("a/f", "it has content by now"); });
-    if (warm) {
-      REQUIRE(source.warm());
-      CHECK(source.store().is_on_disk(source.entry()));
+  for (const std::string now : {"", "it has content by now"}) {
+    for (const bool warm : {false, true}) {
+      CAPTURE(now);
+      CAPTURE(warm);
+      ChangingSource source(0);
+      rewrite_while_closed(source, [&] { source.dir().write("a/f", now); });
+      if (warm) {
+        REQUIRE(source.warm());
+        CHECK(source.store().is_on_disk(source.entry()));
+      }
+      std::promise<std::string> seen;
+      source.store().read_async(source.entry(), [&](const Result<View>& view) { seen.set_value(text_of(view)); });
+      CHECK(seen.get_future().get() == now);
+      CHECK(source.read_anew() == now);
     }
-    std::promise<std::string> seen;
-    source.store().read_async(source.entry(), [&](const Result<View>& view) { seen.set_value(text_of(view)); });
-    CHECK(seen.get_future().get() == "it has content by now");
   }
 }
 

@@ -175,12 +175,11 @@ class Walk {
     return {};
   }
 
-  // Parts are cut by the bytes of keys, which is S3's order. A store with another one is listed page by page. `last`: of
-  // the pages before.
+  // Parts are cut by the bytes of keys, which is S3's order. A store with another one is listed page by page.
+  // `last`: the last key of the pages before.
   void look_at_order(const ListPage& page, const std::string& last) {
-    const auto is_before = [](const ListPage::Item& one, const ListPage::Item& other) { return one.key < other.key; };
     const bool goes_back = !page.objects.empty() && page.objects.front().key < last;
-    const bool is_sorted = std::is_sorted(page.objects.begin(), page.objects.end(), is_before);
+    const bool is_sorted = std::ranges::is_sorted(page.objects, {}, &ListPage::Item::key);
     if ((is_sorted && !goes_back) || !may_split_) return;
     may_split_ = false;
     io::log_warning("{}: its keys are not listed in the order of their bytes; large folders are listed page by page",
