@@ -5,9 +5,9 @@
 //   if (state.takes_records()) ...
 //   state.note_write_error(error);   // logged once; describe() says it from then on
 //
-// A failed write (full disk, I/O error, read-only) ends admission, and reads go on. A full disk is tried again after
-// 1 s, then after twice as long each time, at most a minute. After 16 failed reads in a row the tier is not asked any
-// more.
+// A failed write (full disk, I/O error, read-only) ends admission, and reads go on. A full disk, or a process that is
+// short of descriptors or memory, is tried again after 1 s, then after twice as long each time, at most a minute. After
+// 16 failed reads in a row the tier is not asked any more.
 //
 // Thread-safety: every function from any thread. Lock order: mutex_ is a leaf.
 #pragma once
