@@ -219,6 +219,7 @@ io::Result<std::vector<Hdf5Link>> Hdf5File::symbols(std::span<const std::byte> t
   const auto names_bytes = little_endian<std::uint64_t>(heap, 8);
   if (!is_at(heap, "HEAP")) return pack_.corrupt("the names of a group of this HDF5 file are missing");
   if (names_bytes > kNamesBytesMax) return pack_.unsupported("a group of this HDF5 file has too many names");
+  if (names_bytes > pack_.size()) return pack_.corrupt("the names of a group of this HDF5 file are cut off");
   Names names{.text = std::string(names_bytes, '\0')};
   HEADRACE_TRY_DO(read(little_endian<std::uint64_t>(heap, 24), std::as_writable_bytes(std::span(names.text))));
 
