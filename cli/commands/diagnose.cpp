@@ -144,12 +144,12 @@ io::Result<LoaderSeen> watch_loader(const DiagnoseArguments& arguments) {
     HEADRACE_TRY(started, ChildCommand::start(arguments.command));
     command.emplace(std::move(started));
   }
-  HEADRACE_TRY(before, call_daemon(arguments.target, "stat", json::object()));
+  HEADRACE_TRY(before, query_daemon(arguments.target, "stat"));
   ReaderWatch readers;
   if (!watch_readers(arguments, before, command, stop, readers)) {
     return make_error(ErrorCode::kCancelled, "stopped by a signal");
   }
-  HEADRACE_TRY(after, call_daemon(arguments.target, "stat", json::object()));
+  HEADRACE_TRY(after, query_daemon(arguments.target, "stat"));
   const int status = command ? command->ended().value_or(0) : 0;
   if (status != 0) {
     note_failed_child(status);

@@ -83,7 +83,7 @@ Row look_at(const fuse::SeenMount& mount) {
           .source = std::string(source.starts_with(kPrefix) ? source.substr(kPrefix.size()) : source),
           .user = mount.user ? user_name(*mount.user) : "?"};
   for (const auto& place : mount.also_at) row.also_at.push_back(place.string());
-  const io::Result<json> stat = call_daemon(mount.path, "stat", json::object());
+  const io::Result<json> stat = query_daemon(mount.path, "stat");
   if (stat) {
     add_figures(*stat, row);
   } else if (mount.user && *mount.user != ::geteuid()) {

@@ -43,7 +43,7 @@ std::vector<MountFigures> look_at_mounts() {
   for (MountFigures& mount : mounts) {
     asking.emplace_back([&mount] {
       ::pthread_setname_np(::pthread_self(), "hr-ask");
-      auto stat = call_daemon(mount.mount_point, "stat", nlohmann::json::object(), kPatience);
+      auto stat = query_daemon(mount.mount_point, "stat", kPatience);
       if (stat) mount.stat = std::move(*stat);
     });
   }

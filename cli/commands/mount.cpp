@@ -267,7 +267,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
 // The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
 // A daemon that is too busy to be asked is mounted all the same.
 void tell_what_is_missing(const MountPlan& plan) {
-  const io::Result<nlohmann::json> stat = call_daemon(plan.mount_point, "stat", nlohmann::json::object());
+  const io::Result<nlohmann::json> stat = query_daemon(plan.mount_point, "stat");
   if (!stat) return;
   const nlohmann::json& data_set = member_of(*stat, "data_set");
   if (const std::uint64_t count = number_of(data_set, "unreadable"); count > 0) {

@@ -64,7 +64,7 @@ io::Status run_peers(const PeersArguments& arguments) {
   if (arguments.mount_point.empty()) {
     return io::make_error(io::ErrorCode::kInvalidArgument, "MOUNTPOINT is missing: where is it mounted?");
   }
-  HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
+  HEADRACE_TRY(stat, query_daemon(arguments.mount_point, "stat"));
   const json& peers = member_of(member_of(stat, "store"), "peers");
   if (arguments.json) {
     print_json({{"peers", peers}});

@@ -48,14 +48,14 @@ io::Status run_report(const ReportArguments& arguments) {
   }
   StopSignal stop;
   WatchHistory history;
-  HEADRACE_TRY(first, call_daemon(arguments.mount_point, "stat", json::object()));
+  HEADRACE_TRY(first, query_daemon(arguments.mount_point, "stat"));
   history.add(sample_from(first));
   const auto end = steady_clock::now() + std::chrono::seconds(arguments.seconds);
   json last = first;
   bool stopped = false;
   while (!stopped && steady_clock::now() < end) {
     stopped = stop.wait_for(pause_of(arguments.seconds));
-    io::Result<json> now = call_daemon(arguments.mount_point, "stat", json::object());
+    io::Result<json> now = query_daemon(arguments.mount_point, "stat");
     if (!now) break;  // the mount has ended with its training: what was seen is the report
     history.add(sample_from(*now));
     last = std::move(*now);

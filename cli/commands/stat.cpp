@@ -288,7 +288,7 @@ class Screen {
 };
 
 io::Status look(const std::filesystem::path& mount_point, WatchHistory& history) {
-  HEADRACE_TRY(stat, call_daemon(mount_point, "stat", json::object()));
+  HEADRACE_TRY(stat, query_daemon(mount_point, "stat"));
   history.add(sample_from(stat));
   return {};
 }
@@ -322,7 +322,7 @@ io::Status watch(const std::filesystem::path& mount_point) {
 
 io::Status run_stat(const StatArguments& arguments) {
   if (arguments.watch) return watch(arguments.mount_point);
-  HEADRACE_TRY(stat, call_daemon(arguments.mount_point, "stat", json::object()));
+  HEADRACE_TRY(stat, query_daemon(arguments.mount_point, "stat"));
   if (arguments.json) {
     print_json(stat);
     return {};

@@ -72,7 +72,7 @@ class Daemon {
 };
 
 io::Status check_not_read(const fs::path& mount_point) {
-  const io::Result<json> stat = call_daemon(mount_point, "stat", json::object());
+  const io::Result<json> stat = query_daemon(mount_point, "stat");
   if (!stat) return {};  // nobody answers: whoever unmounts wants to end just that
   const json& mount = member_of(*stat, "mount");
   const double seconds = real_of(mount, "seconds_since_open");

@@ -241,14 +241,6 @@ io::Status look_at_mount(const WarmArguments& arguments, const json& request, Re
   return {};
 }
 
-// A process that ends while it is asked has given way to another one, which knows that the job is gone. It is asked in
-// its place.
-io::Result<json> state_of_job(const fs::path& mount_point) {
-  io::Result<json> state = call_daemon(mount_point, "warm-state", json::object());
-  if (state || state.error().code != ErrorCode::kNotFound) return state;
-  return call_daemon(mount_point, "warm-state", json::object());
-}
-
 // Shows the daemon's progress until its job ends. A signal stops the job.
 io::Result<json> follow_job(const fs::path& mount_point) {
   StopSignal stop;
@@ -259,7 +251,7 @@ io::Result<json> follow_job(const fs::path& mount_point) {
       (void)call_daemon(mount_point, "warm-stop", json::object());
       return make_error(ErrorCode::kCancelled, "stopped by a signal; call again to go on");
     }
-    HEADRACE_TRY(state, state_of_job(mount_point));
+    HEADRACE_TRY(state, query_daemon(mount_point, "warm-state"));
     const Amount done{.samples = number_of(state, "samples"), .bytes = number_of(state, "bytes")};
     if (const std::string now = text_of(state, "phase"); now != phase) {
       phase = now;
@@ -297,7 +289,7 @@ io::Status warm_mount(const WarmArguments& arguments, const std::string& spec, s
                       fmt::format("{} is a mount and has the tiers that it was mounted with; leave --ssd and --hdd out",
                                   arguments.target.string()));
   }
-  HEADRACE_TRY(stat, call_daemon(arguments.target, "stat", json::object()));
+  HEADRACE_TRY(stat, query_daemon(arguments.target, "stat"));
   if (!arguments.records.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{0} is a mount; name its source and the tier: headrace warm {1} --records {2} --ssd "

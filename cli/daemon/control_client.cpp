@@ -28,11 +28,6 @@ io::Status wait_until_ready(int fd, short events, steady_clock::time_point deadl
   }
 }
 
-// What was asked may have been done or not.
-tl::unexpected<io::Error> ended() {
-  return make_error(ErrorCode::kNotFound, "the daemon ended before it answered; where the mount goes on, call again");
-}
-
 io::Status send_all(int fd, std::string_view bytes, steady_clock::time_point deadline) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -40,7 +35,7 @@ io::Status send_all(int fd, std::string_view bytes, steady_clock::time_point dea
       bytes.remove_prefix(static_cast<std::size_t>(count));
       continue;
     }
-    if (errno == EPIPE || errno == ECONNRESET) return ended();
+    if (errno == EPIPE || errno == ECONNRESET) return make_error(ErrorCode::kNotFound, "the daemon has ended");
     if (errno != EAGAIN && errno != EINTR) return system_error(errno, "send to the daemon");
     HEADRACE_TRY_DO(wait_until_ready(fd, POLLOUT, deadline));
   }
@@ -91,7 +86,7 @@ io::Result<std::string> ControlClient::ask(std::string_view line, milliseconds p
     HEADRACE_TRY_DO(wait_until_ready(fd_, POLLIN, deadline));
     const ssize_t count = ::recv(fd_, chunk, sizeof chunk, MSG_DONTWAIT);
     const bool has_ended = count == 0 || (count < 0 && errno == ECONNRESET);
-    if (has_ended) return ended();
+    if (has_ended) return make_error(ErrorCode::kNotFound, "the daemon has ended");
     if (count < 0 && errno != EAGAIN && errno != EINTR) return system_error(errno, "receive from the daemon");
     if (count > 0) reply.append(chunk, static_cast<std::size_t>(count));
     if (reply.size() > kReplyBytesMax) return make_error(ErrorCode::kCorrupt, "the daemon's answer is too long");

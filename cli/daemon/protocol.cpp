@@ -121,10 +121,9 @@ std::string program_of(pid_t pid) {
   return file.substr(0, file.rfind(" (deleted)"));
 }
 
-}  // namespace
-
-io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
-                             std::chrono::milliseconds patience) {
+// The line that answers a request; nullopt: the daemon ended before.
+io::Result<std::optional<std::string>> ask(const std::filesystem::path& mount_point, std::string_view request,
+                                           milliseconds patience) {
   HEADRACE_TRY(client, connect_to(mount_point, patience));
   if (const std::optional<io::ProcessState> state = io::process_state(client.peer()); state && state->is_stopped) {
     return make_error(ErrorCode::kTimedOut,
@@ -132,14 +131,37 @@ io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::stri
                                   "lets it go on",
                                   mount_point.string(), client.peer()));
   }
-  HEADRACE_TRY(reply, client.ask(format_request(command, arguments), patience));
-  return parse_reply(reply);
+  io::Result<std::string> reply = client.ask(request, patience);
+  if (reply) return std::optional<std::string>(std::move(*reply));
+  if (reply.error().code == ErrorCode::kNotFound) return std::optional<std::string>();
+  return io::forward_error(std::move(reply));
+}
+
+io::Result<json> outcome_of(const std::optional<std::string>& reply) {
+  if (reply) return parse_reply(*reply);
+  // What was asked may have been done or not.
+  return make_error(ErrorCode::kNotFound, "the daemon ended before it answered; where the mount goes on, call again");
+}
+
+}  // namespace
+
+io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
+                             milliseconds patience) {
+  HEADRACE_TRY(reply, ask(mount_point, format_request(command, arguments), patience));
+  return outcome_of(reply);
+}
+
+io::Result<json> query_daemon(const std::filesystem::path& mount_point, std::string_view command,
+                              milliseconds patience) {
+  const std::string request = format_request(command, json::object());
+  HEADRACE_TRY(reply, ask(mount_point, request, patience));
+  if (reply) return parse_reply(*reply);
+  HEADRACE_TRY(next, ask(mount_point, request, patience));
+  return outcome_of(next);
 }
 
 io::Result<std::optional<json>> call_daemon_if_mounted(const std::filesystem::path& target, std::string_view command) {
-  io::Result<json> reply = call_daemon(target, command, json::object());
-  // A worker that gives way while it is asked has a successor.
-  if (!reply && reply.error().code == ErrorCode::kNotFound) reply = call_daemon(target, command, json::object());
+  io::Result<json> reply = query_daemon(target, command);
   if (reply) return std::optional<json>(std::move(*reply));
   if (reply.error().code == ErrorCode::kTimedOut) return io::forward_error(std::move(reply));
   return std::optional<json>();

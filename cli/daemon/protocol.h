@@ -46,6 +46,12 @@ using HandleCommand =
                                                      std::chrono::milliseconds patience = std::chrono::milliseconds{
                                                          10'000});
 
+// The same of a question, which may be asked twice: where a daemon ends before it has answered, its successor is asked.
+[[nodiscard]] io::Result<nlohmann::json> query_daemon(const std::filesystem::path& mount_point,
+                                                      std::string_view command,
+                                                      std::chrono::milliseconds patience = std::chrono::milliseconds{
+                                                          10'000});
+
 // The same where `target` may be any folder or bucket. nullopt: it is no mount, or not one that can be asked.
 // Errors: kTimedOut as above. To go on as if it were no mount would be another command than was given.
 [[nodiscard]] io::Result<std::optional<nlohmann::json>> call_daemon_if_mounted(const std::filesystem::path& target,

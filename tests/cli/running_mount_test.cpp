@@ -365,10 +365,11 @@ TEST_CASE("a warm whose process gives way to another one is no success") {
     return state && !state->value("finished", true);
   };
   REQUIRE(wait_until(is_warming));
+  REQUIRE(wait_until([&] { return headrace::test::hears(warming->pid(), SIGINT); }));  // it has its answer, and follows
   CHECK(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);
   const Outcome outcome = warming->wait();
   CHECK(outcome.status == 1);
-  CHECK(contains(outcome.errors, "call again"));
+  CHECK(contains(outcome.errors, "call again to go on"));
 }
 
 TEST_CASE("warm fills the memory of a mount") {
