@@ -131,6 +131,7 @@ class Supervisor {
  private:
   enum class Outcome : std::uint8_t { kEnded, kDied, kFailedToStart };
 
+  Result<Outcome> run_once();
   Status start_worker();
   Status run_worker(const std::function<void()>& ready);
   [[noreturn]] void be_worker(int report_fd, LifeLine life);
@@ -181,14 +182,7 @@ Status Supervisor::run() {
   signal_fd_ = io::UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signal_fd_.get() < 0) return io::system_error(errno, "signalfd");
   while (true) {
-    if (Status started = start_worker(); !started) {
-      if (!announced_) return started;
-      say_next_try(started.error());
-      HEADRACE_TRY(is_mounted, wait_before_retry());
-      if (!is_mounted) return {};
-      continue;
-    }
-    HEADRACE_TRY(outcome, await_worker());
+    HEADRACE_TRY(outcome, run_once());
     if (outcome == Outcome::kEnded) return {};
     if (is_handing_over_) {
       hand_over();
@@ -203,6 +197,15 @@ Status Supervisor::run() {
     if (has_renewed()) continue;
     if (!may_restart()) return io::make_error(ErrorCode::kSystem, "the worker of the mount died");
   }
+}
+
+// One worker from its start to its end.
+Result<Supervisor::Outcome> Supervisor::run_once() {
+  Status started = start_worker();
+  if (started) return await_worker();
+  if (!announced_) return io::forward_error(std::move(started));
+  say_next_try(started.error());
+  return Outcome::kFailedToStart;
 }
 
 Status Supervisor::start_worker() {
