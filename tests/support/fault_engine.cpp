@@ -99,8 +99,9 @@ Fault FaultEngineImpl::choose_fault(const Operation& operation) {
   const bool bit_flip = happens(options_.bit_flip_one_in);
   const bool no_space = happens(options_.no_space_one_in);
   const bool lost_write = happens(options_.lost_write_one_in);
+  const bool read_error = happens(options_.read_error_one_in);
   if (submitted_ <= options_.after_operations) return Fault::kNone;
-  if (error) return Fault::kError;
+  if (error || (read && read_error)) return Fault::kError;
   if (read && short_read) return Fault::kShortRead;
   if (read && bit_flip) return Fault::kBitFlip;
   if (write && no_space) return Fault::kNoSpace;

@@ -19,6 +19,7 @@ struct FaultOptions {
   std::uint64_t seed = 1;
   std::uint64_t after_operations = 0;  // the first ones are left alone
   unsigned error_one_in = 0;           // any kind: EIO, nothing read or written
+  unsigned read_error_one_in = 0;      // reads: EIO
   unsigned short_read_one_in = 0;      // reads: ends early, as if the file did
   unsigned bit_flip_one_in = 0;        // reads: one bit of the content is wrong
   unsigned no_space_one_in = 0;        // writes: ENOSPC
