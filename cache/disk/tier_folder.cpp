@@ -297,7 +297,6 @@ Result<std::vector<std::uint32_t>> TierFolder::segment_numbers() const {
   return numbers;
 }
 
-// Left by a process that was killed before it renamed them.
 void TierFolder::remove_drafts() const {
   const auto names = list();
   if (!names) return;

@@ -62,7 +62,7 @@ class TierFolder {
   [[nodiscard]] Status replace_file(const std::string& name, std::span<const std::byte> head,
                                     std::span<const std::byte> body, bool sync) const;
   void remove_file(const std::string& name) const;
-  void remove_drafts() const;
+  void remove_drafts() const;               // what a killed process had not renamed yet
   [[nodiscard]] Status remove_all() const;  // every file of the tier
   // Reads the whole of a file of at most `bytes_max`.
   [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::string& name, std::uint64_t bytes_max) const;

@@ -80,6 +80,7 @@ class Fetch final : public MemoryRequest {
   void read_source();
   void on_source_failure(const Error& error);
   void finish(Buffer buffer, std::byte* data, TierKind from);
+  void copy(TierKind from);
   void copy_to_tier();
   void copy_to_peer();
   [[nodiscard]] std::uint64_t share_behind_bytes() const;
@@ -222,16 +223,18 @@ void Fetch::finish(Buffer buffer, std::byte* data, TierKind from) {
   if (from == TierKind::kSource) store_.identities.confirm(holding_.key.entry);
   store_.memory.on_fetch_ended();
   Waiter* waiters = store_.ram.publish(holding_);
-  if (range_.length == 0) {
-    // An empty file is compared with the source, and nothing of it is kept.
-  } else if (store_.peer_takes(holding_.key.entry)) {
+  if (range_.length > 0) copy(from);  // an empty file is compared with the source, and nothing of it is kept
+  store_.ram.unpin(holding_);         // each waiter has a pin of its own: what they let go of is free at once
+  answer(store_, waiters, holding_, from);
+  delete this;
+}
+
+void Fetch::copy(TierKind from) {
+  if (store_.peer_takes(holding_.key.entry)) {
     if (from == TierKind::kSource && !request_.for_peer_fill) copy_to_peer();
   } else if (!request_.for_disk_fill && !holding_.lent) {
     copy_to_tier();
   }
-  store_.ram.unpin(holding_);  // each waiter has a pin of its own: what they let go of is free at once
-  answer(store_, waiters, holding_, from);
-  delete this;
 }
 
 // The node that reads a file first gives it to the peer that is to hold it. Its own disk tiers hold what no peer does,
