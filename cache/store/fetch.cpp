@@ -18,10 +18,6 @@ namespace {
 using io::Buffer;
 using io::Error;
 
-// 64 MiB waiting to be written, or a quarter of the RAM budget: this rides out a disk's pauses without holding the
-// memory that reads need.
-constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
-
 bool is_for_fill(const ChunkRequest& request) {
   return request.for_disk_fill || request.for_peer_fill;
 }
@@ -81,10 +77,8 @@ class Fetch final : public MemoryRequest {
   void on_source_failure(const Error& error);
   void finish(Buffer buffer, std::byte* data, TierKind from);
   void copy(TierKind from);
-  void copy_to_tier();
   void copy_to_peer();
   [[nodiscard]] std::uint64_t share_behind_bytes() const;
-  [[nodiscard]] std::uint64_t write_behind_bytes() const;
   void fail(const Error& error);
   [[nodiscard]] bool look_again();
   void read_anew(const Error& error);
@@ -233,7 +227,7 @@ void Fetch::copy(TierKind from) {
   if (store_.peer_takes(holding_.key.entry)) {
     if (from == TierKind::kSource && !request_.for_peer_fill) copy_to_peer();
   } else if (!request_.for_disk_fill && !holding_.lent) {
-    copy_to_tier();
+    store_.copy_to_tier(holding_, record_, next_tier_);
   }
 }
 
@@ -251,31 +245,6 @@ void Fetch::copy_to_peer() {
 std::uint64_t Fetch::share_behind_bytes() const {
   const std::uint64_t budget = store_.ram.budget_bytes();
   return budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4 * 3) : kWriteBehindBytesMax;
-}
-
-std::uint64_t Fetch::write_behind_bytes() const {
-  const std::uint64_t budget = store_.ram.budget_bytes();
-  return budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
-}
-
-// Has the first tier that takes the chunk write a copy, of those that are faster than where it came from. Where too
-// much waits to be written already, the next epoch brings the chunk again.
-void Fetch::copy_to_tier() {
-  if (store_.closing.load()) return;
-  const EntryId entry = holding_.key.entry;
-  for (std::size_t i = 0; i < std::min(next_tier_, store_.tiers.size()); ++i) {
-    DiskTier& tier = *store_.tiers[i];
-    if (!tier.admits(holding_.size) || !store_.follower->wants(i, entry)) continue;
-    if (tier.contains(record_)) return;
-    if (tier.pending_bytes() + holding_.cost_bytes > write_behind_bytes()) return;
-    if (!store_.ram.pin_for_write(holding_)) return;
-    return store_.write(tier, holding_, record_,
-                        [&store = store_, i, entry, from = next_tier_, record = record_](const Status& written) {
-                          if (!written) return;
-                          if (from < store.tiers.size()) store.tiers[from]->drop(record);      // promoted
-                          if (!store.follower->wants(i, entry)) store.tiers[i]->drop(record);  // evicted meanwhile
-                        });
-  }
 }
 
 void Fetch::fail(const Error& error) {

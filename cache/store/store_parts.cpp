@@ -58,6 +58,27 @@ void StoreParts::carry_out(EntryId entry, const std::optional<Identity>& identit
   change_listener(change);
 }
 
+void StoreParts::copy_to_tier(Holding& holding, const RecordId& record, std::size_t from) {
+  if (closing.load()) return;
+  const EntryId entry = holding.key.entry;
+  for (std::size_t i = 0; i < std::min(from, tiers.size()); ++i) {
+    DiskTier& tier = *tiers[i];
+    if (!tier.admits(holding.size) || !follower->wants(i, entry)) continue;
+    if (tier.contains(record) || !has_line_for(tier, holding.cost_bytes) || !ram.pin_for_write(holding)) return;
+    return write(tier, holding, record, [this, i, entry, from, record](const Status& written) {
+      if (!written) return;
+      if (from < tiers.size()) tiers[from]->drop(record);      // promoted
+      if (!follower->wants(i, entry)) tiers[i]->drop(record);  // evicted meanwhile
+    });
+  }
+}
+
+bool StoreParts::has_line_for(const DiskTier& tier, std::uint64_t bytes) const {
+  const std::uint64_t budget = ram.budget_bytes();
+  const std::uint64_t most = budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4) : kWriteBehindBytesMax;
+  return tier.pending_bytes() + bytes <= most;
+}
+
 void StoreParts::write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done) {
   memory.on_write_begun();
   tier.write(holding, record, [this, done = std::move(done)](Status written) {

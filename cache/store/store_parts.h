@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,10 @@
 
 namespace headrace::cache {
 
+// 64 MiB waiting to be written, or a quarter of the RAM budget: this rides out a disk's pauses without holding the
+// memory that reads need.
+inline constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
+
 struct StoreParts {
   StoreParts(Catalog catalog_in, std::uint64_t ram_bytes);
 
@@ -44,6 +49,11 @@ struct StoreParts {
   [[nodiscard]] bool peer_takes(EntryId entry) const { return shared != nullptr && shared->takes(entry); }
   // As write(), to the peer that is to hold it; `done` may be empty.
   void share(Holding& holding, const SharedId& id, std::function<void(Status)> done);
+  // Has the first tier that takes the content write a copy, of those that are faster than where it came from (`from`;
+  // none of the tiers: the source). Where too much waits to be written already, the next read of it brings it again.
+  void copy_to_tier(Holding& holding, const RecordId& record, std::size_t from);
+  // Whether there is room for so many bytes among those that wait to be written to the tier.
+  [[nodiscard]] bool has_line_for(const DiskTier& tier, std::uint64_t bytes) const;
   // As DiskTier::write(). Who waits for memory waits for the end of it, however long the disk takes.
   void write(DiskTier& tier, Holding& holding, const RecordId& record, std::function<void(Status)> done);
 
