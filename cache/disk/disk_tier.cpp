@@ -65,6 +65,12 @@ std::uint64_t hash_name(std::string_view path, std::uint32_t chunk) {
   return XXH3_64bits_withSeed(path.data(), path.size(), chunk);
 }
 
+std::uint64_t hash_name(std::string_view path, const ChunkRange& range) {
+  static_assert(sizeof(ChunkRange) == 16, "hashed as it lies in memory: no padding");
+  const std::uint64_t seed = XXH3_64bits(&range, sizeof range) | (1ULL << 63);  // the number of a chunk has 32 bits
+  return XXH3_64bits_withSeed(path.data(), path.size(), seed);
+}
+
 std::uint64_t hash_identity(const Identity& identity) {
   static_assert(sizeof(Identity) == 32, "hashed as it lies in memory: no padding");
   return XXH3_64bits(&identity, sizeof identity);
@@ -159,6 +165,14 @@ DiskTier::~DiskTier() {
 
 // Looking up and reading.
 
+namespace {
+
+std::uint64_t payload_bytes_of(const RecordId& record) {
+  return record.range_bytes > 0 ? record.range_bytes : chunk_range(record.identity.size_bytes, record.chunk).length;
+}
+
+}  // namespace
+
 bool DiskTier::contains(const RecordId& record) const {
   if (!is_attached() || !state_.is_read()) return false;
   const auto slot = log_->find(log_->key_of(record.name_hash));
@@ -173,7 +187,7 @@ std::optional<FoundRecord> DiskTier::look_up(const RecordId& record) {
     fail_record(*slot, stale_);
     return std::nullopt;
   }
-  if (slot->payload_bytes != chunk_range(record.identity.size_bytes, record.chunk).length) {
+  if (slot->payload_bytes != payload_bytes_of(record)) {
     fail_record(*slot, corrupt_);
     return std::nullopt;
   }
@@ -389,7 +403,8 @@ RecordTrailer make_trailer(const Holding& holding, const RecordId& record, std::
   trailer.ctime_ns = identity.ctime_ns;
   std::byte* const trailer_at = holding.data + footprint_bytes(holding.size) - sizeof trailer;
   std::fill(holding.data + holding.size, trailer_at, std::byte{0});
-  if (is_chunked(identity.size_bytes) && has_pieces(holding.size)) {
+  const bool is_of_chunk = is_chunked(identity.size_bytes) && record.range_bytes == 0;
+  if (is_of_chunk && has_pieces(holding.size)) {
     trailer.pieces_hash = append_piece_table(holding.content(), trailer_at, salt);
   }
   return trailer;

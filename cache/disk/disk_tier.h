@@ -39,13 +39,16 @@
 
 namespace headrace::cache {
 
-// Names one chunk of one file, as it is now.
+// Names one chunk of one file, or one range of it, as it is now.
 struct RecordId {
   std::uint64_t name_hash = 0;  // hash_name()
   std::uint32_t chunk = 0;
   Identity identity;
+  std::uint64_t range_bytes = 0;  // 0: a chunk
 };
 [[nodiscard]] std::uint64_t hash_name(std::string_view path, std::uint32_t chunk);
+// A range is found again by who asks for just the same one. No chunk has the same name.
+[[nodiscard]] std::uint64_t hash_name(std::string_view path, const ChunkRange& range);
 [[nodiscard]] std::uint64_t hash_identity(const Identity& identity);
 
 class DiskTier;

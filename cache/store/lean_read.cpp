@@ -46,7 +46,13 @@ class LeanRead final : public MemoryRequest {
     source_read_.keep = request.entry;
     source_read_.context = this;
     source_read_.on_done = [](SourceRead& read, Status status) {
-      static_cast<LeanRead*>(read.context)->on_read(std::move(status));
+      static_cast<LeanRead*>(read.context)->on_source_read(std::move(status));
+    };
+    if (is_kept_range(store, request)) disk_read_.record = range_record(store, request);
+    disk_read_.wanted = source_read_.wanted;
+    disk_read_.context = this;
+    disk_read_.on_done = [](DiskRead& read, Status status) {
+      static_cast<LeanRead*>(read.context)->on_tier_read(std::move(status));
     };
   }
   void start() { store_.memory.request(*this); }
@@ -60,7 +66,13 @@ class LeanRead final : public MemoryRequest {
   [[nodiscard]] ReadHint hint() const {
     return read_ahead_ && read_ahead_->is_wanted() ? ReadHint::kNow : request_.hint;
   }
-  void on_read(Status status);
+  [[nodiscard]] bool is_kept() const { return disk_read_.record.range_bytes > 0; }
+  void read_next_tier();
+  void on_tier_read(Status status);
+  void read_source();
+  void on_source_read(Status status);
+  void finish(Buffer buffer, std::byte* data, TierKind from);
+  void fail(Error error);
 
   StoreParts& store_;
   const SpanRequest request_;
@@ -70,6 +82,8 @@ class LeanRead final : public MemoryRequest {
   const std::string path_;
   const ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
+  std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
+  DiskRead disk_read_;         // of a range that is kept
   SourceRead source_read_;
 };
 
@@ -84,37 +98,80 @@ void LeanRead::granted() {
   target_->cost_bytes = bytes();
   store_.memory.on_fetch_begun();
   auto buffer = Buffer::allocate(bytes());
-  if (!buffer) return on_read(io::forward_error(std::move(buffer)));
-  source_read_.buffer = std::move(*buffer);
+  if (!buffer) return fail(std::move(buffer.error()));
+  disk_read_.buffer = std::move(*buffer);
+  // Until the source was asked about the file, a tier may have what was in it before. A read of the source asks.
+  is_kept() && store_.identities.is_confirmed(request_.entry) ? read_next_tier() : read_source();
+}
+
+void LeanRead::read_next_tier() {
+  while (next_tier_ < store_.tiers.size()) {
+    if (store_.tiers[next_tier_++]->read(disk_read_)) return;
+  }
+  read_source();
+}
+
+void LeanRead::on_tier_read(Status status) {
+  if (status) {
+    next_tier_ -= 1;  // this one needs no copy
+    return finish(std::move(disk_read_.buffer), disk_read_.data, store_.tiers[next_tier_]->kind());
+  }
+  if (store_.closing.load()) return fail(std::move(status.error()));
+  read_next_tier();
+}
+
+void LeanRead::read_source() {
+  next_tier_ = SIZE_MAX;
+  source_read_.buffer = std::move(disk_read_.buffer);
   source_read_.ahead = ahead();
-  source_read_.here = std::this_thread::get_id() == waits_here_;  // false where memory had to be waited for
+  source_read_.here = std::this_thread::get_id() == waits_here_;  // false once memory or a tier had to be waited for
   store_.source->read(source_read_);
 }
 
-void LeanRead::on_read(Status status) {
+void LeanRead::on_source_read(Status status) {
+  if (!status) return fail(std::move(status.error()));
+  store_.identities.confirm(request_.entry);
+  finish(std::move(source_read_.buffer), source_read_.data, TierKind::kSource);
+}
+
+void LeanRead::finish(Buffer buffer, std::byte* data, TierKind from) {
   store_.memory.on_fetch_ended();
-  if (!status) {
-    source_read_.buffer.reset();  // freed before its bytes are given back
-    store_.ram.unpin(*target_);
-    const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
-    if (!is_other_version(status.error()) || !may_read) return denied(std::move(status.error()));
-    SpanRequest anew = request_;
-    anew.hint = hint();
-    // A chunk takes longer than whoever reads a range may be kept from other requests.
-    if (anew.hint == ReadHint::kNowHere) anew.hint = ReadHint::kNow;
-    read_span(store_, anew, done_);  // it finds out what the file is now
-    delete this;
-    return;
-  }
-  target_->buffer = std::move(source_read_.buffer);
-  target_->data = source_read_.data;
-  target_->size = source_read_.range.length;
-  const std::uint64_t offset = request_.span.offset - source_read_.range.offset;
-  done_(target_->view(TierKind::kSource, offset, request_.span.length));
+  const ChunkRange& range = source_read_.range;
+  target_->buffer = std::move(buffer);
+  target_->data = data;
+  target_->size = range.length;
+  target_->identity = request_.identity;
+  if (is_kept()) store_.copy_to_tier(*target_, disk_read_.record, next_tier_);
+  done_(target_->view(from, request_.span.offset - range.offset, request_.span.length));
+  delete this;
+}
+
+void LeanRead::fail(Error error) {
+  store_.memory.on_fetch_ended();
+  source_read_.buffer.reset();  // freed before their bytes are given back
+  disk_read_.buffer.reset();
+  store_.ram.unpin(*target_);
+  const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
+  if (!is_other_version(error) || !may_read) return denied(std::move(error));
+  SpanRequest anew = request_;
+  anew.hint = hint();
+  // A chunk takes longer than whoever reads a range may be kept from other requests.
+  if (anew.hint == ReadHint::kNowHere) anew.hint = ReadHint::kNow;
+  read_span(store_, anew, done_);  // it finds out what the file is now
   delete this;
 }
 
 }  // namespace
+
+bool is_kept_range(const StoreParts& store, const SpanRequest& request) {
+  return request.hint == ReadHint::kAheadAlone && request.span.length >= kKeptRangeBytesMin && !store.tiers.empty() &&
+         !store.peer_takes(request.entry);
+}
+
+RecordId range_record(const StoreParts& store, const SpanRequest& request) {
+  const ChunkRange pages = whole_pages(request.span, request.identity.size_bytes);
+  return {hash_name(store.catalog.path(request.entry), pages), 0, request.identity, pages.length};
+}
 
 void read_lean(StoreParts& store, const SpanRequest& request, ReadCallback done) {
   if (request.span.offset == 0 && store.follower->watches()) store.follower->note_use(request.entry);

@@ -43,11 +43,20 @@ bool can_stay_in_memory(const StoreParts& store, const SpanRequest& request) {
   return request.identity.size_bytes <= store.ram.budget_bytes() / 2;
 }
 
-bool is_wanted_on_disk(const StoreParts& store, EntryId entry) {
+bool is_wanted_on_disk(const StoreParts& store, EntryId entry, std::uint64_t bytes) {
   for (std::size_t i = 0; i < store.tiers.size(); ++i) {
-    if (store.tiers[i]->admits(kChunkBytes) && store.follower->wants(i, entry)) return true;
+    DiskTier& tier = *store.tiers[i];
+    const bool has_room = tier.admits(bytes) && store.has_line_for(tier, footprint_bytes(bytes));
+    if (has_room && store.follower->wants(i, entry)) return true;
   }
   return false;
+}
+
+// By itself: a tier has it, or takes it.
+bool stays_alone(const StoreParts& store, const SpanRequest& request) {
+  if (!is_kept_range(store, request)) return false;
+  return store.held_on_disk(range_record(store, request)) ||
+         is_wanted_on_disk(store, request.entry, request.span.length);
 }
 
 }  // namespace
@@ -68,12 +77,13 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
     return way;
   }
   const bool is_lone = alone || (!way.in_stream && request.span.length <= kLeanBytesMax);
-  if (is_crowded || (is_lone && !is_worth_chunks(store, request, on_disk))) way.how = How::kLean;
+  if (is_crowded || (is_lone && (stays_alone(store, request) || !is_worth_chunks(store, request, on_disk))))
+    way.how = How::kLean;
   return way;
 }
 
 bool RangeChoice::is_worth_chunks(const StoreParts& store, const SpanRequest& request, bool on_disk) {
-  const bool fills_tier = !on_disk && is_wanted_on_disk(store, request.entry);
+  const bool fills_tier = !on_disk && is_wanted_on_disk(store, request.entry, kChunkBytes);
   if (fills_tier && store.follower->follows()) return true;  // the order will read all of the file
   if (!fills_tier && !can_stay_in_memory(store, request)) return false;
   const Chunks chunks = chunks_of(request);

@@ -18,6 +18,7 @@
 #include <doctest/doctest.h>
 
 #include "headrace/cache/store.h"
+#include "headrace/cache/store/lean_read.h"
 #include "headrace/io/engine.h"
 
 #include "support/engine_around.h"
@@ -198,6 +199,115 @@ TEST_CASE("a read ahead alone pins no chunk that is in memory") {
   CHECK(text_at_begin(*view) == Pack::mark(kChunkBytes / kPage, 'a'));
   CHECK(pack.source_bytes() == kChunkBytes);
   CHECK(pack.read(6 * kChunkBytes, 2 * kChunkBytes).has_value());  // takes three chunks of memory
+}
+
+// A pack with records of 256 KiB, a tier, and little memory.
+class PackOnTier : public Pack {
+ public:
+  static constexpr std::uint64_t kRecord = 64 * kPage;  // each has its mark
+  explicit PackOnTier(std::uint64_t tier_bytes = 256 * kMiB) {
+    options.tiers = {{.kind = TierKind::kSsd, .path = tier_path(), .budget_bytes = tier_bytes}};
+    open(32 * kMiB);
+  }
+  [[nodiscard]] fs::path tier_path() const { return scratch.path() / "tier"; }
+  void open_again() {
+    store.reset();
+    open(32 * kMiB);
+  }
+  // The bytes are those of the version.
+  [[nodiscard]] TierKind served_from(std::uint64_t offset, char version, std::uint64_t length = kRecord,
+                                     ReadHint hint = ReadHint::kAheadAlone) const {
+    const Result<View> view = read(offset, length, hint);
+    REQUIRE(view.has_value());
+    REQUIRE(view->bytes().size() == length);
+    CHECK(text_at_begin(*view) == mark(offset / kPage, version));
+    return view->served_from();
+  }
+  void flush() const { REQUIRE(store->flush().has_value()); }
+};
+
+TEST_CASE("a range that is read ahead alone is kept on a tier by itself") {
+  PackOnTier pack;
+  for (std::uint64_t offset = 0; offset < kFileBytes; offset += 2 * PackOnTier::kRecord) {
+    CHECK(pack.served_from(offset, 'a') == TierKind::kSource);
+    pack.flush();
+  }
+  CHECK(pack.source_bytes() == kFileBytes / 2);  // no chunk was brought, though all of them would have stayed
+  for (std::uint64_t offset = 0; offset < kFileBytes; offset += 2 * PackOnTier::kRecord)
+    CHECK(pack.served_from(offset, 'a') == TierKind::kSsd);
+  CHECK(pack.source_bytes() == kFileBytes / 2);
+  pack.open_again();
+  CHECK(pack.served_from(2 * PackOnTier::kRecord, 'a') == TierKind::kSsd);
+  CHECK(pack.served_from(0, 'a', PackOnTier::kRecord / 2) == TierKind::kSource);  // another range
+  CHECK(pack.store->stats().tiers[1].corrupt == 0);
+}
+
+TEST_CASE("what is no record of an order, or a small one, is not kept on a tier by itself") {
+  PackOnTier pack;
+  for (const ReadHint hint : {ReadHint::kNow, ReadHint::kAheadUnasked}) {
+    CHECK(pack.served_from(21 * kMiB, 'a', PackOnTier::kRecord, hint) == TierKind::kSource);
+    pack.flush();
+    CHECK(pack.served_from(21 * kMiB, 'a', PackOnTier::kRecord, hint) == TierKind::kSource);
+  }
+  constexpr std::uint64_t kSmall = headrace::cache::kKeptRangeBytesMin - 1;
+  CHECK(pack.served_from(9 * kMiB, 'a', kSmall) == TierKind::kSource);
+  pack.flush();
+  CHECK(pack.served_from(9 * kMiB, 'a', kSmall) == TierKind::kSource);
+  CHECK(pack.store->stats().tiers[1].used_bytes == 0);
+}
+
+TEST_CASE("a range on a tier is of the version that the file has") {
+  PackOnTier pack;
+  pack.options.catalog_file = pack.scratch.path() / "catalog";
+  pack.open_again();  // saves the catalog
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSource);
+  pack.flush();
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSsd);
+  SUBCASE("it was replaced, and that was seen") {
+    pack.write_version("pack.bin", 'b');
+    REQUIRE(pack.store->look_at(pack.entry).has_value());
+  }
+  SUBCASE("it was replaced while nobody looked") {
+    pack.store.reset();
+    pack.write_version("pack.bin", 'b');
+    pack.open(32 * kMiB);
+  }
+  CHECK(pack.served_from(kMiB, 'b') == TierKind::kSource);
+  pack.flush();
+  CHECK(pack.served_from(kMiB, 'b') != TierKind::kSource);
+}
+
+TEST_CASE("a damaged range on a tier is read from the source") {
+  PackOnTier pack;
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSource);
+  pack.store.reset();
+  for (const auto& file : fs::directory_iterator(pack.tier_path())) {
+    if (!file.path().filename().string().starts_with("segment-") || file.path().extension() == ".index") continue;
+    std::fstream segment(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    segment.seekp(5000);
+    segment << 'x';
+  }
+  pack.open(32 * kMiB);
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSource);
+  CHECK(pack.store->stats().tiers[1].corrupt == 1);
+  pack.flush();
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSsd);
+}
+
+TEST_CASE("ranges of a pack that its tier has no room for are read alone, the others come from there") {
+  PackOnTier pack(16 * kMiB);
+  const auto read_all = [&] {
+    std::uint64_t from_tier = 0;
+    for (std::uint64_t offset = 0; offset < kFileBytes; offset += PackOnTier::kRecord) {
+      from_tier += pack.served_from(offset, 'a') == TierKind::kSsd ? 1 : 0;
+      pack.flush();
+    }
+    return from_tier;
+  };
+  CHECK(read_all() == 0);
+  CHECK(pack.source_bytes() == kFileBytes);
+  CHECK(read_all() == 48);  // three in each segment of a megabyte
+  CHECK(pack.source_bytes() <= 2 * kFileBytes - 48 * PackOnTier::kRecord);
 }
 
 // A local disk delivers a record before two threads have woken each other.
