@@ -249,11 +249,13 @@ class Bench:
         """Brings the content of the listed files into the page cache."""
         self.execute([self.program("read_files"), folder, samples])
 
-    def warm_by_pages(self, folder, samples):
-        """The same, each page by itself: no folio of the page cache is larger than that."""
+    def warm_by_pages(self, folder):
+        """All files of a folder, each page by itself: no folio of the page cache is larger than that."""
         self.forget(folder)
-        for name in Path(samples).read_text(encoding="utf-8").splitlines():
-            descriptor = os.open(Path(folder) / name, os.O_RDONLY)
+        for file in Path(folder).rglob("*"):
+            if not file.is_file():
+                continue
+            descriptor = os.open(file, os.O_RDONLY)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # read-ahead makes large ones
             for offset in range(0, os.fstat(descriptor).st_size, mmap.PAGESIZE):
                 os.pread(descriptor, 1, offset)

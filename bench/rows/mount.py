@@ -65,7 +65,7 @@ class MountHotPages(MountHot):
 
     def prepare(self):
         super().prepare()
-        self.bench.warm_by_pages(self.source, self.samples)  # which takes seconds, and they stay as they are
+        self.bench.warm_by_pages(self.source)  # which takes seconds, and they stay as they are
 
     def fill(self):
         pass
