@@ -101,8 +101,9 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
 
 Status DiskTier::attach(TierFolder folder) {
   io::allow_open_files(options_.budget_bytes / folder.label().segment_bytes);  // 1024 are 256 GiB
-  HEADRACE_TRY(log, SegmentLog::open(std::move(folder), {options_.budget_bytes, data_set_, options_.keep_free_bytes},
-                                     state_, *threads_));
+  HEADRACE_TRY(log, SegmentLog::open(std::move(folder),
+                                     {options_.budget_bytes, data_set_, options_.keep_free_bytes, known_files_}, state_,
+                                     *threads_));
   log_ = std::move(log);
   cleaner_ = std::make_unique<Cleaner>(*log_, state_, threads_->writer());
   log_->save_periodically(timers_);

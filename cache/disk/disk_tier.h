@@ -101,6 +101,7 @@ struct DiskTierOptions {
   TierFolder::DataSetName data_set;
   io::EngineOptions engine = {};
   std::function<Result<std::unique_ptr<io::Engine>>()> make_engine;  // for tests; one for each thread
+  std::shared_ptr<KnownFiles> known_files = nullptr;                 // SegmentLogOptions::known_files
   bool may_be_busy = false;  // where another process has the tier, it is attached once that lets go
 };
 
@@ -150,7 +151,12 @@ class DiskTier {
   struct Write;
 
   DiskTier(const DiskTierOptions& options, RamTier& ram, io::TimerThread& timers)
-      : options_(options.tier), data_set_(options.data_set), ram_(ram), timers_(timers), state_(options_.path) {}
+      : options_(options.tier),
+        data_set_(options.data_set),
+        known_files_(options.known_files),
+        ram_(ram),
+        timers_(timers),
+        state_(options_.path) {}
 
   [[nodiscard]] Status attach(TierFolder folder);
   void attach_when_free();
@@ -174,6 +180,7 @@ class DiskTier {
 
   const TierOptions options_;
   const TierFolder::DataSetName data_set_;
+  const std::shared_ptr<KnownFiles> known_files_;
   RamTier& ram_;
   io::TimerThread& timers_;
   TierState state_;

@@ -28,10 +28,6 @@ constexpr std::chrono::seconds kSaveInterval{30};  // bounds what a restart afte
 constexpr std::chrono::seconds kLookInterval{5};
 constexpr std::chrono::seconds kFinishTimeout{5};  // takes the bound on pending writes on any disk that works
 
-std::int64_t weight_of(std::uint32_t payload_bytes) {
-  return static_cast<std::int64_t>(footprint_bytes(payload_bytes));
-}
-
 }  // namespace
 
 // Opening.
@@ -43,6 +39,7 @@ SegmentLog::SegmentLog(TierFolder folder, const SegmentLogOptions& options, Tier
       segments_max_(
           static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.budget_bytes / folder_.label().segment_bytes))),
       keep_free_bytes_(options.keep_free_bytes),
+      known_files_(options.known_files),
       state_(state),
       threads_(threads),
       thread_(threads.writer()),
@@ -141,10 +138,15 @@ bool SegmentLog::drop(const RecordSlot& slot) {
   if (!index_.erase(slot)) return false;
   const auto segment = segment_of(slot);
   if (segment == nullptr) return true;
-  const std::int64_t useful = segment->useful_bytes.fetch_sub(weight_of(slot.payload_bytes));
-  const auto segment_bytes = static_cast<std::int64_t>(folder_.label().segment_bytes);
-  if ((useful - weight_of(slot.payload_bytes)) * 2 < segment_bytes) state_.note_room();
+  const std::int64_t weight = weight_of(slot);
+  const std::int64_t useful = segment->useful_bytes.fetch_sub(weight) - weight;
+  if (useful * 2 < static_cast<std::int64_t>(folder_.label().segment_bytes)) state_.note_room();
   return true;
+}
+
+std::int64_t SegmentLog::weight_of(const RecordSlot& slot) const {
+  const bool is_of_use = known_files_ == nullptr || known_files_->may_have(slot.identity_hash);
+  return is_of_use ? static_cast<std::int64_t>(footprint_bytes(slot.payload_bytes)) : 0;
 }
 
 void SegmentLog::set_evicting(bool evicting) {
@@ -269,6 +271,7 @@ void SegmentLog::end_append(Append& record, Result<std::uint64_t> bytes) {
   if (bytes) {
     state_.note_good_write();
     const IndexedRecord indexed = indexed_from(record.trailer);
+    if (known_files_) known_files_->add(indexed.identity_hash);
     segment->records.push_back(indexed);
     record.moved_from ? index_moved(*segment, record) : index_record(*segment, indexed);
     writes_.fetch_add(record.moved_from ? 0 : 1, std::memory_order_relaxed);
@@ -284,20 +287,21 @@ void SegmentLog::end_append(Append& record, Result<std::uint64_t> bytes) {
 // The newest record of a name wins; the older one becomes dead weight.
 void SegmentLog::index_record(Segment& segment, const IndexedRecord& record) {
   const std::uint32_t block = segment.place * blocks_per_segment_ + record.first_block;
-  const auto before = index_.insert({record_key(record.data_set_key, record.name_hash), record.payload_hash,
-                                     record.identity_hash, block, record.payload_bytes});
+  const RecordSlot slot{record_key(record.data_set_key, record.name_hash), record.payload_hash, record.identity_hash,
+                        block, record.payload_bytes};
+  const auto before = index_.insert(slot);
   if (record.data_set_key != data_set_.key) return;
-  segment.useful_bytes.fetch_add(weight_of(record.payload_bytes));
+  segment.useful_bytes.fetch_add(weight_of(slot));
   if (!before) return;
-  if (const auto older = segment_of(*before)) older->useful_bytes.fetch_sub(weight_of(before->payload_bytes));
+  if (const auto older = segment_of(*before)) older->useful_bytes.fetch_sub(weight_of(*before));
 }
 
 void SegmentLog::index_moved(Segment& segment, const Append& record) {
   RecordSlot moved = *record.moved_from;
   moved.block = segment.place * blocks_per_segment_ + record.trailer.first_block;
   if (!index_.replace(*record.moved_from, moved)) return;  // it was dropped meanwhile
-  segment.useful_bytes.fetch_add(weight_of(moved.payload_bytes));
-  if (const auto from = segment_of(*record.moved_from)) from->useful_bytes.fetch_sub(weight_of(moved.payload_bytes));
+  segment.useful_bytes.fetch_add(weight_of(moved));
+  if (const auto from = segment_of(*record.moved_from)) from->useful_bytes.fetch_sub(weight_of(moved));
 }
 
 // The I/O thread: room.

@@ -7,7 +7,7 @@
 //
 // Room: the oldest segments go when the budget has become smaller. A full log takes nothing more; only a segment of
 // which less than half is of use to the data set at hand makes room (the rest are records of other data sets, of files
-// that changed, damaged ones). Where single records are evicted (set_evicting()), dead records lie everywhere, and a
+// that changed or are gone, damaged ones). Where single records are evicted (set_evicting()), dead records lie everywhere, and a
 // Cleaner is told when the last free segment was taken into use. Where some of the file system is to stay free, the
 // budget is what that leaves: it is looked at before each new segment and every few seconds, and segments go.
 //
@@ -25,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "headrace/cache/disk/known_files.h"
 #include "headrace/cache/disk/record_index.h"
 #include "headrace/cache/disk/segment.h"
 #include "headrace/cache/disk/tier_folder.h"
@@ -58,6 +59,8 @@ struct SegmentLogOptions {
   std::uint64_t budget_bytes = 0;
   TierFolder::DataSetName data_set;   // whose records count as useful
   std::uint64_t keep_free_bytes = 0;  // of the file system; 0: nothing is asked
+  // The versions whose records count as useful; what is appended from now on is added. Null: all do.
+  std::shared_ptr<KnownFiles> known_files = nullptr;
 };
 
 class SegmentLog {
@@ -118,6 +121,9 @@ class SegmentLog {
   void fit_budget(std::vector<std::uint32_t>& numbers);
   void choose_active();
 
+  // What a record adds to the use of its segment.
+  [[nodiscard]] std::int64_t weight_of(const RecordSlot& slot) const;
+
   // The I/O thread only.
   void write_to_active(Append& record);
   void end_append(Append& record, Result<std::uint64_t> bytes);
@@ -145,6 +151,7 @@ class SegmentLog {
   const std::uint32_t blocks_per_segment_;
   const std::uint32_t segments_max_;
   const std::uint64_t keep_free_bytes_;
+  const std::shared_ptr<KnownFiles> known_files_;  // null: all records are of use
   TierState& state_;
   TierThreads& threads_;
   io::IoThread& thread_;  // the writer

@@ -76,6 +76,12 @@ std::string canonical_name(const StoreOptions& options) {
   return unresolved ? options.source.string() : canonical.string();
 }
 
+std::shared_ptr<KnownFiles> files_of(const Catalog& catalog) {
+  auto files = std::make_shared<KnownFiles>(catalog.entry_count());
+  for (EntryId entry = 0; entry < catalog.entry_count(); ++entry) files->add(hash_identity(catalog.identity(entry)));
+  return files;
+}
+
 SourceOptions source_options(const StoreOptions& options) {
   return {.path = options.source,
           .bucket = options.bucket,
@@ -167,11 +173,13 @@ Status StoreImpl::open_tiers(const StoreOptions& options) {
   const std::string name = canonical_name(options);
   const std::uint64_t storage = parts_.source->tree()->storage_id();  // another one there is another data set
   const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), storage);
+  const std::shared_ptr<KnownFiles> known = options.tiers.empty() ? nullptr : files_of(parts_.catalog);
   for (const TierOptions& tier : options.tiers) {
     HEADRACE_TRY(opened, DiskTier::open({.tier = tier,
                                          .data_set = {key, name},
                                          .engine = options.engine,
                                          .make_engine = options.make_tier_engine,
+                                         .known_files = known,
                                          .may_be_busy = options.catalog_fd >= 0},
                                         parts_.ram, parts_.timers));
     parts_.tiers.push_back(std::move(opened));

@@ -376,6 +376,30 @@ TEST_CASE("another data set's records make room when the tier is full") {
   CHECK(Fixture::tier_stats(*store).evictions > 50);
 }
 
+TEST_CASE("records of files that are gone or were replaced make room when the tier is full") {
+  const Fixture fixture(400);
+  {
+    auto store = fixture.open(fixture.options(4 * kMiB));
+    for (SampleIndex i = 0; i < 400; ++i) static_cast<void>(warm(*store, store->catalog().sample_entry(i)));
+    REQUIRE(Fixture::tier_stats(*store).state == "full");
+  }
+  fs::remove_all(fixture.source.path() / "class0");
+  SUBCASE("gone") {
+    fs::remove_all(fixture.source.path() / "class1");
+  }
+  SUBCASE("replaced") {
+    fs::remove_all(fixture.source.path() / "class2");
+    for (std::size_t i = 1; i < 400; i += 3) {
+      const std::string name = "class1/" + std::to_string(i) + ".jpg";
+      fs::remove(fixture.source.path() / name);
+      fixture.source.write(name, fixture.contents[i]);
+    }
+  }
+  auto store = fixture.open(fixture.options(4 * kMiB));
+  warm_all(*store);
+  CHECK(fixture.read_all(*store) == 133);
+}
+
 TEST_CASE("one process owns a tier, another is told which") {
   const Fixture fixture(1);
   auto owner = fixture.open();
