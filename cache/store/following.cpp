@@ -61,11 +61,7 @@ std::unique_ptr<Following> TierFollower::follow(const Order& order, const Follow
 void TierFollower::set_epoch(const FollowedEpoch& epoch) {
   MutexLock lock(epoch_mutex_);
   epoch_ = epoch;
-}
-
-bool TierFollower::follows() const {
-  MutexLock lock(epoch_mutex_);
-  return epoch_.order != nullptr;
+  follows_.store(epoch.order != nullptr, std::memory_order_relaxed);
 }
 
 std::optional<EpochReads> TierFollower::epoch_reads() const {

@@ -8,6 +8,7 @@
 // Thread-safety: every function from any thread. Lock order: epoch_mutex_, then those of the source.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,8 +46,8 @@ class TierFollower {
   // What is read from now on follows the order, for as long as the handle lives.
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options);
 
-  // Whether an order is followed.
-  [[nodiscard]] bool follows() const;
+  // Whether an order is followed. Waits for nobody: a READ asks.
+  [[nodiscard]] bool follows() const { return follows_.load(std::memory_order_relaxed); }
   // Whether note_use() has to hear of reads.
   [[nodiscard]] bool watches() const { return placement_.evicts(); }
   // Somebody reads the file: this counts as one use.
@@ -79,7 +80,8 @@ class TierFollower {
   const Parts parts_;
   Placement placement_;
   io::Mutex evicting_mutex_;  // what the tiers are told
-  mutable io::Mutex epoch_mutex_;
+  std::atomic<bool> follows_ = false;
+  mutable io::Mutex epoch_mutex_;  // held while an epoch is drawn and sorted
   mutable FollowedEpoch epoch_ HEADRACE_GUARDED_BY(epoch_mutex_);
 };
 

@@ -55,7 +55,8 @@ void PartRead::granted() {
   auto buffer = Buffer::allocate(bytes());
   if (!buffer) return read_chunk_instead();
   part_.buffer = std::move(*buffer);
-  if (is_ahead(request_.hint)) part_.wanted = &io::kNobodyWaits;
+  // For a record that is on its way a READ may wait, of which nobody tells the tier.
+  if (is_ahead(request_.hint) && request_.hint != ReadHint::kAheadAlone) part_.wanted = &io::kNobodyWaits;
   part_.context = this;
   part_.on_done = [](DiskPart& part, const Status& status) {
     static_cast<PartRead*>(part.context)->on_tier_read(status);
