@@ -15,13 +15,12 @@ import os
 import random
 import threading
 import time
+from dataclasses import dataclass
 
 from sources import Failed, is_mounted, unmount
 from sweeper import holding
 
 PAGE = 4096
-RECORD_PAGES = 3
-RECORDS = 2000  # 24 MB in each of two shards
 SHARDS = ("a.bin", "b.bin")
 READERS = 6  # every other one maps the file
 STEP_SECONDS = 2
@@ -29,27 +28,38 @@ COLUMNS = ("rounds", "good", "refused", "wrong")
 ORDERS = ("torch-random:seed=7", "torch-distributed:seed=3", "auto")
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Of the packs, 24 MB in each of two shards, and of the mount."""
+    record_pages: int
+    records: int
+    tier: str = ""  # the budget of an SSD tier, which keeps large records by themselves; empty: there is none
+
+
+SHAPES = (Shape(3, 2000), Shape(12, 500, "32M"))
+
+
 def page_of(number, version):
     return (number << 32 | version).to_bytes(8, "little") * (PAGE // 8)
 
 
-def write_pack(folder, shard, version, records=RECORDS):
+def write_pack(folder, shard, version, pages):
     """As a new file: who has the one before open goes on with that."""
     partial = folder / f".{shard}.partial"
-    partial.write_bytes(b"".join(page_of(page, version) for page in range(records * RECORD_PAGES)))
+    partial.write_bytes(b"".join(page_of(page, version) for page in range(pages)))
     partial.rename(folder / shard)
 
 
-def verdict_of(data, record, versions):
-    """What is wrong with a record; None: nothing."""
+def verdict_of(data, record, pages, versions):
+    """What is wrong with a record of so many pages; None: nothing."""
     version = int.from_bytes(data[:8], "little") & 0xffffffff
-    expected = b"".join(page_of(record * RECORD_PAGES + page, version) for page in range(RECORD_PAGES))
+    expected = b"".join(page_of(record * pages + page, version) for page in range(pages))
     if data != expected[:len(data)]:
         return f"record {record} is a mixture, or another one"
     return None if versions[0] <= version <= versions[1] else f"record {record} is of version {version} of {versions}"
 
 
-def read_records(root, seconds, seed, versions, results):
+def read_records(root, shape, seconds, seed, versions, results):
     """In an order of its own, for so long. `versions`: of each shard the oldest and the newest that may be seen.
 
     `results`: a pipe that takes a line for each record. No queue: a bus error would leave its lock held for ever.
@@ -68,10 +78,12 @@ def read_records(root, seconds, seed, versions, results):
                     mapped = None
                     if seed % 2 == 1:
                         mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-                    for record in rng.sample(range(RECORDS), 200):
-                        at, length = record * RECORD_PAGES * PAGE, RECORD_PAGES * PAGE
+                    for record in rng.sample(range(shape.records), 200):
+                        length = shape.record_pages * PAGE
+                        at = record * length
                         data = mapped[at:at + length] if mapped else os.pread(file.fileno(), length, at)
-                        wrong = verdict_of(data, record, (oldest, versions[2 * shard + 1])) if data else None
+                        seen = (oldest, versions[2 * shard + 1])
+                        wrong = verdict_of(data, record, shape.record_pages, seen) if data else None
                         tell(wrong or ("good" if data else "refused"))
                         if time.monotonic() > end:
                             break
@@ -80,8 +92,8 @@ def read_records(root, seconds, seed, versions, results):
 
 
 class Readers:
-    def __init__(self, root, seed):
-        self.root, self.seed = root, seed
+    def __init__(self, root, shape, seed):
+        self.root, self.shape, self.seed = root, shape, seed
         self.versions = multiprocessing.Array("L", 2 * len(SHARDS))
 
     def run(self, seconds, meanwhile):
@@ -89,7 +101,8 @@ class Readers:
         row = dict.fromkeys(COLUMNS, 0) | {"rounds": 1}
         reading, writing = os.pipe()
         processes = [multiprocessing.Process(target=read_records, daemon=True,
-                                             args=(self.root, seconds, self.seed + number, self.versions, writing))
+                                             args=(self.root, self.shape, seconds, self.seed + number, self.versions,
+                                                   writing))
                      for number in range(READERS)]
         with contextlib.ExitStack() as stack:
             lines = stack.enter_context(open(reading, "rb", buffering=0))
@@ -124,16 +137,17 @@ class Readers:
 class Packs:
     """Two shards that are mounted, and what happens to them."""
 
-    def __init__(self, bench, order, seed):
-        self.bench, self.rng = bench, random.Random(seed)
+    def __init__(self, bench, order, shape, seed):
+        self.bench, self.shape, self.rng = bench, shape, random.Random(seed)
         self.folder, self.mountpoint = bench.work / "packs", bench.work / "mount"
         self.folder.mkdir(exist_ok=True)
         self.mountpoint.mkdir(exist_ok=True)
         for shard in SHARDS:
-            write_pack(self.folder, shard, 0)
-        self.readers = Readers(self.mountpoint, seed)
+            write_pack(self.folder, shard, 0, shape.records * shape.record_pages)
+        self.readers = Readers(self.mountpoint, shape, seed)
+        options = ["--ssd", f"{bench.work / 'tier'}:{shape.tier}"] if shape.tier else []
         self.bench.execute([bench.program("headrace"), "mount", self.folder, self.mountpoint, "--ram", "24M",
-                            "--records", f"stride={RECORD_PAGES * PAGE}", "--order", order])
+                            "--records", f"stride={shape.record_pages * PAGE}", "--order", order, *options])
 
     def call(self, *words):
         return self.bench.execute([self.bench.program("headrace"), *words])
@@ -154,19 +168,21 @@ class Packs:
         pid = json.loads(self.call("stat", self.mountpoint, "--json"))["pid"]
         os.kill(pid, 9)
 
-    def replace(self, records=RECORDS):
+    def replace(self, size=1):
+        """`size`: of the new version, in those of the first."""
         shard = self.rng.randrange(len(SHARDS))
         versions = self.readers.versions
         versions[2 * shard + 1] += 1  # before: it may be seen from now on
-        write_pack(self.folder, SHARDS[shard], versions[2 * shard + 1], records)
+        pages = int(size * self.shape.records) * self.shape.record_pages
+        write_pack(self.folder, SHARDS[shard], versions[2 * shard + 1], pages)
         self.call("refresh", self.mountpoint)
         versions[2 * shard] = versions[2 * shard + 1]
 
     def cut(self):
-        self.replace(RECORDS // 2)
+        self.replace(0.5)
 
     def grow(self):
-        self.replace(RECORDS + 100)
+        self.replace(1.05)
 
     def __enter__(self):
         return self
@@ -190,7 +206,8 @@ def torture_packs(bench, arguments):
     number = 0
     while number == 0 or time.monotonic() < deadline:
         with holding("mount", bench.work / "mount"), \
-                Packs(bench, ORDERS[number % len(ORDERS)], arguments.seed + number) as packs:
+                Packs(bench, ORDERS[number % len(ORDERS)], SHAPES[number % len(SHAPES)],
+                      arguments.seed + number) as packs:
             for name in ["nothing", *rng.sample(list(STEPS), len(STEPS))]:
                 figures = packs.readers.run(STEP_SECONDS, lambda name=name, packs=packs: STEPS[name](packs))
                 row = rows.setdefault(name, dict.fromkeys(COLUMNS, 0))
