@@ -58,10 +58,11 @@ io::Result<RecordMap> map_arrow(const PackFile& pack) {
   HEADRACE_TRY_DO(pack.read(0, std::as_writable_bytes(std::span(magic))));
   std::uint64_t at = std::string_view(magic.data(), 6) == "ARROW1" ? magic.size() : 0;
   RecordMap map(pack.size());
+  PackWalk walk(pack);
   std::vector<std::byte> header;
   while (at < pack.size()) {
     std::array<std::byte, kFramingBytes> framing{};
-    HEADRACE_TRY_DO(pack.read(at, framing));
+    HEADRACE_TRY_DO(walk.read(at, framing));
     if (little_endian<std::uint32_t>(framing, 0) != UINT32_MAX) {
       return pack.unsupported("a message of this Arrow file has no marker, as before Arrow 0.15");
     }
@@ -70,7 +71,7 @@ io::Result<RecordMap> map_arrow(const PackFile& pack) {
     const std::uint64_t room = pack.size() - at - kFramingBytes;
     if (header_bytes > room) return pack.corrupt("a message of this Arrow file is cut off");
     header.resize(std::min<std::uint64_t>(header_bytes, kLookBytes));
-    HEADRACE_TRY_DO(pack.read(at + kFramingBytes, header));
+    HEADRACE_TRY_DO(walk.read(at + kFramingBytes, header));
     const std::optional<Message> message = message_of(header);
     if (!message) return pack.corrupt("the header of a message of this Arrow file makes no sense");
     if (message->body_bytes > room - header_bytes) return pack.corrupt("a message of this Arrow file is cut off");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,6 +18,10 @@ namespace headrace::cache {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{256} * 1024;  // of a table: what a device reads in one go
+// Of a walk. 17 million records of 48 bytes take 1 s in place of 25; larger windows bring nothing more.
+constexpr std::size_t kWindowBytesMin = 4096;
+constexpr std::size_t kWindowBytesMax = std::size_t{64} * 1024;
+constexpr std::uint64_t kCloseBytes = 2048;  // two heads at least in the smallest window
 
 }  // namespace
 
@@ -79,6 +84,26 @@ tl::unexpected<io::Error> PackFile::corrupt(std::string_view what) const {
 
 tl::unexpected<io::Error> PackFile::unsupported(std::string_view what) const {
   return io::make_error(io::ErrorCode::kUnsupported, fmt::format("{}: {}", io::printable(path_), what));
+}
+
+bool PackWalk::has(std::uint64_t offset, std::size_t bytes) const {
+  return offset >= window_at_ && offset - window_at_ <= window_.size() &&
+         bytes <= window_.size() - (offset - window_at_);
+}
+
+// The window begins as a page, which the kernel reads in any case, and grows as long as it pays.
+io::Status PackWalk::read(std::uint64_t offset, std::span<std::byte> bytes) {
+  const std::uint64_t step = offset - std::min(offset, std::exchange(last_, offset));
+  if (!has(offset, bytes.size())) {
+    const std::size_t wanted = std::clamp(2 * window_.size(), kWindowBytesMin, kWindowBytesMax);
+    const std::uint64_t left = pack_.size() - std::min(offset, pack_.size());
+    window_.resize(step == 0 || step > kCloseBytes ? 0 : std::min<std::uint64_t>(wanted, left));
+    window_at_ = offset;
+    if (bytes.size() > window_.size()) return pack_.read(offset, bytes);
+    HEADRACE_TRY_DO(pack_.read(offset, window_));
+  }
+  std::ranges::copy(std::span(window_).subspan(offset - window_at_, bytes.size()), bytes.begin());
+  return {};
 }
 
 }  // namespace headrace::cache

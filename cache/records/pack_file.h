@@ -57,6 +57,23 @@ class PackFile {
   std::vector<RecordExtent>* noted_ = nullptr;
 };
 
+// Reads the heads of a pack's records, one after the other. Where they lie close together, many come with one read.
+// Thread-safety: none; one owner.
+class PackWalk {
+ public:
+  explicit PackWalk(const PackFile& pack) : pack_(pack) {}
+  // As PackFile::read().
+  [[nodiscard]] io::Status read(std::uint64_t offset, std::span<std::byte> bytes);
+
+ private:
+  [[nodiscard]] bool has(std::uint64_t offset, std::size_t bytes) const;
+
+  const PackFile& pack_;
+  std::uint64_t last_ = 0;  // where the read before began
+  std::uint64_t window_at_ = 0;
+  std::vector<std::byte> window_;  // empty: the heads lie far from each other
+};
+
 // Precondition: at + sizeof(Number) <= bytes.size().
 template <typename Number>
 [[nodiscard]] Number little_endian(std::span<const std::byte> bytes, std::size_t at) {

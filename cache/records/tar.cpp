@@ -59,11 +59,11 @@ std::string_view key_of(std::string_view path) {
 
 class TarWalk {
  public:
-  explicit TarWalk(const PackFile& pack) : pack_(pack), map_(pack.size()) {}
+  explicit TarWalk(const PackFile& pack) : pack_(pack), heads_(pack), map_(pack.size()) {}
 
   io::Result<RecordMap> walk() {
     while (pack_.size() - at_ >= kBlock) {
-      HEADRACE_TRY_DO(pack_.read(at_, block_));
+      HEADRACE_TRY_DO(heads_.read(at_, block_));
       if (std::ranges::all_of(block_, [](std::byte byte) { return byte == std::byte{0}; })) break;  // the end
       HEADRACE_TRY_DO(take_header());
     }
@@ -100,7 +100,7 @@ class TarWalk {
   io::Status take_extension(char type, std::uint64_t bytes) {
     if (bytes > kNameMax) return pack_.corrupt("a name in this tar is too long");
     std::string content(bytes, '\0');
-    HEADRACE_TRY_DO(pack_.read(at_ + kBlock, std::as_writable_bytes(std::span(content))));
+    HEADRACE_TRY_DO(heads_.read(at_ + kBlock, std::as_writable_bytes(std::span(content))));
     if (type == 'L') {
       long_path_ = content.substr(0, content.find('\0'));
       return {};
@@ -153,6 +153,7 @@ class TarWalk {
   }
 
   const PackFile& pack_;
+  PackWalk heads_;
   RecordMap map_;
   Block block_ = {};
   std::uint64_t at_ = 0;

@@ -36,10 +36,11 @@ bool begins_tfrecord(std::span<const std::byte> head) {
 
 io::Result<RecordMap> map_tfrecord(const PackFile& pack) {
   RecordMap map(pack.size());
+  PackWalk walk(pack);
   std::array<std::byte, kTfrecordHeadBytes> head{};
   for (std::uint64_t at = 0; at < pack.size();) {
     if (pack.size() - at < kTfrecordHeadBytes + kTailBytes) return pack.corrupt("its last record is cut off");
-    HEADRACE_TRY_DO(pack.read(at, head));
+    HEADRACE_TRY_DO(walk.read(at, head));
     if (!begins_tfrecord(head)) return pack.corrupt("the length of a record fails its checksum");
     const auto length = little_endian<std::uint64_t>(head, 0);
     if (length > pack.size() - at - kTfrecordHeadBytes - kTailBytes) return pack.corrupt("its last record is cut off");
