@@ -152,6 +152,8 @@ class Store {
   // True when disk tiers hold all of a file as it is known to be now: warm() has nothing to bring, unless it finds that
   // the file is another one.
   [[nodiscard]] virtual bool is_on_disk(EntryId entry) const = 0;
+  // The same of a range that is read ahead alone.
+  [[nodiscard]] virtual bool is_range_on_disk(EntryId entry, std::uint64_t offset, std::uint64_t length) const = 0;
   // What is read from now on follows the order: disk tiers then hold what is needed next. The order outlives the
   // handle.
   [[nodiscard]] virtual std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) = 0;

@@ -38,7 +38,7 @@ void Cleaner::go_on() {
     left_.pop_back();
     if (!state_.takes_records()) {
       is_cut_short_ = true;
-    } else if (log_.find(slot.key) == slot) {
+    } else if (log_.is_of_use(slot) && log_.find(slot.key) == slot) {  // others go with the segment
       static_cast<void>(begin(*idle_move(), slot));
     }
   }

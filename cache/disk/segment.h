@@ -29,6 +29,7 @@ struct Segment {
   std::atomic<std::int64_t> useful_bytes = 0;
 
   // The SegmentLog's.
+  std::uint64_t counted_at = 0;                   // KnownFiles::changes() when useful_bytes was counted
   std::uint32_t next_block = 0;                   // where the next record goes
   bool sealed = false;                            // nothing is appended any more
   bool index_dirty = false;                       // the index file lacks something

@@ -73,6 +73,7 @@ Status SegmentLog::load() {
 Status SegmentLog::load_segment(std::uint32_t number) {
   auto segment = std::make_shared<Segment>();
   segment->number = number;
+  segment->counted_at = known_files_ ? known_files_->changes() : 0;
   Status opened = open_segment_file(folder_, *segment, true);
   if (!opened && opened.error().os_errno == EROFS) {
     state_.note_write_error(opened.error());
@@ -145,8 +146,7 @@ bool SegmentLog::drop(const RecordSlot& slot) {
 }
 
 std::int64_t SegmentLog::weight_of(const RecordSlot& slot) const {
-  const bool is_of_use = known_files_ == nullptr || known_files_->may_have(slot.identity_hash);
-  return is_of_use ? static_cast<std::int64_t>(footprint_bytes(slot.payload_bytes)) : 0;
+  return is_of_use(slot) ? static_cast<std::int64_t>(footprint_bytes(slot.payload_bytes)) : 0;
 }
 
 void SegmentLog::set_evicting(bool evicting) {
@@ -271,7 +271,7 @@ void SegmentLog::end_append(Append& record, Result<std::uint64_t> bytes) {
   if (bytes) {
     state_.note_good_write();
     const IndexedRecord indexed = indexed_from(record.trailer);
-    if (known_files_) known_files_->add(indexed.identity_hash);
+    if (known_files_ && !record.moved_from) known_files_->add(indexed.identity_hash);
     segment->records.push_back(indexed);
     record.moved_from ? index_moved(*segment, record) : index_record(*segment, indexed);
     writes_.fetch_add(record.moved_from ? 0 : 1, std::memory_order_relaxed);
@@ -334,6 +334,7 @@ Status SegmentLog::add_segment() {
   }
   auto segment = std::make_shared<Segment>();
   segment->number = next_number_++;
+  segment->counted_at = known_files_ ? known_files_->changes() : 0;
   Status made = open_segment_file(folder_, *segment, true);
   if (made) made = reserve_blocks(folder_, *segment);
   if (!made) {
@@ -356,7 +357,7 @@ Status SegmentLog::add_segment() {
 
 // A segment that is nearly full of what is wanted would be written once more, and no room gained. There is no other
 // where the tier has shrunk (keep_free): then the next segment takes the place of the least useful one.
-bool SegmentLog::can_gain_by_cleaning() const {
+bool SegmentLog::can_gain_by_cleaning() {
   const std::shared_ptr<Segment> worst = least_useful();
   const std::uint64_t most = folder_.label().segment_bytes / kDeadParts * (kDeadParts - 1);
   return worst != nullptr && worst->useful_bytes.load() <= static_cast<std::int64_t>(most);
@@ -410,13 +411,30 @@ void SegmentLog::give_back() {
   if (!evicting_.load()) state_.note_short(keep_free_bytes_);
 }
 
-std::shared_ptr<Segment> SegmentLog::least_useful() const {
-  std::shared_ptr<Segment> worst;
-  for (const auto& segment : segments()) {
-    if (segment == active_ || !segment->writes_in_flight.empty()) continue;
-    if (worst == nullptr || segment->useful_bytes.load() < worst->useful_bytes.load()) worst = segment;
+// Each is counted anew before it is chosen, where files have changed since: each segment once, and no record is read.
+std::shared_ptr<Segment> SegmentLog::least_useful() {
+  while (true) {
+    std::shared_ptr<Segment> worst;
+    for (const auto& segment : segments()) {
+      if (segment == active_ || !segment->writes_in_flight.empty()) continue;
+      if (worst == nullptr || segment->useful_bytes.load() < worst->useful_bytes.load()) worst = segment;
+    }
+    const std::uint64_t changes = known_files_ ? known_files_->changes() : 0;
+    if (worst == nullptr || worst->counted_at == changes) return worst;
+    worst->counted_at = changes;
+    count_use(*worst);
   }
-  return worst;
+}
+
+void SegmentLog::count_use(Segment& segment) {
+  const std::vector<IndexedRecord> listed = listed_in(segment);
+  if (listed.empty()) return;  // its index file is lost
+  std::int64_t useful = 0;
+  for (const IndexedRecord& record : listed) {
+    const auto slot = slot_in(segment, record);
+    if (slot && record.data_set_key == data_set_.key) useful += weight_of(*slot);
+  }
+  segment.useful_bytes.store(useful);
 }
 
 // Where records are evicted this is the way from a tier that never evicted, and has no free segment to clean with.
@@ -429,19 +447,32 @@ bool SegmentLog::remove_least_useful() {
   return true;
 }
 
-// From what the segment's index file says, so that it costs the segment's records and not the tier's.
-std::vector<RecordSlot> SegmentLog::records_in(const Segment& segment) const {
-  const std::uint64_t first_block = std::uint64_t{segment.place} * blocks_per_segment_;
+// What was written to the segment, from its index file once it is sealed; empty where that is lost.
+std::vector<IndexedRecord> SegmentLog::listed_in(const Segment& segment) const {
+  if (!segment.records.empty()) return segment.records;
   Segment saved;  // what the sealed segment itself no longer has in memory
   saved.number = segment.number;
-  const bool in_memory = !segment.records.empty();
-  if (!in_memory && !(load_segment_index(folder_, saved) && saved.sealed)) {
+  if (!load_segment_index(folder_, saved) || !saved.sealed) return {};
+  return std::move(saved.records);
+}
+
+// nullopt: the record lies elsewhere by now, or was dropped.
+std::optional<RecordSlot> SegmentLog::slot_in(const Segment& segment, const IndexedRecord& record) const {
+  auto slot = index_.find(record_key(record.data_set_key, record.name_hash));
+  const std::uint64_t block = std::uint64_t{segment.place} * blocks_per_segment_ + record.first_block;
+  return slot && slot->block == block ? slot : std::nullopt;
+}
+
+// From what the segment's index file says, so that it costs the segment's records and not the tier's.
+std::vector<RecordSlot> SegmentLog::records_in(const Segment& segment) const {
+  const std::vector<IndexedRecord> listed = listed_in(segment);
+  if (listed.empty()) {
+    const std::uint64_t first_block = std::uint64_t{segment.place} * blocks_per_segment_;
     return index_.slots_in(first_block, first_block + blocks_per_segment_);
   }
   std::vector<RecordSlot> held;
-  for (const IndexedRecord& record : in_memory ? segment.records : saved.records) {
-    const auto slot = index_.find(record_key(record.data_set_key, record.name_hash));
-    if (slot && slot->block == first_block + record.first_block) held.push_back(*slot);
+  for (const IndexedRecord& record : listed) {
+    if (const auto slot = slot_in(segment, record)) held.push_back(*slot);
   }
   return held;
 }

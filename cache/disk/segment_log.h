@@ -108,8 +108,13 @@ class SegmentLog {
   void resume();
   // Into the segment being filled; false: no room there (and on_done does not run).
   [[nodiscard]] bool append_moved(Append& record);
-  [[nodiscard]] std::shared_ptr<Segment> least_useful() const;                     // null: there is none to choose from
-  [[nodiscard]] std::vector<RecordSlot> records_in(const Segment& segment) const;  // in no order
+  [[nodiscard]] std::shared_ptr<Segment> least_useful();  // null: there is none to choose from
+  // Of whatever data set, in no order.
+  [[nodiscard]] std::vector<RecordSlot> records_in(const Segment& segment) const;
+  // Whether anybody may ask for the record again.
+  [[nodiscard]] bool is_of_use(const RecordSlot& slot) const {
+    return known_files_ == nullptr || known_files_->may_have(slot.identity_hash);
+  }
   void remove(const Segment& segment);
 
  private:
@@ -133,7 +138,10 @@ class SegmentLog {
   [[nodiscard]] Status make_room_for(std::uint32_t blocks);
   void seal(Segment& segment);
   [[nodiscard]] Status add_segment();
-  [[nodiscard]] bool can_gain_by_cleaning() const;
+  [[nodiscard]] bool can_gain_by_cleaning();
+  void count_use(Segment& segment);
+  [[nodiscard]] std::vector<IndexedRecord> listed_in(const Segment& segment) const;
+  [[nodiscard]] std::optional<RecordSlot> slot_in(const Segment& segment, const IndexedRecord& record) const;
   [[nodiscard]] bool remove_least_useful();
   void measure_room();
   void keep_free();

@@ -164,8 +164,8 @@ void LeanRead::fail(Error error) {
 }  // namespace
 
 bool is_kept_range(const StoreParts& store, const SpanRequest& request) {
-  return request.hint == ReadHint::kAheadAlone && request.span.length >= kKeptRangeBytesMin && !store.tiers.empty() &&
-         !store.peer_takes(request.entry);
+  if (request.hint != ReadHint::kAheadAlone || request.span.length < kKeptRangeBytesMin) return false;
+  return !store.tiers.empty() && !store.peer_takes(request.entry) && !store.can_hold(request.identity.size_bytes);
 }
 
 RecordId range_record(const StoreParts& store, const SpanRequest& request) {

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kLeanBytesMax = 1 << 20;
 // smaller comes to a tier with its chunk.
 inline constexpr std::uint64_t kKeptRangeBytesMin = 32 << 10;
 
-// Whether disk tiers keep the range by itself.
+// Whether disk tiers keep the range by itself. What memory can hold comes there by chunks.
 [[nodiscard]] bool is_kept_range(const StoreParts& store, const SpanRequest& request);
 // Of a range that is kept by itself.
 [[nodiscard]] RecordId range_record(const StoreParts& store, const SpanRequest& request);

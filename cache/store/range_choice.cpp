@@ -38,11 +38,6 @@ bool is_any_on_disk(const StoreParts& store, const SpanRequest& request, const C
   return false;
 }
 
-// Half of the memory: the rest is for what is on its way.
-bool can_stay_in_memory(const StoreParts& store, const SpanRequest& request) {
-  return request.identity.size_bytes <= store.ram.budget_bytes() / 2;
-}
-
 bool is_wanted_on_disk(const StoreParts& store, EntryId entry, std::uint64_t bytes) {
   for (std::size_t i = 0; i < store.tiers.size(); ++i) {
     DiskTier& tier = *store.tiers[i];
@@ -52,11 +47,13 @@ bool is_wanted_on_disk(const StoreParts& store, EntryId entry, std::uint64_t byt
   return false;
 }
 
-// By itself: a tier has it, or takes it.
+bool is_held_alone(const StoreParts& store, const SpanRequest& request) {
+  return is_kept_range(store, request) && store.held_on_disk(range_record(store, request));
+}
+
+// A tier takes it by itself.
 bool stays_alone(const StoreParts& store, const SpanRequest& request) {
-  if (!is_kept_range(store, request)) return false;
-  return store.held_on_disk(range_record(store, request)) ||
-         is_wanted_on_disk(store, request.entry, request.span.length);
+  return is_kept_range(store, request) && is_wanted_on_disk(store, request.entry, request.span.length);
 }
 
 }  // namespace
@@ -70,6 +67,10 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
   if ((is_ahead(request.hint) && !alone) || (!is_large && !is_crowded)) return way;
   const Chunks chunks = chunks_of(request);
   if (are_in_memory(store, request.entry, chunks)) return way;
+  if (is_held_alone(store, request)) {
+    way.how = How::kLean;
+    return way;
+  }
   const bool on_disk = is_any_on_disk(store, request, chunks);
   if (on_disk) {
     const bool is_part = chunks.first == chunks.last && request.span.length <= kPartBytesMax;
@@ -85,7 +86,7 @@ RangeChoice::Way RangeChoice::choose(const StoreParts& store, const SpanRequest&
 bool RangeChoice::is_worth_chunks(const StoreParts& store, const SpanRequest& request, bool on_disk) {
   const bool fills_tier = !on_disk && is_wanted_on_disk(store, request.entry, kChunkBytes);
   if (fills_tier && store.follower->follows()) return true;  // the order will read all of the file
-  if (!fills_tier && !can_stay_in_memory(store, request)) return false;
+  if (!fills_tier && !store.can_hold(request.identity.size_bytes)) return false;
   const Chunks chunks = chunks_of(request);
   bool is_worth = false;
   for (std::uint32_t chunk = chunks.first; chunk <= chunks.last; ++chunk) {

@@ -127,6 +127,7 @@ class StoreImpl final : public Store {
   void set_change_listener(ChangeListener listener) override;
   void warm(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] bool is_on_disk(EntryId entry) const override;
+  [[nodiscard]] bool is_range_on_disk(EntryId entry, std::uint64_t offset, std::uint64_t length) const override;
   void share(EntryId entry, std::function<void(Status)> done) override;
   [[nodiscard]] Status set_peers(const std::vector<std::string>& peers) override;
   [[nodiscard]] std::unique_ptr<Following> follow(const Order& order, const FollowOptions& options) override {
@@ -173,13 +174,13 @@ Status StoreImpl::open_tiers(const StoreOptions& options) {
   const std::string name = canonical_name(options);
   const std::uint64_t storage = parts_.source->tree()->storage_id();  // another one there is another data set
   const std::uint64_t key = XXH3_64bits_withSeed(name.data(), name.size(), storage);
-  const std::shared_ptr<KnownFiles> known = options.tiers.empty() ? nullptr : files_of(parts_.catalog);
+  if (!options.tiers.empty()) parts_.known_files = files_of(parts_.catalog);
   for (const TierOptions& tier : options.tiers) {
     HEADRACE_TRY(opened, DiskTier::open({.tier = tier,
                                          .data_set = {key, name},
                                          .engine = options.engine,
                                          .make_engine = options.make_tier_engine,
-                                         .known_files = known,
+                                         .known_files = parts_.known_files,
                                          .may_be_busy = options.catalog_fd >= 0},
                                         parts_.ram, parts_.timers));
     parts_.tiers.push_back(std::move(opened));
@@ -299,6 +300,20 @@ bool StoreImpl::is_on_disk(EntryId entry) const {
   if (!identity) return false;
   const std::string path = parts_.catalog.path(entry);
   for (std::uint32_t chunk = 0; identity->size_bytes > 0 && chunk < chunk_count(identity->size_bytes); ++chunk) {
+    if (!parts_.held_on_disk({hash_name(path, chunk), chunk, *identity})) return false;
+  }
+  return true;
+}
+
+bool StoreImpl::is_range_on_disk(EntryId entry, std::uint64_t offset, std::uint64_t length) const {
+  const Result<Identity> identity = parts_.identities.of_file(entry);
+  if (!identity || length == 0 || offset + length > identity->size_bytes) return false;
+  const SpanRequest alone{
+      .entry = entry, .identity = *identity, .span = {offset, length}, .hint = ReadHint::kAheadAlone, .ranged = true};
+  if (is_kept_range(parts_, alone) && parts_.held_on_disk(range_record(parts_, alone))) return true;
+  const std::string path = parts_.catalog.path(entry);
+  const std::uint32_t last = chunk_at(identity->size_bytes, offset + length - 1);
+  for (std::uint32_t chunk = chunk_at(identity->size_bytes, offset); chunk <= last; ++chunk) {
     if (!parts_.held_on_disk({hash_name(path, chunk), chunk, *identity})) return false;
   }
   return true;

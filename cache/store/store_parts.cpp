@@ -49,7 +49,10 @@ void StoreParts::carry_out(EntryId entry, const AttributeClass& attributes) {
 
 void StoreParts::carry_out(EntryId entry, const std::optional<Identity>& identity) {
   const std::uint32_t old_chunks = identities.chunks_of(entry);
+  const Result<Identity> before = identities.of(entry);
   if (!identities.set(entry, identity)) return;
+  if (known_files && before) known_files->forget(hash_identity(*before));
+  if (known_files && identity) known_files->add(hash_identity(*identity));
   for (std::uint32_t chunk = 0; chunk < old_chunks; ++chunk) ram.forget({entry, chunk});
   source->let_go(entry);
   if (!change_listener) return;

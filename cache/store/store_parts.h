@@ -16,6 +16,7 @@
 
 #include "headrace/cache/catalog.h"
 #include "headrace/cache/disk/disk_tier.h"
+#include "headrace/cache/disk/known_files.h"
 #include "headrace/cache/memory/memory_queue.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/shared_tier.h"
@@ -45,6 +46,8 @@ struct StoreParts {
   [[nodiscard]] Status look_at(EntryId entry, const std::optional<Identity>& expected);
 
   [[nodiscard]] bool held_on_disk(const RecordId& record) const;
+  // Whether a file can stay in memory. Half of it: the rest is for what is on its way.
+  [[nodiscard]] bool can_hold(std::uint64_t file_bytes) const { return file_bytes <= ram.budget_bytes() / 2; }
   [[nodiscard]] bool is_shared(EntryId entry) const { return shared != nullptr && shared->holds(entry); }
   [[nodiscard]] bool peer_takes(EntryId entry) const { return shared != nullptr && shared->takes(entry); }
   // As write(), to the peer that is to hold it; `done` may be empty.
@@ -60,6 +63,7 @@ struct StoreParts {
   const Catalog catalog;
   Identities identities{catalog};
   io::TimerThread timers{"hr-timer"};
+  std::shared_ptr<KnownFiles> known_files;  // of the disk tiers; null: there are none
   RamTier ram;
   MemoryQueue memory;
   ReadsAhead reads_ahead;          // that no chunk in `ram` stands for

@@ -149,9 +149,14 @@ std::optional<Fetch> Pusher::take_next(PushPlan& plan) {
   }
   if (!can_fetch()) return std::nullopt;  // it is large
   delivery_.expect(*next_);
-  const bool is_charged = limits_.rate().is_limited() && !parts_.store.is_on_disk(next_->entry);
+  const bool is_charged = limits_.rate().is_limited() && !is_on_disk(*next_);
   limits_.begin(std::exchange(next_bytes_, 0), is_charged ? next_->end - next_->begin : 0, Clock::now());
   return std::exchange(next_, std::nullopt);
+}
+
+bool Pusher::is_on_disk(const Fetch& fetch) const {
+  if (!parts_.records) return parts_.store.is_on_disk(fetch.entry);
+  return parts_.store.is_range_on_disk(fetch.entry, fetch.begin, fetch.piece_bytes());
 }
 
 std::optional<Fetch> Pusher::name_next(PushPlan& plan, std::uint64_t changes) const {

@@ -90,6 +90,7 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   void end_thread();
   void start_fetches();
   [[nodiscard]] std::optional<Fetch> take_next(PushPlan& plan);
+  [[nodiscard]] bool is_on_disk(const Fetch& fetch) const;
   [[nodiscard]] std::optional<Fetch> name_next(PushPlan& plan, std::uint64_t changes) const;
   void take_pages(Fetch& fetch, PushPlan& plan) const;
   void read_piece(Fetch fetch);

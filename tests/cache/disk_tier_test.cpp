@@ -400,6 +400,34 @@ TEST_CASE("records of files that are gone or were replaced make room when the ti
   CHECK(fixture.read_all(*store) == 133);
 }
 
+TEST_CASE("what a file is by now counts as of use where the catalog is of before") {
+  const Fixture fixture(400);
+  StoreOptions options = fixture.options(4 * kMiB);
+  options.catalog_file = fixture.scratch.path() / "catalog";
+  static_cast<void>(Fixture::open(options));
+  const auto change = [&](Store& store) {  // the first third of what fills the tier
+    for (SampleIndex i = 0; i < 70; ++i) REQUIRE(store.look_at(store.catalog().sample_entry(i)).has_value());
+  };
+  const headrace::io::UniqueFd catalog(::open(options.catalog_file.c_str(), O_RDONLY | O_CLOEXEC));
+  options.catalog_fd = catalog.get();
+  {
+    auto store = Fixture::open(options);
+    for (SampleIndex i = 0; i < 70; ++i) {
+      const std::string path = store->catalog().path(store->catalog().sample_entry(i));
+      fs::remove(fixture.source.path() / path);
+      fixture.source.write(path, fixture.content_of(*store, store->catalog().sample_entry(i)));
+    }
+    change(*store);
+    for (SampleIndex i = 0; i < 400; ++i) static_cast<void>(warm(*store, store->catalog().sample_entry(i)));
+    REQUIRE(Fixture::tier_stats(*store).state == "full");
+  }
+  auto store = Fixture::open(options);  // as who takes over: the catalog is of before, and the changes are told
+  change(*store);
+  for (SampleIndex i = 0; i < 70; ++i) CHECK(store->is_on_disk(store->catalog().sample_entry(i)));
+  for (SampleIndex i = 0; i < 400; ++i) static_cast<void>(warm(*store, store->catalog().sample_entry(i)));
+  for (SampleIndex i = 0; i < 70; ++i) CHECK(store->is_on_disk(store->catalog().sample_entry(i)));
+}
+
 TEST_CASE("one process owns a tier, another is told which") {
   const Fixture fixture(1);
   auto owner = fixture.open();

@@ -277,6 +277,32 @@ TEST_CASE("a range on a tier is of the version that the file has") {
   CHECK(pack.served_from(kMiB, 'b') != TierKind::kSource);
 }
 
+TEST_CASE("a pack that memory can hold comes there by chunks, not range by range to the tier") {
+  PackOnTier pack;
+  pack.store.reset();
+  pack.open(256 * kMiB);
+  for (int i = 0; i < 13; ++i) {  // of 320 KiB each, where the chunk is 4160
+    CHECK(pack.served_from(9 * kMiB, 'a') == TierKind::kSource);
+    pack.flush();
+  }
+  CHECK(pack.served_from(9 * kMiB, 'a') == TierKind::kRam);
+}
+
+TEST_CASE("a range is known to be on a tier, by itself or with its chunks") {
+  const PackOnTier pack;
+  CHECK(pack.served_from(kMiB, 'a') == TierKind::kSource);
+  pack.flush();
+  CHECK(pack.store->is_range_on_disk(pack.entry, kMiB, PackOnTier::kRecord));
+  CHECK_FALSE(pack.store->is_range_on_disk(pack.entry, kMiB, PackOnTier::kRecord + kPage));
+  CHECK_FALSE(pack.store->is_range_on_disk(pack.entry, 2 * kMiB, PackOnTier::kRecord));
+  CHECK_FALSE(pack.store->is_on_disk(pack.entry));
+  std::promise<bool> warmed;
+  pack.store->warm(pack.entry, [&](const auto& status) { warmed.set_value(status.has_value()); });
+  REQUIRE(warmed.get_future().get());
+  CHECK(pack.store->is_range_on_disk(pack.entry, kChunkBytes - kPage, 2 * kPage));
+  CHECK_FALSE(pack.store->is_range_on_disk(pack.entry, kFileBytes, kPage));
+}
+
 TEST_CASE("a damaged range on a tier is read from the source") {
   PackOnTier pack;
   CHECK(pack.served_from(kMiB, 'a') == TierKind::kSource);

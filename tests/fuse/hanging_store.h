@@ -135,6 +135,9 @@ class HangingStore : public cache::Store {
   void set_change_listener(ChangeListener listener) override { inner_.set_change_listener(std::move(listener)); }
   void warm(EntryId entry, std::function<void(Status)> done) override { inner_.warm(entry, std::move(done)); }
   bool is_on_disk(EntryId entry) const override { return inner_.is_on_disk(entry); }
+  bool is_range_on_disk(EntryId entry, std::uint64_t offset, std::uint64_t length) const override {
+    return inner_.is_range_on_disk(entry, offset, length);
+  }
   std::unique_ptr<cache::Following> follow(const cache::Order& order, const cache::FollowOptions& options) override {
     return inner_.follow(order, options);
   }
