@@ -6,8 +6,8 @@
 //   if (!known.may_have(record.identity_hash)) make_room();
 //
 // Of each version a bit in a table is set, which has 16 a file. So of what is gone one record in 16 is taken for one
-// that is there, which costs some room. Forgetting a version may forget another one with it; what is forgotten by mistake makes
-// room before what is not, and is fetched again.
+// of use, which costs some room. Forgetting a version may forget another one with it; what is forgotten by mistake
+// makes room before what is not, and is fetched again.
 //
 // Thread-safety: every function from any thread.
 #pragma once

@@ -7,9 +7,10 @@
 //
 // Room: the oldest segments go when the budget has become smaller. A full log takes nothing more; only a segment of
 // which less than half is of use to the data set at hand makes room (the rest are records of other data sets, of files
-// that changed or are gone, damaged ones). Where single records are evicted (set_evicting()), dead ones lie everywhere,
-// and a Cleaner is told when the last free segment was taken into use. Where some of the file system is to stay free, the
-// budget is what that leaves: it is looked at before each new segment and every few seconds, and segments go.
+// that changed or are gone, damaged ones). Where single records are evicted (set_evicting()), dead ones lie
+// everywhere, and a Cleaner is told when the last free segment was taken into use. Where some of the file system is to
+// stay free, the budget is what that leaves: it is looked at before each new segment and every few seconds, and
+// segments go.
 //
 // Durability: nothing is synced while filling. A crash loses the records in flight; a scan finds those that no index
 // file covers. flush() syncs.
