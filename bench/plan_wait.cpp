@@ -5,8 +5,10 @@
 //
 // The samples are made up: names and sizes, no files. One thread does what a pusher does with the plan, another one
 // opens along the order, and a third asks and tells what each READ does. Meanwhile the plan is given another budget,
-// another order, a reader that went elsewhere, and the next epoch. Prints one JSON line for each: how long that took,
-// the longest READ, and the longest that the same thread was held up when it asked nobody, which is the scheduler's.
+// another order, a reader that went elsewhere, and the next epoch. The same of what decides which samples a disk tier
+// holds, while a second order begins, its next epoch, and while it ends: MIN is in force meanwhile. Prints one JSON line
+// for each: how long that took, the longest READ, and the longest that the same thread was held up when it asked nobody,
+// which is the scheduler's.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,6 +27,7 @@
 #include <fmt/format.h>
 
 #include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/keep/placement.h"
 #include "headrace/cache/order.h"
 #include "headrace/fuse/push/shared_plan.h"
 #include "headrace/io/scanner.h"
@@ -111,10 +114,11 @@ class Looping {
   std::thread thread_;
 };
 
-// What READs do with the plan, and how long the longest took.
+// What READs ask, and how long the longest took.
 class Reads {
  public:
-  Reads(fuse::SharedPlan& plan, std::uint64_t samples) : plan_(plan), samples_(samples), thread_([this] { step(); }) {}
+  using Ask = std::function<void(SampleIndex sample)>;
+  Reads(std::uint64_t samples, Ask ask) : samples_(samples), ask_(std::move(ask)), thread_([this] { step(); }) {}
   void begin() {
     longest_ns_.store(0);
     idle_ns_.store(0);
@@ -129,10 +133,9 @@ class Reads {
     next_ = (next_ * 6364136223846793005ULL + 1442695040888963407ULL);
     const auto sample = static_cast<SampleIndex>((next_ >> 33) % samples_);
     const auto begin = steady_clock::now();
-    static_cast<void>(plan_.lacks(sample));
-    plan_.on_read(sample, {.offset = 0, .length = kSampleBytes});
+    ask_(sample);
     const auto end = steady_clock::now();
-    while (steady_clock::now() - end < end - begin) continue;  // the same time without the plan
+    while (steady_clock::now() - end < end - begin) continue;  // the same time without asking
     const auto idle = steady_clock::now() - end - (end - begin);
     note(longest_ns_, end - begin);
     note(idle_ns_, idle);
@@ -142,8 +145,8 @@ class Reads {
   static void note(std::atomic<std::int64_t>& longest, steady_clock::duration time) {
     longest.store(std::max<std::int64_t>(longest.load(), time.count()));
   }
-  fuse::SharedPlan& plan_;
   const std::uint64_t samples_;
+  const Ask ask_;
   std::uint64_t next_ = 1;
   std::atomic<std::int64_t> longest_ns_ = 0;
   std::atomic<std::int64_t> idle_ns_ = 0;
@@ -185,10 +188,24 @@ class Opens {
   std::atomic<std::size_t> next_ = 0;
 };
 
-void run(std::uint64_t samples, unsigned lanes) {
-  const cache::Catalog catalog = make_catalog(samples);
-  if (catalog.sample_count() == 0) fail("no samples");
-  samples = catalog.sample_count();
+// What changes, and waits until that is done.
+using Change = std::function<void()>;
+
+void time(const char* what, Reads& reads, const Change& change) {
+  reads.begin();
+  const auto begin = steady_clock::now();
+  change();
+  const double took = milliseconds(steady_clock::now() - begin);
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // what follows from it, such as a search for the reader
+  std::printf(
+      "{\"what\": \"%s\", \"change_ms\": %.1f, \"longest_read_ms\": %.3f, \"longest_idle_ms\": %.3f, \"reads\": "
+      "%llu}\n",
+      what, took, reads.longest_ms(), reads.idle_ms(), static_cast<unsigned long long>(reads.count()));
+  std::fflush(stdout);
+}
+
+void time_plan(const cache::Catalog& catalog, unsigned lanes) {
+  const std::uint64_t samples = catalog.sample_count();
   const auto order = make_order(0, lanes, samples);
   fuse::TakeoverHead head;
   std::vector<fuse::SamplePages> pages(samples);
@@ -200,28 +217,50 @@ void run(std::uint64_t samples, unsigned lanes) {
   while (push_one(plan)) continue;
   const Looping pusher([&] { std::this_thread::sleep_for(microseconds(push_one(plan) ? 50 : 500)); });
   const Looping opener([&] { opens.step(); });
-  Reads reads(plan, samples);
-  const auto time = [&](const char* what, const std::function<void()>& change) {
-    reads.begin();
-    const auto begin = steady_clock::now();
-    change();
-    while (plan.has_changes()) std::this_thread::sleep_for(microseconds(100));
-    const double took = milliseconds(steady_clock::now() - begin);
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // what follows from it, such as a search for the reader
-    std::printf(
-        "{\"what\": \"%s\", \"change_ms\": %.1f, \"longest_read_ms\": %.3f, \"longest_idle_ms\": %.3f, \"reads\": "
-        "%llu}\n",
-        what, took, reads.longest_ms(), reads.idle_ms(), static_cast<unsigned long long>(reads.count()));
-    std::fflush(stdout);
+  Reads reads(samples, [&](SampleIndex sample) {
+    static_cast<void>(plan.lacks(sample));
+    plan.on_read(sample, {.offset = 0, .length = kSampleBytes});
+  });
+  const auto time_change = [&](const char* what, const Change& change) {
+    time(what, reads, [&] {
+      change();
+      while (plan.has_changes()) std::this_thread::sleep_for(microseconds(100));
+    });
   };
-  time("steady", [] { std::this_thread::sleep_for(std::chrono::seconds(2)); });
-  time("half of the budget", [&] { plan.set_budget(budget / 2); });
-  time("the whole budget", [&] { plan.set_budget(budget); });
-  time("a reader elsewhere", [&] { opens.jump_to(0.5); });
-  time("events were lost", [&] { plan.on_overflow(); });
-  time("another order", [&] { plan.set_order({.order = make_order(1, lanes, samples)}); });
-  time("the next epoch", [&] { plan.set_order({.order = order, .epoch = 1}); });
+  time_change("steady", [] { std::this_thread::sleep_for(std::chrono::seconds(2)); });
+  time_change("half of the budget", [&] { plan.set_budget(budget / 2); });
+  time_change("the whole budget", [&] { plan.set_budget(budget); });
+  time_change("a reader elsewhere", [&] { opens.jump_to(0.5); });
+  time_change("events were lost", [&] { plan.on_overflow(); });
+  time_change("another order", [&] { plan.set_order({.order = make_order(1, lanes, samples)}); });
+  time_change("the next epoch", [&] { plan.set_order({.order = order, .epoch = 1}); });
   plan.stop();
+}
+
+// A tier that has one sample in three, and room for as many.
+void time_tier(const cache::Catalog& catalog, unsigned lanes) {
+  const std::uint64_t samples = catalog.sample_count();
+  cache::Placement placement(catalog, {samples * kSampleBytes / 3},
+                             [](std::size_t, SampleIndex sample) { return sample % 3 == 0; });
+  Reads reads(samples, [&](SampleIndex sample) {
+    static_cast<void>(placement.wants(0, sample));
+    if (placement.evicts()) static_cast<void>(placement.on_read(sample));
+  });
+  const auto one = make_order(0, lanes, samples);
+  const auto other = make_order(1, lanes, samples);
+  static_cast<void>(placement.follow(*one, 0));
+  cache::Placement::JobId job = 0;
+  time("tier: a second order", reads, [&] { job = placement.follow(*other, 0).job; });
+  if (!placement.evicts()) fail("MIN is not in force");
+  time("tier: its next epoch", reads, [&] { static_cast<void>(placement.enter(job, 1)); });
+  time("tier: it ends", reads, [&] { static_cast<void>(placement.unfollow(job)); });
+}
+
+void run(std::uint64_t samples, unsigned lanes) {
+  const cache::Catalog catalog = make_catalog(samples);
+  if (catalog.sample_count() == 0) fail("no samples");
+  time_plan(catalog, lanes);
+  time_tier(catalog, lanes);
 }
 
 }  // namespace

@@ -15,73 +15,78 @@ constexpr std::size_t kEpochsAhead = 16;
 constexpr std::uint64_t kPositionsMax = 16ULL << 20;
 constexpr std::size_t kEpochsAtLeast = 2;
 
-}  // namespace
-
-NextUses::NextUses(const Order& order, std::uint64_t sample_count, std::uint64_t epoch)
-    : order_(order), first_(sample_count + 1, 0), taken_(sample_count, 0) {
-  enter(epoch);
-}
-
-void NextUses::enter(std::uint64_t epoch) {
-  while (!epochs_.empty() && epochs_.front().number != epoch) {
-    base_ += epochs_.front().samples.size();
-    epochs_.pop_front();
-  }
-  now_ = std::max(now_, base_);
-  draw_ahead(epoch);
-  list_uses();
-}
-
-void NextUses::draw_ahead(std::uint64_t epoch) {
+void draw_epochs(const Order& order, std::uint64_t epoch, UsesAhead& ahead) {
   std::uint64_t positions = 0;
-  for (const Epoch& each : epochs_) positions += each.samples.size();
-  while (epochs_.size() < kEpochsAhead) {
-    if (epochs_.size() >= kEpochsAtLeast && positions >= kPositionsMax) return;
-    const std::uint64_t number = epochs_.empty() ? epoch : epochs_.back().number + 1;
-    Result<std::vector<SampleIndex>> samples = order_.epoch(number);
+  for (const UsesAhead::Epoch& each : ahead.epochs) positions += each.samples->size();
+  while (ahead.epochs.size() < kEpochsAhead) {
+    if (ahead.epochs.size() >= kEpochsAtLeast && positions >= kPositionsMax) return;
+    const std::uint64_t number = ahead.epochs.empty() ? epoch : ahead.epochs.back().number + 1;
+    Result<std::vector<SampleIndex>> samples = order.epoch(number);
     if (!samples || samples->empty()) return;  // the last one
     positions += samples->size();
-    epochs_.push_back({number, std::move(*samples)});
+    ahead.epochs.push_back({number, std::make_shared<const std::vector<SampleIndex>>(std::move(*samples))});
   }
 }
 
 // A counting sort: how many uses each sample has, where they begin, then each in its place.
-void NextUses::list_uses() {
-  std::fill(first_.begin(), first_.end(), 0);
-  for (const Epoch& epoch : epochs_) {
-    for (const SampleIndex sample : epoch.samples) ++first_[sample + 1];
+void list_uses(UsesAhead& ahead) {
+  for (const UsesAhead::Epoch& epoch : ahead.epochs) {
+    for (const SampleIndex sample : *epoch.samples) ++ahead.first[sample + 1];
   }
-  for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-  uses_.resize(first_.back());
-  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
+  for (std::size_t i = 1; i < ahead.first.size(); ++i) ahead.first[i] += ahead.first[i - 1];
+  ahead.uses.resize(ahead.first.back());
+  std::vector<std::uint32_t> next(ahead.first.begin(), ahead.first.end() - 1);
   std::uint32_t time = 0;
-  for (const Epoch& epoch : epochs_) {
-    for (const SampleIndex sample : epoch.samples) uses_[next[sample]++] = time++;
+  for (const UsesAhead::Epoch& epoch : ahead.epochs) {
+    for (const SampleIndex sample : *epoch.samples) ahead.uses[next[sample]++] = time++;
   }
 }
 
-std::span<const std::uint32_t> NextUses::uses_of(SampleIndex sample) const {
-  return std::span(uses_).subspan(first_[sample], first_[sample + 1] - first_[sample]);
+}  // namespace
+
+std::shared_ptr<const UsesAhead> draw_uses(const Order& order, std::uint64_t sample_count, std::uint64_t epoch,
+                                           const UsesAhead* before) {
+  auto ahead = std::make_shared<UsesAhead>();
+  ahead->first.assign(sample_count + 1, 0);
+  if (before != nullptr) {
+    ahead->epochs = before->epochs;
+    ahead->base = before->base;
+  }
+  while (!ahead->epochs.empty() && ahead->epochs.front().number != epoch) {
+    ahead->base += ahead->epochs.front().samples->size();
+    ahead->epochs.pop_front();
+  }
+  draw_epochs(order, epoch, *ahead);
+  list_uses(*ahead);
+  return ahead;
 }
 
-const std::uint32_t* NextUses::find_upcoming(SampleIndex sample) const {
-  const std::span<const std::uint32_t> uses = uses_of(sample);
-  const std::uint64_t taken = taken_[sample] - std::min(base_, taken_[sample]);
-  return std::lower_bound(uses.data(), uses.data() + uses.size(), taken);
+NextUses::NextUses(std::shared_ptr<const UsesAhead> ahead)
+    : ahead_(std::move(ahead)), now_(ahead_->base), taken_(ahead_->sample_count(), 0) {}
+
+void NextUses::enter(std::shared_ptr<const UsesAhead> ahead) {
+  ahead_ = std::move(ahead);
+  now_ = std::max(now_, ahead_->base);
+}
+
+std::span<const std::uint32_t> NextUses::upcoming_uses(SampleIndex sample) const {
+  const auto uses =
+      std::span(ahead_->uses).subspan(ahead_->first[sample], ahead_->first[sample + 1] - ahead_->first[sample]);
+  const std::uint64_t taken = taken_[sample] - std::min(ahead_->base, taken_[sample]);
+  return uses.subspan(static_cast<std::size_t>(std::ranges::lower_bound(uses, taken) - uses.begin()));
 }
 
 std::uint64_t NextUses::take(SampleIndex sample) {
-  const std::uint32_t* use = find_upcoming(sample);
-  const std::uint32_t* const end = uses_.data() + first_[sample + 1];
-  if (use == end) return kNeverUsed;
-  taken_[sample] = base_ + *use + 1;
+  const std::span<const std::uint32_t> uses = upcoming_uses(sample);
+  if (uses.empty()) return kNeverUsed;
+  taken_[sample] = ahead_->base + uses[0] + 1;
   now_ = std::max(now_, taken_[sample]);
-  return ++use == end ? kNeverUsed : base_ + *use;
+  return uses.size() == 1 ? kNeverUsed : ahead_->base + uses[1];
 }
 
 std::uint64_t NextUses::upcoming(SampleIndex sample) const {
-  const std::uint32_t* const use = find_upcoming(sample);
-  return use == uses_.data() + first_[sample + 1] ? kNeverUsed : base_ + *use;
+  const std::span<const std::uint32_t> uses = upcoming_uses(sample);
+  return uses.empty() ? kNeverUsed : ahead_->base + uses[0];
 }
 
 }  // namespace headrace::cache

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each sample is needed next, and after that: the uses of the coming epochs, told from the order.
 //
-//   NextUses uses(order, sample_count, epoch);
+//   NextUses uses(draw_uses(order, sample_count, epoch));
 //   std::uint64_t later = uses.take(sample);   // it is read now; when again?
-//   uses.enter(epoch + 1);
+//   uses.enter(draw_uses(order, sample_count, epoch + 1, uses.ahead().get()));
 //
 // Times are positions counted through all epochs; they rise, also over a jump to another epoch.
 //
-// Memory: 12 bytes per sample, and 8 per position of the epochs ahead.
-// Thread-safety: none; one owner. Ownership: the order outlives it.
+// Memory: 12 bytes per sample, and 8 per position of the epochs ahead; while the next epoch is drawn, two thirds of that
+// once more.
+// Thread-safety: of NextUses none, one owner. UsesAhead never changes: it is drawn while others take uses.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,12 +22,31 @@
 
 namespace headrace::cache {
 
+struct UsesAhead {
+  struct Epoch {
+    std::uint64_t number = 0;
+    std::shared_ptr<const std::vector<SampleIndex>> samples;
+  };
+  std::deque<Epoch> epochs;          // the current one and those after it
+  std::uint64_t base = 0;            // when the current one begins
+  std::vector<std::uint32_t> first;  // by sample: where its uses begin in `uses`; one more at the end
+  std::vector<std::uint32_t> uses;   // rising for each sample, counted from base
+
+  [[nodiscard]] std::uint64_t sample_count() const { return first.size() - 1; }
+};
+
+// Uses of earlier epochs than `epoch` are past, whether they were taken or not. `before`, if not null, is what was drawn
+// of the same order: it is not drawn again, and the times go on from there. O(positions ahead).
+[[nodiscard]] std::shared_ptr<const UsesAhead> draw_uses(const Order& order, std::uint64_t sample_count,
+                                                         std::uint64_t epoch, const UsesAhead* before = nullptr);
+
 class NextUses {
  public:
-  NextUses(const Order& order, std::uint64_t sample_count, std::uint64_t epoch);
+  explicit NextUses(std::shared_ptr<const UsesAhead> ahead);
 
-  // Uses of earlier epochs are past, whether they were taken or not. Draws what has come into view: O(positions ahead).
-  void enter(std::uint64_t epoch);
+  // `ahead` was drawn with what ahead() is.
+  void enter(std::shared_ptr<const UsesAhead> ahead);
+  [[nodiscard]] const std::shared_ptr<const UsesAhead>& ahead() const { return ahead_; }
   // The next use of the sample is now; the one after it. kNeverUsed: not within the epochs ahead.
   [[nodiscard]] std::uint64_t take(SampleIndex sample);
   [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const;
@@ -33,22 +54,11 @@ class NextUses {
   [[nodiscard]] std::uint64_t now() const { return now_; }
 
  private:
-  struct Epoch {
-    std::uint64_t number = 0;
-    std::vector<SampleIndex> samples;
-  };
+  // From the first one that is not past, to the end.
+  [[nodiscard]] std::span<const std::uint32_t> upcoming_uses(SampleIndex sample) const;
 
-  void draw_ahead(std::uint64_t epoch);
-  void list_uses();
-  [[nodiscard]] std::span<const std::uint32_t> uses_of(SampleIndex sample) const;
-  [[nodiscard]] const std::uint32_t* find_upcoming(SampleIndex sample) const;
-
-  const Order& order_;
-  std::deque<Epoch> epochs_;  // the current one and those ahead
-  std::uint64_t base_ = 0;    // when the current one begins
+  std::shared_ptr<const UsesAhead> ahead_;
   std::uint64_t now_ = 0;
-  std::vector<std::uint32_t> first_;  // by sample: where its uses begin in uses_; one more at the end
-  std::vector<std::uint32_t> uses_;   // rising for each sample, counted from base_
   std::vector<std::uint64_t> taken_;  // by sample: uses before this time were taken
 };
 

@@ -9,6 +9,7 @@
 namespace headrace::cache {
 namespace {
 
+using io::FairLock;
 using io::MutexLock;
 
 // Epochs count as reading the same files if they differ by less than one part in a hundred: padding to whole batches
@@ -53,59 +54,145 @@ Placement::Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting
     : catalog_(catalog), evicting_bytes_(std::move(evicting_bytes)), is_held_(std::move(is_held)) {}
 
 Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
+  MutexLock control(control_mutex_);
   Job job{.order = &order, .epoch = epoch, .reason_for_min = ""};
   if (!evicting_bytes_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
-  MutexLock lock(mutex_);
-  job.id = next_job_++;
-  jobs_.push_back(std::move(job));
-  choose();
-  return {jobs_.back().id, std::exchange(evictions_, {})};
+  JobId id = 0;
+  {
+    FairLock lock(mutex_);
+    id = job.id = next_job_++;
+    jobs_.push_back(std::move(job));
+  }
+  return {id, choose()};
 }
 
 Placement::Evictions Placement::unfollow(JobId job) {
-  MutexLock lock(mutex_);
-  std::erase_if(jobs_, [&](const Job& each) { return each.id == job; });
-  choose();
-  return std::exchange(evictions_, {});
-}
-
-void Placement::choose() {
-  const bool several = jobs_.size() > 1;
-  const std::string reason = several         ? "several orders are read at once"
-                             : jobs_.empty() ? ""
-                                             : jobs_.front().reason_for_min;
-  if (!reason.empty() && !evicting_bytes_.empty()) {
-    start_min();
-  } else {
-    min_.reset();
-    for (Job& job : jobs_) job.uses.reset();
+  MutexLock control(control_mutex_);
+  Job gone;  // let go without the mutex
+  {
+    FairLock lock(mutex_);
+    const std::uint64_t before = clock();
+    gone = std::move(job_of(job));
+    std::erase_if(jobs_, [&](const Job& each) { return each.id == job; });
+    const std::uint64_t back = before - clock();  // what was told to the policy are times of a clock that rises
+    for (Job& each : jobs_) each.offset += back;
   }
-  why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
-  evicts_.store(min_ != nullptr);
+  return choose();
 }
 
-void Placement::start_min() {
+Placement::Evictions Placement::choose() {
+  std::string reason;
+  {
+    FairLock lock(mutex_);
+    reason = jobs_.size() > 1 ? "several orders are read at once" : jobs_.empty() ? "" : jobs_.front().reason_for_min;
+    why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
+  }
+  if (!reason.empty() && !evicting_bytes_.empty()) return begin_min();
+  end_min();
+  return {};
+}
+
+void Placement::end_min() {
+  std::unique_ptr<PolicyStack> ended;  // let go without the mutex: with millions of samples that takes a while
+  std::vector<std::unique_ptr<NextUses>> uses;
+  FairLock lock(mutex_);
+  evicts_.store(false);
+  ended = std::exchange(min_, nullptr);
+  for (Job& job : jobs_) uses.push_back(std::exchange(job.uses, nullptr));
+}
+
+// The tiers may hold samples from a time when another policy was in force.
+Placement::Evictions Placement::begin_min() {
   if (sizes_.empty()) sizes_ = sample_sizes(catalog_, SampleSize::kPagesInStore);
-  for (Job& job : jobs_) {
-    if (job.uses != nullptr) continue;
-    job.uses = std::make_unique<NextUses>(*job.order, sizes_.size(), job.epoch);
+  draw_missing_uses();
+  if (evicts()) return refresh_all();
+  std::unique_ptr<PolicyStack> min = make_min();
+  static_cast<void>(for_each_sample([&](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
+    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
+      if (is_held_(tier, sample)) refresh(*min, tier, sample);
+    }
+  }));
+  std::vector<OutsideUse> outside(sizes_.size());
+  {
+    FairLock lock(mutex_);
+    min_ = std::move(min);
+    outside_.swap(outside);
+    evicts_.store(true);
+  }
+  return unwanted();
+}
+
+void Placement::draw_missing_uses() {
+  for (;;) {
+    JobId id = 0;
+    const Order* order = nullptr;
+    std::uint64_t epoch = 0;
+    {
+      FairLock lock(mutex_);
+      const auto found = std::ranges::find_if(jobs_, [](const Job& each) { return each.uses == nullptr; });
+      if (found == jobs_.end()) return;
+      id = found->id;
+      order = found->order;
+      epoch = found->epoch;
+    }
+    auto uses = std::make_unique<NextUses>(draw_uses(*order, sizes_.size(), epoch));
+    FairLock lock(mutex_);
+    Job& job = job_of(id);
+    job.uses = std::move(uses);
     align(job);
   }
-  outside_.assign(sizes_.size(), {});  // they are times of a clock that may begin again
-  min_ = std::make_unique<PolicyStack>();
+}
+
+std::unique_ptr<PolicyStack> Placement::make_min() {
+  auto min = std::make_unique<PolicyStack>();
   for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-    min_->add(make_policy(PolicyKind::kMin, {.capacity_bytes = pages_in(evicting_bytes_[tier]),
-                                             .sizes = sizes_,
-                                             .on_evict = [this, tier](SampleIndex sample) {
-                                               evictions_.push_back({tier, sample});
-                                             }}));
+    min->add(make_policy(PolicyKind::kMin, {.capacity_bytes = pages_in(evicting_bytes_[tier]),
+                                            .sizes = sizes_,
+                                            .on_evict = [this, tier](SampleIndex sample) {
+                                              evictions_.push_back({tier, sample});
+                                            }}));
   }
-  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-      if (is_held_(tier, sample)) refresh(tier, sample);
+  return min;
+}
+
+// Some 2 us a sample, most of it to find whether a tier holds it.
+template <typename Step>
+Placement::Evictions Placement::for_each_sample(Step step) {
+  constexpr std::size_t kAtOnce = 512;
+  Evictions gone;
+  for (std::size_t first = 0; first < sizes_.size(); first += kAtOnce) {
+    FairLock lock(mutex_);
+    const std::size_t end = std::min(first + kAtOnce, sizes_.size());
+    for (std::size_t sample = first; sample < end; ++sample) step(static_cast<SampleIndex>(sample));
+    gone.insert(gone.end(), evictions_.begin(), evictions_.end());
+    evictions_.clear();
+  }
+  return gone;
+}
+
+// Tells the policy the upcoming uses of all that it holds: of reads from memory, which cause no fetch, it has not heard,
+// nor of what other jobs will read.
+Placement::Evictions Placement::refresh_all() {
+  return for_each_sample([this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
+    for (std::size_t tier = 0; tier < min_->size(); ++tier) {
+      if ((*min_)[tier].holds(sample)) refresh(*min_, tier, sample);
     }
-  }
-  evict_what_is_not_wanted();
+  });
+}
+
+// What the tiers hold, and the policy does not.
+Placement::Evictions Placement::unwanted() {
+  return for_each_sample([this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
+    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
+      if (is_held_(tier, sample) && !(*min_)[tier].holds(sample)) evictions_.push_back({tier, sample});
+    }
+  });
+}
+
+Placement::Job& Placement::job_of(JobId id) {
+  const auto found = std::ranges::find(jobs_, id, &Job::id);
+  HEADRACE_ASSERT(found != jobs_.end());
+  return *found;
 }
 
 // The clock of the job that is furthest on.
@@ -124,6 +211,7 @@ void Placement::align(Job& job) {
 std::uint64_t Placement::upcoming(SampleIndex sample) const {
   std::uint64_t soonest = kNeverUsed;
   for (const Job& job : jobs_) {
+    if (job.uses == nullptr) continue;
     const std::uint64_t use = job.uses->upcoming(sample);
     if (use != kNeverUsed) soonest = std::min(soonest, job.offset + use);
   }
@@ -135,6 +223,7 @@ std::uint64_t Placement::take(SampleIndex sample) {
   Job* reader = nullptr;
   std::uint64_t soonest = kNeverUsed;
   for (Job& job : jobs_) {
+    if (job.uses == nullptr) continue;
     const std::uint64_t use = job.uses->upcoming(sample);
     if (use == kNeverUsed || job.offset + use >= soonest) continue;
     soonest = job.offset + use;
@@ -166,48 +255,42 @@ std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
 }
 
 // Tells the policy the upcoming use of a sample, as if the sample were read now.
-void Placement::refresh(std::size_t tier, SampleIndex sample) {
-  static_cast<void>((*min_)[tier].read({.sample = sample, .next_use = upcoming(sample), .now = clock()}));
+void Placement::refresh(PolicyStack& min, std::size_t tier, SampleIndex sample) {
+  static_cast<void>(min[tier].read({.sample = sample, .next_use = upcoming(sample), .now = clock()}));
 }
 
-// The tiers may hold samples from a time when another policy was in force.
-void Placement::evict_what_is_not_wanted() {
-  evictions_.clear();
-  for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-      if (is_held_(tier, sample) && !(*min_)[tier].holds(sample)) evictions_.push_back({tier, sample});
-    }
-  }
-}
-
-// Reads from memory cause no fetch, so the policy has not heard of them: it is told the upcoming uses of all that it
-// holds.
 Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
-  MutexLock lock(mutex_);
-  const auto found = std::ranges::find(jobs_, job, &Job::id);
-  HEADRACE_ASSERT(found != jobs_.end());
-  found->epoch = epoch;
-  if (min_ == nullptr) return {};
-  found->uses->enter(epoch);
-  align(*found);
-  for (std::size_t tier = 0; tier < min_->size(); ++tier) {
-    for (SampleIndex sample = 0; sample < sizes_.size(); ++sample) {
-      if ((*min_)[tier].holds(sample)) refresh(tier, sample);
-    }
+  MutexLock control(control_mutex_);
+  const Order* order = nullptr;
+  std::shared_ptr<const UsesAhead> before;  // lives on to the end: whoever lets go of it has much to do
+  {
+    FairLock lock(mutex_);
+    Job& entering = job_of(job);
+    entering.epoch = epoch;
+    if (min_ == nullptr) return {};
+    order = entering.order;
+    before = entering.uses->ahead();
   }
-  return std::exchange(evictions_, {});
+  std::shared_ptr<const UsesAhead> ahead = draw_uses(*order, sizes_.size(), epoch, before.get());
+  {
+    FairLock lock(mutex_);
+    Job& entering = job_of(job);
+    entering.uses->enter(std::move(ahead));
+    align(entering);
+  }
+  return refresh_all();
 }
 
 Placement::Evictions Placement::on_read(SampleIndex sample) {
-  MutexLock lock(mutex_);
+  FairLock lock(mutex_);
   if (min_ != nullptr) min_->read({.sample = sample, .next_use = take(sample), .now = clock()});
   return std::exchange(evictions_, {});
 }
 
 Placement::Evictions Placement::on_offer(SampleIndex sample) {
-  MutexLock lock(mutex_);
+  FairLock lock(mutex_);
   for (std::size_t tier = 0; min_ != nullptr && tier < min_->size(); ++tier) {
-    refresh(tier, sample);
+    refresh(*min_, tier, sample);
     if ((*min_)[tier].holds(sample)) break;
   }
   return std::exchange(evictions_, {});
@@ -215,12 +298,12 @@ Placement::Evictions Placement::on_offer(SampleIndex sample) {
 
 bool Placement::wants(std::size_t tier, std::optional<SampleIndex> sample) const {
   if (!evicts()) return true;
-  MutexLock lock(mutex_);
+  FairLock lock(mutex_);
   return min_ == nullptr || (sample && (*min_)[tier].holds(*sample));
 }
 
 std::string Placement::describe() const {
-  MutexLock lock(mutex_);
+  FairLock lock(mutex_);
   return (min_ != nullptr ? "min: " : "never-evict: ") + why_;
 }
 

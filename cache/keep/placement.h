@@ -19,7 +19,9 @@
 // Each order that is followed has positions of its own. All orders count as equally fast, and their positions are
 // aligned anew whenever one of them enters an epoch.
 //
-// Thread-safety: every function from any thread. Lock order: mutex_, then what is_held() takes.
+// Thread-safety: every function from any thread. on_read(), on_offer() and wants() are called by READs: they wait for
+// no epoch to be drawn, and for a thousand steps of a policy at most. follow(), enter() and unfollow() take as long as
+// drawing does. Lock order: control_mutex_, mutex_, then what is_held() takes.
 #pragma once
 
 #include <atomic>
@@ -86,7 +88,7 @@ class Placement {
     const Order* order = nullptr;
     std::uint64_t epoch = 0;
     std::string reason_for_min;                // empty: never-evict, if this is the only job
-    std::unique_ptr<NextUses> uses = nullptr;  // while MIN is in force
+    std::unique_ptr<NextUses> uses = nullptr;  // while MIN is in force; null: not drawn yet
     std::uint64_t offset = 0;                  // from its clock to the common one
   };
 
@@ -96,30 +98,42 @@ class Placement {
     std::uint64_t interval = 0;  // 0: not known
   };
 
-  void choose() HEADRACE_REQUIRES(mutex_);
-  void start_min() HEADRACE_REQUIRES(mutex_);
+  // After a job has come or gone.
+  [[nodiscard]] Evictions choose() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  void end_min() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  [[nodiscard]] Evictions begin_min() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  void draw_missing_uses() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  [[nodiscard]] std::unique_ptr<PolicyStack> make_min();
+  [[nodiscard]] Evictions refresh_all() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  [[nodiscard]] Evictions unwanted() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  // `step` for each sample, under mutex_, of which a READ that waits gets hold every few hundred samples; what is evicted
+  // meanwhile.
+  template <typename Step>
+  [[nodiscard]] Evictions for_each_sample(Step step) HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  [[nodiscard]] Job& job_of(JobId id) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t clock() const HEADRACE_REQUIRES(mutex_);  // common to the jobs
   void align(Job& job) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t upcoming(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t take(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void note_outside(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t upcoming_outside(SampleIndex sample) const HEADRACE_REQUIRES(mutex_);
-  void refresh(std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
-  void evict_what_is_not_wanted() HEADRACE_REQUIRES(mutex_);
+  void refresh(PolicyStack& min, std::size_t tier, SampleIndex sample) HEADRACE_REQUIRES(mutex_);
 
   const Catalog& catalog_;
   const std::vector<std::uint64_t> evicting_bytes_;  // by tier
   const IsHeld is_held_;
-  std::vector<std::uint32_t> sizes_;  // by sample, in pages on disk; filled before the first policy, then constant
+  // By sample, in pages on disk; filled before the first policy, then constant.
+  std::vector<std::uint32_t> sizes_;
   std::atomic<bool> evicts_ = false;
 
-  mutable io::Mutex mutex_;
+  io::Mutex control_mutex_;  // held while epochs are drawn: jobs come, go on and go one after the other
+  mutable io::FairMutex mutex_;
   std::vector<Job> jobs_ HEADRACE_GUARDED_BY(mutex_);
   JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
   std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);  // null: not in force
   std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);   // by sample, while MIN is in force
-  Evictions evictions_;                                           // of the call under way, which holds the mutex
+  Evictions evictions_;                                           // of the call under way, which holds mutex_
 };
 
 }  // namespace headrace::cache

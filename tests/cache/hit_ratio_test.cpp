@@ -347,10 +347,10 @@ TEST_CASE("next uses are those of the order, however far the reader went") {
   REQUIRE(order.has_value());
   const auto trace = trace_of(**order, {.first_epoch = 2, .epochs = 6});
   REQUIRE(trace.has_value());
-  headrace::cache::NextUses uses(**order, 30, 2);
+  headrace::cache::NextUses uses(draw_uses(**order, 30, 2));
   std::uint64_t epoch = 0;
   for (std::size_t i = 0; i < trace->reads.size(); ++i) {
-    if (i == trace->epoch_ends[epoch]) uses.enter(2 + ++epoch);
+    if (i == trace->epoch_ends[epoch]) uses.enter(draw_uses(**order, 30, 2 + ++epoch, uses.ahead().get()));
     const auto rest = trace->reads.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const auto next = std::find(rest, trace->reads.end(), trace->reads[i]);
     REQUIRE(uses.upcoming(trace->reads[i]) == i);
