@@ -49,7 +49,8 @@ class ReadAhead {
   // The next sample to fetch, counted against the window from now on; nullopt: nothing to do until on_read/on_fetched.
   [[nodiscard]] std::optional<SampleIndex> next_fetch();
   // A fetch ended. Failed: its place is free again and it is not tried a second time before the reader passes it.
-  void on_fetched(SampleIndex sample, bool success);
+  // False: nothing has changed for next_fetch().
+  bool on_fetched(SampleIndex sample, bool success);
   // The reader took the sample (hit or miss). Out-of-order within the loader's window is normal; a read outside of it
   // is a stray unless several in a row fit another position (resume in mid-epoch) or the beginning of another epoch (a
   // job that starts again, one that repeats its epoch): then the position moves there.

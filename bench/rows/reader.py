@@ -20,7 +20,8 @@ READ_AHEAD = "16M"
 class ColdReading(Row):
     """Whole files in random order with cold caches."""
     rounds = SHORT_ROUNDS
-    tier = ()  # options that put a disk tier before the source
+    tier = ()   # options that put a disk tier before the source
+    epochs = 1  # the figures are of the last one
 
     def prepare(self):
         need_root("drop the page cache")
@@ -32,10 +33,8 @@ class ColdReading(Row):
     def read(self):
         """headrace read; its figures are of the epoch, its memory of the whole process."""
         self.bench.drop_caches()
-        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
-                   *self.tier]
-        output, usage = self.bench.run_program(command)
-        epoch = json.loads(output)["epochs"][0]
+        output, usage = self.bench.run_program(self.read_command())
+        epoch = json.loads(output)["epochs"][-1]
         of_process = usage.ru_utime + usage.ru_stime  # for an older revision (--against), which tells none
         return Figures(samples=epoch["samples"], seconds=epoch["seconds"], bytes=epoch["bytes"],
                        cpu_seconds=epoch.get("cpu_seconds", of_process), peak_bytes=usage.ru_maxrss * 1024,
@@ -43,9 +42,11 @@ class ColdReading(Row):
 
     def checksum_of_reader(self):
         """What the reader delivers, byte for byte; a run of its own, because hashing takes time."""
-        command = [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
-                   "--checksum", *self.tier]
-        return self.bench.execute_json(command)["epochs"][0]["xxh3"]
+        return self.bench.execute_json([*self.read_command(), "--checksum"])["epochs"][-1]["xxh3"]
+
+    def read_command(self):
+        return [self.bench.program("headrace"), "read", self.source, "--order", ORDER, "--ram", READ_AHEAD, "--json",
+                "--epochs", self.epochs, *self.tier]
 
 
 class ReaderSource(ColdReading):
@@ -99,6 +100,13 @@ class ReaderSsd(ReaderSource):
         source = self.bench.data_set(self.bench.count(4000, 200))
         self.bench.execute([self.bench.program("headrace"), "warm", source, *self.tier])
         super().prepare()
+
+
+class ReaderSsdLater(ReaderSsd):
+    """In the first epoch of a process each file is looked up in the source, whose names and attributes are cold."""
+    name = "reader-ssd-later"
+    headrace_side = "C++ reader from a warmed disk tier, the third epoch"
+    epochs = 3
 
 
 class ReaderSsdHash(ReaderSsd):
@@ -199,4 +207,4 @@ class DemandLatency(Row):
         return self.bench.measure(command, preexec_fn=enter)
 
 
-ROWS = (ReaderSource, ReaderThreads, ReaderSsd, ReaderSsdHash, Warm, DemandLatency)
+ROWS = (ReaderSource, ReaderThreads, ReaderSsd, ReaderSsdLater, ReaderSsdHash, Warm, DemandLatency)

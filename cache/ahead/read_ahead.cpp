@@ -67,7 +67,7 @@ struct ReadAhead::Impl {
   Impl(const Order& order_in, const SampleSizes& sizes_in, const ReadAheadOptions& options);
 
   std::optional<SampleIndex> next_fetch();
-  void on_fetched(SampleIndex sample, bool success);
+  bool on_fetched(SampleIndex sample, bool success);
   bool adopt(SampleIndex sample);
   bool on_read(SampleIndex sample);
   void on_lost(SampleIndex sample);
@@ -290,16 +290,21 @@ bool ReadAhead::Impl::is_worth_keeping(SampleIndex sample) const {
   return schedule.leaves_samples_out() ? schedule.is_needed(sample) : sizes[sample] <= small_max;
 }
 
-void ReadAhead::Impl::on_fetched(SampleIndex sample, bool success) {
+bool ReadAhead::Impl::on_fetched(SampleIndex sample, bool success) {
   Mark& mark = marks[sample];
-  if (mark.presence != Presence::kInFlight) return;
+  if (mark.presence != Presence::kInFlight) return false;
   if (success && (mark.resident || window_bytes <= window_limit)) {
     mark.presence = Presence::kHeld;
-    return settle(sample);
+    settle(sample);
+    return mark.pending == 0;
   }
   give_back(sample);
-  if (success) return let_go(sample);  // the budget was cut while it was on its way
-  mark.presence = mark.pending > 0 ? Presence::kFailed : Presence::kAbsent;
+  if (success) {
+    let_go(sample);  // the budget was cut while it was on its way
+  } else {
+    mark.presence = mark.pending > 0 ? Presence::kFailed : Presence::kAbsent;
+  }
+  return true;
 }
 
 // What the plan waits for has come. Anything else is resident: where each sample is read once per epoch one is as good
@@ -440,8 +445,8 @@ ReadAhead::~ReadAhead() = default;
 std::optional<SampleIndex> ReadAhead::next_fetch() {
   return impl_->next_fetch();
 }
-void ReadAhead::on_fetched(SampleIndex sample, bool success) {
-  impl_->on_fetched(sample, success);
+bool ReadAhead::on_fetched(SampleIndex sample, bool success) {
+  return impl_->on_fetched(sample, success);
 }
 bool ReadAhead::adopt(SampleIndex sample) {
   return impl_->adopt(sample);

@@ -5,6 +5,7 @@
 #include "headrace/cache/reader.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <unordered_map>
 #include <utility>
@@ -44,6 +45,7 @@ constexpr unsigned kEmptyEpochsMax = 1000;
 struct ComingSample {
   std::optional<Result<View>> result;  // empty while it is on its way
   bool planned = false;                // the plan is told how the fetch ends
+  bool demanded = false;               // a consumer has asked for it, not the plan
   bool awaited = false;                // a consumer sleeps until then
 };
 
@@ -79,6 +81,14 @@ tl::unexpected<io::Error> other_version(const Store& store, EntryId pack) {
                                                ": is another version than its records were looked up in; open it anew");
 }
 
+// What follows from a read, and is done without the mutex.
+struct AfterRead {
+  std::vector<SampleIndex> released;        // to be dropped first: they make the room
+  std::array<SampleIndex, 8> planned = {};  // to be fetched; a read makes room for one, of records for some
+  std::size_t planned_count = 0;
+  [[nodiscard]] bool is_full() const { return planned_count == planned.size(); }
+};
+
 SampleSizes sizes_of(const Catalog& catalog, const RecordSet* records) {
   return records != nullptr ? records->sizes_in_pages(io::kBufferAlignment)
                             : sizes_in_pages(catalog, SampleSize::kPagesInStore);
@@ -99,13 +109,17 @@ class ReaderImpl final : public Reader {
   [[nodiscard]] std::optional<Sample> take_position() HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] bool enter_next_epoch() HEADRACE_REQUIRES(mutex_);
   void follow_to(std::uint64_t epoch);
-  [[nodiscard]] std::optional<Result<View>> take_content(SampleIndex sample);
-  void finish_read(const Sample& sample);
-  [[nodiscard]] std::optional<SampleIndex> take_planned();
+  [[nodiscard]] bool is_followed(std::uint64_t epoch) const;
+  [[nodiscard]] std::optional<Result<View>> take_if_there(SampleIndex sample, AfterRead& after)
+      HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<Result<View>> wait_for(SampleIndex sample, AfterRead& after);
+  void finish_read(const AfterRead& after);
+  void take_planned(AfterRead& after) HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] EntryId entry_of(SampleIndex sample) const;
   [[nodiscard]] Result<View> check_record(SampleIndex record, Result<View> result) const;
   void start(SampleIndex sample, ReadHint hint);
   void on_fetched(SampleIndex sample, Result<View> result);
+  void end_fetch() HEADRACE_REQUIRES(mutex_);
 
   Store& store_;
   const Order& order_;
@@ -176,25 +190,35 @@ ReadAhead::State ReaderImpl::state() const {
   return plan_.state();
 }
 
+// The thread that reads a disk takes the mutex for each sample, too: once is enough for one that is there.
 std::optional<Sample> ReaderImpl::next() {
   std::optional<Sample> sample;
+  std::optional<Result<View>> content;
+  AfterRead after;
   {
     MutexLock lock(mutex_);
     sample = take_position();
+    if (!sample) return std::nullopt;
+    if (is_followed(sample->epoch)) content = take_if_there(sample->index, after);
   }
-  if (!sample) return std::nullopt;
-  follow_to(sample->epoch);
-  auto content = take_content(sample->index);
+  if (!content) {
+    follow_to(sample->epoch);
+    content = wait_for(sample->index, after);
+  }
   if (!content) return std::nullopt;
   sample->bytes = std::move(*content);
-  finish_read(*sample);
-  fetch_ahead();
+  finish_read(after);
   return sample;
+}
+
+// The store hears of an epoch before anything is read of it. Of records it hears nothing: tiers hold files.
+bool ReaderImpl::is_followed(std::uint64_t epoch) const {
+  return !following_ || epoch <= followed_epoch_.load();
 }
 
 // Of several consumers the first to get into an epoch tells the store.
 void ReaderImpl::follow_to(std::uint64_t epoch) {
-  if (!following_) return;  // tiers hold files
+  if (is_followed(epoch)) return;
   std::uint64_t followed = followed_epoch_.load();
   if (epoch > followed && followed_epoch_.compare_exchange_strong(followed, epoch)) following_->enter(epoch);
 }
@@ -227,73 +251,83 @@ bool ReaderImpl::enter_next_epoch() {
   return true;
 }
 
+// nullopt: it is on its way, or nobody has asked for it.
+std::optional<Result<View>> ReaderImpl::take_if_there(SampleIndex sample, AfterRead& after) {
+  const auto found = coming_.find(sample);
+  if (found == coming_.end() || !found->second.result) return std::nullopt;
+  Result<View> result = std::move(*found->second.result);
+  const bool in_ram = result && result->served_from() == TierKind::kRam;
+  if (found->second.demanded && !in_ram && plan_.holds(sample)) plan_.on_lost(sample);
+  coming_.erase(found);
+  plan_.on_read(sample);
+  after.released = plan_.take_releases();
+  take_planned(after);
+  return result;
+}
+
 // nullopt: cancelled.
-std::optional<Result<View>> ReaderImpl::take_content(SampleIndex sample) {
-  bool demanded = false;
+std::optional<Result<View>> ReaderImpl::wait_for(SampleIndex sample, AfterRead& after) {
   MutexLock lock(mutex_);
   while (!cancelled_) {
-    auto found = coming_.find(sample);
-    if (found == coming_.end()) {
-      demanded = true;  // it is resident in RAM, or nobody foresaw it
-      coming_.emplace(sample, ComingSample{});
+    if (auto content = take_if_there(sample, after)) return content;
+    const auto [found, is_new] = coming_.try_emplace(sample);
+    ComingSample& coming = found->second;
+    if (is_new) {
+      coming.demanded = true;  // it is resident in RAM, or nobody foresaw it
       in_flight_ += 1;
       lock.unlock();
       start(sample, ReadHint::kNow);
       lock.lock();
-    } else if (!found->second.result) {
-      if (!std::exchange(found->second.awaited, true) && !demanded) {
-        lock.unlock();
-        store_.hurry(entry_of(sample));
-        lock.lock();
-        continue;  // it may have come meanwhile
-      }
-      changed_.wait(lock);
+    } else if (!std::exchange(coming.awaited, true) && !coming.demanded) {
+      lock.unlock();
+      store_.hurry(entry_of(sample));
+      lock.lock();  // it may have come meanwhile
     } else {
-      Result<View> result = std::move(*found->second.result);
-      coming_.erase(found);
-      const bool in_ram = result && result->served_from() == TierKind::kRam;
-      if (demanded && !in_ram && plan_.holds(sample)) plan_.on_lost(sample);
-      return result;
+      changed_.wait(lock);
     }
   }
   return std::nullopt;
 }
 
-void ReaderImpl::finish_read(const Sample& sample) {
-  std::vector<SampleIndex> released;
-  {
-    MutexLock lock(mutex_);
-    plan_.on_read(sample.index);
-    released = plan_.take_releases();
+void ReaderImpl::finish_read(const AfterRead& after) {
+  if (!records_) {  // of records the views are gone, and that was all
+    for (const SampleIndex gone : after.released) store_.drop(store_.catalog().sample_entry(gone));
   }
-  if (records_) return;  // their views are gone, and that was all
-  for (const SampleIndex gone : released) store_.drop(store_.catalog().sample_entry(gone));
+  for (std::size_t i = 0; i < after.planned_count; ++i) start(after.planned[i], ReadHint::kAheadAndKeep);
+  if (after.is_full()) fetch_ahead();
 }
 
 void ReaderImpl::fetch_ahead() {
   if (fetch_requests_.fetch_add(1) > 0) return;
   std::uint32_t seen = 1;
   do {
-    while (auto sample = take_planned()) start(*sample, ReadHint::kAheadAndKeep);
+    AfterRead next;
+    do {
+      next.planned_count = 0;
+      {
+        MutexLock lock(mutex_);
+        take_planned(next);
+      }
+      for (std::size_t i = 0; i < next.planned_count; ++i) start(next.planned[i], ReadHint::kAheadAndKeep);
+    } while (next.is_full());
     seen = fetch_requests_.fetch_sub(seen) - seen;
   } while (seen > 0);
 }
 
-std::optional<SampleIndex> ReaderImpl::take_planned() {
-  MutexLock lock(mutex_);
-  while (!cancelled_) {
+void ReaderImpl::take_planned(AfterRead& after) {
+  while (!cancelled_ && !after.is_full()) {
     const auto sample = plan_.next_fetch();
-    if (!sample) return std::nullopt;
+    if (!sample) return;
     auto [found, is_new] = coming_.try_emplace(*sample);
     found->second.planned = true;
     if (is_new) {
       in_flight_ += 1;
-      return sample;
+      after.planned[after.planned_count++] = *sample;
+    } else if (found->second.result) {
+      // A consumer was faster: the plan hears of it when it ends, or now if it has.
+      static_cast<void>(plan_.on_fetched(*sample, found->second.result->has_value()));
     }
-    // A consumer was faster: the plan hears of it when it ends, or now if it has.
-    if (found->second.result) plan_.on_fetched(*sample, found->second.result->has_value());
   }
-  return std::nullopt;
 }
 
 EntryId ReaderImpl::entry_of(SampleIndex sample) const {
@@ -327,23 +361,28 @@ Result<View> ReaderImpl::check_record(SampleIndex record, Result<View> result) c
 void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
   const bool good = result.has_value();
   const bool is_busy = !good && result.error().code == ErrorCode::kBusy;
-  bool planned = false;
   std::optional<Result<View>> dropped;  // outside of the mutex
   {
     MutexLock lock(mutex_);
     ComingSample& coming = coming_[sample];
     (cancelled_ ? dropped : coming.result).emplace(std::move(result));
-    planned = coming.planned;
-    if (planned) plan_.on_fetched(sample, good);
+    const bool may_fetch = coming.planned && plan_.on_fetched(sample, good);
     const bool awaited = coming.awaited;
     // What consumers hold left it no memory. They ask for it themselves when it is its turn.
-    if (planned && is_busy) coming_.erase(sample);
+    if (coming.planned && is_busy) coming_.erase(sample);
     // Most samples come before their turn. Waking a consumer for each costs as much as submitting its read.
     if (awaited) changed_.notify_all();
+    if (!may_fetch) return end_fetch();
   }
-  if (planned) fetch_ahead();
+  dropped.reset();
+  fetch_ahead();
   MutexLock lock(mutex_);
-  in_flight_ -= 1;  // last: the reader may go away as soon as nothing is in flight
+  end_fetch();
+}
+
+// The reader may go away as soon as nothing is in flight.
+void ReaderImpl::end_fetch() {
+  in_flight_ -= 1;
   if (in_flight_ == 0) changed_.notify_all();
 }
 
