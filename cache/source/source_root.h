@@ -40,7 +40,7 @@ class SourceRoot final : public SourceTree {
 
   // What the path leads to now; nullptr where that is this same directory, or nothing.
   [[nodiscard]] std::shared_ptr<SourceRoot> find_remount(const std::filesystem::path& path) const;
-  // Whether it has this very file, reached without leaving the directory or following a link.
+  // Whether the path leads to this very file.
   [[nodiscard]] bool has_file(const char* path, const Identity& identity) const;
   // Whether it is still this catalog's: a mount keeps the inode number of its root.
   [[nodiscard]] bool is_root_of(const Catalog& catalog) const;
