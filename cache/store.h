@@ -96,9 +96,9 @@ class Store {
   [[nodiscard]] virtual Result<Identity> identity(EntryId entry) const = 0;
   // Mode and owner: as catalogued, or what set_attributes() said since.
   [[nodiscard]] virtual AttributeClass attributes(EntryId entry) const = 0;
-  // Whether more than mode and owner says who may read the entry in the source. True where that cannot be found out,
-  // unless the entry is gone. Blocks.
-  [[nodiscard]] virtual bool has_acl(EntryId entry) const = 0;
+  // Whether more than mode and owner says who may read the entry in the source; false of one that is gone. nullopt: the
+  // source does not tell now. Blocks.
+  [[nodiscard]] virtual std::optional<bool> has_acl(EntryId entry) const = 0;
   // Compares the catalog with the source, every file. A catalog that is made of it (RevalidateOptions::next) is saved
   // for the next start. Errors: as cache::find_changes(). Blocks.
   [[nodiscard]] virtual Result<CatalogChanges> find_changes(const RevalidateOptions& options) const = 0;

@@ -82,10 +82,11 @@ Result<io::ScannedAttributes> SourceRoot::look_at(const std::string& path) const
   return io::read_attributes(fd(), path);
 }
 
-bool SourceRoot::has_acl(const std::string& path) const {
+std::optional<bool> SourceRoot::has_acl(const std::string& path) const {
   const std::string reached = "/proc/self/fd/" + std::to_string(fd()) + "/" + path;
   if (::lgetxattr(reached.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
-  return errno != ENODATA && errno != ENOTSUP && errno != ENOENT && errno != ENOTDIR;
+  if (errno == ENODATA || errno == ENOTSUP || errno == ENOENT || errno == ENOTDIR) return false;
+  return std::nullopt;
 }
 
 bool SourceRoot::is_root_of(const Catalog& catalog) const {

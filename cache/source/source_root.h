@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "headrace/cache/catalog.h"
@@ -35,7 +36,7 @@ class SourceRoot final : public SourceTree {
   [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog,
                                                     const RevalidateOptions& options) const override;
   [[nodiscard]] Result<io::ScannedAttributes> look_at(const std::string& path) const override;
-  [[nodiscard]] bool has_acl(const std::string& path) const override;
+  [[nodiscard]] std::optional<bool> has_acl(const std::string& path) const override;
   [[nodiscard]] std::uint64_t storage_id() const override { return file_system_.id; }
 
   // What the path leads to now; nullptr where that is this same directory, or nothing.

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "headrace/cache/catalog.h"
@@ -35,7 +36,7 @@ class SourceTree {
   [[nodiscard]] virtual Result<io::ScannedAttributes> look_at(const std::string& path) const = 0;
   // Whether more than mode and owner says who may read the file. True where that cannot be found out, unless the file
   // is gone.
-  [[nodiscard]] virtual bool has_acl(const std::string& path) const = 0;
+  [[nodiscard]] virtual std::optional<bool> has_acl(const std::string& path) const = 0;
   // Tells this storage from all others, also after a reboot and under another name; 0: nothing does so reliably.
   [[nodiscard]] virtual std::uint64_t storage_id() const = 0;
 

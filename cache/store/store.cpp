@@ -104,7 +104,7 @@ class StoreImpl final : public Store {
 
   [[nodiscard]] const Catalog& catalog() const override { return parts_.catalog; }
   [[nodiscard]] Result<Identity> identity(EntryId entry) const override { return parts_.identities.of(entry); }
-  [[nodiscard]] bool has_acl(EntryId entry) const override;
+  [[nodiscard]] std::optional<bool> has_acl(EntryId entry) const override;
   [[nodiscard]] Result<CatalogChanges> find_changes(const RevalidateOptions& options) const override;
   [[nodiscard]] Result<View> read(EntryId entry) override;
   void read_async(EntryId entry, ReadCallback done, ReadHint hint) override;
@@ -160,7 +160,7 @@ Status StoreImpl::start(const StoreOptions& options, const OpenedSource& opened)
   return {};
 }
 
-bool StoreImpl::has_acl(EntryId entry) const {
+std::optional<bool> StoreImpl::has_acl(EntryId entry) const {
   return parts_.source->tree()->has_acl(parts_.catalog.path(entry));
 }
 

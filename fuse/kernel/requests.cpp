@@ -46,10 +46,15 @@ bool is_known(const Requests& requests, fuse_ino_t inode) {
   return requests.inodes().is_current(inode);
 }
 
-struct stat attributes_of(const Requests& requests, std::uint64_t inode, const cache::Identity& identity) {
+struct Attributes {
+  struct stat status {};
+  double valid_seconds = 0;
+};
+
+Attributes attributes_of(const Requests& requests, std::uint64_t inode, const cache::Identity& identity) {
   const Catalog& catalog = requests.catalog();
   const EntryId entry = requests.entry_of(inode);
-  const cache::AttributeClass shared = requests.attributes(entry);
+  const auto [shared, valid_seconds] = requests.attributes(entry);
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::int64_t seconds = identity.mtime_ns / kSecond;
   std::int64_t nanoseconds = identity.mtime_ns % kSecond;
@@ -69,7 +74,7 @@ struct stat attributes_of(const Requests& requests, std::uint64_t inode, const c
   attributes.st_mtim = {.tv_sec = seconds, .tv_nsec = nanoseconds};
   attributes.st_ctim = attributes.st_mtim;
   attributes.st_atim = attributes.st_mtim;
-  return attributes;
+  return {attributes, valid_seconds};
 }
 
 // With number 0 where the file changes just now: the kernel would give those who have the old version open the size of
@@ -80,8 +85,9 @@ fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
   const bool is_changing = requests.catalog().is_file(entry) && !requests.inodes().stands_for(inode, identity);
   fuse_entry_param parameters = {};
   parameters.ino = is_changing ? 0 : inode;
-  parameters.attr = attributes_of(requests, inode, identity);
-  parameters.attr_timeout = requests.valid_seconds();
+  const auto [attributes, valid_seconds] = attributes_of(requests, inode, identity);
+  parameters.attr = attributes;
+  parameters.attr_timeout = valid_seconds;
   parameters.entry_timeout = requests.valid_seconds();
   return parameters;
 }
@@ -137,8 +143,8 @@ void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     fuse_reply_err(request, ESTALE);  // it has changed just now
     return;
   }
-  const struct stat attributes = attributes_of(requests, inode, identity);
-  fuse_reply_attr(request, &attributes, requests.valid_seconds());
+  const auto [attributes, valid_seconds] = attributes_of(requests, inode, identity);
+  fuse_reply_attr(request, &attributes, valid_seconds);
 }
 
 void read_link(fuse_req_t request, fuse_ino_t inode) {
@@ -305,13 +311,15 @@ cache::Identity Requests::identity(EntryId entry) const {
 
 // The group's bits of a file with an ACL are the most that the ACL grants to anybody, and the others' bits do not tell
 // whom it denies them. So the mount, which does not know ACLs, lets in the owner alone (and root). The source is asked
-// when the kernel asks for attributes, which it keeps then.
-cache::AttributeClass Requests::attributes(EntryId entry) const {
-  cache::AttributeClass attributes = store_.attributes(entry);
-  if (serves_others_ && !S_ISLNK(attributes.mode) && store_.has_acl(entry)) {
-    attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
-  }
-  return attributes;
+// when the kernel asks for attributes, which it keeps then. Where the source does not tell, the kernel asks again soon.
+Requests::Shown Requests::attributes(EntryId entry) const {
+  constexpr double kUntoldSeconds = 1;
+  Shown shown{store_.attributes(entry), valid_seconds_};
+  if (!serves_others_ || S_ISLNK(shown.attributes.mode)) return shown;
+  const std::optional<bool> has_acl = store_.has_acl(entry);
+  if (has_acl.value_or(true)) shown.attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
+  if (!has_acl) shown.valid_seconds = std::min(valid_seconds_, kUntoldSeconds);
+  return shown;
 }
 
 bool Requests::expects_read(EntryId entry) {

@@ -83,8 +83,12 @@ class Requests {
   [[nodiscard]] double valid_seconds() const { return valid_seconds_; }
   // As the store knows it to be now.
   [[nodiscard]] cache::Identity identity(cache::EntryId entry) const;
+  struct Shown {
+    cache::AttributeClass attributes;
+    double valid_seconds = 0;  // how long the kernel may keep them
+  };
   // Mode and owner; nothing for others where they see more than the source's ACL may let them.
-  [[nodiscard]] cache::AttributeClass attributes(cache::EntryId entry) const;
+  [[nodiscard]] Shown attributes(cache::EntryId entry) const;
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] const ReadFigures& read_figures() const { return read_figures_; }

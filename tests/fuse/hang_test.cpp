@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
 
@@ -41,6 +42,33 @@ TEST_CASE("a mount ends though storage holds a reader up, and the answer may com
   CHECK(mounts_at(mounted.path()).empty());
   store.let_go();
   reader.join();
+}
+
+TEST_CASE("a source that does not tell whether a file has an ACL for a moment closes it to others for that long") {
+  need_fuse();
+  need_root();
+  Mounted mounted;
+  mounted.write_samples(2, 50'000);
+  mounted.open_store();
+  HangingStore store(mounted.store());
+  store.tell_acls(false);
+  mounted.options.allow_other = true;
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  const auto mode = [&] {
+    struct stat status {};
+    REQUIRE(::stat(mounted.file(Mounted::sample_name(0)).c_str(), &status) == 0);
+    return status.st_mode & 0777;
+  };
+  const auto until = steady_clock::now() + std::chrono::seconds(60);
+  const auto wait_until = [&](const auto& holds) {
+    while (!holds() && steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return holds();
+  };
+  REQUIRE(wait_until([&] { return (*mount)->stats().listed; }));  // which asks for all attributes
+  CHECK(mode() == 0600);
+  store.tell_acls(true);
+  CHECK(wait_until([&] { return mode() == 0644; }));
 }
 
 TEST_CASE("while threads of the mount wait for storage, one stays ready for whoever else asks") {

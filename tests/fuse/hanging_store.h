@@ -2,9 +2,11 @@
 // Storage that does not answer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,8 @@ class HangingStore : public cache::Store {
     while (waiting_.size() < count) changed_.wait(lock);
   }
   void wait_for_a_read() { wait_for_reads(1); }
+  // Whether the source says who has an ACL.
+  void tell_acls(bool tells) { tells_acls_ = tells; }
   // As at first, after let_go().
   void hold_reads() {
     io::MutexLock lock(mutex_);
@@ -104,7 +108,9 @@ class HangingStore : public cache::Store {
 
   const cache::Catalog& catalog() const override { return inner_.catalog(); }
   Result<cache::Identity> identity(EntryId entry) const override { return inner_.identity(entry); }
-  bool has_acl(EntryId entry) const override { return inner_.has_acl(entry); }
+  std::optional<bool> has_acl(EntryId entry) const override {
+    return tells_acls_ ? inner_.has_acl(entry) : std::nullopt;
+  }
   Result<cache::CatalogChanges> find_changes(const cache::RevalidateOptions& options) const override {
     return inner_.find_changes(options);
   }
@@ -166,6 +172,7 @@ class HangingStore : public cache::Store {
   bool lets_go_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool holds_callers_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool pins_reads_ahead_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> tells_acls_ = true;
   std::vector<std::pair<ReadCallback, Result<cache::View>>> pinned_ HEADRACE_GUARDED_BY(mutex_);
   bool holds_look_aheads_ HEADRACE_GUARDED_BY(mutex_) = false;
   unsigned held_callers_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -41,7 +41,7 @@ class ObjectTree final : public SourceTree {
   [[nodiscard]] Result<CatalogChanges> find_changes(const Catalog& catalog,
                                                     const RevalidateOptions& options) const override;
   [[nodiscard]] Result<io::ScannedAttributes> look_at(const std::string& path) const override;
-  [[nodiscard]] bool has_acl(const std::string& /*path*/) const override { return false; }
+  [[nodiscard]] std::optional<bool> has_acl(const std::string& /*path*/) const override { return false; }
   [[nodiscard]] std::uint64_t storage_id() const override;
 
   // While this lives, look_at() answers with what was found already, on whatever thread.
