@@ -44,35 +44,46 @@ void list_uses(UsesAhead& ahead) {
 
 }  // namespace
 
+std::uint64_t UsesAhead::begin_of(std::uint64_t epoch) const {
+  std::uint64_t time = base;
+  for (const Epoch& each : epochs) {
+    if (each.number == epoch) break;
+    time += each.samples->size();
+  }
+  return time;
+}
+
 std::shared_ptr<const UsesAhead> draw_uses(const Order& order, std::uint64_t sample_count, std::uint64_t epoch,
                                            const UsesAhead* before) {
   auto ahead = std::make_shared<UsesAhead>();
   ahead->first.assign(sample_count + 1, 0);
   if (before != nullptr) {
     ahead->epochs = before->epochs;
-    ahead->base = before->base;
+    ahead->base = before->begin_of(epoch);
   }
-  while (!ahead->epochs.empty() && ahead->epochs.front().number != epoch) {
-    ahead->base += ahead->epochs.front().samples->size();
-    ahead->epochs.pop_front();
-  }
+  while (!ahead->epochs.empty() && ahead->epochs.front().number != epoch) ahead->epochs.pop_front();
   draw_epochs(order, epoch, *ahead);
   list_uses(*ahead);
   return ahead;
 }
 
 NextUses::NextUses(std::shared_ptr<const UsesAhead> ahead)
-    : ahead_(std::move(ahead)), now_(ahead_->base), taken_(ahead_->sample_count(), 0) {}
+    : ahead_(std::move(ahead)), now_(ahead_->base), past_(ahead_->base), taken_(ahead_->sample_count(), 0) {}
+
+void NextUses::pass_to(std::uint64_t time) {
+  past_ = std::max(past_, time);
+  now_ = std::max(now_, time);
+}
 
 void NextUses::enter(std::shared_ptr<const UsesAhead> ahead) {
   ahead_ = std::move(ahead);
-  now_ = std::max(now_, ahead_->base);
+  pass_to(ahead_->base);
 }
 
 std::span<const std::uint32_t> NextUses::upcoming_uses(SampleIndex sample) const {
   const auto uses =
       std::span(ahead_->uses).subspan(ahead_->first[sample], ahead_->first[sample + 1] - ahead_->first[sample]);
-  const std::uint64_t taken = taken_[sample] - std::min(ahead_->base, taken_[sample]);
+  const std::uint64_t taken = std::max(taken_[sample], past_) - ahead_->base;
   return uses.subspan(static_cast<std::size_t>(std::ranges::lower_bound(uses, taken) - uses.begin()));
 }
 

@@ -33,6 +33,8 @@ struct UsesAhead {
   std::vector<std::uint32_t> uses;   // rising for each sample, counted from base
 
   [[nodiscard]] std::uint64_t sample_count() const { return first.size() - 1; }
+  // When an epoch begins: behind all that was drawn, if it was not.
+  [[nodiscard]] std::uint64_t begin_of(std::uint64_t epoch) const;
 };
 
 // Uses of earlier epochs than `epoch` are past, whether they were taken or not. `before`, if not null, is what was drawn
@@ -44,6 +46,8 @@ class NextUses {
  public:
   explicit NextUses(std::shared_ptr<const UsesAhead> ahead);
 
+  // Uses before this time are past, whether they were taken or not: for those who take some while the next epoch is drawn.
+  void pass_to(std::uint64_t time);
   // `ahead` was drawn with what ahead() is.
   void enter(std::shared_ptr<const UsesAhead> ahead);
   [[nodiscard]] const std::shared_ptr<const UsesAhead>& ahead() const { return ahead_; }
@@ -59,6 +63,7 @@ class NextUses {
 
   std::shared_ptr<const UsesAhead> ahead_;
   std::uint64_t now_ = 0;
+  std::uint64_t past_ = 0;            // uses before this time are past
   std::vector<std::uint64_t> taken_;  // by sample: uses before this time were taken
 };
 

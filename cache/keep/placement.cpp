@@ -53,7 +53,7 @@ std::string reason_for_min(const Order& order, std::uint64_t epoch, std::size_t 
 Placement::Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting_bytes, IsHeld is_held)
     : catalog_(catalog), evicting_bytes_(std::move(evicting_bytes)), is_held_(std::move(is_held)) {}
 
-Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
+Placement::JobId Placement::follow(const Order& order, std::uint64_t epoch) {
   MutexLock control(control_mutex_);
   Job job{.order = &order, .epoch = epoch, .reason_for_min = ""};
   if (!evicting_bytes_.empty()) job.reason_for_min = reason_for_min(order, epoch, catalog_.sample_count());
@@ -63,10 +63,11 @@ Placement::Followed Placement::follow(const Order& order, std::uint64_t epoch) {
     id = job.id = next_job_++;
     jobs_.push_back(std::move(job));
   }
-  return {id, choose()};
+  choose();
+  return id;
 }
 
-Placement::Evictions Placement::unfollow(JobId job) {
+void Placement::unfollow(JobId job) {
   MutexLock control(control_mutex_);
   Job gone;  // let go without the mutex
   {
@@ -77,49 +78,52 @@ Placement::Evictions Placement::unfollow(JobId job) {
     const std::uint64_t back = before - clock();  // what was told to the policy are times of a clock that rises
     for (Job& each : jobs_) each.offset += back;
   }
-  return choose();
+  choose();
 }
 
-Placement::Evictions Placement::choose() {
+void Placement::choose() {
   std::string reason;
+  bool has_jobs = false;
   {
     FairLock lock(mutex_);
-    reason = jobs_.size() > 1 ? "several orders are read at once" : jobs_.empty() ? "" : jobs_.front().reason_for_min;
-    why_ = jobs_.empty() ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
+    has_jobs = !jobs_.empty();
+    reason = jobs_.size() > 1 ? "several orders are read at once" : has_jobs ? jobs_.front().reason_for_min : "";
   }
-  if (!reason.empty() && !evicting_bytes_.empty()) return begin_min();
-  end_min();
-  return {};
+  const std::string why = !has_jobs ? "no order known" : reason.empty() ? "each epoch reads the same files" : reason;
+  !reason.empty() && !evicting_bytes_.empty() ? begin_min(why) : end_min(why);
 }
 
-void Placement::end_min() {
+void Placement::end_min(const std::string& why) {
   std::unique_ptr<PolicyStack> ended;  // let go without the mutex: with millions of samples that takes a while
   std::vector<std::unique_ptr<NextUses>> uses;
+  std::vector<OutsideUse> outside;
   FairLock lock(mutex_);
   evicts_.store(false);
+  why_ = why;
   ended = std::exchange(min_, nullptr);
+  outside.swap(outside_);  // times of a clock that begins again
   for (Job& job : jobs_) uses.push_back(std::exchange(job.uses, nullptr));
 }
 
-// The tiers may hold samples from a time when another policy was in force.
-Placement::Evictions Placement::begin_min() {
+// What the tiers take in until it is in force, settle() finds.
+void Placement::begin_min(const std::string& why) {
   if (sizes_.empty()) sizes_ = sample_sizes(catalog_, SampleSize::kPagesInStore);
   draw_missing_uses();
-  if (evicts()) return refresh_all();
-  std::unique_ptr<PolicyStack> min = make_min();
-  static_cast<void>(for_each_sample([&](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
-    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-      if (is_held_(tier, sample)) refresh(*min, tier, sample);
-    }
-  }));
-  std::vector<OutsideUse> outside(sizes_.size());
-  {
-    FairLock lock(mutex_);
-    min_ = std::move(min);
-    outside_.swap(outside);
-    evicts_.store(true);
+  std::unique_ptr<PolicyStack> min = evicts() ? nullptr : make_min();
+  std::vector<OutsideUse> outside(min ? sizes_.size() : 0);
+  if (min) {
+    static_cast<void>(for_each_sample([&](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
+      for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
+        if (is_held_(tier, sample)) refresh(*min, tier, sample);
+      }
+    }));
   }
-  return unwanted();
+  FairLock lock(mutex_);
+  why_ = why;
+  if (!min) return;
+  min_ = std::move(min);
+  outside_.swap(outside);
+  evicts_.store(true);
 }
 
 void Placement::draw_missing_uses() {
@@ -170,8 +174,7 @@ Placement::Evictions Placement::for_each_sample(Step step) {
   return gone;
 }
 
-// Tells the policy the upcoming uses of all that it holds: of reads from memory, which cause no fetch, it has not heard,
-// nor of what other jobs will read.
+// Tells the policy the upcoming uses of all that it holds: of reads from memory, which cause no fetch, it has not heard.
 Placement::Evictions Placement::refresh_all() {
   return for_each_sample([this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
     for (std::size_t tier = 0; tier < min_->size(); ++tier) {
@@ -180,11 +183,15 @@ Placement::Evictions Placement::refresh_all() {
   });
 }
 
-// What the tiers hold, and the policy does not.
-Placement::Evictions Placement::unwanted() {
+Placement::Evictions Placement::settle() {
+  MutexLock control(control_mutex_);
+  if (!evicts()) return {};
   return for_each_sample([this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
-    for (std::size_t tier = 0; tier < evicting_bytes_.size(); ++tier) {
-      if (is_held_(tier, sample) && !(*min_)[tier].holds(sample)) evictions_.push_back({tier, sample});
+    for (std::size_t tier = 0; tier < min_->size(); ++tier) {
+      const Policy& policy = (*min_)[tier];
+      if (!policy.holds(sample) && !is_held_(tier, sample)) continue;
+      refresh(*min_, tier, sample);
+      if (!policy.holds(sample)) evictions_.push_back({tier, sample});
     }
   });
 }
@@ -248,6 +255,7 @@ void Placement::note_outside(SampleIndex sample) {
 
 // A use that is overdue stays expected for one more interval.
 std::uint64_t Placement::upcoming_outside(SampleIndex sample) const {
+  if (outside_.empty()) return kNeverUsed;
   const OutsideUse& use = outside_[sample];
   const std::uint64_t now = clock();
   if (use.interval == 0 || now > use.last + 2 * use.interval) return kNeverUsed;
@@ -270,6 +278,8 @@ Placement::Evictions Placement::enter(JobId job, std::uint64_t epoch) {
     if (min_ == nullptr) return {};
     order = entering.order;
     before = entering.uses->ahead();
+    entering.uses->pass_to(before->begin_of(epoch));
+    align(entering);
   }
   std::shared_ptr<const UsesAhead> ahead = draw_uses(*order, sizes_.size(), epoch, before.get());
   {

@@ -8,8 +8,9 @@
 //   several orders at once          MIN: the next use of a sample is the earliest one in any of them
 //
 //   Placement placement(catalog, {evicting_bytes, ...}, is_held);
-//   const auto [job, evictions] = placement.follow(order, epoch);
-//   for (const Eviction& gone : evictions) forget(gone);
+//   const JobId job = placement.follow(order, epoch);
+//   tell_tiers(placement.evicts());
+//   for (const Eviction& gone : placement.settle()) forget(gone);
 //   for (const Eviction& gone : placement.on_read(sample)) forget(gone);   // a fetch that a reader caused
 //   if (placement.wants(tier, sample)) write(tier, sample);
 //
@@ -20,8 +21,8 @@
 // aligned anew whenever one of them enters an epoch.
 //
 // Thread-safety: every function from any thread. on_read(), on_offer() and wants() are called by READs: they wait for
-// no epoch to be drawn, and for a thousand steps of a policy at most. follow(), enter() and unfollow() take as long as
-// drawing does. Lock order: control_mutex_, mutex_, then what is_held() takes.
+// no epoch to be drawn, and for a thousand steps of a policy at most. The others take as long as drawing
+// does. Lock order: control_mutex_, mutex_, then what is_held() takes.
 #pragma once
 
 #include <atomic>
@@ -57,18 +58,16 @@ class Placement {
   using IsHeld = std::function<bool(std::size_t tier, SampleIndex sample)>;
 
   using JobId = std::uint64_t;
-  struct Followed {
-    JobId job = 0;
-    Evictions evictions;
-  };
 
   // `evicting_bytes`: what each tier can hold while records are evicted one by one, fastest tier first.
   Placement(const Catalog& catalog, std::vector<std::uint64_t> evicting_bytes, IsHeld is_held);
 
-  // An order that is read from this epoch on; it lasts until unfollow().
-  [[nodiscard]] Followed follow(const Order& order, std::uint64_t epoch);
+  // An order that is read from this epoch on; it lasts until unfollow(). settle() comes after either.
+  [[nodiscard]] JobId follow(const Order& order, std::uint64_t epoch);
   [[nodiscard]] Evictions enter(JobId job, std::uint64_t epoch);
-  [[nodiscard]] Evictions unfollow(JobId job);
+  void unfollow(JobId job);
+  // Tells the policy that is in force of all that the tiers hold. What it has no room for is evicted.
+  [[nodiscard]] Evictions settle();
 
   // Whether records are evicted one by one. If not, on_read() need not hear of reads.
   [[nodiscard]] bool evicts() const { return evicts_.load(std::memory_order_relaxed); }
@@ -99,13 +98,12 @@ class Placement {
   };
 
   // After a job has come or gone.
-  [[nodiscard]] Evictions choose() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
-  void end_min() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
-  [[nodiscard]] Evictions begin_min() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  void choose() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  void end_min(const std::string& why) HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
+  void begin_min(const std::string& why) HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
   void draw_missing_uses() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
   [[nodiscard]] std::unique_ptr<PolicyStack> make_min();
   [[nodiscard]] Evictions refresh_all() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
-  [[nodiscard]] Evictions unwanted() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
   // `step` for each sample, under mutex_, of which a READ that waits gets hold every few hundred samples; what is evicted
   // meanwhile.
   template <typename Step>
@@ -132,7 +130,7 @@ class Placement {
   JobId next_job_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::string why_ HEADRACE_GUARDED_BY(mutex_) = "no order known";
   std::unique_ptr<PolicyStack> min_ HEADRACE_GUARDED_BY(mutex_);  // null: not in force
-  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);   // by sample, while MIN is in force
+  std::vector<OutsideUse> outside_ HEADRACE_GUARDED_BY(mutex_);   // by sample, for MIN; empty: nothing is known
   Evictions evictions_;                                           // of the call under way, which holds mutex_
 };
 

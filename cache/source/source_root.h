@@ -41,7 +41,8 @@ class SourceRoot final : public SourceTree {
 
   // What the path leads to now; nullptr where that is this same directory, or nothing.
   [[nodiscard]] std::shared_ptr<SourceRoot> find_remount(const std::filesystem::path& path) const;
-  // Whether the path leads to this very file.
+  // Whether the path leads to this very file: also over a link to a folder that was none when the catalog was made. May
+  // wait for whatever the path leads to.
   [[nodiscard]] bool has_file(const char* path, const Identity& identity) const;
   // Whether it is still this catalog's: a mount keeps the inode number of its root.
   [[nodiscard]] bool is_root_of(const Catalog& catalog) const;

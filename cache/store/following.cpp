@@ -22,7 +22,8 @@ class TierFollower::Handle final : public Following {
   Handle(TierFollower& follower, Placement::JobId job, const Order& order, std::uint64_t held_bytes)
       : follower_(follower), job_(job), order_(order), held_bytes_(held_bytes) {}
   ~Handle() override {
-    follower_.carry_out(follower_.placement_.unfollow(job_));
+    follower_.placement_.unfollow(job_);
+    follower_.carry_out();
     follower_.set_epoch({});
   }
   Handle(const Handle&) = delete;
@@ -51,9 +52,9 @@ TierFollower::TierFollower(const Parts& parts)
                  [this](std::size_t tier, SampleIndex sample) { return has_record(tier, sample); }) {}
 
 std::unique_ptr<Following> TierFollower::follow(const Order& order, const FollowOptions& options) {
-  const Placement::Followed followed = placement_.follow(order, options.epoch);
-  carry_out(followed.evictions);
-  auto handle = std::make_unique<Handle>(*this, followed.job, order, options.held_bytes);
+  const Placement::JobId job = placement_.follow(order, options.epoch);
+  carry_out();
+  auto handle = std::make_unique<Handle>(*this, job, order, options.held_bytes);
   handle->begin(options.epoch);
   return handle;
 }
@@ -116,16 +117,18 @@ bool TierFollower::has_record(std::size_t tier, SampleIndex sample) const {
 }
 
 // After the placement has begun or ceased to follow. Whoever comes last tells the tiers how that is.
-void TierFollower::carry_out(const Placement::Evictions& evictions) {
+void TierFollower::carry_out() {
   {
     MutexLock lock(evicting_mutex_);
     for (const auto& tier : parts_.tiers) tier->set_evicting(placement_.evicts());
   }
-  evict(evictions);
+  evict(placement_.settle());
 }
 
+// But for what has been taken in again since it was named.
 void TierFollower::evict(const Placement::Evictions& evictions) {
   for (const Placement::Eviction& gone : evictions) {
+    if (placement_.wants(gone.tier, gone.sample)) continue;
     const EntryId entry = parts_.catalog.sample_entry(gone.sample);
     const std::string path = parts_.catalog.path(entry);
     const std::uint32_t chunks = parts_.identities.chunks_of(entry);

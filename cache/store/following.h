@@ -72,7 +72,7 @@ class TierFollower {
 
   void set_epoch(const FollowedEpoch& epoch);
   // After whatever may have changed the policy.
-  void carry_out(const Placement::Evictions& evictions);
+  void carry_out();
   void evict(const Placement::Evictions& evictions);
   [[nodiscard]] EpochReads reads_so_far() const;  // of all epochs
   [[nodiscard]] bool has_record(std::size_t tier, SampleIndex sample) const;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -81,11 +83,12 @@ tl::unexpected<io::Error> other_version(const Store& store, EntryId pack) {
                                                ": is another version than its records were looked up in; open it anew");
 }
 
-// What follows from a read, and is done without the mutex.
+// What follows from a read, or from the end of a fetch, and is done without the mutex.
 struct AfterRead {
   std::vector<SampleIndex> released;        // to be dropped first: they make the room
   std::array<SampleIndex, 8> planned = {};  // to be fetched; a read makes room for one, of records for some
   std::size_t planned_count = 0;
+  std::uint64_t hurries = 0;  // so many there had been
   [[nodiscard]] bool is_full() const { return planned_count == planned.size(); }
 };
 
@@ -115,6 +118,7 @@ class ReaderImpl final : public Reader {
   [[nodiscard]] std::optional<Result<View>> wait_for(SampleIndex sample, AfterRead& after);
   void finish_read(const AfterRead& after);
   void take_planned(AfterRead& after) HEADRACE_REQUIRES(mutex_);
+  void start_planned(const AfterRead& after);
   [[nodiscard]] EntryId entry_of(SampleIndex sample) const;
   [[nodiscard]] Result<View> check_record(SampleIndex record, Result<View> result) const;
   void start(SampleIndex sample, ReadHint hint);
@@ -140,6 +144,8 @@ class ReaderImpl final : public Reader {
   std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool cancelled_ HEADRACE_GUARDED_BY(mutex_) = false;
 
+  std::atomic<std::uint64_t> hurries_ = 0;  // consumers that asked the store to hurry; raised under mutex_
+  io::Mutex following_mutex_;               // the store hears of epochs one after the other
   std::atomic<std::uint64_t> followed_epoch_;
   const std::unique_ptr<Following> following_;
 };
@@ -211,16 +217,19 @@ std::optional<Sample> ReaderImpl::next() {
   return sample;
 }
 
-// The store hears of an epoch before anything is read of it. Of records it hears nothing: tiers hold files.
+// Whether somebody has told the store, or is about to. Of records it hears nothing: tiers hold files.
 bool ReaderImpl::is_followed(std::uint64_t epoch) const {
   return !following_ || epoch <= followed_epoch_.load();
 }
 
-// Of several consumers the first to get into an epoch tells the store.
+// Of several consumers the first to get into an epoch tells the store. That may take seconds, for which the others do
+// not wait.
 void ReaderImpl::follow_to(std::uint64_t epoch) {
   if (is_followed(epoch)) return;
-  std::uint64_t followed = followed_epoch_.load();
-  if (epoch > followed && followed_epoch_.compare_exchange_strong(followed, epoch)) following_->enter(epoch);
+  MutexLock lock(following_mutex_);
+  if (is_followed(epoch)) return;
+  followed_epoch_.store(epoch);
+  following_->enter(epoch);
 }
 
 std::optional<Sample> ReaderImpl::take_position() {
@@ -279,6 +288,7 @@ std::optional<Result<View>> ReaderImpl::wait_for(SampleIndex sample, AfterRead& 
       start(sample, ReadHint::kNow);
       lock.lock();
     } else if (!std::exchange(coming.awaited, true) && !coming.demanded) {
+      hurries_.fetch_add(1);
       lock.unlock();
       store_.hurry(entry_of(sample));
       lock.lock();  // it may have come meanwhile
@@ -293,8 +303,24 @@ void ReaderImpl::finish_read(const AfterRead& after) {
   if (!records_) {  // of records the views are gone, and that was all
     for (const SampleIndex gone : after.released) store_.drop(store_.catalog().sample_entry(gone));
   }
-  for (std::size_t i = 0; i < after.planned_count; ++i) start(after.planned[i], ReadHint::kAheadAndKeep);
+  start_planned(after);
   if (after.is_full()) fetch_ahead();
+}
+
+// Who hurries a read that was not started yet hurries nothing, so that it is done here.
+void ReaderImpl::start_planned(const AfterRead& after) {
+  const std::span planned(after.planned.data(), after.planned_count);
+  for (const SampleIndex sample : planned) start(sample, ReadHint::kAheadAndKeep);
+  if (hurries_.load() == after.hurries) return;
+  std::vector<SampleIndex> awaited;
+  {
+    MutexLock lock(mutex_);
+    std::ranges::copy_if(planned, std::back_inserter(awaited), [this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
+      const auto found = coming_.find(sample);
+      return found != coming_.end() && found->second.awaited;
+    });
+  }
+  for (const SampleIndex sample : awaited) store_.hurry(entry_of(sample));
 }
 
 void ReaderImpl::fetch_ahead() {
@@ -308,13 +334,14 @@ void ReaderImpl::fetch_ahead() {
         MutexLock lock(mutex_);
         take_planned(next);
       }
-      for (std::size_t i = 0; i < next.planned_count; ++i) start(next.planned[i], ReadHint::kAheadAndKeep);
+      start_planned(next);
     } while (next.is_full());
     seen = fetch_requests_.fetch_sub(seen) - seen;
   } while (seen > 0);
 }
 
 void ReaderImpl::take_planned(AfterRead& after) {
+  after.hurries = hurries_.load();
   while (!cancelled_ && !after.is_full()) {
     const auto sample = plan_.next_fetch();
     if (!sample) return;

@@ -103,15 +103,69 @@ TEST_CASE("a READ waits for no epoch that MIN draws") {
   SlowOrder slow(kFiles, kSlowEpoch);
   Placement placement(catalog, {std::uint64_t{kFiles} << 20}, [](auto, auto) { return false; });
   static_cast<void>(placement.follow(**order, 0));
-  const Placement::JobId job = placement.follow(slow, 1).job;
+  const Placement::JobId job = placement.follow(slow, 1);
   REQUIRE(placement.evicts());
   auto entered = std::async(std::launch::async, [&] { static_cast<void>(placement.enter(job, 2)); });
-  REQUIRE(slow.asked.get_future().wait_for(60s) == std::future_status::ready);
+  CHECK(slow.asked.get_future().wait_for(60s) == std::future_status::ready);
   auto read = std::async(std::launch::async, [&] { static_cast<void>(placement.on_read(7)); });
   CHECK(read.wait_for(60s) == std::future_status::ready);
   slow.drawn.set_value();
   entered.wait();
   CHECK(placement.wants(0, 7));
+}
+
+TEST_CASE("a tier that holds what no order reads lets go of it when MIN begins, and keeps the rest") {
+  constexpr SampleIndex kFiles = 40;
+  constexpr SampleIndex kRead = 30;  // by the orders
+  const TempDir source;
+  const Catalog catalog = catalog_of(source, kFiles);
+  const auto of_range = [&](int seed) {
+    auto order = make_order("torch-subset:range=0:30,of=torch-random:seed=" + std::to_string(seed),
+                            {.sample_count = kFiles, .find_sample = nullptr});
+    REQUIRE(order.has_value());
+    return std::move(*order);
+  };
+  const auto one = of_range(1);
+  const auto other = of_range(2);
+  Placement placement(catalog, {std::uint64_t{kFiles} * 4096}, [](auto, auto) { return true; });
+  static_cast<void>(placement.follow(*one, 0));
+  CHECK(placement.settle().empty());
+  CHECK(placement.describe() == "never-evict: each epoch reads the same files");
+  const Placement::JobId job = placement.follow(*other, 0);
+  CHECK(placement.describe() == "min: several orders are read at once");
+  const Placement::Evictions gone = placement.settle();
+  CHECK(gone.size() == kFiles - kRead);
+  for (const Placement::Eviction& each : gone) {
+    CHECK(each.sample >= kRead);
+    CHECK_FALSE(placement.wants(0, each.sample));
+  }
+  CHECK(wanted_of(placement, kFiles) == static_cast<int>(kRead));
+  placement.unfollow(job);
+  CHECK(placement.settle().empty());
+  CHECK(placement.describe() == "never-evict: each epoch reads the same files");
+}
+
+TEST_CASE("what a tier takes in while MIN is in force without MIN's knowing is settled when a job comes") {
+  constexpr SampleIndex kFiles = 40;
+  constexpr int kRoom = 10;
+  const TempDir source;
+  const Catalog catalog = catalog_of(source, kFiles);
+  std::vector<std::unique_ptr<Order>> orders;
+  for (const char* spec : {"torch-random:seed=1", "torch-random:seed=2", "torch-random:seed=3"}) {
+    auto order = make_order(spec, {.sample_count = kFiles});
+    REQUIRE(order.has_value());
+    orders.push_back(std::move(*order));
+  }
+  bool is_there = false;
+  Placement placement(catalog, {std::uint64_t{kRoom} * 4096}, [&](auto, auto) { return is_there; });
+  static_cast<void>(placement.follow(*orders[0], 0));
+  static_cast<void>(placement.follow(*orders[1], 0));
+  CHECK(placement.settle().empty());
+  CHECK(wanted_of(placement, kFiles) == 0);
+  is_there = true;  // the tier was busy, and is free now
+  static_cast<void>(placement.follow(*orders[2], 0));
+  CHECK(placement.settle().size() >= static_cast<std::size_t>(kFiles) - kRoom);
+  CHECK(wanted_of(placement, kFiles) == kRoom);
 }
 
 TEST_CASE("who ceases to follow takes no uses of the others along") {
@@ -127,17 +181,18 @@ TEST_CASE("who ceases to follow takes no uses of the others along") {
   const std::uint64_t room = std::uint64_t{10} * 4096;
   Placement placement(catalog, {room}, [](auto, auto) { return false; });
   std::vector<Placement::JobId> jobs;
-  for (const auto& order : orders) jobs.push_back(placement.follow(*order, 0).job);
+  for (const auto& order : orders) jobs.push_back(placement.follow(*order, 0));
   for (int round = 0; round < 3; ++round) {
     for (SampleIndex i = 0; i < kFiles; ++i) static_cast<void>(placement.on_read(i));
   }
   CHECK(placement.enter(jobs[0], 1).size() <= kFiles);
-  CHECK(placement.unfollow(jobs[0]).size() <= kFiles);
-  REQUIRE(placement.evicts());  // two are left
+  placement.unfollow(jobs[0]);
+  CHECK(placement.settle().empty());  // no tier holds anything
+  REQUIRE(placement.evicts());        // two are left
   for (SampleIndex i = 0; i < kFiles; ++i) static_cast<void>(placement.on_read(i));
   CHECK(wanted_of(placement, kFiles) > 0);
   CHECK(wanted_of(placement, kFiles) <= 10);
-  static_cast<void>(placement.unfollow(jobs[1]));
+  placement.unfollow(jobs[1]);
   CHECK_FALSE(placement.evicts());
   CHECK(wanted_of(placement, kFiles) == kFiles);
 }
