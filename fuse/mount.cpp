@@ -121,6 +121,7 @@ struct Mount::Impl {
   void on_changed(const cache::CatalogChanges& changes);
   void tell_changed_packs(std::span<const cache::EntryId> entries);
   void set_order(const OrderPosition& order);
+  [[nodiscard]] Status check_learns() const;
   [[nodiscard]] Status learn_order();
   void look_for_contradiction();
   void look_for_pause();
@@ -508,12 +509,15 @@ void Mount::Impl::set_order(const OrderPosition& order) {
   pusher->plan().set_order(order);
 }
 
+Status Mount::Impl::check_learns() const {
+  if (order_watch) return {};
+  return io::make_error(ErrorCode::kUnsupported,
+                        options.records ? "a mount with --records goes along the order that it was mounted with"
+                                        : "this mount looks for no order; mount it anew with --order auto");
+}
+
 Status Mount::Impl::learn_order() {
-  if (!order_watch) {
-    return io::make_error(ErrorCode::kUnsupported,
-                          options.records ? "a mount with --records goes along the order that it was mounted with"
-                                          : "this mount looks for no order; mount it anew with --order auto");
-  }
+  HEADRACE_TRY_DO(check_learns());
   MutexLock lock(order_mutex);
   takeover.head->follows_before = false;
   options.else_orders.clear();
@@ -746,6 +750,10 @@ void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t e
 
 void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
   impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
+}
+
+Status Mount::check_learns() const {
+  return impl_->check_learns();
 }
 
 Status Mount::learn_order() {

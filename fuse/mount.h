@@ -113,6 +113,8 @@ class Mount {
   // The order is unknown from now on, whoever gave it, and is looked for in the opens. Errors: kUnsupported (a mount
   // that looks for none).
   [[nodiscard]] Status learn_order();
+  // The error that learn_order() would give, if any.
+  [[nodiscard]] Status check_learns() const;
   // What was opened, in its sequence, from the open of that number on; the last 65 536 opens are kept. Equal opens that
   // follow each other are one. A mount of records sees none.
   struct Opens {

@@ -303,6 +303,7 @@ io::Result<json> MountService::set(const json& arguments) {
   }
   if (ram) HEADRACE_TRY_DO(check_ram(*ram));
   const bool names_order = !specs.empty() && specs.front() != kLearnedOrder;
+  if (!specs.empty() && !names_order) HEADRACE_TRY_DO(mount_.check_learns());
   if (names_order) HEADRACE_TRY_DO(check_takes_orders());
   if (names_order && !peers.empty()) HEADRACE_TRY_DO(check_orders(specs, store_.catalog()));
   if (!peers.empty()) HEADRACE_TRY_DO(set_peers(peers));

@@ -235,6 +235,17 @@ TEST_CASE("share: set peers= changes who shares while a mount is read, also for 
   CHECK(names() == std::vector<std::string>{sharer.name()});
 }
 
+TEST_CASE("share: peers are not set where the order that is to be set with them cannot be") {
+  const Sharer sharer;
+  REQUIRE(sharer.mount({"--order", ""}).status == 0);
+  const std::string other = "127.0.0.1:" + std::to_string(free_port());  // nobody is there
+  const Outcome refused =
+      sharer.tool({"set", sharer.mount_point.string(), "peers=" + sharer.name() + "," + other, "order=auto"});
+  CHECK(refused.status != 0);
+  CHECK(contains(refused.errors, "looks for no order"));
+  CHECK(sharer.stat()["store"]["peers"].size() == 1);
+}
+
 TEST_CASE("share: a mount that shares with nobody has no peers to set") {
   const Fixture fixture;
   REQUIRE(fixture.tool({"mount", fixture.source.string(), fixture.mount_point.string(), "--ram", "20M"}).status == 0);
