@@ -40,6 +40,14 @@ constexpr std::uint64_t kManySamplesMin = 1024;
 constexpr std::uint64_t kManyShareMost = 4;
 // The plan leaves one part in eight of the RAM budget alone: views that the consumer holds on to live there.
 constexpr std::uint64_t kConsumerShare = 8;
+// At one time, whatever the plan has room for: more bring nothing, each would be looked at whenever a consumer hurries
+// one, and the end of a reader waits for all of them. 256 MiB are a tenth of a second at 2.6 GB/s, and 2 048 what a
+// bucket has under way twice over; of large samples as many as an engine has. As soon as an eighth has come the next ones
+// are asked for: for each would be a wake-up more.
+constexpr std::uint64_t kOnTheirWayBytesMax = 256ULL << 20;
+constexpr std::size_t kOnTheirWayMax = 2048;
+constexpr std::size_t kOnTheirWayMin = 128;
+constexpr std::uint64_t kComeShare = 8;
 // In a row. A list may have some epochs without a sample; a rank of more ranks than samples has no other ones.
 constexpr unsigned kEmptyEpochsMax = 1000;
 
@@ -118,6 +126,9 @@ class ReaderImpl final : public Reader {
   [[nodiscard]] std::optional<Result<View>> wait_for(SampleIndex sample, AfterRead& after);
   void finish_read(const AfterRead& after);
   void take_planned(AfterRead& after) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] bool has_enough_on_their_way() HEADRACE_REQUIRES(mutex_);
+  void note_start(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
+  [[nodiscard]] bool note_come(SampleIndex sample) HEADRACE_REQUIRES(mutex_);
   void start_planned(const AfterRead& after);
   [[nodiscard]] EntryId entry_of(SampleIndex sample) const;
   [[nodiscard]] Result<View> check_record(SampleIndex record, Result<View> result) const;
@@ -141,7 +152,11 @@ class ReaderImpl final : public Reader {
   std::vector<SampleIndex> samples_ HEADRACE_GUARDED_BY(mutex_);  // of epoch_
   ReadAhead plan_ HEADRACE_GUARDED_BY(mutex_);
   std::unordered_map<SampleIndex, ComingSample> coming_ HEADRACE_GUARDED_BY(mutex_);
-  std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;  // callbacks that have not ended
+  std::size_t on_their_way_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t on_their_way_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  // Of those on their way, when no more were asked for because of their number; 0: that was not the reason.
+  std::size_t held_back_at_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool cancelled_ HEADRACE_GUARDED_BY(mutex_) = false;
 
   std::atomic<std::uint64_t> hurries_ = 0;  // consumers that asked the store to hurry; raised under mutex_
@@ -283,7 +298,7 @@ std::optional<Result<View>> ReaderImpl::wait_for(SampleIndex sample, AfterRead& 
     ComingSample& coming = found->second;
     if (is_new) {
       coming.demanded = true;  // it is resident in RAM, or nobody foresaw it
-      in_flight_ += 1;
+      note_start(sample);
       lock.unlock();
       start(sample, ReadHint::kNow);
       lock.lock();
@@ -342,19 +357,41 @@ void ReaderImpl::fetch_ahead() {
 
 void ReaderImpl::take_planned(AfterRead& after) {
   after.hurries = hurries_.load();
-  while (!cancelled_ && !after.is_full()) {
+  while (!cancelled_ && !after.is_full() && !has_enough_on_their_way()) {
     const auto sample = plan_.next_fetch();
     if (!sample) return;
     auto [found, is_new] = coming_.try_emplace(*sample);
     found->second.planned = true;
     if (is_new) {
-      in_flight_ += 1;
+      note_start(*sample);
       after.planned[after.planned_count++] = *sample;
     } else if (found->second.result) {
       // A consumer was faster: the plan hears of it when it ends, or now if it has.
       static_cast<void>(plan_.on_fetched(*sample, found->second.result->has_value()));
     }
   }
+}
+
+void ReaderImpl::note_start(SampleIndex sample) {
+  in_flight_ += 1;
+  on_their_way_ += 1;
+  on_their_way_bytes_ += sizes_[sample];
+}
+
+bool ReaderImpl::has_enough_on_their_way() {
+  const bool enough = on_their_way_ >= kOnTheirWayMax ||
+                      (on_their_way_ >= kOnTheirWayMin && on_their_way_bytes_ >= kOnTheirWayBytesMax);
+  if (enough) held_back_at_ = on_their_way_;
+  return enough;
+}
+
+// True: so many have come since others were held back that these may be asked for.
+bool ReaderImpl::note_come(SampleIndex sample) {
+  on_their_way_ -= 1;
+  on_their_way_bytes_ -= sizes_[sample];
+  if (held_back_at_ == 0 || on_their_way_ > held_back_at_ - held_back_at_ / kComeShare) return false;
+  held_back_at_ = 0;
+  return true;
 }
 
 EntryId ReaderImpl::entry_of(SampleIndex sample) const {
@@ -393,7 +430,8 @@ void ReaderImpl::on_fetched(SampleIndex sample, Result<View> result) {
     MutexLock lock(mutex_);
     ComingSample& coming = coming_[sample];
     (cancelled_ ? dropped : coming.result).emplace(std::move(result));
-    const bool may_fetch = coming.planned && plan_.on_fetched(sample, good);
+    const bool has_come = note_come(sample);
+    const bool may_fetch = (coming.planned && plan_.on_fetched(sample, good)) || has_come;
     const bool awaited = coming.awaited;
     // What consumers hold left it no memory. They ask for it themselves when it is its turn.
     if (coming.planned && is_busy) coming_.erase(sample);

@@ -57,7 +57,11 @@ class HeldBack final : public EngineAround {
     allowed_.store(reads);
     wake();
   }
-  void submit(Operation& operation) override { waiting_.push_back(&operation); }
+  void submit(Operation& operation) override {
+    waiting_.push_back(&operation);
+    submitted_.fetch_add(1);
+  }
+  [[nodiscard]] std::size_t submitted() const { return submitted_.load(); }
   void wait(std::chrono::steady_clock::time_point deadline) override {
     for (; started_ < std::min(allowed_.load(), waiting_.size()); ++started_) inner().submit(*waiting_[started_]);
     inner().wait(deadline);
@@ -68,6 +72,7 @@ class HeldBack final : public EngineAround {
   std::vector<Operation*> waiting_;
   std::size_t started_ = 0;
   std::atomic<std::size_t> allowed_ = 0;
+  std::atomic<std::size_t> submitted_ = 0;
 };
 
 class Fixture {
@@ -218,6 +223,37 @@ TEST_CASE("a reader that waits for a sample gets it while others are still on th
   CHECK(arrived);
   CHECK(first.get() == "first");
   CHECK(text_of(*(*reader)->next()->bytes) == "second");
+}
+
+TEST_CASE("of a budget that holds all samples not all are asked for at once, and all come") {
+  constexpr std::size_t kFiles = 3000;
+  constexpr std::size_t kMost = 2048;
+  const TempDir source;
+  for (std::size_t i = 0; i < kFiles; ++i) source.write("class/" + std::to_string(i) + ".jpg", std::to_string(i));
+  HeldBack* engine = nullptr;
+  const auto store = Store::open({.source = source.path(), .ram_bytes = 64 << 20, .make_source_engine = [&] {
+                                    auto made = std::make_unique<HeldBack>(std::move(*headrace::io::open_engine({})));
+                                    engine = made.get();
+                                    return headrace::io::Result<std::unique_ptr<headrace::io::Engine>>(std::move(made));
+                                  }});
+  REQUIRE(store.has_value());
+  const auto order = make_order("torch-distributed:seed=3", {.sample_count = kFiles, .find_sample = {}});
+  REQUIRE(order.has_value());
+  const auto reader = Reader::open(**store, **order, {.epochs = 1});
+  REQUIRE(reader.has_value());
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (engine->submitted() < kMost && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // if there were more, they would come by now
+  CHECK(engine->submitted() == kMost);
+  engine->let_go(SIZE_MAX);
+  std::size_t count = 0;
+  while (const auto sample = (*reader)->next()) {
+    REQUIRE(sample->bytes.has_value());
+    count += 1;
+  }
+  CHECK(count == kFiles);
 }
 
 TEST_CASE("cancelling ends readers that wait, and a reader may be left in the middle") {
