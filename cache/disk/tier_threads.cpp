@@ -63,9 +63,10 @@ io::Result<std::unique_ptr<TierThreads>> TierThreads::start(const TierThreadsOpt
   return threads;
 }
 
-// Others take turns meanwhile: what is found is good enough.
+// Others take turns meanwhile: what is found is good enough. Of several the last one, because the first is the writer,
+// which saves indexes and removes segments without a turn.
 TierThreads::Turn TierThreads::take_turn() {
-  const auto fewest = std::min_element(lanes_.begin(), lanes_.end(), [](const auto& a, const auto& b) {
+  const auto fewest = std::min_element(lanes_.rbegin(), lanes_.rend(), [](const auto& a, const auto& b) {
     return a->turns.load(std::memory_order_relaxed) < b->turns.load(std::memory_order_relaxed);
   });
   return Turn(**fewest);
