@@ -208,7 +208,7 @@ void DiskTier::fail_record(const RecordSlot& slot, std::atomic<std::uint64_t>& c
 // What cannot be read would be asked for in each epoch, wait for the device's retries each time, and count as held.
 void DiskTier::lose_record(const RecordSlot& slot, const io::Error& error) {
   state_.note_read_error(error);
-  if (error.code != ErrorCode::kCancelled) static_cast<void>(log_->drop(slot));
+  if (!TierState::may_pass(error)) static_cast<void>(log_->drop(slot));
 }
 
 void DiskTier::drop(const RecordId& record) {

@@ -24,10 +24,14 @@ constexpr std::int64_t kLastRetryMs = 60'000;
 
 // A process, or a machine, is short of something that others may give back: no word of the disk.
 bool is_passing(int os_errno) {
-  return os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOMEM || os_errno == EINTR;
+  return os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOMEM || os_errno == EINTR || os_errno == EAGAIN;
 }
 
 }  // namespace
+
+bool TierState::may_pass(const Error& error) {
+  return error.code == ErrorCode::kCancelled || is_passing(error.os_errno);
+}
 
 void TierState::note_full() {
   State ok = State::kOk;
@@ -93,6 +97,7 @@ void TierState::end_retries() {
 void TierState::note_read_error(const Error& error) {
   if (error.code == ErrorCode::kCancelled) return;
   errors_.fetch_add(1, std::memory_order_relaxed);
+  if (may_pass(error)) return;
   if (read_errors_in_a_row_.fetch_add(1) + 1 < kReadErrorsMax) return;
   if (is_read()) set(State::kFailed, error.message());
 }

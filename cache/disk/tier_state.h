@@ -44,6 +44,8 @@ class TierState {
   void note_good_write() {
     if (retry_in_ms_.load(std::memory_order_relaxed) != 0) end_retries();
   }
+  // Whether it says nothing of the disk: the same read may succeed a moment later.
+  [[nodiscard]] static bool may_pass(const io::Error& error);
   void note_read_error(const io::Error& error);
   void note_good_read() { read_errors_in_a_row_.store(0, std::memory_order_relaxed); }
   // Another process has the tier; until note_free() it is neither read nor written.

@@ -208,6 +208,15 @@ TEST_CASE("a tier whose process has no descriptor left for a moment takes record
   CHECK(state.describe() == "ok");
 }
 
+TEST_CASE("reads that fail for want of memory end no tier") {
+  headrace::cache::TierState state("/ssd");
+  for (int i = 0; i < 100; ++i) state.note_read_error({headrace::io::ErrorCode::kSystem, ENOMEM, "read"});
+  CHECK(state.is_read());
+  CHECK(state.errors() == 100);
+  for (int i = 0; i < 16; ++i) state.note_read_error({headrace::io::ErrorCode::kSystem, EIO, "read"});
+  CHECK_FALSE(state.is_read());
+}
+
 TEST_CASE("a tier that cannot be written to is still read") {
   Fixture fixture;
   fixture.options.make_tier_engine = faulty({.seed = 3, .after_operations = 40, .no_space_one_in = 1});
