@@ -207,11 +207,15 @@ struct DirectoryPosition {
 // Appends one entry; returns how many bytes it takes: more than `room` when it did not fit.
 std::size_t add_entry(fuse_req_t request, std::span<char> room, const DirectoryPosition& position,
                       bool with_attributes) {
-  fuse_entry_param parameters = entry_parameters(requests_of(request), position.entry);
+  const Requests& requests = requests_of(request);
   const auto offset = static_cast<off_t>(position.next_offset);
-  if (!with_attributes) {
-    return fuse_add_direntry(request, room.data(), room.size(), position.name.c_str(), &parameters.attr, offset);
+  if (!with_attributes) {  // of which the number and the kind are told, and the source is not asked for others
+    struct stat kind {};
+    kind.st_ino = requests.inodes().of(position.entry);
+    kind.st_mode = requests.catalog().attributes(position.entry).mode;
+    return fuse_add_direntry(request, room.data(), room.size(), position.name.c_str(), &kind, offset);
   }
+  fuse_entry_param parameters = entry_parameters(requests, position.entry);
   if (position.next_offset <= kBehindParent) parameters.ino = 0;  // "." and "..": no lookup is counted for them
   return fuse_add_direntry_plus(request, room.data(), room.size(), position.name.c_str(), &parameters, offset);
 }
