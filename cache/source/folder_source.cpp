@@ -14,6 +14,7 @@
 #include "headrace/io/file_system.h"
 #include "headrace/io/log.h"
 #include "headrace/io/open_beneath.h"
+#include "headrace/io/open_files.h"
 
 namespace headrace::cache {
 namespace {
@@ -50,6 +51,8 @@ bool may_pass(const Error& error) {
 
 Result<std::unique_ptr<FolderSource>> FolderSource::open(const FolderSourceOptions& options,
                                                          std::shared_ptr<SourceRoot> root, io::TimerThread& timers) {
+  // The files that are kept, as many that are read, and as many that a slow server is still closing.
+  io::allow_open_files(std::uint64_t{4} * kKeptFilesMax);
   std::unique_ptr<FolderSource> source(new FolderSource(options, std::move(root), timers));
   io::EngineOptions engine = options.engine;
   engine.rotational = options.rotational.value_or(false);  // what the kernel says has to prove true first
