@@ -42,6 +42,18 @@ std::shared_ptr<PassOrder> PassOrder::anew(std::uint64_t first_epoch) const {
   return std::make_shared<PassOrder>(sets_, options);
 }
 
+std::shared_ptr<PassOrder> PassOrder::anew_within(std::size_t set, std::uint64_t epoch) const {
+  PassOptions options = options_;
+  options.next_epochs.clear();
+  const std::uint64_t epochs_read = epoch - std::min(epoch, first_epoch(set));
+  for (std::size_t other = 0; other < sets_->size(); ++other) {
+    options.next_epochs.push_back(other == set ? epoch : first_epoch(other) + epochs_read + (other < set ? 1 : 0));
+  }
+  auto order = std::make_shared<PassOrder>(sets_, options);
+  static_cast<void>(order->turn_to(set, epoch));
+  return order;
+}
+
 std::size_t PassOrder::largest() const {
   const auto largest = std::ranges::max_element(*sets_, {}, [](const OrderedSet& set) { return set.samples.size(); });
   return static_cast<std::size_t>(largest - sets_->begin());

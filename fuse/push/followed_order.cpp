@@ -34,10 +34,23 @@ OrderPosition FollowedOrder::give(OrderPosition order) {
   return order;
 }
 
+void FollowedOrder::resume(OrderPosition& from) {
+  from.epoch = head_.epoch;
+  from.position = head_.position;
+  if (!passes_) return;
+  passes_ = passes_->anew_within(std::min<std::size_t>(head_.set, passes_->sets().size() - 1), head_.epoch);
+  turns_.emplace(passes_);
+  given_ = passes_;
+  from.order = passes_;
+  from.epoch = 0;
+}
+
 void FollowedOrder::plan(const OrderPosition& from, const std::optional<Room>& room, bool lists) {
   count_plan();
   read_ahead_.reset();
   track_.reset();
+  epoch_ = from.epoch;
+  position_ = from.position;
   order_ = given_;
   if (!order_ && lists) {
     io::Result<std::unique_ptr<cache::Order>> listed = cache::make_order("sequential", {.sample_count = sizes_.size()});
@@ -143,9 +156,13 @@ void FollowedOrder::track_from(std::uint64_t epoch, std::uint64_t position) {
 
 void FollowedOrder::note_where() {
   const ReadAhead::State state = read_ahead_->state();
-  head_.epoch = state.epoch;
-  head_.position = state.position;
-  if (turns_) turns_->note(state.epoch, state.position);
+  epoch_ = head_.epoch = state.epoch;
+  position_ = head_.position = state.position;
+  if (!turns_) return;
+  turns_->note(state.epoch, state.position);
+  const cache::PassOrder::Pass pass = passes_->pass(state.epoch);
+  head_.set = static_cast<std::uint8_t>(pass.set);
+  head_.epoch = pass.epoch;
 }
 
 bool FollowedOrder::note_position(std::uint64_t opens) {
@@ -153,7 +170,7 @@ bool FollowedOrder::note_position(std::uint64_t opens) {
   note_where();
   if (!given_) return true;
   const std::uint64_t strays = before_.strays + read_ahead_->state().strays;
-  return !pace_.is_impossible(head_.epoch, given_->length(head_.epoch), opens, strays);
+  return !pace_.is_impossible(epoch_, given_->length(epoch_), opens, strays);
 }
 
 void FollowedOrder::put_to_trial(const OrderPosition& order) {

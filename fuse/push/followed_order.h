@@ -49,6 +49,8 @@ class FollowedOrder {
 
   // Another order, or none, from now on. Where to plan from.
   [[nodiscard]] OrderPosition give(OrderPosition order);
+  // Right after give(): its reader is where the process before left the head, and not where the order begins.
+  void resume(OrderPosition& from);
   // Plans from there on; nullopt: nothing. `lists`: along the catalog, where no order was given.
   void plan(const OrderPosition& from, const std::optional<Room>& room, bool lists);
   // True: the order is followed already. Its reader was moved, and what is held stays.
@@ -56,6 +58,7 @@ class FollowedOrder {
   void set_room(const Room& room);
 
   [[nodiscard]] const std::shared_ptr<const cache::Order>& given() const { return given_; }  // null: unknown
+  [[nodiscard]] OrderPosition where() const { return {.epoch = epoch_, .position = position_}; }
   [[nodiscard]] bool is_planned() const { return read_ahead_ != nullptr; }
   // What lies outside of the sets that have orders is read plainly.
   [[nodiscard]] bool is_planned(cache::SampleIndex sample) const {
@@ -102,7 +105,9 @@ class FollowedOrder {
   const cache::SampleSizes& sizes_;
   const bool of_records_;
   TakeoverHead& head_;
-  std::shared_ptr<const cache::Order> given_;     // null: unknown
+  std::shared_ptr<const cache::Order> given_;  // null: unknown
+  std::uint64_t epoch_ = 0;                    // of it, where the reader is; the head has that of a set
+  std::uint64_t position_ = 0;
   std::shared_ptr<const cache::Order> order_;     // what read_ahead_ goes along
   std::unique_ptr<cache::ReadAhead> read_ahead_;  // null: nothing is planned
   std::optional<RecordTrack> track_;              // of records, beside read_ahead_

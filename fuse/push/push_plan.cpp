@@ -41,10 +41,7 @@ PushPlan::PushPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOpt
   if (records_) pin_indexes();
   OrderPosition from = followed_.give(std::move(options.order));
   const bool is_anew = takeover_.head->is_untold && !takeover_.head->follows_before;  // over other samples
-  if (takeover_.head->takeovers > 0 ? !is_anew : takeover_.head->follows_before) {
-    from.epoch = takeover_.head->epoch;
-    from.position = takeover_.head->position;
-  }
+  if (takeover_.head->takeovers > 0 ? !is_anew : takeover_.head->follows_before) followed_.resume(from);
   divide_budget();
   fetch_pins();
   make_plan(from);
@@ -371,7 +368,7 @@ void PushPlan::divide_budget() {
 void PushPlan::apply_budget() {
   waste_.restart();
   divide_budget();
-  if (!followed_.is_planned()) return make_plan({.epoch = takeover_.head->epoch, .position = takeover_.head->position});
+  if (!followed_.is_planned()) return make_plan(followed_.where());
   followed_.set_room(room());
   take_releases();
 }

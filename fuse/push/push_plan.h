@@ -154,7 +154,7 @@ class PushPlan {
   void limit_budget(std::uint64_t budget_bytes);
   [[nodiscard]] std::uint64_t budget_bytes() const { return budget_.bytes(); }
   [[nodiscard]] const std::shared_ptr<const cache::Order>& order() const { return followed_.given(); }  // null: unknown
-  [[nodiscard]] std::uint64_t epoch() const { return takeover_.head->epoch; }
+  [[nodiscard]] std::uint64_t epoch() const { return followed_.where().epoch; }
   [[nodiscard]] std::uint64_t generation() const { return generation_; }  // changes with the order
 
   // Fills in the fields that are the plan's and its parts'.

@@ -43,6 +43,7 @@ void Renewal::finish(const ChangedFiles& known, const Inodes& inodes, Renumber r
   translate_files(known, inodes, renumber);
   translate_pages();
   to_.head->takeovers = from_.head->takeovers;
+  to_.head->set = from_.head->set;
   to_.head->epoch = from_.head->epoch;
   to_.head->position = from_.head->position;
   to_.head->follows_before = is_read;

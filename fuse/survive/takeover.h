@@ -42,7 +42,8 @@ struct TakeoverHead {
   std::uint32_t name_numbers_end = 0;
   bool follows_before = false;  // epoch and position are of MountOptions::order_before
   bool is_untold = false;       // the kernel was not told yet which names are others
-  std::uint64_t epoch = 0;      // where the reader is
+  std::uint8_t set = 0;         // where the reader is: in which set, if the order is over several, ...
+  std::uint64_t epoch = 0;      // ... in which epoch of that
   std::uint64_t position = 0;
   std::uint64_t changed_count = 0;
 };

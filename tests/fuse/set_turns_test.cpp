@@ -198,6 +198,37 @@ TEST_CASE("an order without a name is followed in the folder that is read, and l
   CHECK_FALSE(plan.take_contradiction());
 }
 
+TEST_CASE("a process that takes over goes on in the set and the epoch where the reader is") {
+  for (const bool in_turn : {true, false}) {
+    CAPTURE(in_turn);
+    Planned planned(kSizesOfSets);
+    {
+      PushPlan plan = planned.plan(two_sets(in_turn));
+      for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+        read(plan, train_epoch(epoch));
+        read(plan, val_epoch());
+      }
+      read(plan, train_epoch(3), 0, 300);
+    }
+    planned.head.takeovers = 1;
+    PushPlan plan = planned.plan(two_sets(in_turn));
+    CHECK(stats_of(plan).order_set == "train");
+    CHECK(stats_of(plan).epoch == 3);
+    CHECK(stats_of(plan).position == 300);
+    read(plan, train_epoch(3), 300);
+    CHECK(stats_of(plan).strays == 0);
+    read(plan, val_epoch());
+    read(plan, train_epoch(4), 0, 300);
+    CHECK(stats_of(plan).epoch == 4);
+    CHECK(stats_of(plan).strays <= 2 * 16);  // what follows which set is learned anew
+    CHECK_FALSE(plan.take_contradiction());
+    planned.head.takeovers = 2;
+    PushPlan next = planned.plan(two_sets(in_turn));
+    read(next, train_epoch(4), 300);
+    CHECK(stats_of(next).strays == 0);
+  }
+}
+
 TEST_CASE("a wrong order of val is let go, and that of train stays") {
   Planned planned(kSizesOfSets);
   PushPlan plan = planned.plan(two_sets(true, "torch-distributed:seed=9"));

@@ -56,6 +56,18 @@ TEST_CASE("each set may go on from an epoch of its own") {
   CHECK(order.anew(0)->pass(1).epoch == 7);
 }
 
+TEST_CASE("a reader that is in the middle of a set is followed from there, and the others are as far") {
+  const auto in_train = train_and_val().anew_within(0, 5);
+  const auto in_val = train_and_val().anew_within(1, 5);
+  const std::vector<std::pair<std::size_t, std::uint64_t>> expected = {{0, 5}, {1, 5}, {0, 6}, {1, 6}};
+  for (std::size_t i = 0; i + 1 < expected.size(); ++i) {
+    CHECK(in_train->pass(i).set == expected[i].first);
+    CHECK(in_train->pass(i).epoch == expected[i].second);
+    CHECK(in_val->pass(i).set == expected[i + 1].first);
+    CHECK(in_val->pass(i).epoch == expected[i + 1].second);
+  }
+}
+
 TEST_CASE("what was seen to follow a set is expected to follow it again, and what was skipped is not counted") {
   PassOrder order = train_and_val();
   REQUIRE(order.pass(2).set == 0);
