@@ -84,20 +84,33 @@ io::Status try_records(const MountArguments& arguments, const MountPlan& plan, c
 }
 
 // Null: the mount shows the names that it began with, or it is not plain what a training would go on with.
-std::shared_ptr<const cache::Order> open_order_before(const MountPlan& plan, const cache::Catalog& catalog,
-                                                      const fuse::Channel& channel) {
+std::shared_ptr<const cache::Order> open_order_before(const std::vector<std::string>& specs,
+                                                      const cache::Catalog& catalog, const fuse::Channel& channel) {
   if (channel.catalog_before_fd() < 0) return nullptr;
   const io::Result<cache::Catalog> before = cache::Catalog::load_fd(channel.catalog_before_fd());
   if (!before) return nullptr;
-  auto orders = open_orders(plan.orders, *before, ListFiles::kRegular);
+  auto orders = open_orders(specs, *before, ListFiles::kRegular);
   std::vector<cache::SampleIndex> numbers = cache::new_numbers(*before, catalog);
   const bool is_plain = orders && std::dynamic_pointer_cast<const cache::PassOrder>(orders->front()) == nullptr;
   if (!is_plain || numbers.empty()) return nullptr;
   return cache::renumber_order(std::move(orders->front()), std::move(numbers));
 }
 
+// What was set while the mount was read goes before what it was mounted with, for as long as it can be opened.
+std::vector<std::string> orders_of(const MountPlan& plan, const KeptSettings& kept, const cache::Catalog& catalog,
+                                   fuse::MountOptions& options) {
+  std::vector<std::string> set = kept.orders();
+  if (set.empty()) return plan.orders;
+  if (set.front() == kLearnedOrder) return set;
+  const auto orders = open_orders(set, catalog, ListFiles::kRegular);
+  if (orders) return set;
+  options.fallbacks.push_back("the order that was set is not one of what is there now: " + orders.error().message());
+  return plan.orders;
+}
+
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
-                                                     cache::Store& store, fuse::Channel& channel) {
+                                                     const KeptSettings& kept, cache::Store& store,
+                                                     fuse::Channel& channel) {
   fuse::MountOptions options;
   options.mountpoint = plan.mount_point;
   options.source_name = mounted_name(plan.source);
@@ -114,15 +127,17 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);
   }
-  const bool has_one = plan.orders.size() == 1;
-  const bool is_unknown = plan.orders.empty() || (has_one && plan.orders.front().empty());
-  options.learn_order = !is_unknown;
+  const auto is_one = [](const std::vector<std::string>& specs, std::string_view spec) {
+    return specs.size() == 1 && specs.front() == spec;
+  };
+  options.learn_order = !plan.orders.empty() && !is_one(plan.orders, "");
   options.order_records = plan.order_records;
-  if (!is_unknown && !(has_one && plan.orders.front() == kLearnedOrder)) {
-    auto orders = open_orders(plan.orders, store.catalog(), ListFiles::kRegular);
+  const std::vector<std::string> specs = orders_of(plan, kept, store.catalog(), options);
+  if (!specs.empty() && !is_one(specs, "") && !is_one(specs, kLearnedOrder)) {
+    auto orders = open_orders(specs, store.catalog(), ListFiles::kRegular);
     if (orders) {
       options.order = std::move(orders->front());
-      options.order_before = open_order_before(plan, store.catalog(), channel);
+      options.order_before = open_order_before(specs, store.catalog(), channel);
       options.else_orders.assign(std::make_move_iterator(orders->begin() + 1), std::make_move_iterator(orders->end()));
     } else if (channel.catalog_before_fd() < 0) {
       return tl::unexpected(std::move(orders.error()));
@@ -194,7 +209,7 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   cache::StoreOptions store_options = plan.store;
   store_options.catalog_fd = channel.catalog_fd();
   HEADRACE_TRY(store, open_store(store_options, stop));
-  HEADRACE_TRY(mount, start_mount(arguments, plan, *store, channel));
+  HEADRACE_TRY(mount, start_mount(arguments, plan, kept, *store, channel));
   if (const std::optional<std::uint64_t> bytes = kept.pushed_bytes()) mount->set_ram_bytes(*bytes);
   if (const std::optional<std::uint64_t> rate = kept.source_rate()) mount->set_source_rate(*rate);
   // A bucket was listed just now, object by object, and another listing costs money; a worker that shows other names

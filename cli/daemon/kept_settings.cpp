@@ -52,22 +52,21 @@ std::optional<std::uint64_t> KeptSettings::source_rate() const {
   return kept > 0 ? std::optional(kept - 1) : std::nullopt;
 }
 
-bool KeptSettings::keep_peers(const std::vector<std::string>& words) {
-  std::string lines;
-  for (const std::string& word : words) lines += word + '\n';
-  if (lines.size() > page_->peers.size()) return false;
-  page_->peers_bytes.store(0);  // one that dies meanwhile leaves none, and not a half
-  std::memcpy(page_->peers.data(), lines.data(), lines.size());
-  page_->peers_bytes.store(lines.size());
+bool KeptSettings::Words::keep(const std::vector<std::string>& all) {
+  std::string text;
+  for (const std::string& word : all) text += word + '\n';
+  bytes.store(0);
+  if (text.size() > lines.size()) return false;
+  std::memcpy(lines.data(), text.data(), text.size());
+  bytes.store(text.size());
   return true;
 }
 
-std::vector<std::string> KeptSettings::peers() const {
-  const std::size_t bytes = std::min<std::size_t>(page_->peers_bytes.load(), page_->peers.size());
-  std::istringstream lines(std::string(page_->peers.data(), bytes));
-  std::vector<std::string> words;
-  for (std::string word; std::getline(lines, word);) words.push_back(word);
-  return words;
+std::vector<std::string> KeptSettings::Words::words() const {
+  std::istringstream text(std::string(lines.data(), std::min<std::size_t>(bytes.load(), lines.size())));
+  std::vector<std::string> all;
+  for (std::string word; std::getline(text, word);) all.push_back(word);
+  return all;
 }
 
 bool KeptSettings::keep_program(const std::filesystem::path& program) {

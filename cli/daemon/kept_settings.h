@@ -42,22 +42,35 @@ class KeptSettings {
   void keep_source_rate(std::uint64_t bytes_per_second);
   [[nodiscard]] std::optional<std::uint64_t> source_rate() const;
   // The words of --peers (peer_list.h). False: they are too long.
-  [[nodiscard]] bool keep_peers(const std::vector<std::string>& words);
+  [[nodiscard]] bool keep_peers(const std::vector<std::string>& words) { return page_->peers.keep(words); }
   // Empty: as it was mounted.
-  [[nodiscard]] std::vector<std::string> peers() const;
+  [[nodiscard]] std::vector<std::string> peers() const { return page_->peers.words(); }
+  // What `headrace order set` was given. False: they are too long, and those before are forgotten.
+  [[nodiscard]] bool keep_orders(const std::vector<std::string>& specs) { return page_->orders.keep(specs); }
+  // Empty: as it was mounted.
+  [[nodiscard]] std::vector<std::string> orders() const { return page_->orders.words(); }
   // False: the path is longer than paths are.
   [[nodiscard]] bool keep_program(const std::filesystem::path& program);
   [[nodiscard]] std::filesystem::path program() const;
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  static constexpr std::size_t kPeersBytesMax = std::size_t{64} << 10;  // as a request on the control socket
+  // One that dies while it writes leaves none, and not a half.
+  struct Words {
+    static constexpr std::size_t kBytesMax = std::size_t{64} << 10;  // as a request on the control socket
+    [[nodiscard]] bool keep(const std::vector<std::string>& all);
+    [[nodiscard]] std::vector<std::string> words() const;
+
+    std::atomic<std::uint64_t> bytes;   // 0: not set, or being written
+    std::array<char, kBytesMax> lines;  // words, each ends with a line end
+  };
+  // Later versions add to its end.
   struct Page {
     std::atomic<std::uint64_t> pushed_bytes_plus_one;  // 0: not set, as the kernel hands the page out
     std::atomic<std::uint64_t> source_rate_plus_one;   // as above
     std::array<char, PATH_MAX> program;                // ends with a zero
-    std::atomic<std::uint64_t> peers_bytes;            // 0: not set, or being written
-    std::array<char, kPeersBytesMax> peers;            // words, each ends with a line end
+    Words peers;
+    Words orders;
   };
   KeptSettings(io::UniqueFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
   io::UniqueFd fd_;

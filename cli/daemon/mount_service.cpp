@@ -430,6 +430,9 @@ io::Result<json> MountService::order(const json& arguments) {
     HEADRACE_TRY(orders, open_orders(specs, store_.catalog(), ListFiles::kRegular));
     mount_.set_order(std::move(orders.front()), number_of(arguments, "epoch"));
   }
+  if (!specs.empty() && !kept_.keep_orders(specs)) {
+    io::log_warning("mount {}: the order is too long to outlive this process", handover_.mount_point.string());
+  }
   const fuse::MountStats stats = mount_.stats();
   return json{{"order", stats.order},
               {"set", stats.order_set},

@@ -343,6 +343,9 @@ TEST_CASE("each folder has an order of its own, on the command line, in a config
   const std::string shown = fixture.tool({"order", "show", point}).output;
   CHECK(contains(shown, "dog=sequential cat=sequential epoch 0"));
   CHECK(contains(shown, "reading: dog"));
+  REQUIRE(::kill(fixture.stat()["pid"].get<pid_t>(), SIGKILL) == 0);  // what was set outlives the worker
+  REQUIRE(wait_until([&] { return fixture.tool({"stat", point}).status == 0; }));
+  CHECK(fixture.stat()["mount"]["order"] == "dog=sequential cat=sequential");
   REQUIRE(fixture.tool({"unmount", "--force", point}).status == 0);
 
   const fs::path config = fixture.tool.home() / "headrace.toml";
