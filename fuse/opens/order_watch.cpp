@@ -39,9 +39,8 @@ bool OrderWatch::is_looking() {
 
 void OrderWatch::on_told(bool known) {
   MutexLock lock(mutex_);
+  follow_anew();
   told_ = known;
-  found_ = {};
-  in_turn_ = {};
 }
 
 void OrderWatch::learn_anew() {
@@ -55,11 +54,13 @@ void OrderWatch::learn_anew() {
 
 void OrderWatch::on_contradicted() {
   MutexLock lock(mutex_);
-  if (told_) {
-    generation_ = learner_.generation();
-  } else {
-    learner_.give_lock_up();  // what is left of it is followed at the next open
-  }
+  if (!told_) learner_.give_lock_up();
+  follow_anew();
+}
+
+// What the learner still knows, or what is left of it, is followed at the next open: one that does not fit fails then.
+void OrderWatch::follow_anew() {
+  generation_.reset();
   told_ = false;
   found_ = {};
   in_turn_ = {};

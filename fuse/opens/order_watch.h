@@ -53,13 +53,15 @@ class OrderWatch {
 
  private:
   bool is_looking() HEADRACE_REQUIRES(mutex_);
+  void follow_anew() HEADRACE_REQUIRES(mutex_);
   void follow(const std::optional<cache::OrderLearner::Lock>& lock) HEADRACE_REQUIRES(mutex_);
 
   SharedPlan& plan_;
   cache::OrderLearner learner_;
 
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it
-  std::uint64_t generation_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  // Of the learner, that was looked at; nullopt: what it knows is to be looked at in any case.
+  std::optional<std::uint64_t> generation_ HEADRACE_GUARDED_BY(mutex_);
   Found found_ HEADRACE_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> in_turn_ HEADRACE_GUARDED_BY(mutex_);  // the version of the parts that are followed
   bool told_ HEADRACE_GUARDED_BY(mutex_) = false;

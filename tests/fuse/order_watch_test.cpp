@@ -186,6 +186,26 @@ TEST_CASE("an order that was set stays while it is read, and gives way to what i
   CHECK(stats.order_found_by != "");
 }
 
+TEST_CASE("an order that was found comes back when a wrong one that was set over it is given up") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(kSampleCount, kSampleBytes);
+  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
+  mounted.options.learn_order = true;
+  mounted.start();
+  mounted.settle();
+  const std::shared_ptr<const cache::Order> order = torch_order();
+  std::uint64_t epoch = 0;
+  const auto read_until = [&](const auto& holds) {
+    for (; epoch < 60 && !holds(mounted.mount().stats()); ++epoch) read_epoch(mounted, *order, epoch);  // as above
+    return holds(mounted.mount().stats());
+  };
+  REQUIRE(read_until([](const MountStats& stats) { return !stats.order_found_by.empty(); }));
+  mounted.mount().set_order(std::move(*cache::make_order("sequential", {.sample_count = kSampleCount})), 0);
+  REQUIRE(read_until([](const MountStats& stats) { return stats.order_given_up == "sequential"; }));
+  CHECK(read_until([](const MountStats& stats) { return stats.order.starts_with("torch-distributed:seed=0"); }));
+}
+
 TEST_CASE("a mount that is told to learn drops the order that was set, and finds the one that is read") {
   need_fuse();
   Mounted mounted;
