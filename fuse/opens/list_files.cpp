@@ -50,8 +50,8 @@ void ListFiles::on_read(cache::EntryId entry) {
     if (!is_among_few(entry) || !taken_.insert(entry).second) return;
     bytes_ += identity->size_bytes;
   }
-  auto done = [self = shared_from_this(), entry](const io::Result<cache::View>& view) {
-    view ? self->on_content(entry, *view) : self->on_changed({&entry, 1});
+  auto done = [self = shared_from_this(), entry, bytes = identity->size_bytes](const io::Result<cache::View>& view) {
+    view ? self->on_content(entry, *view) : self->on_failed(entry, bytes);
   };
   store_.read_async(entry, std::move(done), cache::ReadHint::kAhead);
 }
@@ -66,6 +66,12 @@ void ListFiles::on_content(cache::EntryId entry, const cache::View& view) {
   offer_([text, &catalog, entry](const cache::SampleRange& range) {
     return cache::samples_named_in(*text, catalog, catalog.parent(entry), range);
   });
+}
+
+void ListFiles::on_failed(cache::EntryId entry, std::uint64_t bytes) {
+  MutexLock lock(mutex_);
+  taken_.erase(entry);
+  bytes_ -= bytes;
 }
 
 void ListFiles::on_changed(std::span<const cache::EntryId> entries) {

@@ -38,6 +38,7 @@ class ListFiles : public std::enable_shared_from_this<ListFiles> {
  private:
   [[nodiscard]] bool is_among_few(cache::EntryId entry) HEADRACE_REQUIRES(mutex_);
   void on_content(cache::EntryId entry, const cache::View& view);
+  void on_failed(cache::EntryId entry, std::uint64_t bytes);
 
   cache::Store& store_;
   io::Mutex mutex_;
