@@ -101,7 +101,7 @@ class OrderLearner {
   [[nodiscard]] std::uint64_t generation() const;
   // The order of the part being read now, if known.
   [[nodiscard]] std::optional<Lock> lock() const;
-  // Whoever follows the lock knows better: it is dropped, and the same order is not found again.
+  // Whoever follows the lock knows better: it is dropped, and the same order is not found again for some epochs.
   void give_lock_up();
   // Every lock is dropped, and any order may be found again.
   void learn_anew();

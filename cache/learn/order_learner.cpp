@@ -159,6 +159,7 @@ class OrderLearner::Impl {
       io::MutexLock lock(mutex_);
       stopping_ = true;
       cancelled_ = true;
+      seed_search_over_ = true;
       changed_.notify_all();
     }
     search_thread_.join();
@@ -213,6 +214,7 @@ class OrderLearner::Impl {
   CpuAllowance allowance_;       // the search thread's
   bool told_curtailed_ = false;  // the search thread's
   std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> seed_search_over_ = false;  // the search through all seeds is to end
   std::atomic<std::uint64_t> generation_ = 0;
 
   mutable io::Mutex mutex_;
@@ -230,6 +232,7 @@ class OrderLearner::Impl {
   bool stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool searching_ HEADRACE_GUARDED_BY(mutex_) = false;
   bool searching_seeds_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::size_t seed_track_ HEADRACE_GUARDED_BY(mutex_) = SIZE_MAX;        // that the seeds are, or were, searched for
   const SeedSearch* seed_search_ HEADRACE_GUARDED_BY(mutex_) = nullptr;  // the one under way
   Clock::time_point seed_search_began_ HEADRACE_GUARDED_BY(mutex_);
   State state_ HEADRACE_GUARDED_BY(mutex_);
@@ -411,7 +414,11 @@ void OrderLearner::Impl::search(const Job& job) {
   state_.search_cpu_seconds += spent_seconds;
   state_.searches_curtailed += may_try_more ? 0 : 1;
   Track& track = tracks_[job.track];
-  prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_match(request);
+  if (!prepared) {
+    track.on_no_match(request);
+  } else if (track.on_match(request, std::move(*prepared)) && seed_track_ == job.track) {
+    seed_search_over_ = true;  // nobody needs to know any more
+  }
   count_generations();
   searching_ = false;
   changed_.notify_all();
@@ -422,6 +429,8 @@ std::optional<OrderLearner::Impl::Job> OrderLearner::Impl::next_seed_search() {
   while (!stopping_ && !tracks_[active_].wants_seed_search()) changed_.wait(lock);
   if (stopping_) return std::nullopt;
   searching_seeds_ = true;
+  seed_track_ = active_;
+  seed_search_over_ = false;
   return Job{.track = active_, .request = tracks_[active_].take_seed_request(), .finished = {}};
 }
 
@@ -438,7 +447,7 @@ void OrderLearner::Impl::seed_loop() {
 
 std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   const Track::Request& request = job.request;
-  SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &cancelled_},
+  SeedSearch search({.n = request.n, .opens = &request.opens, .cancelled = &seed_search_over_},
                     {.threads = search_threads(options_.search_threads),
                      .seeds = options_.search_seeds,
                      .early_outputs = options_.link_outputs});
@@ -450,7 +459,6 @@ std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   std::optional<PreparedMatch> prepared;
   if (match) {
     io::log_info("order: {} found among {} seeds in {:.1f} s", match->spec, search.seeds_tested(), seconds);
-    records_[job.track].keep_spec(match->spec);
     prepared = prepare_match(*match, request.n);
   }
   show_search(nullptr, began);
@@ -458,9 +466,13 @@ std::optional<Match> OrderLearner::Impl::search_seeds(const Job& job) {
   state_.seeds_tested += search.seeds_tested();
   state_.seeds_per_second = static_cast<double>(search.seeds_tested()) / std::max(seconds, 1e-9);
   state_.search_cpu_seconds += search.cpu_seconds();
+  // A seed that is found once its epoch is over is as good as none: it tells of no other, but for its link.
   Track& track = tracks_[job.track];
-  prepared ? track.on_match(request, std::move(*prepared)) : track.on_no_seed(request);
+  const bool is_used = prepared && track.on_match(request, std::move(*prepared));
+  if (!is_used && !seed_search_over_) track.on_no_seed(request);
   count_generations();
+  lock.unlock();
+  if (is_used) records_[job.track].keep_spec(match->spec);
   return match;
 }
 

@@ -228,6 +228,7 @@ std::vector<SampleIndex> Track::opens_since_first_unexpected() const {
 void Track::begin_epoch(const std::vector<SampleIndex>& opens) {
   if (!lock_ && seen_count_ * 2 > range_.count) finished_ = std::move(sequence_);
   ++epoch_number_;
+  if (epoch_number_ > given_up_until_) forget_given_up();
   left_at_ = lock_ && match_.spec == kListing ? progress_ : std::vector<double>();
   seen_.assign(range_.count, false);
   seen_count_ = 0;
@@ -278,14 +279,22 @@ void Track::drop_lock() {
 
 void Track::give_lock_up() {
   if (!lock_) return;
+  constexpr unsigned kRarest = 6;  // one in 64 epochs, as of searches in vain
   given_up_ = match_.spec;
   given_up_base_ = match_.base;
+  times_given_up_ = std::min(times_given_up_ + 1, kRarest);
+  given_up_until_ = epoch_number_ + (std::uint64_t{1} << times_given_up_);
   match_ = {};  // predicts nothing
   drop_lock();
 }
 
 void Track::learn_anew() {
   give_lock_up();
+  forget_given_up();
+  times_given_up_ = 0;
+}
+
+void Track::forget_given_up() {
   given_up_.clear();
   given_up_base_.reset();
 }
@@ -425,21 +434,28 @@ bool Track::is_distrusted(const Match& match, std::size_t opens) const {
   return opens < stretch_min_ || begins_later || (!match.base && !is_one_stretch(match.fit, range_.count));
 }
 
-void Track::on_match(const Request& request, PreparedMatch prepared) {
-  if (prepared.match.spec == given_up_ && prepared.match.base == given_up_base_) return on_no_match(request);
-  if (is_distrusted(prepared.match, request.opened)) return on_no_match(request);
+bool Track::on_match(const Request& request, PreparedMatch prepared) {
+  const bool was_given_up = prepared.match.spec == given_up_ && prepared.match.base == given_up_base_;
+  if (was_given_up || is_distrusted(prepared.match, request.opened)) {
+    on_no_match(request);
+    return false;
+  }
   if (lock_ && request.window == suspects_id_) {
     const bool same = prepared.match.base == match_.base &&
                       is_same_permutation(prepared.match.spec, prepared.match.epoch, match_.spec, match_.epoch);
-    if (same && suspects_are_new()) return reach_suspects();
-    if (same && request.opened < opens_to_believe_repetition(range_.count)) return;
+    if (same && suspects_are_new()) {
+      reach_suspects();
+      return lock_.has_value();
+    }
+    if (same && request.opened < opens_to_believe_repetition(range_.count)) return false;
     const std::vector<SampleIndex> opens = suspects_.samples();
     if (is_same_order(prepared.match, match_) && prepared.match.epoch == match_.epoch + 1) note_end_of_epoch();
     begin_epoch(opens);
   } else if (lock_ || request.window != window_id_) {
-    return;
+    return false;
   }
   adopt(std::move(prepared), request.opened);
+  return true;
 }
 
 void Track::adopt(PreparedMatch prepared, std::size_t opens) {

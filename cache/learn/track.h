@@ -65,12 +65,13 @@ class Track {
   [[nodiscard]] Request take_seed_request();
   // None of the seeds explains the opens.
   void on_no_seed(const Request& request);
-  // Nothing if the opens that the match explains are no longer those of the epoch under way.
-  void on_match(const Request& request, PreparedMatch prepared);
+  // False: nothing was locked, since the opens that the match explains are no longer those of the epoch under way, or it
+  // is not believed.
+  bool on_match(const Request& request, PreparedMatch prepared);
   void on_no_match(const Request& request);
   // One more place in the default generator's stream where the seed of that epoch is: a guess, until a match by it.
   void on_link(const StreamLink& link, std::uint64_t epoch_number);
-  // Its spec is not believed again.
+  // Its spec is not believed again for some epochs, each time for more.
   void give_lock_up();
   // Without a lock from here on, and without distrust.
   void learn_anew();
@@ -120,6 +121,7 @@ class Track {
   [[nodiscard]] bool lock_has_failed() const;
   void begin_epoch(const std::vector<SampleIndex>& opens);
   void drop_lock();
+  void forget_given_up();
   void clear_suspects();
   [[nodiscard]] std::vector<SampleIndex> opens_since_first_unexpected() const;
   [[nodiscard]] Request request_with(const OpenSet& opens, std::uint64_t window) const;
@@ -183,7 +185,9 @@ class Track {
   EpochLength length_;                  // of the epochs under the lock
   std::string given_up_;                // a spec that was followed and did not hold
   Indices given_up_base_;               // what it was over
-  std::vector<StreamLink> links_;       // all from the same epoch
+  std::uint64_t given_up_until_ = 0;    // epoch; from then on it may be another job that reads so
+  unsigned times_given_up_ = 0;
+  std::vector<StreamLink> links_;  // all from the same epoch
   std::uint64_t link_epoch_ = 0;
 
   std::uint64_t generation_ = 0;

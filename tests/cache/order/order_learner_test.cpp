@@ -665,6 +665,18 @@ TEST_CASE("order learner: a lock that its follower gives up is not found again")
   CHECK_FALSE(learner.lock().has_value());
 }
 
+TEST_CASE("order learner: a lock that was given up is found again some epochs later: another job reads that way") {
+  constexpr std::uint64_t kN = 2000;
+  OrderLearner learner(quick(kN));
+  tell(learner, epoch_of("torch-distributed:seed=0", kN, 0), 300);
+  REQUIRE(learner.lock().has_value());
+  learner.give_lock_up();
+  std::uint64_t epoch = 1;
+  for (; epoch < 6 && !learner.lock(); ++epoch) tell(learner, epoch_of("torch-distributed:seed=0", kN, epoch));
+  CHECK(epoch > 2);
+  CHECK(learner.lock().has_value());
+}
+
 TEST_CASE("order learner: a learner that is to begin anew drops its lock, and finds the same order again") {
   constexpr std::uint64_t kN = 2000;
   OrderLearner learner(quick(kN));
