@@ -6,9 +6,9 @@
 // The samples are made up: names and sizes, no files. One thread does what a pusher does with the plan, another one
 // opens along the order, and a third asks and tells what each READ does. Meanwhile the plan is given another budget,
 // another order, a reader that went elsewhere, and the next epoch. The same of what decides which samples a disk tier
-// holds, while a second order begins, its next epoch, and while it ends: MIN is in force meanwhile. Prints one JSON line
-// for each: how long that took, the longest READ, and the longest that the same thread was held up when it asked nobody,
-// which is the scheduler's.
+// holds, while a second order begins, its next epoch, and while it ends: MIN is in force meanwhile. Prints one JSON
+// line for each: how long that took, the longest READ, and the longest that the same thread was held up when it asked
+// nobody, which is the scheduler's.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -45,8 +45,8 @@ class PassOrder final : public Order {
   PassOrder(OrderedSets sets, const PassOptions& options);
   // The same sets from their epoch `first_epoch` on, or each from its own, with nothing seen of the reader.
   [[nodiscard]] std::shared_ptr<PassOrder> anew(std::uint64_t first_epoch) const;
-  // The same sets, of which the reader is in the middle of one: pass 0. The others are taken to be as far as that: those
-  // that come before it in turn by an epoch more.
+  // The same sets, of which the reader is in the middle of one: pass 0. The others are taken to be as far as that:
+  // those that come before it in turn by an epoch more.
   [[nodiscard]] std::shared_ptr<PassOrder> anew_within(std::size_t set, std::uint64_t epoch) const;
 
   [[nodiscard]] const std::string& spec() const override { return spec_; }  // "train=SPEC val=SPEC"

@@ -42,33 +42,6 @@ class HEADRACE_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Of those who want it nobody who has just let go of it comes before one who waits, as of a Mutex they mostly do: for
-// loops that let go of it so that others get a turn. Waiting takes turns with one more mutex.
-class HEADRACE_CAPABILITY("mutex") FairMutex {
- public:
-  void lock() HEADRACE_ACQUIRE() {
-    const std::lock_guard next(next_);
-    mutex_.lock();
-  }
-  void unlock() HEADRACE_RELEASE() { mutex_.unlock(); }
-
- private:
-  std::mutex next_;  // held by the one who waits, if anybody does
-  std::mutex mutex_;
-};
-
-// Holds a FairMutex while it lives.
-class HEADRACE_SCOPED_CAPABILITY FairLock {
- public:
-  explicit FairLock(FairMutex& mutex) HEADRACE_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
-  ~FairLock() HEADRACE_RELEASE() { mutex_.unlock(); }
-  FairLock(const FairLock&) = delete;
-  FairLock& operator=(const FairLock&) = delete;
-
- private:
-  FairMutex& mutex_;
-};
-
 // Holds a Mutex while it lives; unlock() and lock() let go of it in between.
 class HEADRACE_SCOPED_CAPABILITY MutexLock {
  public:

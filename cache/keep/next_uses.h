@@ -7,9 +7,9 @@
 //
 // Times are positions counted through all epochs; they rise, also over a jump to another epoch.
 //
-// Memory: 12 bytes per sample, and 8 per position of the epochs ahead; while the next epoch is drawn, two thirds of that
-// once more.
-// Thread-safety: of NextUses none, one owner. UsesAhead never changes: it is drawn while others take uses.
+// Memory: 12 bytes per sample, and 8 per position of the epochs ahead; while the next epoch is drawn, two thirds of
+// that once more. Thread-safety: of NextUses none, one owner. UsesAhead never changes: it is drawn while others take
+// uses.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct UsesAhead {
   [[nodiscard]] std::uint64_t begin_of(std::uint64_t epoch) const;
 };
 
-// Uses of earlier epochs than `epoch` are past, whether they were taken or not. `before`, if not null, is what was drawn
-// of the same order: it is not drawn again, and the times go on from there. O(positions ahead).
+// Uses of earlier epochs than `epoch` are past, whether they were taken or not. `before`, if not null, is what was
+// drawn of the same order: it is not drawn again, and the times go on from there. O(positions ahead).
 [[nodiscard]] std::shared_ptr<const UsesAhead> draw_uses(const Order& order, std::uint64_t sample_count,
                                                          std::uint64_t epoch, const UsesAhead* before = nullptr);
 
@@ -46,7 +46,8 @@ class NextUses {
  public:
   explicit NextUses(std::shared_ptr<const UsesAhead> ahead);
 
-  // Uses before this time are past, whether they were taken or not: for those who take some while the next epoch is drawn.
+  // Uses before this time are past, whether they were taken or not: for those who take some while the next epoch is
+  // drawn.
   void pass_to(std::uint64_t time);
   // `ahead` was drawn with what ahead() is.
   void enter(std::shared_ptr<const UsesAhead> ahead);

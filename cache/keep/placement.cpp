@@ -174,7 +174,8 @@ Placement::Evictions Placement::for_each_sample(Step step) {
   return gone;
 }
 
-// Tells the policy the upcoming uses of all that it holds: of reads from memory, which cause no fetch, it has not heard.
+// Tells the policy the upcoming uses of all that it holds: of reads from memory, which cause no fetch, it has not
+// heard.
 Placement::Evictions Placement::refresh_all() {
   return for_each_sample([this](SampleIndex sample) HEADRACE_REQUIRES(mutex_) {
     for (std::size_t tier = 0; tier < min_->size(); ++tier) {

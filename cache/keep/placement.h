@@ -38,6 +38,7 @@
 #include "headrace/cache/keep/next_uses.h"
 #include "headrace/cache/keep/policy_stack.h"
 #include "headrace/io/buffer.h"
+#include "headrace/io/fair_mutex.h"
 #include "headrace/io/mutex.h"
 
 namespace headrace::cache {
@@ -104,8 +105,8 @@ class Placement {
   void draw_missing_uses() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
   [[nodiscard]] std::unique_ptr<PolicyStack> make_min();
   [[nodiscard]] Evictions refresh_all() HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
-  // `step` for each sample, under mutex_, of which a READ that waits gets hold every few hundred samples; what is evicted
-  // meanwhile.
+  // `step` for each sample, under mutex_, of which a READ that waits gets hold every few hundred samples; what is
+  // evicted meanwhile.
   template <typename Step>
   [[nodiscard]] Evictions for_each_sample(Step step) HEADRACE_REQUIRES(control_mutex_) HEADRACE_EXCLUDES(mutex_);
   [[nodiscard]] Job& job_of(JobId id) HEADRACE_REQUIRES(mutex_);

@@ -65,8 +65,8 @@ class Track {
   [[nodiscard]] Request take_seed_request();
   // None of the seeds explains the opens.
   void on_no_seed(const Request& request);
-  // False: nothing was locked, since the opens that the match explains are no longer those of the epoch under way, or it
-  // is not believed.
+  // False: nothing was locked, since the opens that the match explains are no longer those of the epoch under way, or
+  // it is not believed.
   bool on_match(const Request& request, PreparedMatch prepared);
   void on_no_match(const Request& request);
   // One more place in the default generator's stream where the seed of that epoch is: a guess, until a match by it.

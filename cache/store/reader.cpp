@@ -42,8 +42,8 @@ constexpr std::uint64_t kManyShareMost = 4;
 constexpr std::uint64_t kConsumerShare = 8;
 // At one time, whatever the plan has room for: more bring nothing, each would be looked at whenever a consumer hurries
 // one, and the end of a reader waits for all of them. 256 MiB are a tenth of a second at 2.6 GB/s, and 2 048 what a
-// bucket has under way twice over; of large samples as many as an engine has. As soon as an eighth has come the next ones
-// are asked for: for each would be a wake-up more.
+// bucket has under way twice over; of large samples as many as an engine has. As soon as an eighth has come the next
+// ones are asked for: for each would be a wake-up more.
 constexpr std::uint64_t kOnTheirWayBytesMax = 256ULL << 20;
 constexpr std::size_t kOnTheirWayMax = 2048;
 constexpr std::size_t kOnTheirWayMin = 128;

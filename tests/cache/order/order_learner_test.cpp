@@ -651,45 +651,6 @@ TEST_CASE("order learner: the search for all seeds ends at once with the learner
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // to the end it takes minutes
 }
 
-TEST_CASE("order learner: a lock that its follower gives up is not found again") {
-  constexpr std::uint64_t kN = 4000;
-  OrderLearner learner(quick(kN));
-  const Samples epoch = epoch_of("torch-distributed:seed=0", kN, 0);
-  tell(learner, epoch, 300);
-  REQUIRE(learner.lock().has_value());
-  const std::uint64_t generation = learner.generation();
-  learner.give_lock_up();
-  CHECK_FALSE(learner.lock().has_value());
-  CHECK(learner.generation() > generation);
-  tell(learner, Samples(epoch.begin() + 300, epoch.begin() + 1500));
-  CHECK_FALSE(learner.lock().has_value());
-}
-
-TEST_CASE("order learner: a lock that was given up is found again some epochs later: another job reads that way") {
-  constexpr std::uint64_t kN = 2000;
-  OrderLearner learner(quick(kN));
-  tell(learner, epoch_of("torch-distributed:seed=0", kN, 0), 300);
-  REQUIRE(learner.lock().has_value());
-  learner.give_lock_up();
-  std::uint64_t epoch = 1;
-  for (; epoch < 6 && !learner.lock(); ++epoch) tell(learner, epoch_of("torch-distributed:seed=0", kN, epoch));
-  CHECK(epoch > 2);
-  CHECK(learner.lock().has_value());
-}
-
-TEST_CASE("order learner: a learner that is to begin anew drops its lock, and finds the same order again") {
-  constexpr std::uint64_t kN = 2000;
-  OrderLearner learner(quick(kN));
-  tell(learner, epoch_of("torch-distributed:seed=0", kN, 0), 100);
-  REQUIRE(learner.lock());
-  learner.give_lock_up();
-  learner.learn_anew();
-  CHECK(!learner.lock());
-  tell(learner, epoch_of("torch-distributed:seed=0", kN, 1), 100);
-  REQUIRE(learner.lock());
-  CHECK(learner.lock()->epoch == 1);
-}
-
 TEST_CASE("order learner: the parts of a data set are its folders at the top") {
   const TempDir source;
   for (const char* path : {"train/a/1.jpg", "train/b/2.jpg", "val/a/3.jpg"}) source.write(path, "x");
