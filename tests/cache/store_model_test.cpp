@@ -81,9 +81,11 @@ class Model {
     options.make_source_engine = [seed] {
       return faulty({.seed = seed, .error_one_in = 40, .short_read_one_in = 60, .delay_one_in = 5, .reorder = true});
     };
-    options.make_tier_engine = [seed] {
+    // A write that fails ends admission, after which there may be nothing to evict.
+    options.make_tier_engine = [seed, follows] {
       return faulty({.seed = seed + 1,
-                     .error_one_in = 60,
+                     .error_one_in = follows ? 0U : 60U,
+                     .read_error_one_in = 60,
                      .short_read_one_in = 30,
                      .bit_flip_one_in = 10,
                      .lost_write_one_in = 10,
