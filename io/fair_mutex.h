@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 A mutex that comes to those who wait before it comes back to whoever has just
-// let go of it, which of a Mutex is mostly the other way round: for loops that let go of it so that others get a turn.
+// SPDX-License-Identifier: Apache-2.0
+// A mutex that comes first to those who wait, and not to whoever has just let go of it, which a Mutex mostly does: for
+// loops that let go of it so that others get a turn.
 //
 //   FairLock lock(mutex_);
 //

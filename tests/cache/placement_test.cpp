@@ -64,6 +64,16 @@ Catalog catalog_of(const TempDir& source, SampleIndex files) {
   return std::move(*catalog);
 }
 
+std::vector<std::unique_ptr<Order>> three_orders(SampleIndex files) {
+  std::vector<std::unique_ptr<Order>> orders;
+  for (const char* spec : {"torch-random:seed=1", "torch-random:seed=2", "torch-random:seed=3"}) {
+    auto order = make_order(spec, {.sample_count = files});
+    REQUIRE(order.has_value());
+    orders.push_back(std::move(*order));
+  }
+  return orders;
+}
+
 int wanted_of(const Placement& placement, SampleIndex files) {
   int wanted = 0;
   for (SampleIndex i = 0; i < files; ++i) wanted += placement.wants(0, i) ? 1 : 0;
@@ -150,12 +160,7 @@ TEST_CASE("what a tier takes in while MIN is in force without MIN's knowing is s
   constexpr int kRoom = 10;
   const TempDir source;
   const Catalog catalog = catalog_of(source, kFiles);
-  std::vector<std::unique_ptr<Order>> orders;
-  for (const char* spec : {"torch-random:seed=1", "torch-random:seed=2", "torch-random:seed=3"}) {
-    auto order = make_order(spec, {.sample_count = kFiles});
-    REQUIRE(order.has_value());
-    orders.push_back(std::move(*order));
-  }
+  const std::vector<std::unique_ptr<Order>> orders = three_orders(kFiles);
   bool is_there = false;
   Placement placement(catalog, {std::uint64_t{kRoom} * 4096}, [&](auto, auto) { return is_there; });
   static_cast<void>(placement.follow(*orders[0], 0));
@@ -172,12 +177,7 @@ TEST_CASE("who ceases to follow takes no uses of the others along") {
   constexpr SampleIndex kFiles = 40;
   const TempDir source;
   const Catalog catalog = catalog_of(source, kFiles);
-  std::vector<std::unique_ptr<Order>> orders;
-  for (const char* spec : {"torch-random:seed=1", "torch-random:seed=2", "torch-random:seed=3"}) {
-    auto order = make_order(spec, {.sample_count = kFiles});
-    REQUIRE(order.has_value());
-    orders.push_back(std::move(*order));
-  }
+  const std::vector<std::unique_ptr<Order>> orders = three_orders(kFiles);
   const std::uint64_t room = std::uint64_t{10} * 4096;
   Placement placement(catalog, {room}, [](auto, auto) { return false; });
   std::vector<Placement::JobId> jobs;

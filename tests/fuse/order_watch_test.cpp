@@ -39,14 +39,19 @@ std::shared_ptr<const cache::Order> torch_order() {
   return std::move(*cache::make_order("torch-distributed:seed=0", {.sample_count = kSampleCount}));
 }
 
-TEST_CASE("an order that nobody gave is learned from the opens") {
-  need_fuse();
-  Mounted mounted;
+// A mount of the samples, of which memory holds a quarter, that nobody tells the order.
+void start_unknown(Mounted& mounted) {
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
   mounted.options.learn_order = true;
   mounted.start();
   mounted.settle();
+}
+
+TEST_CASE("an order that nobody gave is learned from the opens") {
+  need_fuse();
+  Mounted mounted;
+  start_unknown(mounted);
   const std::shared_ptr<const cache::Order> order = torch_order();
   // Half an epoch is enough for the learner, whose thread may need the time of some more on a busy machine.
   for (std::uint64_t epoch = 0; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
@@ -189,11 +194,7 @@ TEST_CASE("an order that was set stays while it is read, and gives way to what i
 TEST_CASE("an order that was found comes back when a wrong one that was set over it is given up") {
   need_fuse();
   Mounted mounted;
-  mounted.write_samples(kSampleCount, kSampleBytes);
-  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
-  mounted.start();
-  mounted.settle();
+  start_unknown(mounted);
   const std::shared_ptr<const cache::Order> order = torch_order();
   std::uint64_t epoch = 0;
   const auto read_until = [&](const auto& holds) {
