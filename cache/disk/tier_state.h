@@ -7,7 +7,7 @@
 //
 // A failed write (full disk, I/O error, read-only) ends admission, and reads go on. A full disk, or a process that is
 // short of descriptors or memory, is tried again after 1 s, then after twice as long each time, at most a minute. After
-// 16 failed reads in a row the tier is not asked any more.
+// 16 failed reads in a row, but for those that such a shortage makes fail, the tier is not asked any more.
 //
 // Thread-safety: every function from any thread. Lock order: mutex_ is a leaf.
 #pragma once

@@ -34,8 +34,8 @@ class SourceTree {
   // What is at the path now. Within SourceRead::on_done with kStale this answers at once. Errors: kNotFound,
   // kPermission, kSystem.
   [[nodiscard]] virtual Result<io::ScannedAttributes> look_at(const std::string& path) const = 0;
-  // Whether more than mode and owner says who may read the file. True where that cannot be found out, unless the file
-  // is gone.
+  // Whether more than mode and owner says who may read the file; false of one that is gone. nullopt: the source does
+  // not tell now.
   [[nodiscard]] virtual std::optional<bool> has_acl(const std::string& path) const = 0;
   // Tells this storage from all others, also after a reboot and under another name; 0: nothing does so reliably.
   [[nodiscard]] virtual std::uint64_t storage_id() const = 0;
