@@ -20,16 +20,23 @@ set(files_of_records cache/record_formats_test.cpp cache/record_hdf5_test.cpp ca
 # No subject is about these.
 set(layers_with_subjects cache cli fuse)
 
+# The names of the test cases in a source, as a list.
+function(cases_of_file file result)
+  file(READ ${file} text)
+  string(REPLACE ";" "," text "${text}")  # it would end an element of a list
+  string(REGEX MATCHALL "TEST_CASE\\([ \n]*\"[^\"\n]*\"" found "${text}")
+  list(TRANSFORM found REPLACE "TEST_CASE\\([ \n]*\"([^\"]*)\"" "\\1")
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
 # The test cases in the sources of a subject, with a line end before and behind each.
-function(cases_of_files subject result)
+function(cases_of_subject subject result)
   set(cases "\n")
   foreach(pattern IN LISTS files_of_${subject})
     file(GLOB files ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${pattern})
     foreach(file IN LISTS files)
-      file(READ ${file} text)
-      string(REPLACE ";" "," text "${text}")  # it would end an element of a list
-      string(REGEX MATCHALL "TEST_CASE\\([ \n]*\"[^\"\n]*\"" found "${text}")
-      list(TRANSFORM found REPLACE "TEST_CASE\\([ \n]*\"([^\"]*)\"" "\\1\n")
+      cases_of_file(${file} found)
+      list(TRANSFORM found APPEND "\n")
       string(APPEND cases ${found})
     endforeach()
   endforeach()
@@ -49,10 +56,28 @@ function(label_test test label)
   set_tests_properties("${test}" PROPERTIES LABELS "${labels}")
 endfunction()
 
+# label_test_of_file(TEST LABEL FILE): the same for a test that runs all cases of a source: it is about what they are about.
+function(label_test_of_file test label file)
+  set(labels ${label})
+  cases_of_file(${file} cases)
+  list(TRANSFORM cases PREPEND "${label}: ")
+  foreach(subject IN LISTS subjects)
+    set(files_of_this ${files_of_${subject}})
+    list(TRANSFORM files_of_this PREPEND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/)
+    if(files_of_this)
+      file(GLOB files_of_this ${files_of_this})
+    endif()
+    if(file IN_LIST files_of_this OR cases MATCHES "${names_of_${subject}}")
+      list(APPEND labels ${subject})
+    endif()
+  endforeach()
+  set_tests_properties("${test}" PROPERTIES LABELS "${labels}")
+endfunction()
+
 foreach(layer IN LISTS layers_with_subjects)
   if(${layer}_tests_TESTS)
     foreach(subject IN LISTS subjects)
-      cases_of_files(${subject} cases_of_${subject})
+      cases_of_subject(${subject} cases_of_${subject})
     endforeach()
   endif()
   foreach(test IN LISTS ${layer}_tests_TESTS)
