@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/commands/doctor.h"
@@ -17,9 +14,8 @@
 #include "headrace/cli/commands/order.h"
 #include "headrace/cli/commands/warm.h"
 #include "headrace/cli/options/command.h"
-#include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/options.h"
-#include "headrace/cli/options/usage_error.h"
+#include "headrace/cli/options/parser.h"
 #include "headrace/cli/setup/child_command.h"
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/terminal.h"
@@ -28,47 +24,40 @@
 namespace headrace::cli {
 namespace {
 
-void add_commands(CLI::App& app, Selected& selected) {
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.require_subcommand(1);
-  app.set_help_flag("-h,--help", "Print this help");
-  add_verbose_flag(app);
-  app.set_version_flag("--version", std::string("headrace ") + kVersion, "Print the version");
-  app.footer(
+void add_commands(Command& program) {
+  program.needs_command = true;
+  add_verbose_flag(program);
+  program.add(
+      {.name = "--version", .target = VersionLine{std::string("headrace ") + kVersion}, .help = "Print the version"});
+  program.footer =
       "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
-      "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.");
-  add_mount_command(app, selected);
-  add_take_over_command(app, selected);
-  add_unmount_command(app, selected);
-  add_refresh_command(app, selected);
-  add_set_command(app, selected);
-  add_pin_command(app, selected);
-  add_evict_command(app, selected);
-  add_upgrade_command(app, selected);
-  add_ls_command(app, selected);
-  add_stat_command(app, selected);
-  add_metrics_command(app, selected);
-  add_peers_command(app, selected);
-  add_warm_command(app, selected);
-  add_read_command(app, selected);
-  add_order_command(app, selected);
-  add_synth_command(app, selected);
-  add_cache_command(app, selected);
-  add_tier_command(app, selected);
-  add_verify_command(app, selected);
-  add_doctor_command(app, selected);
-  add_diagnose_command(app, selected);
-  add_report_command(app, selected);
-  add_simulate_command(app, selected);
-  add_config_command(app, selected);
-  add_completion_command(app, selected);
-  add_manual_command(app, selected);
-}
-
-int report_parse_result(const CLI::App& app, const CLI::ParseError& result) {
-  if (result.get_exit_code() == 0) return app.exit(result);  // --help and --version
-  print_line(stderr, "headrace: " + explain_usage_error(app, result));
-  return kExitUsage;
+      "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.";
+  add_mount_command(program);
+  add_take_over_command(program);
+  add_unmount_command(program);
+  add_refresh_command(program);
+  add_set_command(program);
+  add_pin_command(program);
+  add_evict_command(program);
+  add_upgrade_command(program);
+  add_ls_command(program);
+  add_stat_command(program);
+  add_metrics_command(program);
+  add_peers_command(program);
+  add_warm_command(program);
+  add_read_command(program);
+  add_order_command(program);
+  add_synth_command(program);
+  add_cache_command(program);
+  add_tier_command(program);
+  add_verify_command(program);
+  add_doctor_command(program);
+  add_diagnose_command(program);
+  add_report_command(program);
+  add_simulate_command(program);
+  add_config_command(program);
+  add_completion_command(program);
+  add_manual_command(program);
 }
 
 int report(const io::Status& status) {
@@ -94,7 +83,7 @@ io::Status run(const Selected& selected) {
   return io::system_error(errno, "write to standard output");
 }
 
-// In CLI11's order, the last one first. "help" and "version" are words that people try.
+// "help" and "version" are words that people try.
 std::vector<std::string> words_of(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words.front() == "version") words.front() = "--version";
@@ -102,22 +91,16 @@ std::vector<std::string> words_of(int argc, char** argv) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
-  std::reverse(words.begin(), words.end());
   return words;
 }
 
 }  // namespace
 
 int run_app(int argc, char** argv) {
-  CLI::App app("headrace brings training samples from slow storage before they are needed.", "headrace");
-  Selected selected;
-  add_commands(app, selected);
-  try {
-    app.parse(words_of(argc, argv));
-  } catch (const CLI::ParseError& result) {
-    return report_parse_result(app, result);
-  }
-  return report(run(selected));
+  Command program("", "headrace", "headrace brings training samples from slow storage before they are needed.");
+  add_commands(program);
+  const io::Result<Selected> selected = parse(program, words_of(argc, argv));
+  return report(selected ? run(*selected) : tl::unexpected(selected.error()));
 }
 
 }  // namespace headrace::cli

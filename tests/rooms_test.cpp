@@ -257,6 +257,17 @@ TEST_CASE("an include of a room above is found") {
   CHECK(count("cache/unlisted.h", "") == 1);
 }
 
+// It takes as long to compile as the rest of such a source (cli/README.md).
+TEST_CASE("CLI11 is included by one source of the product") {
+  std::vector<std::string> sources;
+  for (const Source& source : tree()) {
+    if (is_product_code(source) && source.text.find("#include <CLI/") != std::string::npos) {
+      sources.push_back(source.path.string());
+    }
+  }
+  CHECK(sources == std::vector<std::string>{"cli/options/parser.cpp"});
+}
+
 TEST_CASE("no layer includes another one's rooms") {
   expect_none(over_tree(is_product_code, check_other_layers));
   CHECK(check_other_layers({"fuse/planted.cpp", "#include \"headrace/cache/disk/segment.h\"\n"}).size() == 1);

@@ -147,35 +147,36 @@ io::Status run_cache_rm(const CacheRmArguments& arguments) {
   return {};
 }
 
-void add_cache_ls(CLI::App& cache, Selected& selected) {
+void add_cache_ls(Command& cache) {
   std::shared_ptr<CacheLsArguments> arguments;
-  CLI::App& command = add_command(cache, selected, {"Commands", "ls", "List them, those that were used last first"},
-                                  run_cache_ls, arguments);
-  command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.footer("Example:\n  headrace cache ls");
+  Command& command =
+      add_command(cache, {"Commands", "ls", "List them, those that were used last first"}, run_cache_ls, arguments);
+  command.add(json_flag(arguments->json));
+  command.footer = "Example:\n  headrace cache ls";
 }
 
-void add_cache_rm(CLI::App& cache, Selected& selected) {
+void add_cache_rm(Command& cache) {
   std::shared_ptr<CacheRmArguments> arguments;
-  CLI::App& command =
-      add_command(cache, selected, {"Commands", "rm", "Remove some of them; the next mount scans its source again"},
-                  run_cache_rm, arguments);
-  command.add_option("SOURCE", arguments->sources, "Folders whose catalogs go");
-  command.add_flag("--missing", arguments->missing, "Those whose folder is gone, and those of other versions");
-  command.add_flag("--all", arguments->all, "All of them");
-  command.footer("Examples:\n  headrace cache rm /data/train\n  headrace cache rm --missing");
+  Command& command = add_command(
+      cache, {"Commands", "rm", "Remove some of them; the next mount scans its source again"}, run_cache_rm, arguments);
+  command.add({.name = "SOURCE", .target = &arguments->sources, .help = "Folders whose catalogs go"});
+  command.add({.name = "--missing",
+               .target = &arguments->missing,
+               .help = "Those whose folder is gone, and those of other versions"});
+  command.add({.name = "--all", .target = &arguments->all, .help = "All of them"});
+  command.footer = "Examples:\n  headrace cache rm /data/train\n  headrace cache rm --missing";
 }
 
 }  // namespace
 
-void add_cache_command(CLI::App& app, Selected& selected) {
-  CLI::App* cache = app.add_subcommand("cache", "List or remove the saved catalogs of data sets")->group(kDataCommands);
-  cache->require_subcommand(1);
-  cache->footer(
+void add_cache_command(Command& program) {
+  Command& cache = add_command(program, {kDataCommands, "cache", "List or remove the saved catalogs of data sets"});
+  cache.needs_command = true;
+  cache.footer =
       "A catalog is what a scan of the source found. The 64 that were used last are\n"
-      "kept, up to 4 GiB. headrace cache COMMAND --help tells more about a command.");
-  add_cache_ls(*cache, selected);
-  add_cache_rm(*cache, selected);
+      "kept, up to 4 GiB. headrace cache COMMAND --help tells more about a command.";
+  add_cache_ls(cache);
+  add_cache_rm(cache);
 }
 
 }  // namespace headrace::cli

@@ -7,26 +7,26 @@
 
 namespace headrace::cli {
 
-void add_cache_command(CLI::App& app, Selected& selected);
-void add_completion_command(CLI::App& app, Selected& selected);
-void add_config_command(CLI::App& app, Selected& selected);
-void add_diagnose_command(CLI::App& app, Selected& selected);
-void add_evict_command(CLI::App& app, Selected& selected);
-void add_ls_command(CLI::App& app, Selected& selected);
-void add_manual_command(CLI::App& app, Selected& selected);
-void add_metrics_command(CLI::App& app, Selected& selected);
-void add_peers_command(CLI::App& app, Selected& selected);
-void add_pin_command(CLI::App& app, Selected& selected);
-void add_read_command(CLI::App& app, Selected& selected);
-void add_refresh_command(CLI::App& app, Selected& selected);
-void add_report_command(CLI::App& app, Selected& selected);
-void add_set_command(CLI::App& app, Selected& selected);
-void add_simulate_command(CLI::App& app, Selected& selected);
-void add_stat_command(CLI::App& app, Selected& selected);
-void add_synth_command(CLI::App& app, Selected& selected);
-void add_tier_command(CLI::App& app, Selected& selected);
-void add_unmount_command(CLI::App& app, Selected& selected);
-void add_upgrade_command(CLI::App& app, Selected& selected);
-void add_verify_command(CLI::App& app, Selected& selected);
+void add_cache_command(Command& program);
+void add_completion_command(Command& program);
+void add_config_command(Command& program);
+void add_diagnose_command(Command& program);
+void add_evict_command(Command& program);
+void add_ls_command(Command& program);
+void add_manual_command(Command& program);
+void add_metrics_command(Command& program);
+void add_peers_command(Command& program);
+void add_pin_command(Command& program);
+void add_read_command(Command& program);
+void add_refresh_command(Command& program);
+void add_report_command(Command& program);
+void add_set_command(Command& program);
+void add_simulate_command(Command& program);
+void add_stat_command(Command& program);
+void add_synth_command(Command& program);
+void add_tier_command(Command& program);
+void add_unmount_command(Command& program);
+void add_upgrade_command(Command& program);
+void add_verify_command(Command& program);
 
 }  // namespace headrace::cli

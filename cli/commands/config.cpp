@@ -16,14 +16,10 @@ struct ConfigCheckArguments {
 };
 
 io::Status run_config_check(const ConfigCheckArguments& arguments) {
-  CLI::App scratch;
+  Command scratch("", "mount", "");
   MountArguments mount;
   add_mount_options(scratch, mount);
-  try {
-    apply_config_file(scratch, arguments.file);
-  } catch (const CLI::ParseError& failure) {
-    return io::make_error(io::ErrorCode::kInvalidArgument, failure.what());
-  }
+  HEADRACE_TRY_DO(apply_config_file(scratch, arguments.file));
   io::Status checked = check_mount(mount);
   if (checked) {
     print_line(stdout, fmt::format("{}: good, mounts {} at {}", arguments.file, mount.source.string(),
@@ -36,21 +32,21 @@ io::Status run_config_check(const ConfigCheckArguments& arguments) {
 
 }  // namespace
 
-void add_config_command(CLI::App& app, Selected& selected) {
-  CLI::App* config = app.add_subcommand("config", "Check a config file of mount")->group(kHelpCommands);
-  config->require_subcommand(1);
+void add_config_command(Command& program) {
+  Command& config = add_command(program, {kHelpCommands, "config", "Check a config file of mount"});
+  config.needs_command = true;
   std::shared_ptr<ConfigCheckArguments> arguments;
-  CLI::App& check = add_command(*config, selected, {"Commands", "check", "Say whether mount would take a config file"},
-                                run_config_check, arguments);
-  check.add_option("FILE", arguments->file, "The config file")->required();
-  check.footer("Example:\n  headrace config check /etc/headrace/train.toml");
-  config->footer(
+  Command& check = add_command(config, {"Commands", "check", "Say whether mount would take a config file"},
+                               run_config_check, arguments);
+  check.add({.name = "FILE", .target = &arguments->file, .help = "The config file", .required = true});
+  check.footer = "Example:\n  headrace config check /etc/headrace/train.toml";
+  config.footer =
       "A config file is TOML, the options of mount without their dashes:\n"
       "  source = \"/data/train\"\n"
       "  mountpoint = \"/mnt/train\"\n"
       "  ram = \"16G\"\n"
       "  ssd = [\"/nvme/headrace:200G\"]\n"
-      "  order = \"torch-distributed:seed=0\"");
+      "  order = \"torch-distributed:seed=0\"";
 }
 
 }  // namespace headrace::cli

@@ -306,30 +306,40 @@ io::Status run_diagnose(const DiagnoseArguments& arguments) {
 
 }  // namespace
 
-void add_diagnose_command(CLI::App& app, Selected& selected) {
+void add_diagnose_command(Command& program) {
   std::shared_ptr<DiagnoseArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
+  Command& command =
+      add_command(program, {kHelpCommands, "diagnose", "Find out whether a training waits for its data, and why"},
                   run_diagnose, arguments);
-  command.add_option("TARGET", arguments->target, "A source, or a mount that a training reads")->required();
-  command.add_option("COMMAND", arguments->command,
-                     "After --: a training to run and watch meanwhile; it is ended with the look");
-  add_number(command, "--workers", arguments->workers, "Processes of the loader, without headrace to compare with")
-      ->type_name("N")
-      ->capture_default_str();
-  add_number(command, "--seconds", arguments->seconds, "How long to look")->type_name("N")->capture_default_str();
-  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.add({.name = "TARGET",
+               .target = &arguments->target,
+               .help = "A source, or a mount that a training reads",
+               .required = true});
+  command.add({.name = "COMMAND",
+               .target = &arguments->command,
+               .help = "After --: a training to run and watch meanwhile; it is ended with the look"});
+  command.add({.name = "--workers",
+               .target = &arguments->workers,
+               .value = "N",
+               .help = "Processes of the loader, without headrace to compare with",
+               .shows_default = true});
+  command.add({.name = "--seconds",
+               .target = &arguments->seconds,
+               .value = "N",
+               .help = "How long to look",
+               .shows_default = true});
+  command.add(json_flag(arguments->json));
   add_listing_options(command, arguments->cache);
   add_bucket_options(command, arguments->cache);
   add_tier_options(command, arguments->cache);
-  command.footer(
+  command.footer =
       "A mount is measured while it is read: start the training first, or give it as\n"
       "COMMAND. A COMMAND that runs still after --seconds is ended with all that it has\n"
       "started. Where it fails before, its exit status is that of headrace.\n\n"
       "Examples:\n"
       "  headrace diagnose /data/train --workers 8\n"
       "  headrace diagnose /data/train --ssd /nvme/headrace:200G\n"
-      "  headrace diagnose /mnt/train --seconds 30 -- python train.py");
+      "  headrace diagnose /mnt/train --seconds 30 -- python train.py";
 }
 
 }  // namespace headrace::cli

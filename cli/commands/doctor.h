@@ -18,6 +18,6 @@ struct DoctorArguments {
 };
 [[nodiscard]] io::Status run_doctor(const DoctorArguments& arguments);
 
-void add_doctor_command(CLI::App& app, Selected& selected);
+void add_doctor_command(Command& program);
 
 }  // namespace headrace::cli

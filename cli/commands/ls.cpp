@@ -151,17 +151,16 @@ io::Status run_ls(const LsArguments& arguments) {
 
 }  // namespace
 
-void add_ls_command(CLI::App& app, Selected& selected) {
+void add_ls_command(Command& program) {
   std::shared_ptr<LsArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kMountCommands, "ls", "List the mounts of this machine: whose, how full, how good"},
-                  run_ls, arguments);
-  command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.footer(
+  Command& command = add_command(
+      program, {kMountCommands, "ls", "List the mounts of this machine: whose, how full, how good"}, run_ls, arguments);
+  command.add(json_flag(arguments->json));
+  command.footer =
       "Memory and disk: what the page cache and the disk tiers hold, and how much of\n"
       "their budgets that is. Hits: opened samples that lay in memory. A daemon tells\n"
       "its figures to its own user alone. Mounts in containers are not seen.\n\n"
-      "Example:\n  headrace ls");
+      "Example:\n  headrace ls";
 }
 
 }  // namespace headrace::cli

@@ -64,18 +64,19 @@ io::Status run_metrics(const MetricsArguments& arguments) {
 
 }  // namespace
 
-void add_metrics_command(CLI::App& app, Selected& selected) {
+void add_metrics_command(Command& program) {
   std::shared_ptr<MetricsArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "metrics", "Serve one Prometheus page for all your mounts on this machine"},
-      run_metrics, arguments);
-  command.add_option("ADDRESS", arguments->address, "Where to listen; 127.0.0.1 unless an address is given")
-      ->type_name("[ADDRESS:]PORT")
-      ->capture_default_str();
-  command.footer(
+  Command& command =
+      add_command(program, {kMountCommands, "metrics", "Serve one Prometheus page for all your mounts on this machine"},
+                  run_metrics, arguments);
+  command.add({.name = "ADDRESS",
+               .target = &arguments->address,
+               .help = "Where to listen; 127.0.0.1 unless an address is given",
+               .shows_default = true});
+  command.footer =
       "It shows the mounts of the user who runs it. One whose daemon does not answer\n"
       "has headrace_up 0. /healthz answers while it runs.\n\n"
-      "Examples:\n  headrace metrics\n  headrace metrics 10.0.0.7:9750");
+      "Examples:\n  headrace metrics\n  headrace metrics 10.0.0.7:9750";
 }
 
 }  // namespace headrace::cli

@@ -33,7 +33,7 @@
 #include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/peer_watch.h"
 #include "headrace/cli/daemon/protocol.h"
-#include "headrace/cli/options/options.h"
+#include "headrace/cli/options/parser.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/data_set.h"
 #include "headrace/cli/setup/places.h"
@@ -338,7 +338,7 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
 
 // The terminal was left by the program before this one; stderr is a socket where it is the journal.
 io::Status run_take_over(const TakeOverArguments& arguments) {
-  io::UniqueFd descriptor(arguments.descriptor);
+  io::UniqueFd descriptor(static_cast<int>(arguments.descriptor));
   HEADRACE_TRY(handover, read_handover(descriptor.get()));
   descriptor.reset();  // or each upgrade would leave one more open
   if (handover.is_trial) return check_handover(handover);
@@ -355,14 +355,10 @@ io::Status run_take_over(const TakeOverArguments& arguments) {
 }
 
 io::Status check_handover(const Handover& handover) {
-  CLI::App scratch;
+  Command scratch("", "mount", "");
   MountArguments arguments;
   add_mount_options(scratch, arguments);
-  try {
-    scratch.parse(std::vector<std::string>(handover.words.rbegin(), handover.words.rend()));
-  } catch (const CLI::ParseError& failure) {
-    return make_error(ErrorCode::kInvalidArgument, failure.what());
-  }
+  HEADRACE_TRY_DO(parse_options(scratch, handover.words));
   HEADRACE_TRY_DO(parse_log_level(arguments.log_level).map([](io::LogLevel) {}));
   Handover here = handover;
   here.source_fd = -1;  // the number is the daemon's

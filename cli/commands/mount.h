@@ -33,7 +33,7 @@ struct MountArguments {
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
 
 struct TakeOverArguments {
-  int descriptor = -1;  // where the handover is read
+  std::uint32_t descriptor = 0;  // where the handover is read
   MountArguments mount;
 };
 [[nodiscard]] io::Status run_take_over(const TakeOverArguments& arguments);
@@ -46,10 +46,10 @@ struct TakeOverArguments {
 // Whether this program could serve a mount that another one hands over. Errors: as check_mount(), read_handover().
 [[nodiscard]] io::Status check_handover(const Handover& handover);
 
-void add_mount_command(CLI::App& app, Selected& selected);
+void add_mount_command(Command& program);
 // The program that an upgrade starts in the process of the one before. Not for people: --help does not list it.
-void add_take_over_command(CLI::App& app, Selected& selected);
+void add_take_over_command(Command& program);
 // Adds every setting of mount but --config. `headrace config check` reads the same settings.
-void add_mount_options(CLI::App& command, MountArguments& arguments);
+void add_mount_options(Command& command, MountArguments& arguments);
 
 }  // namespace headrace::cli

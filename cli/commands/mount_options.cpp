@@ -12,129 +12,144 @@
 namespace headrace::cli {
 namespace {
 
-// `file` outlives the parsing, because it is read when all options are known.
-void add_config_option(CLI::App& command, const std::shared_ptr<std::string>& file) {
-  command.add_option("--config", *file, "Read options from this TOML file; see headrace config --help")
-      ->type_name("FILE")
-      ->group("Mount");
-}
+constexpr const char* kMountGroup = "Mount";
 
 // Each option that was given, wherever it was given.
-std::vector<std::string> words_of(const CLI::App& command) {
+std::vector<std::string> words_of(const Command& command) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : command.get_options()) {
-    const bool is_word = !option->get_positional() && !option->get_lnames().empty() && option->count() > 0;
-    if (!is_word || option->get_lnames().front() == "config") continue;
-    const std::string name = "--" + option->get_lnames().front();
-    for (const std::string& value : option->results())
-      words.push_back(fmt::format("{}={}", name, value));  // a flag may be false
+  for (const Option& option : command.options) {
+    if (option.long_name().empty() || option.name == "--config") continue;
+    for (const std::string& value : option.given) {  // a flag may be false
+      words.push_back(fmt::format("{}={}", option.name, value));
+    }
   }
   return words;
+}
+
+// What the mount and its daemon are like, whatever they serve.
+void add_process_options(Command& command, MountArguments& arguments) {
+  command.add({.name = "--foreground",
+               .letter = 'f',
+               .target = &arguments.foreground,
+               .group = kMountGroup,
+               .help = "Stay in the foreground, log to stderr"});
+  command.add({.name = "--allow-other",
+               .target = &arguments.allow_other,
+               .group = kMountGroup,
+               .help = "Other users may read too, as file permissions allow"});
+  command.add({.name = "--overlay",
+               .target = &arguments.overlay,
+               .group = kMountGroup,
+               .help = "Put a read-only overlay on top: faster for Python < 3.14; needs root"});
+  command.add(
+      {.name = "--scratch",
+       .target = &arguments.scratch,
+       .value = "DIR",
+       .group = kMountGroup,
+       .help = "Programs may write below MOUNTPOINT: an overlay keeps what they write in this folder, and the source "
+               "stays as it is; needs root"});
+  command.add(
+      {.name = "--revalidate",
+       .target = &arguments.revalidate_seconds,
+       .value = "SECONDS",
+       .group = kMountGroup,
+       .help = "Look for changes of the source this often; without it only at the start and on headrace refresh"});
+  command.add({.name = "--log-level",
+               .target = &arguments.log_level,
+               .value = "debug|info|warning|error",
+               .group = kMountGroup,
+               .help = "What is logged",
+               .shows_default = true});
+  command.add({.name = "--metrics",
+               .target = &arguments.metrics,
+               .value = "[ADDRESS:]PORT",
+               .group = kMountGroup,
+               .help = "Serve a Prometheus page there; 127.0.0.1 unless an address is given"});
 }
 
 }  // namespace
 
 io::Result<std::filesystem::path> configured_mount_point(const std::string& file) {
-  CLI::App scratch;
+  Command scratch("", "mount", "");
   MountArguments arguments;
   add_mount_options(scratch, arguments);
-  try {
-    apply_config_file(scratch, file);
-  } catch (const CLI::ParseError& failure) {
-    return io::make_error(io::ErrorCode::kInvalidArgument, failure.what());
-  }
+  HEADRACE_TRY_DO(apply_config_file(scratch, file));
   if (!arguments.mount_point.empty()) return arguments.mount_point;
   return io::make_error(io::ErrorCode::kInvalidArgument, file + " names no mountpoint");
 }
 
-void add_mount_options(CLI::App& command, MountArguments& arguments) {
-  command.add_option("SOURCE", arguments.source, "The folder or bucket that holds the data set");
-  command.add_option("MOUNTPOINT", arguments.mount_point,
-                     "An empty folder, or SOURCE itself: the mount then covers it");
+void add_mount_options(Command& command, MountArguments& arguments) {
+  command.add({.name = "SOURCE", .target = &arguments.source, .help = "The folder or bucket that holds the data set"});
+  command.add({.name = "MOUNTPOINT",
+               .target = &arguments.mount_point,
+               .help = "An empty folder, or SOURCE itself: the mount then covers it"});
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
-  command
-      .add_option(
-          "--source-rate", arguments.source_rate,
-          "Read at most this much of the source per second ahead of the loader; what it waits for is never held up")
-      ->type_name("SIZE")
-      ->group(kSpecialGroup);
-  command
-      .add_option("--order", arguments.orders,
-                  "The order in which the loader reads, or FOLDER=SPEC once for each folder that is read, such as "
-                  "train=torch-distributed:seed=0; auto finds it out from the opens; see headrace order --help")
-      ->type_name("SPEC")
-      ->allow_extra_args(false)
-      ->default_str("auto")
-      ->group(kOrderGroup);
+  command.add(
+      {.name = "--source-rate",
+       .target = &arguments.source_rate,
+       .value = "SIZE",
+       .group = kSpecialGroup,
+       .help =
+           "Read at most this much of the source per second ahead of the loader; what it waits for is never held up"});
+  command.add({.name = "--order",
+               .target = &arguments.orders,
+               .value = "SPEC",
+               .group = kOrderGroup,
+               .help = "The order in which the loader reads, or FOLDER=SPEC once for each folder that is read, such as "
+                       "train=torch-distributed:seed=0; auto finds it out from the opens; see headrace order --help",
+               .shows_default = true});
   add_records_option(command, arguments.records);
-  add_number(command, "--epoch", arguments.first_epoch, "The epoch that comes first (resuming a training)")
-      ->type_name("E")
-      ->group(kOrderGroup);
+  command.add({.name = "--epoch",
+               .target = &arguments.first_epoch,
+               .value = "E",
+               .group = kOrderGroup,
+               .help = "The epoch that comes first (resuming a training)"});
   add_listing_options(command, arguments.cache);
   add_bucket_options(command, arguments.cache);
-  command.add_flag("--foreground,-f", arguments.foreground, "Stay in the foreground, log to stderr")->group("Mount");
-  command.add_flag("--allow-other", arguments.allow_other, "Other users may read too, as file permissions allow")
-      ->group("Mount");
-  command
-      .add_flag("--overlay", arguments.overlay, "Put a read-only overlay on top: faster for Python < 3.14; needs root")
-      ->group("Mount");
-  command
-      .add_option(
-          "--scratch", arguments.scratch,
-          "Programs may write below MOUNTPOINT: an overlay keeps what they write in this folder, and the source "
-          "stays as it is; needs root")
-      ->type_name("DIR")
-      ->group("Mount");
-  add_number(command, "--revalidate", arguments.revalidate_seconds,
-             "Look for changes of the source this often; without it only at the start and on headrace refresh")
-      ->type_name("SECONDS")
-      ->group("Mount");
-  command.add_option("--log-level", arguments.log_level, "What is logged")
-      ->type_name("debug|info|warning|error")
-      ->capture_default_str()
-      ->group("Mount");
-  command
-      .add_option("--metrics", arguments.metrics, "Serve a Prometheus page there; 127.0.0.1 unless an address is given")
-      ->type_name("[ADDRESS:]PORT")
-      ->group("Mount");
+  add_process_options(command, arguments);
   add_engine_option(command, arguments.cache);
 }
 
-void add_mount_command(CLI::App& app, Selected& selected) {
+void add_mount_command(Command& program) {
   std::shared_ptr<MountArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "mount", "Show a data set through a mount that reads ahead of the loader"},
-      run_mount, arguments);
+  Command& command =
+      add_command(program, {kMountCommands, "mount", "Show a data set through a mount that reads ahead of the loader"},
+                  run_mount, arguments);
   add_mount_options(command, *arguments);
   const auto config = std::make_shared<std::string>();
-  add_config_option(command, config);
+  command.add({.name = "--config",
+               .target = config.get(),
+               .value = "FILE",
+               .group = kMountGroup,
+               .help = "Read options from this TOML file; see headrace config --help"});
   add_environment_names(command);
-  command.callback([&command, &selected, arguments, config] {
-    if (!config->empty()) apply_config_file(command, *config);
+  command.settle = [&command, arguments, config]() -> io::Status {
+    if (!config->empty()) HEADRACE_TRY_DO(apply_config_file(command, *config));
     arguments->words = words_of(command);
-    selected = [arguments] { return run_mount(*arguments); };
-  });
-  command.footer(
+    return {};
+  };
+  command.footer =
       "Each option can also be set in the environment: HEADRACE_RAM=16G, and so on.\n\n"
       "Examples:\n"
       "  headrace mount /data/imagenet/train /mnt/train --ram 16G\n"
       "  headrace mount /nfs/train /nfs/train --ssd /nvme/headrace:200G \\\n"
       "      --order torch-distributed:seed=0,replicas=8,rank=3\n"
       "  headrace mount s3://bucket/train /mnt/train --ssd /nvme/headrace:200G\n"
-      "  headrace mount /nfs/lmdb /mnt/lmdb --records auto --order torch-random:seed=42");
+      "  headrace mount /nfs/lmdb /mnt/lmdb --records auto --order torch-random:seed=42";
 }
 
-void add_take_over_command(CLI::App& app, Selected& selected) {
+void add_take_over_command(Command& program) {
   std::shared_ptr<TakeOverArguments> arguments;
-  CLI::App& command = add_command(app, selected, {"", "take-over", "Go on with the mount of the program before"},
-                                  run_take_over, arguments);
-  command.add_option("DESCRIPTOR", arguments->descriptor, "Where the handover is read")->required();
+  Command& command =
+      add_command(program, {"", "take-over", "Go on with the mount of the program before"}, run_take_over, arguments);
+  command.add(
+      {.name = "DESCRIPTOR", .target = &arguments->descriptor, .help = "Where the handover is read", .required = true});
   add_mount_options(command, arguments->mount);
-  command.callback([&command, &selected, arguments] {
+  command.settle = [&command, arguments]() -> io::Status {
     arguments->mount.words = words_of(command);
-    selected = [arguments] { return run_take_over(*arguments); };
-  });
+    return {};
+  };
 }
 
 }  // namespace headrace::cli

@@ -62,6 +62,6 @@ struct OrderNumberArguments {
 };
 [[nodiscard]] io::Status run_order_number(const OrderNumberArguments& arguments);
 
-void add_order_command(CLI::App& app, Selected& selected);
+void add_order_command(Command& program);
 
 }  // namespace headrace::cli

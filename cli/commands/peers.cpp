@@ -76,27 +76,28 @@ io::Status run_peers(const PeersArguments& arguments) {
   return {};
 }
 
-void add_peers_init(CLI::App& peers, Selected& selected) {
+void add_peers_init(Command& peers) {
   std::shared_ptr<PeersInitArguments> arguments;
-  CLI::App& command =
-      add_command(peers, selected, {"Commands", "init", "Make the certificates of a job, for mount --peer-tls"},
-                  run_peers_init, arguments);
-  command.add_option("DIR", arguments->folder, "A new folder that all nodes of the job see, and nobody else")
-      ->required();
-  command.footer("Example:\n  headrace peers init ~/job-17");
+  Command& command = add_command(peers, {"Commands", "init", "Make the certificates of a job, for mount --peer-tls"},
+                                 run_peers_init, arguments);
+  command.add({.name = "DIR",
+               .target = &arguments->folder,
+               .help = "A new folder that all nodes of the job see, and nobody else",
+               .required = true});
+  command.footer = "Example:\n  headrace peers init ~/job-17";
 }
 
 }  // namespace
 
-void add_peers_command(CLI::App& app, Selected& selected) {
+void add_peers_command(Command& program) {
   std::shared_ptr<PeersArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "peers", "Show the nodes that a mount shares with, and how they answer"},
-      run_peers, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted");
-  command.add_flag("--json", arguments->json, "Print one JSON object");
-  add_peers_init(command, selected);
-  command.footer("Examples:\n  headrace peers /mnt/train\n  headrace peers init ~/job-17");
+  Command& command =
+      add_command(program, {kMountCommands, "peers", "Show the nodes that a mount shares with, and how they answer"},
+                  run_peers, arguments);
+  command.add({.name = "MOUNTPOINT", .target = &arguments->mount_point, .help = "Where it is mounted"});
+  command.add(json_flag(arguments->json));
+  add_peers_init(command);
+  command.footer = "Examples:\n  headrace peers /mnt/train\n  headrace peers init ~/job-17";
 }
 
 }  // namespace headrace::cli

@@ -60,14 +60,15 @@ constexpr const char* kListHelp = "A file with the path or index of a sample per
 
 }  // namespace
 
-void add_pin_command(CLI::App& app, Selected& selected) {
+void add_pin_command(Command& program) {
   std::shared_ptr<PinArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kMountCommands, "pin", "Hold some samples of a mount in memory, whatever is read"},
-                  run_pin, arguments);
+  Command& command = add_command(
+      program, {kMountCommands, "pin", "Hold some samples of a mount in memory, whatever is read"}, run_pin, arguments);
   add_mount_point(command, arguments->mount_point);
-  command.add_option("LIST", arguments->list, std::string(kListHelp) + "; without it, print what is pinned");
-  command.footer(
+  command.add({.name = "LIST",
+               .target = &arguments->list,
+               .help = std::string(kListHelp) + "; without it, print what is pinned"});
+  command.footer =
       "What is pinned is fetched first and stays until headrace evict or the end of the\n"
       "mount; a worker that dies and an upgrade change nothing of it. Half of the\n"
       "mount's memory for samples may be pinned, or all of them where it holds all.\n"
@@ -75,21 +76,21 @@ void add_pin_command(CLI::App& app, Selected& selected) {
       "With a name that is no sample, or without room, none of the list is pinned.\n\n"
       "Examples:\n"
       "  grep ^val/ samples.txt | headrace pin /mnt/train -\n"
-      "  headrace pin /mnt/train | headrace evict /mnt/train -     # none any more");
+      "  headrace pin /mnt/train | headrace evict /mnt/train -     # none any more";
 }
 
-void add_evict_command(CLI::App& app, Selected& selected) {
+void add_evict_command(Command& program) {
   std::shared_ptr<EvictArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "evict", "Give up what a mount holds of some samples"}, run_evict, arguments);
+  Command& command = add_command(program, {kMountCommands, "evict", "Give up what a mount holds of some samples"},
+                                 run_evict, arguments);
   add_mount_point(command, arguments->mount_point);
-  command.add_option("LIST", arguments->list, kListHelp)->required();
-  command.footer(
+  command.add({.name = "LIST", .target = &arguments->list, .help = kListHelp, .required = true});
+  command.footer =
       "Memory, page cache and disk tiers give them up, and they are pinned no more.\n"
       "What is read next of them comes from the source again.\n\n"
       "Examples:\n"
       "  headrace evict /mnt/train suspects.txt\n"
-      "  echo cat/3.jpg | headrace evict /mnt/train -");
+      "  echo cat/3.jpg | headrace evict /mnt/train -";
 }
 
 }  // namespace headrace::cli

@@ -230,32 +230,49 @@ io::Status run_read(const ReadArguments& arguments) {
 
 }  // namespace
 
-void add_read_command(CLI::App& app, Selected& selected) {
+void add_read_command(Command& program) {
   std::shared_ptr<ReadArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"},
-                  run_read, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set")->required();
+  Command& command = add_command(
+      program, {kDataCommands, "read", "Read epochs through the C++ reader and print the rates"}, run_read, arguments);
+  command.add({.name = "SOURCE",
+               .target = &arguments->source,
+               .help = "The folder or bucket that holds the data set",
+               .required = true});
   add_ram_size(command, arguments->cache);
   add_tier_options(command, arguments->cache);
-  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  command.add({.name = "--order",
+               .target = &arguments->order,
+               .value = "SPEC",
+               .group = kOrderGroup,
+               .help = "The order to read in; see headrace order --help",
+               .shows_default = true});
   add_records_option(command, arguments->records);
-  add_number(command, "--epochs", arguments->epochs, "How many epochs")
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(kOrderGroup);
-  add_number(command, "--epoch", arguments->first_epoch, "The first one")->type_name("E")->group(kOrderGroup);
-  CLI::Option* decode = command.add_flag("--decode", arguments->decode, "Decode the images too")->group("Work");
-  command.add_flag("--profile", arguments->profile, "Print which stage holds the others up")
-      ->needs(decode)
-      ->group("Work");
-  command.add_flag("--checksum", arguments->checksum, "Print the sum of the samples' XXH3 (equal in every order)")
-      ->group("Work");
-  command.add_flag("--json", arguments->json, "Print one JSON object")->group("Work");
+  command.add({.name = "--epochs",
+               .target = &arguments->epochs,
+               .value = "N",
+               .group = kOrderGroup,
+               .help = "How many epochs",
+               .shows_default = true});
+  command.add({.name = "--epoch",
+               .target = &arguments->first_epoch,
+               .value = "E",
+               .group = kOrderGroup,
+               .help = "The first one"});
+  command.add({.name = "--decode", .target = &arguments->decode, .group = "Work", .help = "Decode the images too"});
+  command.add({.name = "--profile",
+               .target = &arguments->profile,
+               .group = "Work",
+               .help = "Print which stage holds the others up",
+               .needs = {"--decode"}});
+  command.add({.name = "--checksum",
+               .target = &arguments->checksum,
+               .group = "Work",
+               .help = "Print the sum of the samples' XXH3 (equal in every order)"});
+  command.add({.name = "--json", .target = &arguments->json, .group = "Work", .help = "Print one JSON object"});
   add_listing_options(command, arguments->cache);
   add_bucket_options(command, arguments->cache);
   add_engine_option(command, arguments->cache);
-  command.footer("Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G");
+  command.footer = "Example:\n  headrace read /data/train --order torch-distributed:seed=0 --epochs 2 --ram 8G";
 }
 
 }  // namespace headrace::cli

@@ -2,43 +2,37 @@
 // headrace completion and headrace manual: the command line described by itself.
 #include "headrace/cli/reference/reference.h"
 
-#include <sstream>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "headrace/cli/commands/commands.h"
-#include "headrace/cli/options/help_formatter.h"
 #include "headrace/cli/options/options.h"
 #include "headrace/cli/version.h"
 
 namespace headrace::cli {
 namespace {
 
-OptionReference describe(const CLI::Option& option) {
-  OptionReference reference;
-  for (const std::string& name : option.get_lnames()) reference.names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) reference.names.push_back("-" + name);
-  reference.description = option.get_description();
-  reference.default_value = default_text(option);
-  reference.environment = option.get_envname();
-  if (option.get_positional()) {
-    reference.argument = option.get_name(true, false);
-  } else if (option.get_type_size() != 0) {
-    reference.argument = option.get_type_name();
-  }
-  if (reference.argument.find('|') != std::string::npos) {
-    std::istringstream choices(reference.argument);
-    for (std::string choice; std::getline(choices, choice, '|');) reference.choices.push_back(choice);
-    reference.argument = "NAME";
-  }
+OptionReference describe(const Option& option) {
+  OptionReference reference{.argument = std::string(option.is_argument() ? option.name : option.value),
+                            .choices = option.choices(),
+                            .description = option.help,
+                            .default_value = option.default_text,
+                            .environment = option.environment};
+  if (!option.is_argument()) reference.names.emplace_back(option.name);
+  if (option.letter != 0) reference.names.push_back(fmt::format("-{}", option.letter));
+  if (!reference.choices.empty()) reference.argument = "NAME";
   return reference;
 }
 
-CommandReference describe(const CLI::App& command, const std::string& name) {
-  CommandReference reference{.name = name, .description = command.get_description(), .notes = command.get_footer()};
-  for (const CLI::Option* option : command.get_options()) reference.options.push_back(describe(*option));
-  for (const CLI::App* child : command.get_subcommands([](const CLI::App* app) { return !app->get_group().empty(); })) {
-    reference.commands.push_back(describe(*child, name.empty() ? child->get_name() : name + " " + child->get_name()));
+CommandReference describe(const Command& command, const std::string& name) {
+  CommandReference reference{.name = name, .description = std::string(command.description), .notes = command.footer};
+  for (const Option& option : command.options) reference.options.push_back(describe(option));
+  for (const Command& child : command.commands) {
+    if (child.group.empty()) continue;
+    reference.commands.push_back(describe(child, fmt::format("{}{}{}", name, name.empty() ? "" : " ", child.name)));
   }
   return reference;
 }
@@ -54,41 +48,40 @@ constexpr Text kPages[] = {
     {"headrace.toml", [](const CommandReference& program) { return config_page(program, kVersion); }},
     {"mount.headrace", [](const CommandReference& program) { return mount_helper_page(program, kVersion); }}};
 
-// Adds an argument that chooses one of the texts, and prints that.
+// Adds a command whose argument chooses one of the texts, and prints that.
 template <std::size_t Count>
-CLI::Option* add_texts(CLI::App& app, CLI::App& command, Selected& selected, const Text (&texts)[Count],
-                       const char* argument, const char* description) {
+Command& add_texts(Command& program, const CommandText& text, const Text (&texts)[Count], Option argument) {
+  Command& command = add_command(program, text);
   const auto chosen = std::make_shared<std::string>(texts[0].name);
-  std::string choices;
-  for (const Text& text : texts) choices += (choices.empty() ? "" : "|") + std::string(text.name);
-  CLI::Option* option = command.add_option(argument, *chosen, description)->type_name(choices);
-  command.callback([&app, &selected, &texts, chosen, choices] {
-    selected = [&app, &texts, chosen, choices]() -> io::Status {
-      for (const Text& text : texts) {
-        if (*chosen != text.name) continue;
-        fmt::print("{}", text.write(describe(app, "")));
+  argument.target = chosen.get();
+  command.add(std::move(argument));
+  command.run = [&program, &texts, chosen]() -> io::Status {
+    std::string choices;
+    for (const Text& each : texts) {
+      if (*chosen == each.name) {
+        fmt::print("{}", each.write(describe(program, "")));
         return {};
       }
-      return io::make_error(io::ErrorCode::kInvalidArgument,
-                            fmt::format("there is no '{}'; choose one of {}", *chosen, choices));
-    };
-  });
-  return option;
+      choices += (choices.empty() ? "" : "|") + std::string(each.name);
+    }
+    return io::make_error(io::ErrorCode::kInvalidArgument,
+                          fmt::format("there is no '{}'; choose one of {}", *chosen, choices));
+  };
+  return command;
 }
 
 }  // namespace
 
-void add_completion_command(CLI::App& app, Selected& selected) {
-  CLI::App* completion =
-      app.add_subcommand("completion", "Print the completion script of a shell")->group(kHelpCommands);
-  add_texts(app, *completion, selected, kCompletions, "SHELL", "Which shell")->required();
-  completion->footer("Example:\n  source <(headrace completion bash)");
+void add_completion_command(Command& program) {
+  Command& command = add_texts(program, {kHelpCommands, "completion", "Print the completion script of a shell"},
+                               kCompletions, {.name = "SHELL", .help = "Which shell", .required = true});
+  command.footer = "Example:\n  source <(headrace completion bash)";
 }
 
-void add_manual_command(CLI::App& app, Selected& selected) {
-  CLI::App* manual = app.add_subcommand("manual", "Print a manual page")->group(kHelpCommands);
-  add_texts(app, *manual, selected, kPages, "PAGE", "Which page")->capture_default_str();
-  manual->footer("Example:\n  headrace manual headrace.toml | man -l -");
+void add_manual_command(Command& program) {
+  Command& command = add_texts(program, {kHelpCommands, "manual", "Print a manual page"}, kPages,
+                               {.name = "PAGE", .help = "Which page", .shows_default = true});
+  command.footer = "Example:\n  headrace manual headrace.toml | man -l -";
 }
 
 }  // namespace headrace::cli

@@ -51,19 +51,21 @@ io::Status run_refresh(const RefreshArguments& arguments) {
 
 }  // namespace
 
-void add_refresh_command(CLI::App& app, Selected& selected) {
+void add_refresh_command(Command& program) {
   std::shared_ptr<RefreshArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "refresh", "Look for changes of a mount's source now"}, run_refresh, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_point, "Where it is mounted");
-  command.add_option("--config", arguments->config, "The config file of the mount, which names the mount point")
-      ->type_name("FILE");
-  command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.footer(
+  Command& command = add_command(program, {kMountCommands, "refresh", "Look for changes of a mount's source now"},
+                                 run_refresh, arguments);
+  command.add({.name = "MOUNTPOINT", .target = &arguments->mount_point, .help = "Where it is mounted"});
+  command.add({.name = "--config",
+               .target = &arguments->config,
+               .value = "FILE",
+               .help = "The config file of the mount, which names the mount point"});
+  command.add(json_flag(arguments->json));
+  command.footer =
       "Files that changed are served as they are now. Names that are new are shown, and\n"
       "those that have gone are not; readers go on, and wait as long as when a worker\n"
       "is replaced.\n\n"
-      "Examples:\n  headrace refresh /mnt/train\n  headrace refresh --config /etc/headrace/train.toml");
+      "Examples:\n  headrace refresh /mnt/train\n  headrace refresh --config /etc/headrace/train.toml";
 }
 
 }  // namespace headrace::cli

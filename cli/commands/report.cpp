@@ -66,17 +66,21 @@ io::Status run_report(const ReportArguments& arguments) {
 
 }  // namespace
 
-void add_report_command(CLI::App& app, Selected& selected) {
+void add_report_command(Command& program) {
   std::shared_ptr<ReportArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kHelpCommands, "report", "Watch a mount for a while and print a page of HTML with plots"},
-      run_report, arguments);
+  Command& command =
+      add_command(program, {kHelpCommands, "report", "Watch a mount for a while and print a page of HTML with plots"},
+                  run_report, arguments);
   add_mount_point(command, arguments->mount_point);
-  add_number(command, "--seconds", arguments->seconds, "How long to watch it")->type_name("N")->capture_default_str();
-  command.footer(
+  command.add({.name = "--seconds",
+               .target = &arguments->seconds,
+               .value = "N",
+               .help = "How long to watch it",
+               .shows_default = true});
+  command.footer =
       "The page needs nothing else: no scripts, nothing from elsewhere. Ctrl-C, or the\n"
       "end of the mount, ends the watch before its time; the page is printed then, too.\n\n"
-      "Example:\n  headrace report /mnt/train --seconds 600 > run.html");
+      "Example:\n  headrace report /mnt/train --seconds 600 > run.html";
 }
 
 }  // namespace headrace::cli

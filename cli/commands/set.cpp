@@ -47,7 +47,7 @@ io::Result<json> parse_settings(const std::vector<std::string>& settings) {
     }
     if (name == "peers") {
       if (request.contains(name)) return make_error(ErrorCode::kInvalidArgument, "peers= is given twice");
-      request[name] = absolute_peers(CLI::detail::split(value, ','));
+      request[name] = absolute_peers(split_at(',', value));
       continue;
     }
     const char* const member = name == "ram" ? "ram_bytes" : "source_rate";
@@ -67,17 +67,18 @@ io::Status run_set(const SetArguments& arguments) {
 
 }  // namespace
 
-void add_set_command(CLI::App& app, Selected& selected) {
+void add_set_command(Command& program) {
   std::shared_ptr<SetArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kMountCommands, "set", "Change a mount while it is read"}, run_set, arguments);
+  Command& command =
+      add_command(program, {kMountCommands, "set", "Change a mount while it is read"}, run_set, arguments);
   add_mount_point(command, arguments->mount_point);
-  command
-      .add_option(
-          "NAME=VALUE", arguments->settings,
-          "ram=SIZE, source-rate=SIZE and peers=LIST, as these options of mount; order=SPEC, as headrace order set")
-      ->required();
-  command.footer(
+  command.add(
+      {.name = "NAME=VALUE",
+       .target = &arguments->settings,
+       .help =
+           "ram=SIZE, source-rate=SIZE and peers=LIST, as these options of mount; order=SPEC, as headrace order set",
+       .required = true});
+  command.footer =
       "What no longer fits goes at once; what fits now is read ahead. What is on its\n"
       "way keeps the share of memory that it was mounted with. source-rate=0 ends the\n"
       "limit. A node that is new among the peers takes its part from each, and one that\n"
@@ -86,7 +87,7 @@ void add_set_command(CLI::App& app, Selected& selected) {
       "  headrace set /mnt/train ram=8G\n"
       "  headrace set /mnt/train source-rate=200M\n"
       "  headrace set /mnt/train ram=40% order=torch-distributed:seed=1\n"
-      "  headrace set /mnt/train peers=n1,n2,n3,n4");
+      "  headrace set /mnt/train peers=n1,n2,n3,n4";
 }
 
 }  // namespace headrace::cli

@@ -254,46 +254,67 @@ io::Status run_simulate(const SimulateArguments& arguments) {
   return {};
 }
 
+void add_shared_options(Command& command, SimulateArguments& arguments) {
+  command.add({.name = "--nodes",
+               .target = &arguments.nodes,
+               .value = "N",
+               .group = kSharedGroup,
+               .help = "So many nodes share what they read; may be repeated"});
+  command.add({.name = "--peers",
+               .target = &arguments.peers,
+               .value = "HOST[:PORT],...",
+               .group = kSharedGroup,
+               .help = "Exactly these nodes share, as with headrace mount",
+               .parts_at_commas = true});
+  command.add({.name = "--share",
+               .target = &arguments.share,
+               .value = "SIZE",
+               .group = kSharedGroup,
+               .help = "What each shares, also as a part of the data set"});
+  command.add({.name = "--ram",
+               .target = &arguments.ram,
+               .value = "SIZE",
+               .group = kSharedGroup,
+               .help = "What each has for itself beside that, also as a part of the data set"});
+}
+
 }  // namespace
 
-void add_simulate_command(CLI::App& app, Selected& selected) {
+void add_simulate_command(Command& program) {
   std::shared_ptr<SimulateArguments> arguments;
-  CLI::App& command =
-      add_command(app, selected, {kHelpCommands, "simulate", "Predict what a cache of some size would bring"},
-                  run_simulate, arguments);
-  command.add_option("SOURCE", arguments->source, "The folder or bucket that holds the data set")->required();
-  add_order_option(command, arguments->order, "The order to read in; see headrace order --help").capture_default_str();
+  Command& command = add_command(program, {kHelpCommands, "simulate", "Predict what a cache of some size would bring"},
+                                 run_simulate, arguments);
+  command.add({.name = "SOURCE",
+               .target = &arguments->source,
+               .help = "The folder or bucket that holds the data set",
+               .required = true});
+  command.add({.name = "--order",
+               .target = &arguments->order,
+               .value = "SPEC",
+               .group = kOrderGroup,
+               .help = "The order to read in; see headrace order --help",
+               .shows_default = true});
   add_records_option(command, arguments->records);
-  command.add_option("--cache", arguments->caches, "A cache size, or a part of the data set; may be repeated")
-      ->type_name("SIZE")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  command.add_option("--policy", arguments->policies, "What the cache keeps; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  add_number(command, "--epochs", arguments->epochs, "How many epochs; the first is not counted")
-      ->type_name("N")
-      ->capture_default_str();
-  command.add_option("--nodes", arguments->nodes, "So many nodes share what they read; may be repeated")
-      ->type_name("N")
-      ->allow_extra_args(false)
-      ->group(kSharedGroup);
-  command.add_option("--peers", arguments->peers, "Exactly these nodes share, as with headrace mount")
-      ->type_name("HOST[:PORT],...")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kSharedGroup);
-  command.add_option("--share", arguments->share, "What each shares, also as a part of the data set")
-      ->type_name("SIZE")
-      ->group(kSharedGroup);
-  command.add_option("--ram", arguments->ram, "What each has for itself beside that, also as a part of the data set")
-      ->type_name("SIZE")
-      ->group(kSharedGroup);
-  command.add_flag("--json", arguments->json, "Print one JSON object");
+  command.add({.name = "--cache",
+               .target = &arguments->caches,
+               .value = "SIZE",
+               .help = "A cache size, or a part of the data set; may be repeated",
+               .shows_default = true});
+  command.add({.name = "--policy",
+               .target = &arguments->policies,
+               .value = "NAME",
+               .help = "What the cache keeps; may be repeated",
+               .shows_default = true});
+  command.add({.name = "--epochs",
+               .target = &arguments->epochs,
+               .value = "N",
+               .help = "How many epochs; the first is not counted",
+               .shows_default = true});
+  add_shared_options(command, *arguments);
+  command.add(json_flag(arguments->json));
   add_listing_options(command, arguments->cache);
   add_bucket_options(command, arguments->cache);
-  command.footer(
+  command.footer =
       "Policies:\n"
       "  lru           the least recently read sample goes: what the page cache does\n"
       "  never-evict   what came first stays: what a tier does without an order\n"
@@ -301,7 +322,7 @@ void add_simulate_command(CLI::App& app, Selected& selected) {
       "  min           what is read last goes, large files first (Belady)\n\n"
       "Examples:\n"
       "  headrace simulate /data/train --cache 100G --cache 50% --policy lru\n"
-      "  headrace simulate /data/train --nodes 8 --nodes 64 --share 64G");
+      "  headrace simulate /data/train --nodes 8 --nodes 64 --share 64G";
 }
 
 }  // namespace headrace::cli

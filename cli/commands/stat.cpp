@@ -338,14 +338,18 @@ io::Status run_stat(const StatArguments& arguments) {
 
 }  // namespace
 
-void add_stat_command(CLI::App& app, Selected& selected) {
+void add_stat_command(Command& program) {
   std::shared_ptr<StatArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "stat", "Show what a mount holds, has served and is doing"}, run_stat, arguments);
+  Command& command = add_command(program, {kMountCommands, "stat", "Show what a mount holds, has served and is doing"},
+                                 run_stat, arguments);
   add_mount_point(command, arguments->mount_point);
-  CLI::Option* json = command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.add_flag("--watch,-w", arguments->watch, "Show it again every second until Ctrl-C")->excludes(json);
-  command.footer("Example:\n  headrace stat /mnt/train --watch");
+  command.add(json_flag(arguments->json));
+  command.add({.name = "--watch",
+               .letter = 'w',
+               .target = &arguments->watch,
+               .help = "Show it again every second until Ctrl-C",
+               .excludes = {"--json"}});
+  command.footer = "Example:\n  headrace stat /mnt/train --watch";
 }
 
 }  // namespace headrace::cli

@@ -165,16 +165,17 @@ io::Status run_unmount(const UnmountArguments& arguments) {
 
 }  // namespace
 
-void add_unmount_command(CLI::App& app, Selected& selected) {
+void add_unmount_command(Command& program) {
   std::shared_ptr<UnmountArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "unmount", "End a mount, even if its daemon died; no error if there is none"},
+  Command& command = add_command(
+      program, {kMountCommands, "unmount", "End a mount, even if its daemon died; no error if there is none"},
       run_unmount, arguments);
   add_mount_point(command, arguments->mount_point);
-  command.add_flag("--force", arguments->force,
-                   "Also while samples are being read, and while processes or other namespaces hold the mount");
-  command.alias("umount");
-  command.footer("Example:\n  headrace unmount /mnt/train");
+  command.add({.name = "--force",
+               .target = &arguments->force,
+               .help = "Also while samples are being read, and while processes or other namespaces hold the mount"});
+  command.alias = "umount";
+  command.footer = "Example:\n  headrace unmount /mnt/train";
 }
 
 }  // namespace headrace::cli

@@ -80,19 +80,22 @@ io::Status run_upgrade(const UpgradeArguments& arguments) {
 
 }  // namespace
 
-void add_upgrade_command(CLI::App& app, Selected& selected) {
+void add_upgrade_command(Command& program) {
   std::shared_ptr<UpgradeArguments> arguments;
-  CLI::App& command = add_command(
-      app, selected, {kMountCommands, "upgrade", "Have this program go on with mounts that an older one serves"},
-      run_upgrade, arguments);
-  command.add_option("MOUNTPOINT", arguments->mount_points, "Where it is mounted; several may be given")->required();
-  command.footer(
+  Command& command =
+      add_command(program, {kMountCommands, "upgrade", "Have this program go on with mounts that an older one serves"},
+                  run_upgrade, arguments);
+  command.add({.name = "MOUNTPOINT",
+               .target = &arguments->mount_points,
+               .help = "Where it is mounted; several may be given",
+               .required = true});
+  command.footer =
       "For use after headrace itself was updated: both processes of the mount become\n"
       "this program. Readers go on, and wait as long as when a worker is replaced. What\n"
       "was pushed stays; options are those of the mount, an order that was set since is\n"
       "looked for again.\n\n"
       "Example:\n"
-      "  headrace upgrade /mnt/train");
+      "  headrace upgrade /mnt/train";
 }
 
 }  // namespace headrace::cli

@@ -33,6 +33,6 @@ struct WarmArguments {
 };
 [[nodiscard]] io::Status run_warm(const WarmArguments& arguments);
 
-void add_warm_command(CLI::App& app, Selected& selected);
+void add_warm_command(Command& program);
 
 }  // namespace headrace::cli

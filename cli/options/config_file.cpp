@@ -12,7 +12,6 @@
 #include <fmt/core.h>
 
 #include "headrace/cli/options/toml.h"
-#include "headrace/cli/options/usage_error.h"
 
 namespace headrace::cli {
 namespace {
@@ -22,53 +21,55 @@ std::string to_lower(std::string text) {
   return text;
 }
 
-// The name of an option in a file: "allow-other" for --allow-other, "source" for the argument SOURCE.
-std::string name_in_file(const CLI::Option& option) {
-  return option.get_positional() ? to_lower(option.get_name(true, false)) : option.get_lnames().front();
+// The name of an option in a file: "allow-other" for --allow-other, "source" for the argument SOURCE. Empty: it has none.
+std::string name_in_file(const Option& option) {
+  return option.is_argument() ? to_lower(std::string(option.name)) : std::string(option.long_name());
 }
 
-bool is_setting(const CLI::Option& option) {
-  const bool named = option.get_positional() || !option.get_lnames().empty();
-  return named && name_in_file(option) != "help" && name_in_file(option) != "config";
+bool is_setting(const Option& option) {
+  const std::string name = name_in_file(option);
+  return !name.empty() && name != "help" && name != "config";
 }
 
-std::string known_names(const CLI::App& command) {
+std::string known_names(const Command& command) {
   std::string names;
-  for (const CLI::Option* option : command.get_options()) {
-    if (is_setting(*option)) names += (names.empty() ? "" : ", ") + name_in_file(*option);
+  for (const Option& option : command.options) {
+    if (is_setting(option)) names += (names.empty() ? "" : ", ") + name_in_file(option);
   }
   return names;
 }
 
-CLI::Option* find_option(CLI::App& command, const std::string& name) {
-  for (CLI::Option* option : command.get_options()) {
-    if (is_setting(*option) && name_in_file(*option) == name) return option;
+Option* find_option(Command& command, const std::string& name) {
+  for (Option& option : command.options) {
+    if (is_setting(option) && name_in_file(option) == name) return &option;
   }
   return nullptr;
 }
 
-void apply_setting(CLI::App& command, const std::string& file, const Setting& setting) {
-  CLI::Option* option = find_option(command, setting.name);
+tl::unexpected<io::Error> wrong(const std::string& file, const std::string& text) {
+  return io::make_error(io::ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, text));
+}
+
+io::Status set_flag(Option& option, const std::string& file, const Setting& setting) {
+  const bool is_one_word = !setting.is_list && setting.values.size() == 1;
+  if (!is_one_word || (setting.values.front() != "true" && setting.values.front() != "false")) {
+    return wrong(file, fmt::format("{}: write {} = true or false", setting.name, setting.name));
+  }
+  option.given = setting.values;
+  *std::get<bool*>(option.target) = setting.values.front() == "true";
+  return {};
+}
+
+io::Status apply_setting(Command& command, const std::string& file, const Setting& setting) {
+  Option* option = find_option(command, setting.name);
   if (option == nullptr) {
-    throw CLI::ValidationError(
-        file, fmt::format("no option '{}'; write one of {} = value", setting.name, known_names(command)));
+    return wrong(file, fmt::format("no option '{}'; write one of {} = value", setting.name, known_names(command)));
   }
-  if (option->count() > 0) return;     // the command line or the environment has set it
-  if (setting.values.empty()) return;  // an empty list
-  try {
-    if (option->get_expected_min() == 0) {
-      const bool is_one_word = !setting.is_list && setting.values.size() == 1;
-      if (!is_one_word || (setting.values.front() != "true" && setting.values.front() != "false")) {
-        throw CLI::ValidationError(file, fmt::format("{}: write {} = true or false", setting.name, setting.name));
-      }
-      option->add_result(option->get_flag_value(setting.name, setting.values.front()));
-    } else {
-      option->add_result(setting.values);
-    }
-    option->run_callback();
-  } catch (const CLI::ParseError& failure) {
-    throw CLI::ValidationError(file, fmt::format("{}: {}", setting.name, in_plain_words(failure)));
-  }
+  if (!option->given.empty()) return {};  // the command line or the environment has set it
+  if (setting.values.empty()) return {};  // an empty list
+  if (option->is_flag()) return set_flag(*option, file, setting);
+  const io::Status taken = option->take(setting.values);
+  return taken ? taken : wrong(file, fmt::format("{}: {}", setting.name, taken.error().context));
 }
 
 // 1 MiB: a config file has some lines, and what is larger is something else, or has no end.
@@ -84,28 +85,28 @@ std::optional<std::string> text_of(const std::string& file) {
 
 }  // namespace
 
-void apply_config_file(CLI::App& command, const std::string& file) {
+io::Status apply_config_file(Command& command, const std::string& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
-    throw CLI::ValidationError(file, "this is a folder; give the path of a TOML file");
+    return wrong(file, "this is a folder; give the path of a TOML file");
   }
   const std::optional<std::string> text = text_of(file);
   if (!text || text->find('\0') != std::string::npos) {
-    throw CLI::ValidationError(file, "this config file cannot be read; give the path of a TOML file");
+    return wrong(file, "this config file cannot be read; give the path of a TOML file");
   }
   const io::Result<std::vector<Setting>> settings = parse_toml(*text);
-  if (!settings) throw CLI::ValidationError(file, settings.error().context);
-  for (const Setting& setting : *settings) apply_setting(command, file, setting);
+  if (!settings) return wrong(file, settings.error().context);
+  for (const Setting& setting : *settings) HEADRACE_TRY_DO(apply_setting(command, file, setting));
+  return {};
 }
 
-void add_environment_names(CLI::App& command) {
-  for (CLI::Option* option : command.get_options()) {
-    if (option->get_positional() || option->get_lnames().empty()) continue;
-    std::string name = option->get_lnames().front();
-    if (name == "help" || name == "engine") continue;  // the engine itself reads HEADRACE_ENGINE
+void add_environment_names(Command& command) {
+  for (Option& option : command.options) {
+    std::string name(option.long_name());
+    if (name.empty() || name == "help" || name == "engine") continue;  // the engine itself reads HEADRACE_ENGINE
     std::replace(name.begin(), name.end(), '-', '_');
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-    option->envname("HEADRACE_" + name);
+    option.environment = "HEADRACE_" + name;
   }
 }
 

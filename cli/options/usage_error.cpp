@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says what to write instead of what is wrong. The messages of CLI11 name its classes.
+// Says what to write instead of what is wrong.
 #include "headrace/cli/options/usage_error.h"
 
 #include <algorithm>
@@ -38,75 +38,46 @@ std::string suggest(std::string_view typed, const std::vector<std::string>& name
   return nearest != names.end() && distance(*nearest) <= kTyposMax ? fmt::format(", did you mean {}?", *nearest) : ";";
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
+std::vector<std::string> command_names(const Command& command) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
+  for (const Command& child : command.commands) names.emplace_back(child.name);
   return names;
 }
 
 // ": ls, rm" where there are only a few.
-std::string among(const CLI::App& app) {
+std::string among(const Command& command) {
   constexpr std::size_t kFew = 4;
-  const std::vector<std::string> names = command_names(app);
-  return names.size() <= kFew ? fmt::format(": {}", fmt::join(names, ", ")) : "";
+  return command.commands.size() <= kFew ? fmt::format(": {}", fmt::join(command_names(command), ", ")) : "";
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
+std::vector<std::string> option_names(const Command& command) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const Option& option : command.options) {
+    if (!option.long_name().empty()) names.emplace_back(option.name);
   }
   return names;
 }
 
-// The command that the words led to, and its name in full.
-struct Reached {
-  const CLI::App* command;
-  std::string name;
-};
-
-Reached follow(const CLI::App& app) {
-  Reached reached{&app, app.get_name()};
-  while (!reached.command->get_subcommands().empty()) {
-    reached.command = reached.command->get_subcommands().front();
-    reached.name += " " + reached.command->get_name();
-  }
-  return reached;
-}
-
-std::string describe(const CLI::App& command, const CLI::ParseError& failure) {
-  const std::vector<std::string> extras = command.remaining();
+std::string describe(const Misuse& misuse) {
+  const std::vector<std::string>& extras = misuse.extras;
   const auto option =
       std::find_if(extras.begin(), extras.end(), [](const auto& word) { return word.starts_with('-'); });
   if (option != extras.end()) {
-    return fmt::format("there is no option {}{}", *option, suggest(*option, option_names(command)));
+    return fmt::format("there is no option {}{}", *option, suggest(*option, option_names(misuse.command)));
   }
-  if (command.get_require_subcommand_min() > 0) {
-    if (extras.empty()) return fmt::format("a command is missing{};", among(command));
-    return fmt::format("there is no command '{}'{}", extras.front(), suggest(extras.front(), command_names(command)));
+  if (misuse.command.needs_command) {
+    if (extras.empty()) return fmt::format("a command is missing{};", among(misuse.command));
+    return fmt::format("there is no command '{}'{}", extras.front(),
+                       suggest(extras.front(), command_names(misuse.command)));
   }
   if (!extras.empty()) return fmt::format("'{}' is one argument too many;", extras.front());
-  return in_plain_words(failure) + ";";
+  return misuse.problem + ";";
 }
 
 }  // namespace
 
-std::string in_plain_words(const CLI::ParseError& failure) {
-  std::string text = failure.what();
-  if (failure.get_name() == "ArgumentMismatch") {  // its text begins with "NAME: "
-    const bool is_missing = text.ends_with("missing");
-    return text.substr(0, text.find(':')) + (is_missing ? " needs a value" : " takes one value only");
-  }
-  constexpr std::string_view kNoFlag = "Could not convert: ";
-  if (text.starts_with(kNoFlag)) return text.substr(kNoFlag.size()) + " makes no sense";
-  return text;
-}
-
-std::string explain_usage_error(const CLI::App& app, const CLI::ParseError& failure) {
-  const Reached reached = follow(app);
-  return fmt::format("{} see {} --help", describe(*reached.command, failure), reached.name);
+std::string explain(const Misuse& misuse) {
+  return fmt::format("{} see {} --help", describe(misuse), misuse.name);
 }
 
 }  // namespace headrace::cli

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explains what is wrong with a command line.
+//
+//   return explain({.command = stat, .name = "headrace stat", .extras = {"--jsn"}});
+//   // "there is no option --jsn, did you mean --json? see headrace stat --help"
+//
+// Thread-safety: pure.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include <CLI/CLI.hpp>
+#include "headrace/cli/options/command.h"
 
 namespace headrace::cli {
 
-// What is wrong, without the words of the library that parses.
-[[nodiscard]] std::string in_plain_words(const CLI::ParseError& failure);
+struct Misuse {
+  const Command& command;           // that the words led to
+  std::string name;                 // in full
+  std::vector<std::string> extras;  // words that nothing takes
+  std::string problem;              // what else is wrong
+};
 
-// One line: what is wrong with the command line, and which --help tells more. `app` is the whole command line after it
-// failed to parse.
-[[nodiscard]] std::string explain_usage_error(const CLI::App& app, const CLI::ParseError& failure);
+// One line: what is wrong with the command line, and which --help tells more.
+[[nodiscard]] std::string explain(const Misuse& misuse);
 
 }  // namespace headrace::cli
