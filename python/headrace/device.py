@@ -168,7 +168,7 @@ class DeviceDelivery:
         self._torch, self.device = torch, _device(torch, device)
         self._dtype, self._channels_last, self.post = getattr(torch, dtype), channels_last, post
         self._on_gpu = self.device.type == "cuda"
-        self.stream = torch.cuda.Stream(self.device) if self._on_gpu else None
+        self.stream: Any = torch.cuda.Stream(self.device) if self._on_gpu else None
         self._given_to: List[Any] = []  # streams that batches went to
         deviation = deviation if any(deviation) else (1.0, 1.0, 1.0)
         self._scale = self._per_channel([1 / (255 * one) for one in deviation])

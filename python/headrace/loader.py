@@ -406,11 +406,10 @@ class _Running:
         # Held during a call that closing must not overtake. Two, or a report would wait for a source that hangs. A
         # signal's handler that closes the loader runs behind the call of its thread.
         self._busy, self._reporting = threading.RLock(), threading.RLock()
-        if len(part.indices or ()) == 0 and part.spec is None:
-            self.close = weakref.finalize(self, int)  # nothing to read, nothing to open
-            return
         # Before there is something to close: opening takes long enough for Ctrl-C to come, which shows just behind it.
         self.close = weakref.finalize(self, _close, self.handle, self._busy, self._reporting, os.getpid(), reads)
+        if len(part.indices or ()) == 0 and part.spec is None:
+            return  # nothing to read, nothing to open
         with dataset._open_handle() as data:
             check(lib.hr_loader_open(data, ctypes.byref(options), ctypes.byref(self.handle)))
 
