@@ -2,6 +2,8 @@
 #include "headrace/io/own_folders.h"
 
 #include <cerrno>
+#include <cstdint>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -23,10 +25,22 @@ fs::path from_environment(const char* name) {
   return value == nullptr || *value != '/' ? fs::path() : fs::path(value);
 }
 
+// Who we are outside of a user namespace: the root of one that a user made (a rootless container, unshare -r) is that
+// user, and what belongs to root outside is not his. user_namespaces(7): a line has the first ID within, the first ID
+// outside, and how many follow them.
+uid_t user_outside() {
+  const std::uint64_t within = ::geteuid();
+  std::ifstream map("/proc/self/uid_map");
+  for (std::uint64_t first = 0, outside = 0, count = 0; map >> first >> outside >> count;) {
+    if (within >= first && within - first < count) return static_cast<uid_t>(outside + (within - first));
+  }
+  return ::geteuid();
+}
+
 // The folder that $own names; else for root `root_default`; else headrace below $xdg; else the fallback.
 fs::path choose_directory(const char* own, const char* root_default, const char* xdg, const fs::path& fallback) {
   if (fs::path path = from_environment(own); !path.empty()) return path;
-  if (::geteuid() == 0) return root_default;
+  if (user_outside() == 0) return root_default;
   if (fs::path path = from_environment(xdg); !path.empty()) return path / "headrace";
   return fallback;
 }
@@ -52,7 +66,7 @@ Status check_private(const fs::path& directory) {
 
 // Everybody can make this folder before we do, so nothing is used in it that is not proved to be ours.
 fs::path fallback_in_tmp() {
-  return fs::path("/tmp") / fmt::format("headrace-{}", ::geteuid());
+  return fs::path("/tmp") / fmt::format("headrace-{}", user_outside());
 }
 
 Result<fs::path> make_private(const fs::path& directory) {
@@ -85,7 +99,7 @@ Result<fs::path> make_private_or_in_tmp(const char* own, const fs::path& usual, 
 // For users without XDG_RUNTIME_DIR, such as those of cron: the folder that it would name, where the system has made
 // it.
 fs::path runtime_fallback() {
-  const fs::path of_user = fs::path("/run/user") / std::to_string(::geteuid());
+  const fs::path of_user = fs::path("/run/user") / std::to_string(user_outside());
   if (check_private(of_user)) return of_user / "headrace";
   return fallback_in_tmp();
 }

@@ -7,6 +7,7 @@
 //   indexes of JPEGs ~/.cache/headrace
 //   log files        $HEADRACE_LOG_DIR, else root: /var/log/headrace, others: the cache folder
 //
+// The root of a user namespace (a rootless container) is the user that he is outside of it, and UID that number.
 // Where the usual folder for catalogs or logs cannot be written to, one below /tmp/headrace-UID is used, with a
 // warning.
 //

@@ -89,13 +89,22 @@ def _unmount_behind_the_last(users: str, point: str) -> None:
                    check=True)
 
 
+# Who we are outside of a user namespace: the root of a rootless container is the user who made it. user_namespaces(7).
+def _user_outside() -> int:
+    with open("/proc/self/uid_map") as lines:
+        for within, outside, count in (map(int, line.split()) for line in lines):
+            if within <= os.getuid() < within + count:
+                return outside + os.getuid() - within
+    return os.getuid()
+
+
 # For this user alone, where control sockets lie as well.
 def _own_folder() -> str:
-    user, session = os.getuid(), os.environ.get("XDG_RUNTIME_DIR")
+    user, session = _user_outside(), os.environ.get("XDG_RUNTIME_DIR")
     folder = os.environ.get("HEADRACE_RUNTIME_DIR") or (
         "/run/headrace" if user == 0 else os.path.join(session, "headrace") if session
         else os.path.join(tempfile.gettempdir(), f"headrace-{user}"))
     os.makedirs(folder, 0o700, exist_ok=True)
-    if os.stat(folder).st_uid != user:
+    if os.stat(folder).st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user; set HEADRACE_RUNTIME_DIR to a folder of yours")
     return folder

@@ -2,11 +2,14 @@
 // Whose folders headrace trusts.
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -104,6 +107,24 @@ TEST_CASE("a home that cannot be written to costs its saved catalogs and logs, n
   });
   CHECK(contains(chosen, home.path().string()));  // what somebody chose is not replaced
   CHECK_FALSE(contains(chosen, "good"));
+}
+
+// As `unshare -Ur` and rootless containers have it: this user is uid 0, and root outside is nobody.
+std::string say_as_mapped_root(const std::function<std::string()>& call) {
+  const uid_t user = ::geteuid();
+  ::prctl(PR_SET_DUMPABLE, 1);  // went with the change of user; without it the file below belongs to the real root
+  if (::unshare(CLONE_NEWUSER) != 0) return "no user namespace";
+  if (std::ofstream map("/proc/self/uid_map"); !(map << "0 " << user << " 1" << std::flush)) return "no user namespace";
+  return ::geteuid() == 0 ? call() : "not mapped";
+}
+
+TEST_CASE("the root of a user namespace has the folders of the user that he is outside of it") {
+  const FolderInTmp folder;
+  const std::string said = say_as(folder.user, [] { return say_as_mapped_root(runtime); });
+  if (said == "no user namespace") skip("needs user namespaces for everybody");
+  CHECK(said == "good " + folder.path().string());
+  CHECK(say_as(folder.user, [] { return say_as_mapped_root(cache); }) == "good " + (folder.path() / "cache").string());
+  CHECK(say_as(folder.user, runtime) == said);  // so that a command outside finds what was mounted within
 }
 
 TEST_CASE("a folder in /tmp that another user made first is refused with his name, and so is what lies in it") {
