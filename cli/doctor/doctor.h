@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
+#include <sys/types.h>
 
 #include "headrace/cache/object_store.h"
 #include "headrace/decode/crop_indexes.h"
@@ -36,6 +37,8 @@ struct Finding {
 
 [[nodiscard]] std::string_view name_of(Health health);
 [[nodiscard]] std::vector<Finding> examine_machine();
+// Whether fusermount3 mounts for this user.
+[[nodiscard]] Finding examine_fusermount(uid_t user);
 // Whether crops of JPEGs can begin within the file. `version`: of libjpeg-turbo; empty: another libjpeg.
 [[nodiscard]] Finding examine_crops(decode::IndexSupport support, std::string_view version);
 // Looks at the file system, the device and the free space of a folder. `role` is "source" or "tier".

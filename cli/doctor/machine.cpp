@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <fmt/core.h>
+#include <pwd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -100,25 +101,6 @@ fs::path find_program(const char* name) {
   return {};
 }
 
-Finding examine_fusermount() {
-  Finding finding{.name = "fusermount3", .health = Health::kGood, .text = "not needed by root"};
-  if (::geteuid() == 0) return finding;
-  const fs::path program = find_program("fusermount3");
-  struct stat status {};
-  finding.health = Health::kMissing;
-  if (program.empty() || ::stat(program.c_str(), &status) != 0) {
-    finding.text = "missing: only root can mount";
-    finding.remedy = "apt install fuse3";
-  } else if ((status.st_mode & S_ISUID) == 0) {
-    finding.text = program.string() + " is not set-uid root: only root can mount";
-    finding.remedy = "chmod u+s " + program.string() + " (as root)";
-  } else {
-    finding.health = Health::kGood;
-    finding.text = program.string();
-  }
-  return finding;
-}
-
 Finding examine_allow_other() {
   Finding finding{.name = "--allow-other", .health = Health::kGood, .text = "can be used"};
   if (::geteuid() == 0) return finding;
@@ -186,6 +168,28 @@ std::string_view name_of(Health health) {
   return "missing";
 }
 
+Finding examine_fusermount(uid_t user) {
+  Finding finding{.name = "fusermount3", .health = Health::kGood, .text = "not needed by root"};
+  if (user == 0) return finding;
+  const fs::path program = find_program("fusermount3");
+  struct stat status {};
+  finding.health = Health::kMissing;
+  if (program.empty() || ::stat(program.c_str(), &status) != 0) {
+    finding.text = "missing: only root can mount";
+    finding.remedy = "apt install fuse3";
+  } else if ((status.st_mode & S_ISUID) == 0) {
+    finding.text = program.string() + " is not set-uid root: only root can mount";
+    finding.remedy = "chmod u+s " + program.string() + " (as root)";
+  } else if (::getpwuid(user) == nullptr) {
+    finding.text = fmt::format("{} mounts for no user without a name, and user {} has none", program.string(), user);
+    finding.remedy = fmt::format("echo 'headrace:x:{}:{}::/:/usr/sbin/nologin' >> /etc/passwd (as root)", user, user);
+  } else {
+    finding.health = Health::kGood;
+    finding.text = program.string();
+  }
+  return finding;
+}
+
 Finding examine_crops(decode::IndexSupport support, std::string_view version) {
   const std::string library = version.empty() ? "this libjpeg" : fmt::format("libjpeg-turbo {}", version);
   Finding finding{.name = "JPEG crops", .health = Health::kGood};
@@ -212,7 +216,7 @@ std::vector<Finding> examine_machine() {
           examine_io_uring(),
           examine_descriptors(),
           examine_fuse_device(),
-          examine_fusermount(),
+          examine_fusermount(::geteuid()),
           examine_allow_other(),
           examine_overlay(),
           examine_inotify_queue("/proc"),

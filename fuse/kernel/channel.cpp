@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <linux/fuse.h>
 #include <sys/mman.h>
@@ -134,6 +135,11 @@ io::Error mount_error(const std::string& mountpoint, bool allow_other, const std
              "mount " + mountpoint + ": this user may not open /dev/fuse (as root: chmod 0666 /dev/fuse)"};
   } else if (allow_other && reason.find("user_allow_other") != std::string::npos) {
     error.context += ": --allow-other needs user_allow_other in /etc/fuse.conf";
+  } else if (reason.find("could not determine username") != std::string::npos) {
+    error.context += fmt::format(
+        ": fusermount3 mounts for no user without a name, and user {0} has none (as root: echo "
+        "'headrace:x:{0}:{0}::/:/usr/sbin/nologin' >> /etc/passwd)",
+        ::getuid());
   } else if (!reason.empty()) {
     error.context += ": " + reason;
   } else if (!last_library_message.empty()) {

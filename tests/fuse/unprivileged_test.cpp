@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <grp.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -38,8 +39,8 @@ bool open_device_to_all(const std::string& node) {
   return ::mount(node.c_str(), "/dev/fuse", nullptr, MS_BIND, nullptr) == 0;
 }
 
-bool become_nobody() {
-  return ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
+bool become(uid_t user) {
+  return ::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0;
 }
 
 bool write_line(const char* path, const std::string& line) {
@@ -56,12 +57,12 @@ bool become_root_of_namespace() {
          write_line("/proc/self/uid_map", map) && write_line("/proc/self/gid_map", map);
 }
 
-// Runs `body` as nobody in a child; returns its exit status.
-int run_as_nobody(const std::function<int()>& body) {
+// Runs `body` as this user in a child; returns its exit status.
+int run_as(uid_t user, const std::function<int()>& body) {
   const headrace::test::TempDir dir;
   const pid_t child = ::fork();
   if (child == 0) {
-    if (!open_device_to_all(dir.path() / "fuse") || !become_nobody()) ::_exit(kSkipped);
+    if (!open_device_to_all(dir.path() / "fuse") || !become(user)) ::_exit(kSkipped);
     ::_exit(body());
   }
   int status = 0;
@@ -69,9 +70,13 @@ int run_as_nobody(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+int run_as_nobody(const std::function<int()>& body) {
+  return run_as(kNobody, body);
+}
+
 // doctest is the parent's: the child says what is wrong and ends with 1.
 int fail(const std::string& reason) {
-  std::fprintf(stderr, "as nobody: %s\n", reason.c_str());
+  std::fprintf(stderr, "as user %u: %s\n", ::getuid(), reason.c_str());
   return 1;
 }
 
@@ -176,11 +181,29 @@ TEST_CASE("why fusermount3 refuses stands in the error, and on stderr") {
   CHECK(status == 0);
 }
 
+TEST_CASE("a user without a name, as a pod's may be, is told what fusermount3 wants") {
+  test::need_fuse();
+  test::need_root();
+  constexpr uid_t kNameless = 1'234'567;
+  REQUIRE(::getpwuid(kNameless) == nullptr);
+  const int status = run_as(kNameless, [] {
+    const headrace::test::TempDir dir;
+    const auto channel = open_channel({.mountpoint = dir.path()});
+    if (channel) return fail("it was mounted");
+    const std::string reason = channel.error().message();
+    const bool good = reason.find("user 1234567 has none") != std::string::npos &&
+                      reason.find("'headrace:x:1234567:1234567::/:/usr/sbin/nologin'") != std::string::npos;
+    return good ? 0 : fail(reason);
+  });
+  if (status == kSkipped) headrace::test::skip("no mount namespace with a /dev/fuse of its own");
+  CHECK(status == 0);
+}
+
 TEST_CASE("a user who may not open the device is told so") {
   test::need_root();
   const pid_t child = ::fork();
   if (child == 0) {
-    if (!become_nobody()) ::_exit(kSkipped);
+    if (!become(kNobody)) ::_exit(kSkipped);
     const headrace::test::TempDir dir;
     auto channel = open_channel({.mountpoint = dir.path()});
     if (channel) ::_exit(kSkipped);  // this machine's device is open to all
