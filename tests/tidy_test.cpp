@@ -312,8 +312,13 @@ TEST_CASE("usage examples are code, line by line") {
   CHECK(complaints("//   auto a = f(1;\n") == 1);
 }
 
+// Each version of it breaks some lines elsewhere. That of Debian 12 decides.
+void need_formatter() {
+  if (std::system("clang-format --version 2>&1 | grep -q 'version 14[.]'") != 0) skip("needs clang-format 14");
+}
+
 TEST_CASE("the formatter leaves comments alone") {
-  if (std::system("command -v clang-format >/dev/null") != 0) skip("clang-format is not installed");
+  need_formatter();
   const TempDir dir;
   const std::string text = "//   first(1);  // " + std::string(100, 'x') + " y\n//   second(2);\n";
   const fs::path file = dir.write("planted.h", text);
@@ -323,7 +328,7 @@ TEST_CASE("the formatter leaves comments alone") {
 }
 
 TEST_CASE("sources are formatted by clang-format") {
-  if (std::system("command -v clang-format >/dev/null") != 0) skip("clang-format is not installed");
+  need_formatter();
   const TempDir dir;
   std::string list;
   for (const Source& source : tree()) {
