@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds headrace from a clone, and makes an image that has its package: docker build -t headrace .
-# tests/package/run does what stands here in a bare Debian 12, without docker.
-FROM debian:12 AS build
+# It is Debian 13, and 12 with --build-arg DEBIAN=12. tests/package/run does what stands here in a bare Debian, without
+# docker.
+ARG DEBIAN=13
+FROM debian:$DEBIAN AS build
 WORKDIR /headrace
 COPY .ci .ci
 RUN .ci/install build package
@@ -10,7 +12,7 @@ RUN cmake -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEADRACE_DEVELO
 RUN cmake --build build/release
 RUN cpack -G DEB --config build/release/CPackConfig.cmake -B build/release/packages
 
-FROM debian:12-slim
+FROM debian:$DEBIAN-slim
 COPY --from=build /headrace/build/release/packages/headrace_*.deb /tmp/
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates memcached /tmp/headrace_*.deb
 CMD ["headrace", "--help"]

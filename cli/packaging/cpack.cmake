@@ -13,6 +13,11 @@ set(CPACK_COMPONENTS_ALL tool lib dev python3)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# What a package depends on are the libraries of the release that it is built on. So each release has packages of its
+# own, and those of a newer one replace those of an older one when the machine goes on: 0.1.0-1~debian12, 1~debian13.
+cmake_host_system_information(RESULT distribution QUERY DISTRIB_INFO)
+set(CPACK_DEBIAN_PACKAGE_RELEASE "1~${distribution_ID}${distribution_VERSION_ID}")
+set(package_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # for packages that link libheadrace.so.1
 
 set(CPACK_DEBIAN_TOOL_PACKAGE_NAME headrace)
@@ -45,7 +50,7 @@ set(CPACK_DEBIAN_TOOL_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/packaging/conf
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libheadrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(JOIN ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  "libheadrace1 (= ${PROJECT_VERSION})"
+  "libheadrace1 (= ${package_version})"
   libboost-dev libcurl4-openssl-dev libexpat1-dev libexpected-dev libfmt-dev libfuse3-dev libhwy-dev
   libjpeg62-turbo-dev libspdlog-dev libspng-dev libssl-dev liburing-dev libwebp-dev libxxhash-dev)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Libraries and headers of headrace: reader, decoder, mount, and the C interface.")
@@ -58,7 +63,7 @@ set(CPACK_COMPONENT_LIB_DESCRIPTION "libheadrace.so: data sets and training batc
 set(CPACK_DEBIAN_PYTHON3_PACKAGE_NAME python3-headrace)
 set(CPACK_DEBIAN_PYTHON3_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON3_PACKAGE_ARCHITECTURE all)
-set(CPACK_DEBIAN_PYTHON3_PACKAGE_DEPENDS "python3 (>= 3.9), libheadrace1 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON3_PACKAGE_DEPENDS "python3 (>= 3.9), libheadrace1 (= ${package_version})")
 set(CPACK_DEBIAN_PYTHON3_PACKAGE_RECOMMENDS headrace)  # attach(), and ranks that share a node
 set(CPACK_DEBIAN_PYTHON3_PACKAGE_SUGGESTS "python3-torch, python3-numpy")
 set(CPACK_COMPONENT_PYTHON3_DESCRIPTION "import headrace: a loader with the face of torch's DataLoader.")

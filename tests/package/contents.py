@@ -74,8 +74,23 @@ def check_dependencies(packages):
     for name in ("libheadrace-dev", "python3-headrace"):
         depends = output_of("dpkg-deb", "--field", packages[name], "Depends")
         assert "libheadrace1 (= " in depends, depends
+    check_release(packages)
     assert "libheadrace 1 libheadrace1" in output_of("dpkg-deb", "--info", packages["libheadrace1"], "shlibs")
     assert output_of("dpkg-deb", "--field", packages["python3-headrace"], "Architecture") == "all\n"
+
+
+def check_release(packages):
+    """The packages are for the release that they are built on: their names of libraries are those of this machine."""
+    system = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text()))
+    release = system["ID"] + system.get("VERSION_ID", "")
+    for name, package in packages.items():
+        version = output_of("dpkg-deb", "--field", package, "Version").strip()
+        depends = output_of("dpkg-deb", "--field", package, "Depends").strip()
+        assert version.endswith("-1~" + release), version
+        others = [word.split()[0] for word in depends.split(", ") if not word.startswith("libheadrace1 ")]
+        output_of("dpkg-query", "--show", *others)  # fails where one of them is not installed
+        if name == "headrace":
+            assert any(word.startswith("libfuse3-") for word in others), depends
 
 
 def check_documents(root):
