@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "headrace/cache/source/object/endpoint.h"
 #include "headrace/cache/source/object/flat_json.h"
