@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace ls: the mounts of this machine, how full they are and how good.
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <pthread.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -75,6 +79,9 @@ void add_figures(const json& stat, Row& row) {
   }
 }
 
+// 4 s: a daemon that is well answers within milliseconds, and a list is to be there while somebody looks.
+constexpr std::chrono::milliseconds kPatience{4'000};
+
 Row look_at(const fuse::SeenMount& mount) {
   constexpr std::string_view kPrefix = "headrace:";  // findmnt(8) shows the source with it
   const std::string_view source = mount.source_name;
@@ -83,7 +90,7 @@ Row look_at(const fuse::SeenMount& mount) {
           .source = std::string(source.starts_with(kPrefix) ? source.substr(kPrefix.size()) : source),
           .user = mount.user ? user_name(*mount.user) : "?"};
   for (const auto& place : mount.also_at) row.also_at.push_back(place.string());
-  const io::Result<json> stat = query_daemon(mount.path, "stat");
+  const io::Result<json> stat = query_daemon(mount.path, "stat", kPatience);
   if (stat) {
     add_figures(*stat, row);
   } else if (mount.user && *mount.user != ::geteuid()) {
@@ -138,9 +145,23 @@ json to_json(const std::vector<Row>& rows) {
   return {{"mounts", std::move(mounts)}};
 }
 
+// All are asked at once, so that one that hangs costs the others nothing.
+std::vector<Row> look_at_all(const std::vector<fuse::SeenMount>& mounts) {
+  std::vector<Row> rows(mounts.size());
+  std::vector<std::jthread> asking;  // joined at the end, also where the process may have no more of them
+  asking.reserve(mounts.size());
+  for (std::size_t i = 0; i < mounts.size(); ++i) {
+    asking.emplace_back([&row = rows[i], &mount = mounts[i]] {
+      ::pthread_setname_np(::pthread_self(), "hr-ask");
+      row = look_at(mount);
+    });
+  }
+  asking.clear();
+  return rows;
+}
+
 io::Status run_ls(const LsArguments& arguments) {
-  std::vector<Row> rows;
-  for (const fuse::SeenMount& mount : fuse::seen_mounts()) rows.push_back(look_at(mount));
+  const std::vector<Row> rows = look_at_all(fuse::seen_mounts());
   if (arguments.json) {
     print_json(to_json(rows));
   } else {

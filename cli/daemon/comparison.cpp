@@ -31,7 +31,8 @@ io::Result<json> ask(const std::filesystem::path& mount_point, const char* comma
   io::Result<json> state = call();
   const auto is_worth_it = [&] {
     return state.error().code == io::ErrorCode::kNotFound ||
-           (state.error().code == io::ErrorCode::kTimedOut && steady_clock::now() < deadline);
+           (state.error().code == io::ErrorCode::kTimedOut && steady_clock::now() < deadline &&
+            has_socket(mount_point));
   };
   for (int i = 1; i < kTries && !state && is_worth_it(); ++i) state = call();
   return state;

@@ -87,16 +87,21 @@ namespace {
 // A process that takes the place of another one (after a death, or at an upgrade) listens within a second. Reading a
 // catalog of ten million files takes longer.
 constexpr milliseconds kStartPatience{10'000};
+// Where no socket has the name, only a mount that starts just now is to come; one of another runtime folder or of a
+// container never does.
+constexpr milliseconds kNoSocketPatience{500};
 constexpr milliseconds kRetryInterval{20};
 
 // Waits for a daemon that is only about to listen.
 io::Result<ControlClient> connect_to(const std::filesystem::path& mount_point, milliseconds patience) {
   HEADRACE_TRY(socket, control_socket_of(mount_point));
   const std::filesystem::path path = canonical_path(mount_point);
-  const auto until = steady_clock::now() + std::min(patience, kStartPatience);
+  const auto begin = steady_clock::now();
   while (true) {
     io::Result<ControlClient> client = ControlClient::connect(socket);
     if (client || client.error().code != ErrorCode::kNotFound) return client;
+    const milliseconds longest = has_socket(mount_point) ? kStartPatience : kNoSocketPatience;
+    const auto until = begin + std::min(patience, longest);
     const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
     if (!fuse::has_living_mount(path, std::max(left, kRetryInterval))) {
       return make_error(ErrorCode::kNotFound,
@@ -144,6 +149,12 @@ io::Result<json> outcome_of(const std::optional<std::string>& reply) {
 }
 
 }  // namespace
+
+bool has_socket(const std::filesystem::path& mount_point) {
+  const io::Result<std::filesystem::path> socket = control_socket_of(mount_point);
+  std::error_code failure;
+  return socket && std::filesystem::exists(*socket, failure);
+}
 
 io::Result<json> call_daemon(const std::filesystem::path& mount_point, std::string_view command, const json& arguments,
                              milliseconds patience) {

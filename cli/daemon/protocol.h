@@ -37,8 +37,13 @@ using HandleCommand =
     std::function<io::Result<nlohmann::json>(const std::string& command, const nlohmann::json& arguments)>;
 [[nodiscard]] std::string answer_request(std::string_view line, const HandleCommand& handle);
 
-// Connects to the daemon of a mount point and asks it. Where the point is mounted, but no daemon listens, it waits for
-// up to ten seconds: a process is about to take the place of another one.
+// Whether this user's runtime folder has the socket of a mount point. It stays while one worker takes the place of
+// another, and goes with the daemon.
+[[nodiscard]] bool has_socket(const std::filesystem::path& mount_point);
+
+// Connects to the daemon of a mount point and asks it. Where the point is mounted and has a socket, but no daemon
+// listens, it waits for up to ten seconds: a process is about to take the place of another one. Without a socket it
+// waits for half a second.
 // Errors: kNotFound when no daemon serves the mount point (the sentence names the remedy); kTimedOut when its process
 // is stopped, does not begin to listen, or has not answered within `patience`; the daemon's own.
 [[nodiscard]] io::Result<nlohmann::json> call_daemon(const std::filesystem::path& mount_point, std::string_view command,

@@ -16,6 +16,7 @@ namespace surroundings_test {
 using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
+using headrace::test::Tool;
 using headrace::test::wait_until;
 using nlohmann::json;
 
@@ -44,6 +45,28 @@ TEST_CASE("closed standard streams are /dev/null to every command, and a mount k
     CHECK(stat["mount"]["ram_bytes"] == 32 << 20);
     CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
   }
+}
+
+TEST_CASE("a mount whose daemon listens in another runtime folder holds up no command for long") {
+  const Fixture fixture;
+  const fs::path second = fixture.data.path() / "second";
+  fs::create_directory(second);
+  struct Ending {
+    const Fixture& fixture;
+    const fs::path& second;
+    ~Ending() { static_cast<void>(fixture.tool({"unmount", "--force", second.string()})); }
+  } const ending{fixture, second};
+  for (const fs::path& point : {fixture.mount_point, second}) {
+    const std::string ram = point == second ? "32M" : "64M";  // or one daemon would show both
+    REQUIRE(fixture.tool({"mount", fixture.source.string(), point.string(), "--ram", ram}).status == 0);
+  }
+  const Tool elsewhere;
+  const auto asking = elsewhere.start_shell(
+      fmt::format("{0} ls; {0} refresh '{1}'; {0} stat '{1}'; echo done", HEADRACE_BINARY, second.string()));
+  // It took 10 s for each mount in the list, and 30 s to refresh one.
+  CHECK(wait_until([&] { return contains(asking->output(), "done"); }));
+  CHECK(contains(asking->output(), second.string()));
+  CHECK(contains(asking->errors(), "is mounted, but its daemon does not listen"));
 }
 
 }  // namespace surroundings_test
