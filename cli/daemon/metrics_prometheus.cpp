@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -324,13 +325,20 @@ class Health : public prometheus::Collectable {
   const LookAtMounts look_;
 };
 
+// A connection that sends nothing has a thread to itself until its time is over, so there are more threads than one.
+// 2 s: a packet that was lost has been sent again by then. 8: so many who hang cost the others nothing; a thread that
+// idles costs no more than its stack.
+std::vector<std::string> server_options(const std::string& address) {
+  return {"listening_ports", address, "num_threads", "8", "request_timeout_ms", "2000"};
+}
+
 class PrometheusServer : public MetricsServer {
  public:
   PrometheusServer(const std::string& address, MetricsPage page, const LookAtMounts& look)
       : url_(fmt::format("http://{}/metrics", address)),
         collector_(std::make_shared<Collector>(page, look)),
         health_(std::make_shared<Health>(look)),
-        exposer_(address, 1) {
+        exposer_(server_options(address)) {
     exposer_.RegisterCollectable(collector_);
     exposer_.RegisterCollectable(health_, "/healthz");
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures of mounts for Prometheus: one page a mount, and one a machine.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <future>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -14,11 +17,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "headrace/io/unique_fd.h"
+
 #include "mount_fixture.h"
 #include "process.h"
 
 namespace metrics_test {
 
+using headrace::io::UniqueFd;
 using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
@@ -112,6 +118,26 @@ TEST_CASE("metrics are served on loopback alone, with names and values") {
   CHECK_FALSE(contains(sockets, fmt::format("00000000:{:04X} 00000000:0000 0A", port)));  // and not everywhere
   fixture.check_refused_elsewhere({"--metrics", "port"}, 2, "--metrics 'port'");
   fixture.check_refused_elsewhere({"--metrics", metrics, "--ram", "32M"}, 1, "in use");
+}
+
+TEST_CASE("connections that send nothing keep nobody else from the page") {
+  const Fixture fixture;
+  const std::uint16_t port = free_port();
+  const auto server = fixture.tool.start({"metrics", std::to_string(port)});
+  if (!wait_until([&] { return !server->errors().empty(); }) || contains(server->errors(), "built without")) {
+    skip("built without prometheus-cpp");
+  }
+  std::vector<UniqueFd> silent;
+  const sockaddr_in address = on_loopback(port);
+  for (int i = 0; i < 12; ++i) {  // more than it has threads
+    silent.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  auto page = std::async(std::launch::async, [&] { return fetch_page(port); });
+  const bool is_there = wait_until([&] { return page.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  CHECK(is_there);
+  silent.clear();  // or the page would be waited for as long as these are
+  CHECK(contains(page.get(), "headrace_build_info"));
 }
 
 TEST_CASE("one page shows all mounts of a machine, and what became of them") {
