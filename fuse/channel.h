@@ -37,8 +37,8 @@ struct ChannelOptions {
   // Who served what may be mounted there already, if that is known. A mount that does not answer is cleared where this
   // process was killed and one of its threads waits for the mount itself, for ever.
   pid_t served_by = 0;
-  // Where the catalog is kept for a process that takes over, in a file without a name. Empty, or a file system that has
-  // no such files: in memory.
+  // Where the catalog is kept for a process that takes over, in a file without a name. Empty, full, or a file system
+  // that has no such files: in memory.
   std::filesystem::path scratch_folder = {};
 };
 
@@ -48,6 +48,7 @@ struct ChannelParts {
   int shared_fd = -1;
   std::array<int, 2> catalog_fds = {-1, -1};  // of every second generation each
   std::array<int, 2> takeover_fds = {-1, -1};
+  std::array<int, 2> catalog_memory_fds = {-1, -1};  // -1: of a program that had none of them
   std::filesystem::path path;
   std::string device;
   bool serves_others = false;
@@ -98,7 +99,10 @@ class Channel {
   [[nodiscard]] int catalog_fd() const;
   // The one of the generation before; -1: there is none.
   [[nodiscard]] int catalog_before_fd() const;
+  // In memory where the scratch folder has no room for it.
   Status keep_catalog(const cache::Catalog& catalog);
+  // Why the catalog takes memory, and what to do; empty: it does not, or the machine offers nothing else.
+  [[nodiscard]] std::string catalog_fallback() const;
   // For the next generation: what was there before is lost. Errors: kSystem; then nothing has changed.
   [[nodiscard]] Result<std::span<std::byte>> make_next(const cache::Catalog& catalog, std::size_t memory_bytes);
   // Whoever takes over from now on begins with what make_next() left.
@@ -110,6 +114,9 @@ class Channel {
   Channel() = default;
   Status share_memory(const ChannelOptions& options);
   Status map_shared();
+  [[nodiscard]] Status save_catalog(const cache::Catalog& catalog, std::size_t slot);
+  void show_catalog(std::size_t slot);
+  [[nodiscard]] int catalog_fd_in(std::size_t slot) const;
   void close();
   [[nodiscard]] std::size_t slot() const;  // of this generation
 
@@ -120,9 +127,11 @@ class Channel {
   int shared_fd_ = -1;  // memfd
   Shared* shared_ = nullptr;
   std::shared_ptr<RequestLog> request_log_;
-  std::array<int, 2> catalog_fds_ = {-1, -1};      // of this generation and the one before or after it
-  std::array<int, 2> takeover_fds_ = {-1, -1};     // memfd
-  std::array<std::span<std::byte>, 2> takeovers_;  // their mappings in this process
+  std::array<int, 2> catalog_fds_ = {-1, -1};         // of this generation and the one before or after it
+  std::array<int, 2> takeover_fds_ = {-1, -1};        // memfd
+  std::array<int, 2> catalog_memory_fds_ = {-1, -1};  // memfd, empty as long as catalog_fds_ have room
+  std::filesystem::path scratch_folder_;              // empty after take_over()
+  std::array<std::span<std::byte>, 2> takeovers_;     // their mappings in this process
 };
 
 // Mounts (through fusermount3 where the caller is not root) and takes the INIT request. A dead mount found at the mount

@@ -217,7 +217,7 @@ Status Mount::Impl::start(Channel& channel) {
   const bool takes_over = channel.init_answered();
   path = channel.path();
   device = channel.device();
-  HEADRACE_TRY(left, open_takeover(channel, store.catalog()));
+  HEADRACE_TRY(left, open_takeover(channel, store.catalog(), &options.fallbacks));
   takeover = left;
   renewals = channel.generation();
   inodes = make_inodes(store.catalog(), takeover);

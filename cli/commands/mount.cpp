@@ -41,6 +41,7 @@
 #include "headrace/cli/setup/stop_signal.h"
 #include "headrace/cli/show/json.h"
 #include "headrace/cli/show/progress.h"
+#include "headrace/cli/show/terminal.h"
 #include "headrace/cli/version.h"
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
@@ -279,11 +280,14 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   return fuse::go_on(options, std::move(channel), taken->stand_in);
 }
 
-// The log has each name, but whoever mounts may not look there: class labels differ from those of the whole data set.
+// The log has each line, but whoever mounts may not look there: class labels differ from those of the whole data set.
 // A daemon that is too busy to be asked is mounted all the same.
 void tell_what_is_missing(const MountPlan& plan) {
   const io::Result<nlohmann::json> stat = query_daemon(plan.mount_point, "stat");
   if (!stat) return;
+  for (const nlohmann::json& line : member_of(member_of(*stat, "mount"), "fallbacks")) {
+    print_line(stderr, "headrace: " + line.get<std::string>());
+  }
   const nlohmann::json& data_set = member_of(*stat, "data_set");
   if (const std::uint64_t count = number_of(data_set, "unreadable"); count > 0) {
     fmt::print(stderr, "headrace: {} folders or files could not be read and are left out; the log names them\n", count);
@@ -330,7 +334,7 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
     const auto show = [&](std::uint64_t count) { progress.update(count); };
     HEADRACE_TRY_DO(run_detached({.log_name = log_name, .on_count = show}, body));
   }
-  if (arguments.cache.accept_unreadable || plan.source.is_bucket()) tell_what_is_missing(plan);
+  tell_what_is_missing(plan);
   return {};
 }
 

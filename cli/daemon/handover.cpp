@@ -31,7 +31,7 @@ constexpr std::size_t kBytesMax = std::size_t{4} << 20;
 // A program says within some 20 ms whether it can go on. Who asks the daemon waits longer than this.
 constexpr int kTrialMsMax = 8000;
 
-std::array<int, 8> descriptors(const Handover& handover) {
+std::array<int, 10> descriptors(const Handover& handover) {
   const fuse::ChannelParts& channel = handover.channel;
   return {channel.fd,
           channel.shared_fd,
@@ -39,6 +39,8 @@ std::array<int, 8> descriptors(const Handover& handover) {
           channel.catalog_fds[1],
           channel.takeover_fds[0],
           channel.takeover_fds[1],
+          channel.catalog_memory_fds[0],
+          channel.catalog_memory_fds[1],
           handover.kept_fd,
           handover.source_fd};
 }
@@ -89,6 +91,7 @@ json to_json(const Handover& handover) {
             {"shared_fd", channel.shared_fd},
             {"catalog_fds", channel.catalog_fds},
             {"takeover_fds", channel.takeover_fds},
+            {"catalog_memory_fds", channel.catalog_memory_fds},
             {"path", channel.path.string()},
             {"device", channel.device},
             {"serves_others", channel.serves_others}}},
@@ -115,6 +118,7 @@ io::Result<Handover> parse_handover(const json& text) try {
                               .shared_fd = channel.at("shared_fd").get<int>(),
                               .catalog_fds = channel.at("catalog_fds").get<std::array<int, 2>>(),
                               .takeover_fds = channel.at("takeover_fds").get<std::array<int, 2>>(),
+                              .catalog_memory_fds = channel.value("catalog_memory_fds", std::array<int, 2>{-1, -1}),
                               .path = channel.at("path").get<std::string>(),
                               .device = channel.at("device").get<std::string>(),
                               .serves_others = channel.at("serves_others").get<bool>()},

@@ -55,6 +55,8 @@ struct Channel::Shared {
   std::atomic<std::uint64_t> generation = 0;
   std::size_t init_bytes = 0;
   std::array<std::byte, 8192> init = {};
+  // Behind the rest: a program that does not know it goes on as if no catalog had been kept.
+  std::array<std::atomic<bool>, 2> has_catalog_in_memory = {};
 };
 
 namespace {
@@ -176,9 +178,14 @@ std::string device_of(const std::filesystem::path& path) {
 }
 
 // -1: see errno.
+int make_catalog_memory() {
+  return ::memfd_create("headrace-catalog", MFD_CLOEXEC);
+}
+
+// -1: see errno.
 int make_scratch_file(const std::filesystem::path& folder) {
   const int fd = folder.empty() ? -1 : ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  return fd >= 0 ? fd : ::memfd_create("headrace-catalog", MFD_CLOEXEC);
+  return fd >= 0 ? fd : make_catalog_memory();
 }
 
 Result<std::size_t> read_init(int fd, std::span<std::byte> buffer) {
@@ -214,6 +221,8 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     request_log_ = std::exchange(other.request_log_, nullptr);
     catalog_fds_ = std::exchange(other.catalog_fds_, {-1, -1});
     takeover_fds_ = std::exchange(other.takeover_fds_, {-1, -1});
+    catalog_memory_fds_ = std::exchange(other.catalog_memory_fds_, {-1, -1});
+    scratch_folder_ = std::move(other.scratch_folder_);
     takeovers_ = std::exchange(other.takeovers_, {});
   }
   return *this;
@@ -231,7 +240,8 @@ void Channel::close() {
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
     mapped = {};
   }
-  for (int* fd : {&shared_fd_, &catalog_fds_[0], &catalog_fds_[1], &takeover_fds_[0], &takeover_fds_[1]}) {
+  for (int* fd : {&shared_fd_, &catalog_fds_[0], &catalog_fds_[1], &takeover_fds_[0], &takeover_fds_[1],
+                  &catalog_memory_fds_[0], &catalog_memory_fds_[1]}) {
     if (*fd >= 0) ::close(std::exchange(*fd, -1));
   }
   request_log_.reset();
@@ -250,6 +260,11 @@ Status Channel::share_memory(const ChannelOptions& options) {
     fd = make_scratch_file(options.scratch_folder);
     if (fd < 0) return io::system_error(errno, "memory for the channel");
   }
+  for (int& fd : catalog_memory_fds_) {
+    fd = make_catalog_memory();
+    if (fd < 0) return io::system_error(errno, "memory for the channel");
+  }
+  scratch_folder_ = options.scratch_folder;
   return {};
 }
 
@@ -266,7 +281,7 @@ Status Channel::map_shared() {
 }
 
 ChannelParts Channel::parts() const {
-  return {fd_, shared_fd_, catalog_fds_, takeover_fds_, path_, device_, serves_others_};
+  return {fd_, shared_fd_, catalog_fds_, takeover_fds_, catalog_memory_fds_, path_, device_, serves_others_};
 }
 
 Result<Channel> Channel::take_over(const ChannelParts& parts) {
@@ -275,11 +290,16 @@ Result<Channel> Channel::take_over(const ChannelParts& parts) {
   channel.shared_fd_ = parts.shared_fd;
   channel.catalog_fds_ = parts.catalog_fds;
   channel.takeover_fds_ = parts.takeover_fds;
+  channel.catalog_memory_fds_ = parts.catalog_memory_fds;
+  for (int& fd : channel.catalog_memory_fds_) {
+    if (fd < 0) fd = make_catalog_memory();
+  }
   channel.path_ = parts.path;
   channel.device_ = parts.device;
   channel.serves_others_ = parts.serves_others;
-  for (const int fd : {channel.fd_, channel.shared_fd_, channel.catalog_fds_[0], channel.catalog_fds_[1],
-                       channel.takeover_fds_[0], channel.takeover_fds_[1]}) {
+  for (const int fd :
+       {channel.fd_, channel.shared_fd_, channel.catalog_fds_[0], channel.catalog_fds_[1], channel.takeover_fds_[0],
+        channel.takeover_fds_[1], channel.catalog_memory_fds_[0], channel.catalog_memory_fds_[1]}) {
     if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return io::system_error(errno, "a channel that was handed over");
   }
   HEADRACE_TRY_DO(channel.map_shared());
@@ -294,18 +314,52 @@ std::size_t Channel::slot() const {
   return generation() % catalog_fds_.size();
 }
 
+int Channel::catalog_fd_in(std::size_t slot) const {
+  if (shared_->has_catalog_in_memory[slot].load()) return catalog_memory_fds_[slot];
+  return shared_->has_catalog[slot].load() ? catalog_fds_[slot] : -1;
+}
+
 int Channel::catalog_fd() const {
-  return shared_->has_catalog[slot()].load() ? catalog_fds_[slot()] : -1;
+  return catalog_fd_in(slot());
 }
 
 int Channel::catalog_before_fd() const {
-  return generation() > 0 && shared_->has_catalog[1 - slot()].load() ? catalog_fds_[1 - slot()] : -1;
+  return generation() > 0 ? catalog_fd_in(1 - slot()) : -1;
+}
+
+// Nobody finds the catalog before show_catalog(). Written anew from its beginning, a file would keep what lies behind a
+// shorter catalog.
+Status Channel::save_catalog(const cache::Catalog& catalog, std::size_t slot) {
+  shared_->has_catalog[slot].store(false);
+  shared_->has_catalog_in_memory[slot].store(false);
+  for (const int fd : {catalog_fds_[slot], catalog_memory_fds_[slot]}) {
+    if (::ftruncate(fd, 0) != 0) return io::system_error(errno, "memory for the channel");
+  }
+  const Status saved = catalog.save_fd(catalog_fds_[slot]);
+  if (saved) return {};
+  [[maybe_unused]] const int emptied = ::ftruncate(catalog_fds_[slot], 0);  // others need the room
+  return catalog.save_fd(catalog_memory_fds_[slot]);
+}
+
+void Channel::show_catalog(std::size_t slot) {
+  struct stat memory {};
+  const bool in_memory = ::fstat(catalog_memory_fds_[slot], &memory) == 0 && memory.st_size > 0;
+  (in_memory ? shared_->has_catalog_in_memory : shared_->has_catalog)[slot].store(true);
 }
 
 Status Channel::keep_catalog(const cache::Catalog& catalog) {
-  HEADRACE_TRY_DO(catalog.save_fd(catalog_fds_[slot()]));
-  shared_->has_catalog[slot()].store(true);
+  HEADRACE_TRY_DO(save_catalog(catalog, slot()));
+  show_catalog(slot());
   return {};
+}
+
+std::string Channel::catalog_fallback() const {
+  if (!shared_->has_catalog_in_memory[slot()].load()) return {};
+  const std::string folder =
+      scratch_folder_.empty() ? "the cache folder" : "the cache folder " + scratch_folder_.string();
+  return folder +
+         " has no room: the catalog takes memory, and the next mount lists the source anew; make room there, or "
+         "name another folder with HEADRACE_CACHE_DIR";
 }
 
 namespace {
@@ -333,17 +387,14 @@ Result<std::span<std::byte>> Channel::takeover_memory(std::size_t bytes) {
 
 Result<std::span<std::byte>> Channel::make_next(const cache::Catalog& catalog, std::size_t memory_bytes) {
   const std::size_t next = 1 - slot();
-  shared_->has_catalog[next].store(false);
-  // Written anew from its beginning, it would keep what lies behind a shorter catalog.
-  if (::ftruncate(catalog_fds_[next], 0) != 0 || ::ftruncate(takeover_fds_[next], 0) != 0)
-    return io::system_error(errno, "memory for the channel");
-  HEADRACE_TRY_DO(catalog.save_fd(catalog_fds_[next]));
+  if (::ftruncate(takeover_fds_[next], 0) != 0) return io::system_error(errno, "memory for the channel");
+  HEADRACE_TRY_DO(save_catalog(catalog, next));
   HEADRACE_TRY_DO(map_again(takeover_fds_[next], memory_bytes, takeovers_[next]));
   return takeovers_[next];
 }
 
 void Channel::begin_next() {
-  shared_->has_catalog[1 - slot()].store(true);
+  show_catalog(1 - slot());
   shared_->generation.fetch_add(1);
 }
 

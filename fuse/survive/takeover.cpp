@@ -3,7 +3,10 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <xxhash.h>
 
@@ -52,19 +55,21 @@ std::shared_ptr<Inodes> make_inodes(const Catalog& catalog, const Takeover& take
   return std::make_shared<Inodes>(catalog, takeover.numbers);
 }
 
-Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog) {
+Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog, std::vector<std::string>* fallbacks) {
   HEADRACE_TRY(memory, channel.takeover_memory(takeover_bytes(catalog)));
   const Takeover takeover = takeover_in(memory, catalog);
   const std::uint64_t fingerprint = fingerprint_of(catalog);
+  std::string lost;
   if (!channel.init_answered()) {
     takeover.head->catalog_fingerprint = fingerprint;
     if (const Status kept = channel.keep_catalog(catalog); !kept) {
-      io::log_warning("{}: when the source has other names by then, the mount ends with its worker",
-                      kept.error().message());
+      lost = kept.error().message() + ": when the source has other names by then, the mount ends with its worker";
     }
   } else if (takeover.head->catalog_fingerprint != fingerprint) {
     return io::make_error(io::ErrorCode::kStale, "the source");
   }
+  if (lost.empty()) lost = channel.catalog_fallback();
+  if (!lost.empty() && fallbacks != nullptr) fallbacks->push_back(std::move(lost));
   return takeover;
 }
 

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "headrace/cache/catalog.h"
 #include "headrace/fuse/channel.h"
@@ -62,7 +64,9 @@ struct Takeover {
 
 // Inode numbers follow from the catalog, so a process with another catalog would serve one file's bytes as another's.
 // Errors: kStale (the catalog is not the one that the mount was made with), kSystem.
-[[nodiscard]] Result<Takeover> open_takeover(Channel& channel, const cache::Catalog& catalog);
+// `fallbacks`: gets a line for what could not be kept as it usually is; null: nobody shows them.
+[[nodiscard]] Result<Takeover> open_takeover(Channel& channel, const cache::Catalog& catalog,
+                                             std::vector<std::string>* fallbacks = nullptr);
 // The numbers that the kernel knows.
 [[nodiscard]] std::shared_ptr<Inodes> make_inodes(const cache::Catalog& catalog, const Takeover& takeover);
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program finds around it when it starts: descriptors, folders, daemons of others.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/mount.h>
 
 #include "mount_fixture.h"
 #include "process.h"
@@ -16,6 +19,8 @@ namespace surroundings_test {
 using headrace::test::contains;
 using headrace::test::Fixture;
 using headrace::test::Outcome;
+using headrace::test::read_file;
+using headrace::test::skip;
 using headrace::test::Tool;
 using headrace::test::wait_until;
 using nlohmann::json;
@@ -67,6 +72,35 @@ TEST_CASE("a mount whose daemon listens in another runtime folder holds up no co
   CHECK(wait_until([&] { return contains(asking->output(), "done"); }));
   CHECK(contains(asking->output(), second.string()));
   CHECK(contains(asking->errors(), "is mounted, but its daemon does not listen"));
+}
+
+TEST_CASE("a cache folder without room is said when mounting, and the mount outlives its worker") {
+  Fixture fixture;
+  const fs::path folder = fixture.data.path() / "cache";
+  fs::create_directory(folder);
+  if (::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k,mode=0700") != 0) skip("needs the right to mount");
+  struct Ending {
+    const fs::path& folder;
+    ~Ending() { ::umount2(folder.c_str(), MNT_DETACH); }
+  } const ending{folder};
+  std::ofstream(folder / "filler") << std::string(256 << 10, 'x');  // more than fits
+  fixture.tool.set("HEADRACE_CACHE_DIR=" + folder.string());
+  const std::string point = fixture.mount_point.string();
+  const Outcome mounted = fixture.tool({"mount", fixture.source.string(), point, "--ram", "64M"});
+  CAPTURE(mounted.errors);
+  REQUIRE(mounted.status == 0);
+  CHECK(std::count(mounted.errors.begin(), mounted.errors.end(), '\n') == 1);
+  CHECK(contains(mounted.errors, "the cache folder " + folder.string() + " has no room"));
+  CHECK(contains(mounted.errors, "HEADRACE_CACHE_DIR"));
+  CHECK(contains(fixture.stat()["mount"]["fallbacks"].dump(), folder.string()));
+
+  static_cast<void>(fixture.data.write("train/elk/0.jpg", "new"));  // another catalog than the one that is shown
+  const auto worker = fixture.stat()["pid"].get<pid_t>();
+  CHECK(::kill(worker, SIGKILL) == 0);
+  CHECK(wait_until([&] { return fixture.tool({"stat", point}).status == 0 && fixture.stat()["pid"] != worker; }));
+  CHECK(read_file(fixture.mount_point / "dog/7.jpg").size() == 7000);
+  CHECK(fixture.tool({"refresh", point}).status == 0);  // a next generation, in memory as well
+  CHECK(wait_until([&] { return read_file(fixture.mount_point / "elk/0.jpg") == "new"; }));
 }
 
 }  // namespace surroundings_test
