@@ -36,6 +36,10 @@ struct SeenMount {
 // that is about to. Where nobody answers yet, it waits for up to `patience`.
 [[nodiscard]] bool has_living_mount(const std::filesystem::path& path, std::chrono::milliseconds patience);
 
+// The places that show all of the mount `device`, also below its own overlay. By the mount table alone: no mount that
+// hangs is asked.
+[[nodiscard]] std::vector<std::filesystem::path> shown_at(const std::string& device);
+
 // Whether one of these devices ("0:35", as devices_at() in fuse/channel.h names them) is shown anywhere.
 [[nodiscard]] bool is_shown(const std::vector<std::string>& devices);
 

@@ -32,6 +32,7 @@
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/neighbours.h"
 #include "headrace/cli/daemon/peer_watch.h"
+#include "headrace/cli/daemon/place_links.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/parser.h"
 #include "headrace/cli/setup/choices.h"
@@ -123,7 +124,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   options.scratch = plan.scratch;
   options.opening_file = plan.opening_file;
-  options.held_by_others = [own = plan.mount_point] { return held_by(neighbours(own)); };
+  options.held_by_others = [] { return held_by(neighbours()); };
   if (!arguments.records.empty()) {
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);
@@ -223,8 +224,9 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   const std::unique_ptr<PeerWatch> peers = watch_peers(plan, kept, *store);
   MountService service(*store, *mount, std::move(refresh), kept, describe(arguments, plan, kept, channel),
                        describe_share(plan), peers.get());
-  HEADRACE_TRY(socket, control_socket_of(plan.mount_point));
+  HEADRACE_TRY(socket, daemon_socket_of(plan.mount_point, channel.device()));
   HEADRACE_TRY(server, ControlServer::start(socket, [&](std::string_view line) { return service.answer(line); }));
+  HEADRACE_TRY(links, PlaceLinks::make(socket, plan.mount_point, channel.device()));
   HEADRACE_TRY(metrics, start_metrics("--metrics", arguments.metrics, MetricsPage::kMount, [&] {
                  return std::vector<MountFigures>{{plan.mount_point.string(), service.stat()}};
                }));

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/daemon/comparison.h"
+#include "headrace/cli/daemon/place_links.h"
 #include "headrace/cli/setup/places.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/cli/show/figures.h"
@@ -35,8 +36,6 @@ namespace headrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using io::ErrorCode;
-using io::make_error;
 using io::system_error;
 
 using Values = std::map<std::string, std::vector<std::string>>;
@@ -137,27 +136,6 @@ bool is_same_source(const MountPlan& plan, const Neighbour& other) {
   return source.st_dev == shown.st_dev && source.st_ino == shown.st_ino;
 }
 
-// The daemon's own socket is called after the place where it was mounted.
-io::Status link_socket(const fs::path& mount_point, const fs::path& of_daemon) {
-  HEADRACE_TRY(link, control_socket_of(mount_point));
-  HEADRACE_TRY(socket, control_socket_of(of_daemon));
-  if (link == socket) return {};
-  if (::unlink(link.c_str()) != 0 && errno != ENOENT) return system_error(errno, "remove " + link.string());
-  if (::symlink(socket.filename().c_str(), link.c_str()) == 0) return {};
-  return system_error(errno, "control socket " + link.string());
-}
-
-io::Status check_no_daemon_left(const fs::path& mount_point, const std::vector<Neighbour>& all) {
-  for (const Neighbour& other : all) {
-    if (other.mount_point != mount_point || other.place == mount_point) continue;
-    return make_error(ErrorCode::kBusy,
-                      fmt::format("the daemon that was mounted at {0} still shows {1}; unmount that first, or choose "
-                                  "another mount point",
-                                  mount_point.string(), other.place.string()));
-  }
-  return {};
-}
-
 bool is_still_named(const fs::path& file, int lock) {
   struct stat named {};
   struct stat locked {};
@@ -207,16 +185,13 @@ io::Result<bool> show_by_neighbour(const MountArguments& arguments, const MountP
                              other.place.string(), plan.mount_point.string(), fmt::join(reasons, ", ")));
       continue;
     }
-    // A link to the socket of this one would take the place of that daemon's own.
-    if (other.mount_point != plan.mount_point) HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
     HEADRACE_TRY(is_shown, fuse::show_also_at(other.place, plan.mount_point, plan.over_source));
     if (!is_shown) continue;  // it has just been unmounted
-    HEADRACE_TRY_DO(link_socket(plan.mount_point, other.mount_point));
+    HEADRACE_TRY_DO(link_place(plan.mount_point, other.place));
     print_line(stderr, fmt::format("headrace: {} shows what is mounted at {}, by the same daemon",
                                    plan.mount_point.string(), other.place.string()));
     return true;
   }
-  HEADRACE_TRY_DO(check_no_daemon_left(plan.mount_point, all));
   return false;
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "headrace/cli/commands/commands.h"
+#include "headrace/cli/daemon/place_links.h"
 #include "headrace/cli/daemon/processes.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/options.h"
@@ -111,13 +112,6 @@ bool serves_elsewhere(const Daemon& daemon, const std::vector<std::string>& devi
   });
 }
 
-// At a place that was not the first the socket is a link to that of the daemon.
-void remove_link(const fs::path& mount_point) {
-  const io::Result<fs::path> socket = control_socket_of(mount_point);
-  std::error_code failure;
-  if (socket && fs::is_symlink(*socket, failure)) fs::remove(*socket, failure);
-}
-
 // Who keeps a daemon from ending although its mount is unmounted here.
 std::string reason_to_wait(const std::vector<Holder>& users, const std::vector<std::string>& devices) {
   std::vector<Holder> holders = namespaces_with(devices);
@@ -140,9 +134,12 @@ io::Status wait_for_end(const Daemon& daemon, const fs::path& mount_point, const
 io::Status run_unmount(const UnmountArguments& arguments) {
   const fs::path mount_point = canonical_path(arguments.mount_point);
   const std::vector<std::string> devices = fuse::devices_at(mount_point);
-  // Somebody else unmounted it: the link that is left leads to a daemon that no longer has to do with this place.
-  if (devices.empty()) remove_link(mount_point);
   const Daemon daemon(mount_point);
+  // Somebody else unmounted it: what is left leads to a daemon that no longer has to do with this place.
+  if (devices.empty() && daemon.runs() && serves_elsewhere(daemon, devices)) {
+    unlink_place(mount_point);
+    return {};
+  }
   std::vector<Holder> users = users_of(mount_point);
   std::erase_if(users, [&](const Holder& user) { return daemon.is_part(user.pid); });
   if (daemon.runs() && !arguments.force) {
@@ -152,7 +149,7 @@ io::Status run_unmount(const UnmountArguments& arguments) {
   if (!users.empty()) {
     print_line(stderr, fmt::format("headrace: {} was in use: {}", mount_point.string(), describe(users)));
   }
-  remove_link(mount_point);
+  unlink_place(mount_point);
   if (daemon.runs() && serves_elsewhere(daemon, devices)) return {};
   if (daemon.ends_within(kSilentMs)) return {};
   const std::string reason = reason_to_wait(users, devices);

@@ -45,12 +45,12 @@ std::optional<Neighbour> parse(const json& told) {
   return neighbour;
 }
 
-// nullopt: nobody listens for this place, or not as this version does.
+// nullopt: nobody else listens for this place, or not as this version does.
 std::optional<Neighbour> ask(const fs::path& place) {
   const io::Result<fs::path> socket = control_socket_of(place);
   if (!socket) return std::nullopt;
   io::Result<ControlClient> client = ControlClient::connect(*socket);
-  if (!client) return std::nullopt;
+  if (!client || client->peer() == ::getpid()) return std::nullopt;
   const io::Result<std::string> line = client->ask(format_request("neighbour", json::object()), kPatience);
   if (!line) return std::nullopt;
   const io::Result<json> told = parse_reply(*line);
@@ -83,13 +83,13 @@ json to_json(const Neighbour& neighbour) {
           {"held_bytes", neighbour.held_bytes}};
 }
 
-std::vector<Neighbour> neighbours(const fs::path& except) {
+std::vector<Neighbour> neighbours() {
   std::vector<Neighbour> all;
   for (const fuse::SeenMount& mount : fuse::seen_mounts()) {
     if (mount.user && *mount.user != ::geteuid()) continue;
     // After an unmount of the first place the daemon is found by one of the others.
     std::optional<Neighbour> neighbour = ask(mount.path);
-    if (!neighbour || neighbour->mount_point == except) continue;
+    if (!neighbour) continue;
     neighbour->place = mount.path;
     neighbour->source_name = mount.source_name;
     all.push_back(std::move(*neighbour));

@@ -22,7 +22,7 @@ namespace headrace::cli {
 
 struct Neighbour {
   std::filesystem::path place;        // where it is shown
-  std::filesystem::path mount_point;  // where it was mounted, after which its socket is called
+  std::filesystem::path mount_point;  // where it was mounted at first; another daemon may be there now
   std::string source_name;            // mounted_name() of its source
   std::vector<std::string> words;     // of its options, "--ram=16G"
   std::filesystem::path working_folder;
@@ -36,8 +36,8 @@ struct Neighbour {
 // What the daemon of a mount tells of itself, as neighbours() reads it.
 [[nodiscard]] nlohmann::json to_json(const Neighbour& neighbour);
 
-// All but the one that was mounted at `except`.
-[[nodiscard]] std::vector<Neighbour> neighbours(const std::filesystem::path& except = {});
+// All but the mount that this process serves.
+[[nodiscard]] std::vector<Neighbour> neighbours();
 
 // What /proc tells of the control groups of a process, "self" or its number; empty: nothing.
 [[nodiscard]] std::string control_group_of(const std::string& process);

@@ -205,6 +205,17 @@ std::vector<fs::path> places_of(const std::string& device) {
   return places_of(mountinfo_of_this_process(), device);
 }
 
+std::vector<fs::path> shown_at(const std::string& device) {
+  std::vector<fs::path> places;
+  std::istringstream lines(mountinfo_of_this_process());
+  for (std::string line; std::getline(lines, line);) {
+    const MountEntry entry = parse_line(line);
+    if (!entry.is_overlay()) std::erase(places, fs::path(entry.path));  // this one lies on it
+    if (entry.device == device && entry.root == "/") places.emplace_back(entry.path);
+  }
+  return places;
+}
+
 std::vector<SeenMount> seen_mounts(std::string_view mountinfo) {
   std::vector<SeenMount> seen;
   std::map<std::string, std::size_t> of_device;

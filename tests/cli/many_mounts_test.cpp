@@ -177,16 +177,36 @@ TEST_CASE("a mount of the same data set with other options says which, and has a
   CHECK(many.stat_at(last)["data_set"]["samples"] == 2);
 }
 
-TEST_CASE("a place whose first daemon is shown elsewhere takes no second daemon") {
-  const ManyMounts many(2);
-  for (const fs::path& point : many.points) REQUIRE(many.mount(point).status == 0);
-  CHECK(many.tool({"unmount", many.points[0].string()}).status == 0);
-  CHECK(many.tool({"unmount", many.points[0].string()}).status == 0);  // and does not wait for it
-  const Outcome refused = many.mount(many.points[0], {"--ram", "32M"});
-  CHECK(refused.status == 1);
-  CHECK(contains(refused.errors, "still shows " + many.points[1].string()));
-  CHECK(many.tool({"unmount", "--force", many.points[1].string()}).status == 0);
-  CHECK(many.mount(many.points[0], {"--ram", "32M"}).status == 0);
+TEST_CASE("a place whose first daemon is shown elsewhere takes another one, and both are found where they are shown") {
+  const ManyMounts many(3);
+  for (const fs::path& point : {many.points[0], many.points[1]}) REQUIRE(many.mount(point).status == 0);
+  const pid_t first = many.stat_at(many.points[0])["supervisor_pid"];
+  SUBCASE("by headrace") {
+    CHECK(many.tool({"unmount", many.points[0].string()}).status == 0);
+    CHECK(many.tool({"unmount", many.points[0].string()}).status == 0);  // and does not wait for it
+  }
+  SUBCASE("by somebody else") {
+    CHECK(::umount2(many.points[0].c_str(), MNT_DETACH) == 0);
+  }
+  static_cast<void>(many.data.write("val/cat/3.jpg", "another data set"));
+  const Outcome other =
+      many.tool({"mount", (many.data.path() / "val").string(), many.points[0].string(), "--ram", "32M"});
+  CAPTURE(other.errors);
+  REQUIRE(other.status == 0);
+  const json second = many.stat_at(many.points[0]);
+  CHECK(second["supervisor_pid"] != first);
+  CHECK(many.stat_at(many.points[1])["supervisor_pid"] == first);
+  // The places stay whose they are when a worker is replaced.
+  REQUIRE(::kill(many.stat_at(many.points[1])["pid"].get<pid_t>(), SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return many.tool({"stat", many.points[1].string()}).status == 0; }));
+  CHECK(many.stat_at(many.points[1])["supervisor_pid"] == first);
+  CHECK(many.stat_at(many.points[0])["pid"] == second["pid"]);
+  CHECK(read_file(many.points[0] / "cat" / "3.jpg") == "another data set");
+  CHECK(many.mount(many.points[2]).status == 0);
+  CHECK(many.stat_at(many.points[2])["supervisor_pid"] == first);
+  for (const fs::path& point : many.points) CHECK(many.tool({"unmount", "--force", point.string()}).status == 0);
+  CHECK(has_ended(first));
+  CHECK(fs::is_empty(many.tool.home() / "run"));
 }
 
 TEST_CASE("a place that somebody else has unmounted is unmounted with --force, and its daemon goes on elsewhere") {
