@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "headrace/cache/catalog.h"
@@ -57,6 +59,10 @@ class RecordSet {
   // nullopt: that file is none of the packs.
   [[nodiscard]] std::optional<std::size_t> find_pack(EntryId entry) const;
 
+  // A line for each pack that is broken, and none of these.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
+  void set_left_out(std::vector<std::string> lines) { left_out_ = std::move(lines); }
+
   [[nodiscard]] std::uint64_t memory_bytes() const;  // of the maps
 
   // What each record has in bytes, and what it takes in whole pages.
@@ -75,12 +81,17 @@ class RecordSet {
   std::unordered_map<EntryId, std::size_t> by_entry_;
   std::uint64_t count_ = 0;
   std::uint64_t rows_ = 0;
+  std::vector<std::string> left_out_;
 };
 
-// All packs of one format in a data set, sorted by their paths. `records`: as open_record_map() takes it; the paths of
-// the catalog are below the folder that is open.
+// Whether a path is one of a file that is about to become another, or was it once: hidden, or named as downloads,
+// editors and copies name it ("003.tar.crdownload", "002.tar.tmp", "001.tar~").
+[[nodiscard]] bool is_leftover(std::string_view path);
+
+// All packs of one format in a data set, sorted by their paths, without leftovers. One that is broken is left out, with
+// a line. `records`: as open_record_map() takes it; the paths of the catalog are below the folder that is open.
 // Errors: kInvalidArgument (there is none; packs of several formats; more than 10 000 files), those of
-// open_record_map() and of RecordSet::make().
+// open_record_map() where none is sound or the spec is wrong, and of RecordSet::make().
 [[nodiscard]] io::Result<std::shared_ptr<const RecordSet>> open_record_set(int directory_fd, const Catalog& catalog,
                                                                            std::string_view records);
 

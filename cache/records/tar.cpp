@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tar, as POSIX.1-2001 (pax) and GNU tar write it: headers of 512 bytes with the size of what follows, in whole blocks
 // of 512. The members of one sample of WebDataset (github.com/webdataset/webdataset, tariterators.py) lie in a row, and
-// their paths agree up to the first dot of the name. There is no index: the walk reads a header per member.
+// their paths agree up to the first dot of the name. Links, folders and devices among them are passed over, as there.
+// There is no index: the walk reads a header per member.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -89,8 +90,9 @@ class TarWalk {
     } else if (type == '0' || type == '\0' || type == '7') {
       HEADRACE_TRY_DO(take_member(at_ + kBlock + padded));
     } else if (type != 'K') {
-      begin_.reset();  // a folder, a link or attributes for all: part of no sample
+      begin_.reset();  // a folder, a link or attributes for all: the sample around it goes on
       long_path_.clear();
+      pax_size_.reset();
     }
     at_ += kBlock + padded;
     return {};
@@ -137,7 +139,7 @@ class TarWalk {
     }
     const std::string_view key = key_of(path);
     const std::uint64_t begin = *std::exchange(begin_, {});
-    if (sample_end_ != begin || key != sample_key_) {
+    if (sample_end_ == 0 || key != sample_key_) {
       HEADRACE_TRY_DO(end_sample());
       sample_begin_ = begin;
       sample_key_ = key;

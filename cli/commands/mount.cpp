@@ -69,6 +69,7 @@ io::Status follow_records(const MountArguments& arguments, const MountPlan& plan
   io::log_info("{}: {} records in {} packs, of which {} is the first; the maps take {} KiB of memory",
                plan.mount_point.string(), records->count(), records->packs().size(),
                store.catalog().path(records->packs().front().entry), records->memory_bytes() >> 10);
+  options.fallbacks.insert(options.fallbacks.end(), records->left_out().begin(), records->left_out().end());
   options.records = std::move(records);
   return {};
 }

@@ -33,6 +33,18 @@ TEST_CASE("the members of a tar that agree up to the first dot of their names ar
   CHECK(Packs().map("a.tar", tar.substr(0, tar.size() - kTarEnd.size()))->count() == 3);  // as an append leaves it
 }
 
+TEST_CASE("a link or a folder among the members of a tar's sample does not split it") {
+  const std::string link = tar_member("././@LongLink", std::string(150, 't'), 'K') + tar_member("a/0.link", "", '2');
+  const std::string tar = tar_member("a/0.jpg", "j") + link + tar_member("a/0.cls", "7") + tar_member("a/", "", '5') +
+                          tar_member("a/0.json", "{}") + tar_member("b/", "", '5') + tar_member("b/0.jpg", "j") +
+                          kTarEnd;
+  const auto map = Packs().map("a.tar", tar);
+  REQUIRE(map.has_value());
+  REQUIRE(map->count() == 2);
+  check_extent(*map, 0, 0, static_cast<std::uint32_t>(3 * 1024 + link.size() + 512));
+  check_extent(*map, 1, static_cast<std::uint32_t>(3 * 1024 + link.size() + 1024), 1024);
+}
+
 TEST_CASE("a long name and a size in front of a member of a tar are its own") {
   const std::string name(150, 'n');
   const std::string gnu =

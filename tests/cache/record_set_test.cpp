@@ -2,12 +2,17 @@
 #include "headrace/cache/record_set.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "headrace/cache/catalog.h"
 #include "headrace/cache/record_order.h"
+
+#include "cache/made_packs.h"
+#include "cache/packs.h"
 
 namespace headrace::cache::record_set_test {
 namespace {
@@ -73,6 +78,40 @@ TEST_CASE("packs without a record, or with too many, are no sequence") {
   const auto set = RecordSet::make(std::move(large));
   REQUIRE_FALSE(set.has_value());
   CHECK(set.error().code == io::ErrorCode::kUnsupported);
+}
+
+std::shared_ptr<const RecordSet> open_set(const test::Packs& packs) {
+  const Catalog catalog = Catalog::scan_fd(packs.folder(), {.listing = ListingRule::kSorted}).value();
+  auto set = open_record_set(packs.folder(), catalog, "auto");
+  REQUIRE_MESSAGE(set.has_value(), set.error().message());
+  return *set;
+}
+
+TEST_CASE("what a download, a copy or an editor left beside the packs is none of them") {
+  const test::Packs packs;
+  const std::string tar = test::tar_member("a.jpg", "j") + test::kTarEnd;
+  for (const char* name : {"000.tar", "001.tar", ".002.tar.Xy12Za", "003.tar.crdownload", "x.tar.tmp", "001.tar~",
+                           "004.tar.part", ".cache/005.tar"}) {
+    packs.write(name, tar);
+  }
+  packs.write("x.npy.tmp", test::npy("{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }", 4));
+  const auto set = open_set(packs);
+  CHECK(set->packs().size() == 2);
+  CHECK(set->count() == 2);
+  CHECK(set->left_out().empty());
+}
+
+TEST_CASE("a pack that is broken costs itself alone, with a line that names it") {
+  const test::Packs packs;
+  const std::string tar = test::tar_member("a.jpg", std::string(600, 'j')) + test::kTarEnd;
+  packs.write("000.tar", tar);
+  packs.write("001.tar", tar.substr(0, 1000));
+  packs.write("002.tar", tar);
+  const auto set = open_set(packs);
+  CHECK(set->count() == 2);
+  REQUIRE(set->left_out().size() == 1);
+  CHECK(set->left_out()[0].find("001.tar") != std::string::npos);
+  CHECK(set->left_out()[0].find("outside of the file") != std::string::npos);
 }
 
 }  // namespace
