@@ -786,9 +786,9 @@ std::vector<cache::SampleIndex> Mount::pinned(cache::SampleIndex first, std::siz
 }
 
 Status Mount::push_until_full(const std::function<bool(const PushProgress&)>& on_progress) {
-  if (impl_->pusher->plan().budget_bytes() == 0) {
+  if (impl_->pusher->plan().budget_bytes() == 0)
     return io::make_error(ErrorCode::kInvalidArgument, "the mount has no RAM budget");
-  }
+  impl_->pusher->plan().fill();
   bool full = false;
   do {
     full = impl_->pusher->wait_full(steady_clock::now() + kProgressInterval);

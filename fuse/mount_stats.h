@@ -101,6 +101,8 @@ struct PushProgress {
   std::uint64_t target_bytes = 0;  // the budget, or the data set where that is less
   std::uint64_t held_samples = 0;
   std::uint64_t target_samples = 0;  // an estimate until the end where the budget is less than the data set
+  // Where the budget holds all, and no order says which are wanted: those that are not held.
+  std::uint64_t missing_samples = 0;
 };
 
 // Whether samples were pinned: all of them, or none where they do not fit.

@@ -2,6 +2,7 @@
 #include "headrace/cli/daemon/background_warm.h"
 
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include <fmt/core.h>
@@ -63,11 +64,13 @@ void BackgroundWarm::bring(BackgroundWarmOptions& options) {
 
 void BackgroundWarm::fill_ram() {
   const auto started = steady_clock::now();
-  const io::Status status = mount_.push_until_full([this](const fuse::PushProgress& now) {
+  std::uint64_t missing = 0;
+  const io::Status status = mount_.push_until_full([this, &missing](const fuse::PushProgress& now) {
     io::MutexLock lock(mutex_);
     state_.phase = "ram";
     state_.done = {.samples = now.held_samples, .bytes = now.held_bytes};
     state_.total = {.samples = now.target_samples, .bytes = now.target_bytes};
+    missing = now.missing_samples;
     return !cancelled_;
   });
   io::MutexLock lock(mutex_);
@@ -78,6 +81,9 @@ void BackgroundWarm::fill_ram() {
   state_.ram = {.seconds = seconds_since(started), .ram = state_.done};
   state_.summary.push_back(fmt::format("RAM tier: {} samples, {} held after {}", state_.done.samples,
                                        format_size(state_.done.bytes), format_duration(state_.ram->seconds)));
+  if (missing == 0 || cancelled_) return;
+  state_.error = fmt::format(
+      "{} samples are not in memory: they could not be read, or memory ran short; the log says why", missing);
 }
 
 nlohmann::json BackgroundWarm::state() const {

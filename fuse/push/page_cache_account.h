@@ -90,6 +90,10 @@ class PageCacheAccount {
 
   [[nodiscard]] bool is_held(cache::SampleIndex sample) const { return pages_[sample].held; }
   [[nodiscard]] bool is_read_in(cache::SampleIndex sample) const { return pages_[sample].read_in; }
+  // Nothing of it is missing: of large files only what was read lies there.
+  [[nodiscard]] bool is_read_in_whole(cache::SampleIndex sample) const {
+    return is_read_in(sample) && !is_read_in_parts(sample);
+  }
   [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::uint64_t held_samples() const { return held_samples_; }
   [[nodiscard]] std::uint64_t wanted_bytes() const { return held_bytes_ - released_bytes_; }  // held and not released

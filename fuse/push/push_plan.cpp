@@ -161,13 +161,24 @@ void PushPlan::unpin(std::span<const SampleIndex> samples) {
 }
 
 std::optional<SampleIndex> PushPlan::candidate() {
-  if (waste_.is_paused()) return std::nullopt;
+  if (waste_.is_paused() && !is_filling_) return std::nullopt;
   if (followed_.is_planned()) return followed_.next_fetch();
   if (!pins_to_fetch_.empty()) return std::nullopt;
-  if (followed_.given() || !next_unseen_ || !has_room_for_unseen()) return std::nullopt;
-  if (const std::optional<SampleIndex> unseen = next_unseen_()) return unseen;
-  if (counters_.opens > 0 || listed_ == pages_.sizes().size()) return std::nullopt;
-  return listed_++;  // before the first open all are unseen
+  if (followed_.given() || records_ || !has_room_for_unseen()) return std::nullopt;
+  if (next_unseen_) {
+    if (const std::optional<SampleIndex> unseen = next_unseen_()) return unseen;
+  }
+  const bool is_all_unseen = next_unseen_ && counters_.opens == 0;
+  if (!is_filling_ && !is_all_unseen) return std::nullopt;
+  if (listed_ < pages_.sizes().size()) return listed_++;
+  is_filling_ = false;
+  return std::nullopt;
+}
+
+void PushPlan::fill() {
+  waste_.restart();
+  listed_ = 0;
+  is_filling_ = !followed_.given() && !records_;
 }
 
 bool PushPlan::has_room_for_unseen() const {
@@ -255,6 +266,7 @@ void PushPlan::note_position() {
 }
 
 void PushPlan::open_unplanned(SampleIndex sample) {
+  if (pages_.is_read_in_whole(sample)) ++counters_.hits;
   if (!pages_.is_held(sample)) return;
   ++counters_.hits;
   if (pages_.budget_bytes() < pages_.total_bytes()) pages_.release(sample);  // not needed again in this epoch
@@ -337,6 +349,7 @@ bool PushPlan::take_losses() {
 }
 
 void PushPlan::set_order(const OrderPosition& order) {
+  is_filling_ = false;
   if (followed_.move_to(order)) return take_releases();
   waste_.on_order(order.order && (!followed_.given() || followed_.given()->spec() != order.order->spec()));
   make_plan(followed_.give(order));
@@ -411,6 +424,10 @@ PushProgress PushPlan::progress() const {
                         .target_bytes = std::min(pages_.wanted_bytes_max(), total_bytes),
                         .held_samples = pages_.held_samples(),
                         .target_samples = pages_.sizes().size()};
+  const bool is_guessing = !followed_.given() && !records_;
+  if (is_guessing && progress.target_bytes == total_bytes) {
+    progress.missing_samples = pages_.pushable_count() - std::min(pages_.pushable_count(), pages_.held_samples());
+  }
   if (progress.target_bytes < total_bytes) {
     const double share = static_cast<double>(progress.target_bytes) / static_cast<double>(total_bytes);
     progress.target_samples = static_cast<std::uint64_t>(share * static_cast<double>(progress.target_samples));

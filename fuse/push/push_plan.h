@@ -149,6 +149,9 @@ class PushPlan {
   [[nodiscard]] const std::string& given_up() const { return followed_.given_up(); }  // the last one
   // Nothing but pins is read ahead for so many opens: it cost the source more than it saved. 0: there is no pause.
   [[nodiscard]] std::uint64_t paused_opens() const { return waste_.opens_left(); }
+  // Without an order: what is neither held nor was ever to be pushed comes as well, in the catalog's order, as far as
+  // there is room.
+  void fill();
   void set_budget(std::uint64_t budget_bytes);
   // What memory pressure leaves of the budget, until there is none: all of it then.
   void limit_budget(std::uint64_t budget_bytes);
@@ -210,6 +213,7 @@ class PushPlan {
   std::optional<RecordPages> record_pages_;  // of records
   std::uint64_t generation_ = 0;
   cache::SampleIndex listed_ = 0;                    // next in the catalog's order, for as long as nothing is known
+  bool is_filling_ = false;                          // fill() has not come to the end of that
   std::uint64_t arriving_bytes_ = 0;                 // named by next_fetch(), not placed yet
   std::unordered_set<cache::SampleIndex> arriving_;  // named by next_fetch(), not pushed yet
   std::deque<cache::SampleIndex> pins_to_fetch_;     // may name samples that are held, or pinned no more

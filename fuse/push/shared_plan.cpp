@@ -179,6 +179,10 @@ void SharedPlan::set_order(const OrderPosition& order) {
   change([order](PushPlan& plan) { plan.set_order(order); });
 }
 
+void SharedPlan::fill() {
+  change([](PushPlan& plan) { plan.fill(); });
+}
+
 void SharedPlan::set_budget(std::uint64_t budget_bytes) {
   change([budget_bytes](PushPlan& plan) { plan.set_budget(budget_bytes); });
 }

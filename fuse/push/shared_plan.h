@@ -89,6 +89,7 @@ class SharedPlan {
   // While no order is known: an epoch went by in which these were not read.
   void let_go(std::span<const cache::SampleIndex> samples);
   void set_order(const OrderPosition& order);
+  void fill();
   void set_budget(std::uint64_t budget_bytes);
   void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
 

@@ -628,6 +628,41 @@ TEST_CASE("what READs bring in counts, and the oldest of it goes first") {
   CHECK(stats_of(planned.plan({})).read_in_bytes == 32 * kSampleBytes);
 }
 
+TEST_CASE("without an order what was evicted, or has changed, comes back when the memory is to be filled") {
+  Planned planned;
+  auto nothing_unseen = []() -> std::optional<SampleIndex> { return std::nullopt; };
+  PushPlan plan = planned.plan({.budget_bytes = 2 * kSampleCount * kSampleBytes, .next_unseen = nothing_unseen});
+  CHECK(push_all(plan).size() == kSampleCount);
+  open(plan, 3);
+  plan.on_changed(5);
+  plan.on_changed(6);
+  CHECK(push_all(plan).empty());
+  CHECK(plan.progress().missing_samples == 2);
+  plan.fill();
+  CHECK(push_all(plan) == std::vector<SampleIndex>{5, 6});
+  CHECK(plan.progress().missing_samples == 0);
+  plan.on_changed(7);
+  CHECK(push_all(plan).empty());  // nobody asked for it
+
+  PushPlan alone = planned.plan({.budget_bytes = 2 * kSampleCount * kSampleBytes});
+  alone.fill();  // also where no order is looked for
+  CHECK(alone.progress().missing_samples == kSampleCount - stats_of(alone).held_samples);
+}
+
+TEST_CASE("an open of a file whose pages a READ left is a hit, as long as they are there") {
+  Planned planned;
+  auto nothing_unseen = []() -> std::optional<SampleIndex> { return std::nullopt; };
+  PushPlan plan = planned.plan({.budget_bytes = 16 * kSampleBytes, .next_unseen = nothing_unseen});
+  open(plan, 0);  // so that nothing is pushed
+  plan.on_read(20, kFromStart);
+  CHECK(stats_of(plan).hits == 0);
+  open(plan, 20);
+  CHECK(stats_of(plan).hits == 1);
+  plan.on_changed(20);
+  open(plan, 20);
+  CHECK(stats_of(plan).hits == 1);
+}
+
 TEST_CASE("a sample that a READ brought in is pushed, and counts once") {
   Planned planned;
   PushPlan plan = planned.plan({.budget_bytes = kSampleCount * kSampleBytes, .order = sequential()});
