@@ -17,6 +17,7 @@
 
 #include "headrace/cache/peer_certificates.h"
 #include "headrace/cli/setup/argument_list.h"
+#include "headrace/io/close_others.h"
 #include "headrace/io/environment.h"
 #include "headrace/io/log.h"
 
@@ -202,7 +203,9 @@ io::Result<MemcachedKeeper> MemcachedKeeper::start(const MemcachedPlan& plan) {
     ::prctl(PR_SET_NAME, "hr-memcached");
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(0);
-    ::close_range(STDERR_FILENO + 1, ~0U, 0);  // what the mount waits for to be closed
+    // The mount waits for some of them to be closed.
+    if (const io::Status closed = io::close_others({}); !closed)
+      io::log_warning("memcached: {}", closed.error().message());
     keep(plan.words);
   }
   io::log_info("this node shares by: {}", as_command_line(plan.words));
