@@ -7,9 +7,12 @@
 // Thread-safety: any thread. Asks the resolver, and blocks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "headrace/io/result.h"
 
@@ -20,6 +23,8 @@ struct OwnPeer {
   std::string address;  // of this machine, in figures; an IPv6 one in brackets
   std::string port;
   bool is_served = false;  // somebody listens there
+  // Who, where that is another user who logs in, and neither root nor a user of the system.
+  std::optional<uid_t> foreign_user;
 };
 
 enum class PeerTalk { kClear, kTls };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <netdb.h>
 
+#include "headrace/cache/shared/listener_owner.h"
 #include "headrace/cache/shared/peer_address.h"
 #include "headrace/io/unique_fd.h"
 
@@ -32,7 +33,11 @@ std::optional<OwnPeer> as_own(const std::string& name, const PeerAddress& addres
     return std::nullopt;
   }
   const bool is_v6 = address.socket.generic.sa_family == AF_INET6;
-  return OwnPeer{name, is_v6 ? fmt::format("[{}]", host) : std::string(host), port, failure == EADDRINUSE};
+  return OwnPeer{.name = name,
+                 .address = is_v6 ? fmt::format("[{}]", host) : std::string(host),
+                 .port = port,
+                 .is_served = failure == EADDRINUSE,
+                 .foreign_user = foreign_listener(address)};
 }
 
 }  // namespace

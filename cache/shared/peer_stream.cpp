@@ -5,10 +5,12 @@
 #include <cerrno>
 #include <utility>
 
+#include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "headrace/cache/shared/listener_owner.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -32,6 +34,10 @@ const iovec& first_of(std::span<iovec> parts) {
 
 PeerStream::PeerStream(const PeerAddress& address, const PeerTls* tls)
     : fd_(::socket(address.socket.generic.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+  if (const auto user = tls == nullptr ? foreign_listener(address) : std::nullopt) {
+    fail(fmt::format("user {} listens there, and could give other bytes", *user));
+    return;
+  }
   const int one = 1;  // a get is small and wanted at once
   if (fd_.valid()) ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (!fd_.valid() || (::connect(fd_.get(), &address.socket.generic, address.length) != 0 && errno != EINPROGRESS)) {

@@ -110,6 +110,7 @@ SharedTier::Ring SharedTier::ring() const {
 }
 
 bool SharedTier::takes(EntryId entry) const {
+  if (!may_give(entry)) return false;
   const Ring now = ring();
   const Peer* const peer = now->holder_of(entry);
   return peer != nullptr && !(*peer)->is_down();
@@ -129,6 +130,7 @@ bool SharedTier::submit(Submission submission) {
 }
 
 bool SharedTier::get(SharedGet& request) {
+  if (!may_give(request.id.entry)) return false;
   const Ring now = ring();
   const Peer* const peer = now->holder_of(request.id.entry);
   if (peer == nullptr || (*peer)->addresses.empty()) return false;
@@ -175,7 +177,7 @@ bool SharedTier::wait_for_value(SharedGet& request, const Peer& peer) {
 void SharedTier::put(Holding& holding, const SharedId& id, std::function<void(Status)> done) {
   const Ring now = ring();
   const Peer* const holder = now->holder_of(id.entry);
-  if (holder == nullptr) {  // the list has changed meanwhile
+  if (holder == nullptr || !may_give(id.entry)) {  // the list has changed meanwhile
     ram_.unpin_written(holding);
     return done(make_error(ErrorCode::kNotFound, "no peer is to hold it"));
   }

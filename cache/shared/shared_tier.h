@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "headrace/cache/catalog.h"
+#include "headrace/cache/clear_share.h"
 #include "headrace/cache/memory/ram_tier.h"
 #include "headrace/cache/shared/peer_connection.h"
 #include "headrace/cache/shared/peer_figures.h"
@@ -77,8 +78,8 @@ class SharedTier {
   // the others, also where it is the same: whoever calls this from time to time notices both. Errors: as open(), then
   // nothing has changed. Blocks for the resolver.
   [[nodiscard]] Status set_peers(const std::vector<std::string>& names);
-  // Whether a peer is to hold the file.
-  [[nodiscard]] bool holds(EntryId entry) const { return ring()->holder_of(entry) != nullptr; }
+  // Whether a peer is to hold the file. In the clear none does whose mode keeps it from others (clear_share.h).
+  [[nodiscard]] bool holds(EntryId entry) const { return may_give(entry) && ring()->holder_of(entry) != nullptr; }
   // Whether the peer that is to hold the file is there to take it.
   [[nodiscard]] bool takes(EntryId entry) const;
   // False: no peer holds it, or its peer is down; on_done does not run.
@@ -115,6 +116,8 @@ class SharedTier {
   SharedTier(const SharedTierOptions& options, std::string data_set, const Catalog& catalog, RamTier& ram);
   [[nodiscard]] Status load_certificates(const std::filesystem::path& folder);
   [[nodiscard]] Ring ring() const;
+  // In the clear, what others may not read is neither given to a peer nor asked of it.
+  [[nodiscard]] bool may_give(EntryId entry) const { return tls_ != nullptr || may_share_in_clear(catalog_, entry); }
   [[nodiscard]] bool is_own(const RingPeer& peer) const { return own_peer_ && peer.name == *own_peer_; }
   [[nodiscard]] SharedKey key_of(const SharedId& id) const;
   [[nodiscard]] bool submit(Submission submission);

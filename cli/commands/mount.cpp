@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "headrace/cache/clear_share.h"
 #include "headrace/cache/pass_order.h"
 #include "headrace/cache/record_order.h"
 #include "headrace/cache/refresher.h"
@@ -125,6 +126,14 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   options.scratch = plan.scratch;
   options.opening_file = plan.opening_file;
+  const cache::SharedTierOptions& shared = plan.store.shared;
+  const bool in_clear = !shared.peers.empty() && shared.certificates.empty();
+  if (const std::uint64_t count = in_clear ? cache::count_kept_back(store.catalog()) : 0; count > 0) {
+    options.fallbacks.push_back(
+        fmt::format("{} files are not given to the peers, which talk in the clear: other users may not read them; "
+                    "share them with --peer-tls",
+                    count));
+  }
   options.held_by_others = [] { return held_by(neighbours()); };
   if (!arguments.records.empty()) {
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));

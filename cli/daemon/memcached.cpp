@@ -171,6 +171,15 @@ io::Result<MemcachedPlan> plan_memcached(const cache::SharedTierOptions& shared,
   if (shared.peers.empty()) return MemcachedPlan{};
   const cache::PeerTalk talk = shared.certificates.empty() ? cache::PeerTalk::kClear : cache::PeerTalk::kTls;
   HEADRACE_TRY(own, cache::find_own_peers(shared.peers, talk));
+  const auto foreign =
+      std::ranges::find_if(own, [](const cache::OwnPeer& peer) { return peer.foreign_user.has_value(); });
+  if (talk == cache::PeerTalk::kClear && foreign != own.end()) {
+    return io::make_error(
+        io::ErrorCode::kPermission,
+        fmt::format("--peers: user {} listens at {} and could give other bytes; end that, name another "
+                    "port (HOST:PORT), or talk TLS with --peer-tls",
+                    *foreign->foreign_user, foreign->name));
+  }
   MemcachedPlan plan;
   if (own.empty()) {
     plan.why_not = "no peer has an address of this machine";

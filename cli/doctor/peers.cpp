@@ -18,7 +18,9 @@ Finding describe_talk(const json& share) {
   }
   return {.name = "peers",
           .health = Health::kInfo,
-          .text = "talk in the clear on private addresses: whoever reaches these can change what is trained on",
+          .text =
+              "talk in the clear on private addresses: whoever reaches these, and every user of the "
+              "nodes, can read what is shared and change what is trained on",
           .remedy = "headrace peers init DIR, and headrace mount --peer-tls DIR on every node"};
 }
 

@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "headrace/io/unique_fd.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 using headrace::io::UniqueFd;
 using headrace::test::contains;
 using headrace::test::Fixture;
+using headrace::test::is_mounted;
 using headrace::test::Outcome;
 using headrace::test::read_file;
 using headrace::test::skip;
@@ -139,6 +141,52 @@ TEST_CASE("share: where somebody listens already, no other memcached is started,
   CHECK(mounted.status == 0);
   CHECK(contains(mounted.errors, "starts no memcached: somebody listens at " + sharer.name()));
   CHECK(sharer.stat()["share"]["command"] == "");
+}
+
+TEST_CASE("share: an address where another user listens is refused in the clear") {
+  if (::geteuid() != 0) skip("needs root, who can be another user");
+  const Sharer sharer;
+  constexpr uid_t kOther = 23'456;
+  const pid_t other = ::fork();
+  if (other == 0) {
+    const int taken = ::setuid(kOther) == 0 ? ::socket(AF_INET, SOCK_STREAM, 0) : -1;
+    const sockaddr_in address = on_loopback(sharer.port);
+    const bool listens =
+        ::bind(taken, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(taken, 16) == 0;
+    while (listens) ::pause();
+    std::_Exit(1);
+  }
+  struct Ending {
+    pid_t pid;
+    ~Ending() {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  } const ending{other};
+  REQUIRE(wait_until([&] { return sharer.listens(); }));
+  const Outcome refused = sharer.mount();
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.errors, "user 23456 listens at " + sharer.name()));
+  CHECK(contains(refused.errors, "--peer-tls"));
+  CHECK_FALSE(is_mounted(sharer.mount_point));
+}
+
+TEST_CASE("share: in the clear, what other users may not read is not given to peers, and it is said") {
+  const Sharer sharer;
+  fs::permissions(sharer.source / "cat" / "7.jpg", fs::perms::owner_read);
+  fs::permissions(sharer.source / "dog", fs::perms::owner_all);
+  const Outcome mounted = sharer.mount();
+  REQUIRE(mounted.status == 0);
+  CHECK(contains(mounted.errors, "21 files are not given to the peers"));
+  sharer.check_equal_trees(sharer.mount_point);
+  CHECK(wait_until([&] { return sharer.stat()["store"]["peers"][0]["writes"] == 18; }));  // one file is empty
+  CHECK(contains(sharer.tool({"doctor", sharer.mount_point.string()}).output, "21 files are not given to the peers"));
+  CHECK(sharer.tool({"unmount", "--force", sharer.mount_point.string()}).status == 0);
+  const std::string folder = (sharer.data.path() / "job").string();
+  REQUIRE(sharer.tool({"peers", "init", folder}).status == 0);
+  REQUIRE(sharer.mount({"--peer-tls", folder}).status == 0);
+  sharer.check_equal_trees(sharer.mount_point);
+  CHECK(wait_until([&] { return sharer.stat()["store"]["peers"][0]["writes"] == 38; }));
 }
 
 TEST_CASE("share: with the certificates of peers init, mount and memcached talk TLS, and doctor says so") {
