@@ -57,6 +57,8 @@ void ObjectAttempt::on_status(int status) {
   range_begin_.reset();
   range_end_.reset();
   range_total_.reset();
+  was_packed_ = false;
+  is_packed_ = false;
 }
 
 void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
@@ -80,6 +82,10 @@ void ObjectAttempt::on_header(std::string_view name, std::string_view value) {
     if (may_be_region(value)) answer_.region = value;
   } else if (is_header(name, "location")) {
     answer_.location = value;
+  } else if (is_header(name, "x-goog-stored-content-encoding")) {
+    was_packed_ = is_header(value, "gzip");
+  } else if (is_header(name, "content-encoding")) {
+    is_packed_ = is_header(value, "gzip");
   } else if (is_header(name, "retry-after")) {
     if (const auto seconds = take_number(value)) {
       answer_.retry_after = std::chrono::seconds(std::min<std::uint64_t>(*seconds, 3600));
@@ -121,7 +127,8 @@ ObjectAttempt::Mismatch ObjectAttempt::look_at_headers() const {
   const bool is_part = answer_.status == 206;
   const std::optional<std::uint64_t> total = is_part ? range_total_ : content_length_;
   if (total && read_->object_bytes != ObjectRead::kAnySize && *total != read_->object_bytes) {
-    return Mismatch::kOtherSize;
+    const bool is_same = read_->etag != nullptr && found_.etag == read_->etag;
+    return is_same ? Mismatch::kUnpacked : Mismatch::kOtherSize;
   }
   if (read_->length == 0) return total ? Mismatch::kNone : Mismatch::kNoSize;
   if (is_part) {
@@ -162,7 +169,7 @@ ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
   answer_.is_broken = !end.is_complete;
   answer_.never_connected = end.never_connected;
   answer_.is_untrusted = end.is_untrusted;
-  answer_.trouble = is_too_long_ ? "the answer is longer than the object" : end.trouble;
+  answer_.trouble = end.trouble;
   if (end.is_complete && is_success() && !is_whole()) {
     answer_.is_broken = true;
     answer_.trouble = "the answer is shorter than it should be";
@@ -184,7 +191,8 @@ ObjectAnswer ObjectAttempt::conclude(const HttpEnd& end) {
 
 std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const {
   if (!is_success() || !has_headers_) return std::nullopt;
-  switch (look_at_headers()) {
+  const Mismatch seen = look_at_headers();
+  switch (seen == Mismatch::kNone && is_too_long_ ? Mismatch::kUnpacked : seen) {
     case Mismatch::kNone:
       return std::nullopt;
     case Mismatch::kNoVersion:
@@ -198,6 +206,13 @@ std::optional<io::Error> ObjectAttempt::mismatch(const std::string& what) const 
       return io::Error{io::ErrorCode::kStale, 0, what + ": the object has another size than it had"};
     case Mismatch::kNoSize:
       return io::Error{io::ErrorCode::kUnsupported, 0, what + ": the store does not say how large the object is"};
+    case Mismatch::kUnpacked:
+      return io::Error{
+          io::ErrorCode::kUnsupported, 0,
+          what +
+              ": the answer has another length than the object: a server on the way unpacks what is stored "
+              "with Content-Encoding: gzip; store it without that, or name the store's own host with "
+              "--endpoint"};
     case Mismatch::kOtherRange:
       return io::Error{io::ErrorCode::kUnsupported, 0,
                        what + ": the store answers with another range than was asked for"};

@@ -36,6 +36,10 @@ class ObjectAttempt : public HttpSink {
   // Why an answer that says 200 is not what was wanted; nullopt: it is, or it was lost before it said so.
   [[nodiscard]] std::optional<io::Error> mismatch(const std::string& what) const;
 
+  // It was stored with gzip, and came without: neither its length nor its range is what was asked for. Cloud Storage
+  // says so, under whichever name it is reached.
+  [[nodiscard]] bool is_unpacked() const { return is_success() && was_packed_ && !is_packed_; }
+
   // It was told apart by its time alone, and that second is hardly over: another version may have the same.
   [[nodiscard]] bool is_too_young() const;
   // An answer that has no strong ETag where one is known, or time alone is.
@@ -59,7 +63,7 @@ class ObjectAttempt : public HttpSink {
   [[nodiscard]] bool goes_by_time() const;
   [[nodiscard]] bool asks_for_date() const;
 
-  enum class Mismatch : std::uint8_t { kNone, kOtherVersion, kNoVersion, kOtherSize, kNoSize, kOtherRange };
+  enum class Mismatch : std::uint8_t { kNone, kOtherVersion, kNoVersion, kOtherSize, kNoSize, kOtherRange, kUnpacked };
   [[nodiscard]] Mismatch look_at_headers() const;
   [[nodiscard]] Mismatch look_at_version() const;
 
@@ -75,6 +79,8 @@ class ObjectAttempt : public HttpSink {
   bool has_headers_ = false;  // all of them
   std::uint64_t received_ = 0;
   bool is_too_long_ = false;
+  bool was_packed_ = false;  // when it was stored
+  bool is_packed_ = false;   // as it came
   std::string text_;
 };
 

@@ -23,7 +23,8 @@ seconds seconds_behind(std::chrono::sys_seconds date) {
 }
 
 // Cloud Storage unpacks what was stored with gzip, and then tells neither its length nor keeps to a range, unless a
-// client says that it takes it as it is ("Transcoding of gzip-compressed files"). Elsewhere a proxy might pack.
+// client says that it takes it as it is ("Transcoding of gzip-compressed files"). Elsewhere a proxy might pack what is
+// stored plain for who takes that.
 bool unpacks_gzip(std::string_view host) {
   return host.ends_with("storage.googleapis.com");
 }
@@ -32,6 +33,7 @@ bool unpacks_gzip(std::string_view host) {
 
 ObjectRequests::ObjectRequests(const ObjectStoreOptions& options, Endpoint endpoint, KeyKeeper* keeper)
     : options_(options),
+      takes_packed_(unpacks_gzip(endpoint.host)),
       name_(name_of(options)),
       keeper_(keeper),
       endpoint_(std::move(endpoint)),
@@ -55,7 +57,8 @@ KeyKeeper::KeysPtr ObjectRequests::describe(const ObjectRead* read, const Object
   } else {
     question = query->query;
   }
-  if (unpacks_gzip(endpoint_.host)) exchange.headers.emplace_back("Accept-Encoding: gzip");
+  const bool takes_packed = takes_packed_.load(std::memory_order_relaxed);
+  exchange.headers.emplace_back(takes_packed ? "Accept-Encoding: gzip" : "Accept-Encoding: identity");
   std::string_view host = endpoint_.host;
   if (place.empty()) {
     exchange.url = endpoint_.url(path, question);

@@ -36,6 +36,8 @@ class ObjectRequests {
 
   // Takes over what an answer tells. False: it is of no use.
   [[nodiscard]] bool set_clock(const ObjectAnswer& answer);
+  // From now on objects that are stored with gzip are asked for as they are stored.
+  void take_packed() { takes_packed_.store(true, std::memory_order_relaxed); }
   void note_clock(const ObjectAnswer& answer);
   // The request that was answered bore a time that no store takes.
   [[nodiscard]] bool is_clock_refused(const ObjectAnswer& answer) const;
@@ -52,6 +54,7 @@ class ObjectRequests {
                                         HttpExchange& exchange);
 
   const ObjectStoreOptions options_;
+  std::atomic<bool> takes_packed_;
   const std::string name_;
   KeyKeeper* const keeper_;
   Endpoint endpoint_;

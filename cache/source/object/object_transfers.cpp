@@ -345,6 +345,13 @@ void ObjectTransfers::on_end(ObjectAttempt& attempt, const HttpEnd& end) {
   if (answer.never_connected) answer.host = host_of(attempt.exchange.url);
   answer.may_have_to_pay = !options_.requester_pays && !options_.no_sign_request;
   if (job.query != nullptr && answer.status == 404 && answer.code.empty()) answer.code = "NoSuchBucket";
+  if (attempt.is_unpacked() && !job.has_taken_packed) {
+    counts_.answered(RequestCounts::Answer::kRefused);
+    if (!job.live.empty()) return;  // its sibling goes on
+    job.has_taken_packed = true;
+    requests_.take_packed();
+    return try_at_once(id, job);
+  }
   if (const std::optional<Error> wrong = attempt.mismatch(what(job))) {
     counts_.answered(RequestCounts::Answer::kRefused);
     finish(id, tl::unexpected<Error>(*wrong));

@@ -67,6 +67,7 @@ class ObjectTransfers {
     bool waits_for_token = false;  // the last one has expired
     bool has_set_clock = false;
     bool has_changed_region = false;
+    bool has_taken_packed = false;
     std::optional<io::Error> last_error = {};
     std::vector<std::unique_ptr<ObjectAttempt>> live = {};  // kLiveMax at most
   };

@@ -178,6 +178,33 @@ TEST_CASE("objects are read whole, in ranges and not at all") {
   CHECK(server.count("HEAD") == 1);
 }
 
+TEST_CASE("what a store unpacks on the way is asked for as it is stored, or named in one line") {
+  ObjectServer server;
+  // Python's gzip.compress(b"x" * 1000, mtime=0)
+  const std::string packed(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\xa8\x18\x05\xa3\x60\x14\x0c\x77\x00\x00\xe6\xc9\x41\x3b\xe8\x03\x00"
+      "\x00",
+      29);
+  server.put("a.json", packed);
+  const auto client = open(server.options());
+  CHECK(bytes_of(*client, "a.json", packed.size()) == packed);
+  CHECK(server.count("accepts identity") == 1);
+  SUBCASE("it says so") {
+    server.set(R"({"unpacks": "told"})");
+    CHECK(bytes_of(*client, "a.json", packed.size()) == packed);
+    CHECK(bytes_of(*client, "a.json", packed.size()) == packed);
+    CHECK(server.count("accepts identity") == 2);
+    CHECK(server.count("accepts gzip") == 2);
+  }
+  SUBCASE("it does not") {
+    server.set(R"({"unpacks": "silently"})");
+    const headrace::io::Error error = error_of(*client, "a.json", packed.size());
+    CHECK(says(error, "a.json"));
+    CHECK(says(error, "Content-Encoding: gzip"));
+    CHECK(server.count("accepts identity") == 2);  // no second try would help
+  }
+}
+
 TEST_CASE("faults of the store cost no read and no byte") {
   ObjectServer server;
   const auto client = open(server.options());

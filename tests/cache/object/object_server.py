@@ -12,6 +12,7 @@ import array
 import asyncio
 import bisect
 import datetime
+import gzip
 import hashlib
 import hmac
 import json
@@ -36,6 +37,7 @@ class Faults:
         self.list_delay = 0.0
         self.wrong_etag = False    # the answer names another one, and its bytes are of another version
         self.ignore_if_match = False
+        self.unpacks = ""          # "told" or "silently": what is gzip is sent unpacked, unless that is taken
         self.shift_range = 0       # bytes by which an answer lies beside the range that was asked for
         self.ignore_range = False
         self.lost_in_headers = 0   # so many GETs: the connection is lost behind the line with the status
@@ -406,6 +408,12 @@ class Connection:
         answer = {"ETag": as_told(etag), "Last-Modified": faults.last_modified}
         answer = {name: value for name, value in answer.items() if value}
         status, part = 200, data
+        STORE.count("accepts " + headers.get("accept-encoding", "anything"))
+        if faults.unpacks and data.startswith(b"\x1f\x8b") and "gzip" not in headers.get("accept-encoding", ""):
+            if faults.unpacks == "told":
+                answer["X-Goog-Stored-Content-Encoding"] = "gzip"
+            await self.send(status, answer, gzip.decompress(data), head=method == "HEAD", no_length=True)
+            return False
         if "range" in headers and not faults.ignore_range:
             first, last = (int(n) + faults.shift_range for n in headers["range"].removeprefix("bytes=").split("-"))
             if first >= len(data):
