@@ -21,6 +21,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "headrace/cache/catalog.h"
@@ -32,12 +34,20 @@ struct Listing {
   std::vector<EntryId> samples;             // see Catalog::sample_entry
   std::vector<std::uint32_t> labels;        // one per sample, below class_count; empty: there are no classes
   std::uint32_t class_count = 0;
+  std::unordered_map<SampleIndex, std::string> ways;  // where they were asked for: see loader_paths()
 };
 
 // Lists by the rule, or from options.sample_list: one relative path per line, in order. A blank and a label may follow
 // the path (DALI's file_list). Without a label, the label is the rank of the top folder, as in ImageFolder.
 // Errors: kNotFound (no such list), kInvalidArgument (a line that names no file of the tree).
 [[nodiscard]] Result<Listing> list_samples(const Catalog& tree, const CatalogOptions& options);
+
+// What the loader calls the samples that it reaches through symlinks; the others are called as their entries are.
+// Errors: as list_samples().
+using LoaderPaths = std::unordered_map<SampleIndex, std::string>;
+[[nodiscard]] Result<LoaderPaths> loader_paths(const Catalog& tree, const CatalogOptions& options);
+// The path of a sample as its loader names it.
+[[nodiscard]] std::string loader_path(const Catalog& tree, const LoaderPaths& paths, SampleIndex sample);
 
 // Identifies the content of a sample list; 0 stands for no list, an empty path.
 [[nodiscard]] std::uint64_t hash_sample_list(const std::filesystem::path& list);

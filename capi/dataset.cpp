@@ -263,6 +263,8 @@ io::Result<std::shared_ptr<Dataset>> open_dataset(const hr_dataset_options& opti
     return make_error(ErrorCode::kNotFound,
                       "data set " + source.string() + " holds no samples; is it the right folder, and mounted?");
   }
+  HEADRACE_TRY(paths, cache::loader_paths(store->catalog(), chosen.catalog));
+  dataset->paths = std::move(paths);
   dataset->store = std::move(store);
   if (options.records != nullptr) HEADRACE_TRY_DO(open_records(*dataset, source, options.records));
   return dataset;
@@ -310,8 +312,10 @@ uint64_t hr_dataset_path(const hr_dataset* dataset, uint64_t index, char* buffer
   std::string path;
   const int32_t status = guarded([&]() -> headrace::io::Status {
     const headrace::capi::Dataset& shared = *dataset->shared;
-    if (index < shared.sample_count())
-      path = shared.catalog().path(shared.entry(static_cast<headrace::cache::SampleIndex>(index)));
+    if (index >= shared.sample_count()) return {};
+    const auto sample = static_cast<headrace::cache::SampleIndex>(index);
+    path = shared.records ? shared.catalog().path(shared.entry(sample))
+                          : headrace::cache::loader_path(shared.catalog(), shared.paths, sample);
     return {};
   });
   return status == HR_OK ? headrace::capi::copy_text(path, buffer, buffer_bytes) : 0;

@@ -68,9 +68,17 @@ void sort_as_python(std::vector<Named>& children) {
             [](const Named& a, const Named& b) { return python_compare(a.name, b.name) < 0; });
 }
 
+enum class Ways : bool { kNo, kYes };
+
+void note_way(const Catalog& tree, EntryId entry, std::string_view way, Listing& listing) {
+  if (tree.path(entry) == way) return;
+  listing.ways.emplace(static_cast<SampleIndex>(listing.samples.size()), way);
+}
+
 class Lister {
  public:
-  Lister(const Catalog& tree, ListingRule rule) : tree_(tree), rule_(rule), suffixes_(suffixes_of(rule)) {}
+  Lister(const Catalog& tree, ListingRule rule, Ways ways)
+      : tree_(tree), rule_(rule), suffixes_(suffixes_of(rule)), ways_(ways) {}
 
   Listing list();
 
@@ -89,6 +97,7 @@ class Lister {
   const Catalog& tree_;
   const ListingRule rule_;
   const Suffixes& suffixes_;
+  const Ways ways_;
   std::vector<EntryId> ancestors_;  // of the folder that walk() is in
   std::size_t linked_folders_ = 0;
   std::size_t loops_ = 0;
@@ -193,6 +202,7 @@ void Lister::list_class(const Named& folder) {
   }
   for (const Root& root : roots) {
     for (const Named& file : files(root.directory)) {
+      if (ways_ == Ways::kYes) note_way(tree_, file.entry, root.path + '/' + std::string(file.name), listing_);
       listing_.samples.push_back(file.entry);
       listing_.labels.push_back(listing_.class_count);
     }
@@ -209,10 +219,11 @@ class NaturalListing {
     found_.push_back({lower_case(path), std::move(path), file.entry, label});
   }
 
-  void finish(Listing& listing) {
+  void finish(const Catalog& tree, Ways ways, Listing& listing) {
     for (auto& [key, number] : labels_) number = listing.class_count++;
     std::sort(found_.begin(), found_.end());
     for (const Found& each : found_) {
+      if (ways == Ways::kYes) note_way(tree, each.entry, each.path.substr(1), listing);
       listing.samples.push_back(each.entry);
       listing.labels.push_back(each.label->second);
     }
@@ -253,7 +264,7 @@ void Lister::list_by_natural_key() {
       if (file.name.find_first_not_of('.') < file.name.rfind('.')) natural.add(root, file);
     }
   }
-  natural.finish(listing_);
+  natural.finish(tree_, ways_, listing_);
 }
 
 // Whole paths sort like names in which that of a folder ends in '/'.
@@ -275,7 +286,9 @@ void Lister::list_by_path(EntryId directory) {
     if (tree_.is_directory(child.entry)) {
       list_by_path(child.entry);
     } else {
-      listing_.samples.push_back(tree_.resolve(child.entry).value_or(child.entry));
+      const EntryId entry = tree_.resolve(child.entry).value_or(child.entry);
+      if (ways_ == Ways::kYes) note_way(tree_, entry, tree_.path(child.entry), listing_);
+      listing_.samples.push_back(entry);
     }
   }
 }
@@ -300,7 +313,7 @@ ListLine split_label(std::string_view line) {
 // what ImageFolder would give it.
 class ListReader {
  public:
-  explicit ListReader(const Catalog& tree) : tree_(tree) {
+  ListReader(const Catalog& tree, Ways ways) : tree_(tree), ways_(ways) {
     const Catalog::Range children = tree.children(kRootEntry);
     std::uint32_t rank = 0;
     for (EntryId child = children.first; child < children.first + children.count; ++child) {
@@ -317,6 +330,7 @@ class ListReader {
   std::uint32_t rank_of(std::string_view path) const;
 
   const Catalog& tree_;
+  const Ways ways_;
   std::vector<std::uint32_t> ranks_;  // by child of the root
   Listing listing_;
 };
@@ -336,6 +350,7 @@ bool ListReader::add(std::string line) {
     entry = tree_.find(parts.path);
   }
   if (!entry || tree_.is_directory(*entry)) return false;
+  if (ways_ == Ways::kYes) note_way(tree_, *entry, parts.path, listing_);
   listing_.samples.push_back(*entry);
   listing_.labels.push_back(parts.label ? *parts.label : rank_of(parts.path));
   return true;
@@ -350,7 +365,7 @@ Listing ListReader::finish(ListingRule rule) {
 // Paths have 4096 bytes at most (PATH_MAX), and a label may follow.
 constexpr std::size_t kListLineBytesMax = 8192;
 
-Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& options) {
+Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& options, Ways ways) {
   const std::string name = "sample list " + options.sample_list.string();
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(options.sample_list, failure);
@@ -361,7 +376,7 @@ Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& option
   }
   std::ifstream stream(options.sample_list, std::ios::binary);
   if (!stream) return io::system_error(errno, name);
-  ListReader reader(tree);
+  ListReader reader(tree, ways);
   std::vector<char> line(kListLineBytesMax);
   std::size_t number = 1;
   for (; stream.getline(line.data(), static_cast<std::streamsize>(line.size())); ++number) {
@@ -379,18 +394,35 @@ Result<Listing> list_from_file(const Catalog& tree, const CatalogOptions& option
   return reader.finish(options.listing);
 }
 
-}  // namespace
-
-Result<Listing> list_samples(const Catalog& tree, const CatalogOptions& options) {
-  if (!options.sample_list.empty()) return list_from_file(tree, options);
-  Listing listing = Lister(tree, options.listing).list();
+Result<Listing> list_all(const Catalog& tree, const CatalogOptions& options, Ways ways) {
+  if (!options.sample_list.empty()) return list_from_file(tree, options, ways);
+  Listing listing = Lister(tree, options.listing, ways).list();
   if (!listing.samples.empty() || options.listing == ListingRule::kSorted) return listing;
-  listing = Lister(tree, ListingRule::kSorted).list();
+  listing = Lister(tree, ListingRule::kSorted, ways).list();
   if (!listing.samples.empty()) {
     io::log_warning("listing: the rule selects no file; the samples are all {} files sorted by path",
                     listing.samples.size());
   }
   return listing;
+}
+
+}  // namespace
+
+Result<Listing> list_samples(const Catalog& tree, const CatalogOptions& options) {
+  return list_all(tree, options, Ways::kNo);
+}
+
+Result<LoaderPaths> loader_paths(const Catalog& tree, const CatalogOptions& options) {
+  bool has_links = false;
+  for (EntryId entry = 0; entry < tree.entry_count() && !has_links; ++entry) has_links = tree.is_symlink(entry);
+  if (!has_links) return LoaderPaths();
+  HEADRACE_TRY(listing, list_all(tree, options, Ways::kYes));
+  return std::move(listing.ways);
+}
+
+std::string loader_path(const Catalog& tree, const LoaderPaths& paths, SampleIndex sample) {
+  const auto way = paths.find(sample);
+  return way != paths.end() ? way->second : tree.path(tree.sample_entry(sample));
 }
 
 std::uint64_t hash_sample_list(const std::filesystem::path& list) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "headrace/cache/listing.h"
 #include "headrace/cache/order.h"
 #include "headrace/cache/record_set.h"
 #include "headrace/cache/store.h"
@@ -21,6 +22,7 @@ struct Dataset {
   bool is_mount = false;
   std::unique_ptr<cache::Store> store;
   std::shared_ptr<const cache::RecordSet> records;  // the samples; null: they are the catalog's
+  cache::LoaderPaths paths;                         // of the samples that lie behind links
 
   [[nodiscard]] const cache::Catalog& catalog() const { return store->catalog(); }
   [[nodiscard]] std::uint64_t sample_count() const { return records ? records->count() : catalog().sample_count(); }

@@ -126,6 +126,9 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
   options.scratch = plan.scratch;
   options.opening_file = plan.opening_file;
+  if (std::string line = describe_links_out(plan.source.path, store.catalog()); !line.empty()) {
+    options.fallbacks.push_back(std::move(line));
+  }
   const cache::SharedTierOptions& shared = plan.store.shared;
   const bool in_clear = !shared.peers.empty() && shared.certificates.empty();
   if (const std::uint64_t count = in_clear ? cache::count_kept_back(store.catalog()) : 0; count > 0) {

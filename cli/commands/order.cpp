@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "headrace/cache/listing.h"
 #include "headrace/cache/order_families.h"
 #include "headrace/cli/daemon/order_telling.h"
 #include "headrace/cli/daemon/protocol.h"
@@ -128,6 +129,8 @@ io::Status run_order(const OrderArguments& arguments) {
   HEADRACE_TRY(data, open_data_set(arguments.source, arguments.cache, arguments.order));
   HEADRACE_TRY(samples, data.order->prefix(arguments.epoch, arguments.count));
 
+  HEADRACE_TRY(options, make_catalog_options(arguments.cache));
+  HEADRACE_TRY(paths, cache::loader_paths(data.catalog, options));
   // As ls does: a pipe gets the names as they are, a terminal what it can show.
   const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
   PieceWriter writer;
@@ -135,7 +138,7 @@ io::Status run_order(const OrderArguments& arguments) {
     if (arguments.print == "index") {
       writer.line(sample);
     } else {
-      const std::string path = data.catalog.path(data.catalog.sample_entry(sample));
+      const std::string path = cache::loader_path(data.catalog, paths, sample);
       writer.line(on_terminal ? io::printable(path) : path);
     }
   }

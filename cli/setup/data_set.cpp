@@ -276,6 +276,23 @@ io::Status check_not_empty(const fs::path& source, const cache::Catalog& catalog
                     fmt::format("source {} holds no samples; is it the right folder, and mounted?", source.string()));
 }
 
+std::string describe_links_out(const fs::path& source, const cache::Catalog& catalog) {
+  std::uint64_t count = 0;
+  fs::path first;  // where it leads
+  for (cache::SampleIndex sample = 0; sample < catalog.sample_count(); ++sample) {
+    const cache::EntryId entry = catalog.sample_entry(sample);
+    if (!catalog.is_symlink(entry) || ++count > 1) continue;
+    const fs::path target = catalog.symlink_target(entry);
+    first = (source / catalog.path(catalog.parent(entry)) / target).lexically_normal();
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "{} of {} samples are links that lead out of {}: they are read where they lead, and nothing of them is cached; "
+      "mount what they lead to over itself, as {} for the first: headrace mount {} {}",
+      count, catalog.sample_count(), source.string(), first.string(), first.parent_path().string(),
+      first.parent_path().string());
+}
+
 io::Result<std::unique_ptr<cache::Store>> open_store(const cache::StoreOptions& wanted, StopSignal& stop) {
   const EndOnStop end_on_stop(stop);
   const fs::path source = wanted.source;

@@ -71,6 +71,9 @@ enum class ListFiles : std::uint8_t {
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_order(std::string_view spec, const cache::Catalog& catalog,
                                                                    ListFiles lists = ListFiles::kAny);
 
+// What is lost, and what to do, where samples are links that lead out of the source; empty: none is.
+[[nodiscard]] std::string describe_links_out(const std::filesystem::path& source, const cache::Catalog& catalog);
+
 // The records of the packs in the source. `records`: as open_record_set() takes it. Errors: its own, and
 // kInvalidArgument where the source is a bucket, or a list says which files are samples.
 [[nodiscard]] io::Result<std::shared_ptr<const cache::RecordSet>> open_packs(const Source& source,

@@ -103,4 +103,24 @@ TEST_CASE("a cache folder without room is said when mounting, and the mount outl
   CHECK(wait_until([&] { return read_file(fixture.mount_point / "elk/0.jpg") == "new"; }));
 }
 
+TEST_CASE("a data set of links that lead out of the source is mounted with a line that says what to do") {
+  const Fixture fixture;
+  const fs::path links = fixture.data.path() / "links" / "cat";
+  fs::create_directories(links);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = std::to_string(i) + ".jpg";
+    fs::create_symlink(fixture.source / "cat" / name, links / name);
+  }
+  std::ofstream(links / "own.jpg") << "own";
+  const std::string point = fixture.mount_point.string();
+  const Outcome mounted = fixture.tool({"mount", links.parent_path().string(), point, "--ram", "64M"});
+  REQUIRE(mounted.status == 0);
+  CAPTURE(mounted.errors);
+  CHECK(std::count(mounted.errors.begin(), mounted.errors.end(), '\n') == 1);
+  CHECK(contains(mounted.errors, "20 of 21 samples are links that lead out of " + links.parent_path().string()));
+  const std::string folder = (fixture.source / "cat").string();
+  CHECK(contains(mounted.errors, "headrace mount " + folder + " " + folder));
+  CHECK(contains(fixture.tool({"doctor", point}).output, "20 of 21 samples are links"));
+}
+
 }  // namespace surroundings_test
