@@ -3,7 +3,6 @@
 // are missing or exclude each other; what it is told is made from the table, and what it says is put into our words.
 #include "headrace/cli/options/parser.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
