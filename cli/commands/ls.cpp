@@ -80,7 +80,7 @@ void add_figures(const json& stat, Row& row) {
 }
 
 // 4 s: a daemon that is well answers within milliseconds, and a list is to be there while somebody looks.
-constexpr std::chrono::milliseconds kPatience{4'000};
+constexpr std::chrono::milliseconds kListPatience{4'000};
 
 Row look_at(const fuse::SeenMount& mount) {
   constexpr std::string_view kPrefix = "headrace:";  // findmnt(8) shows the source with it
@@ -90,7 +90,7 @@ Row look_at(const fuse::SeenMount& mount) {
           .source = std::string(source.starts_with(kPrefix) ? source.substr(kPrefix.size()) : source),
           .user = mount.user ? user_name(*mount.user) : "?"};
   for (const auto& place : mount.also_at) row.also_at.push_back(place.string());
-  const io::Result<json> stat = query_daemon(mount.path, "stat", kPatience);
+  const io::Result<json> stat = query_daemon(mount.path, "stat", kListPatience);
   if (stat) {
     add_figures(*stat, row);
   } else if (mount.user && *mount.user != ::geteuid()) {

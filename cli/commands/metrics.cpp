@@ -27,7 +27,7 @@ struct MetricsArguments {
 };
 
 // 4 s: Prometheus itself waits 10 s for a page, and a daemon that is well answers within milliseconds.
-constexpr std::chrono::milliseconds kPatience{4'000};
+constexpr std::chrono::milliseconds kPagePatience{4'000};
 
 // Mounts of other users are left out: a daemon answers its own user alone. All are asked at once, so that one that
 // hangs costs the others nothing.
@@ -43,7 +43,7 @@ std::vector<MountFigures> look_at_mounts() {
   for (MountFigures& mount : mounts) {
     asking.emplace_back([&mount] {
       ::pthread_setname_np(::pthread_self(), "hr-ask");
-      auto stat = query_daemon(mount.mount_point, "stat", kPatience);
+      auto stat = query_daemon(mount.mount_point, "stat", kPagePatience);
       if (stat) mount.stat = std::move(*stat);
     });
   }
