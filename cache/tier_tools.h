@@ -20,11 +20,6 @@ namespace headrace::cache {
 using io::Result;
 using io::Status;
 
-// Refuses (kPermission, naming the link) a path with a symbolic link that neither root nor the caller made: its owner
-// could turn it to another place at any moment. The caller's own links are followed. Check a path as the user wrote it;
-// a resolved one has no links any more. An open tier stays where it is, whatever is renamed later.
-[[nodiscard]] Status check_links(const std::filesystem::path& path);
-
 struct TierInfo {
   struct DataSet {
     std::string source;  // "unknown" where its name was lost

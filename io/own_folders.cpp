@@ -115,6 +115,22 @@ fs::path cache_directory_path() {
 
 }  // namespace
 
+Status check_links(const fs::path& path, const std::string& what) {
+  std::error_code failure;
+  fs::path so_far;
+  for (const fs::path& part : fs::absolute(path, failure)) {
+    so_far /= part;
+    struct stat info {};
+    if (::lstat(so_far.c_str(), &info) != 0) return {};  // what is not there yet is no link
+    if (!S_ISLNK(info.st_mode) || info.st_uid == 0 || info.st_uid == ::geteuid()) continue;
+    return make_error(ErrorCode::kPermission,
+                      fmt::format("{}: {} is a symbolic link of another user, who could turn it "
+                                  "elsewhere; name the folder that it leads to",
+                                  what, so_far.string()));
+  }
+  return {};
+}
+
 Result<fs::path> runtime_directory() {
   return make_private(choose_directory("HEADRACE_RUNTIME_DIR", "/run/headrace", "XDG_RUNTIME_DIR", runtime_fallback()));
 }

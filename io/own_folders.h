@@ -15,6 +15,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "headrace/io/result.h"
 
@@ -25,5 +26,10 @@ namespace headrace::io {
 [[nodiscard]] Result<std::filesystem::path> runtime_directory();
 [[nodiscard]] Result<std::filesystem::path> cache_directory();
 [[nodiscard]] Result<std::filesystem::path> log_directory();
+
+// Refuses (kPermission, naming the link) a path with a symbolic link that neither root nor the caller made: its owner
+// could turn it to another place at any moment. The caller's own links are followed. Check a path as the user wrote it;
+// a resolved one has no links any more. `what`: how the message begins.
+[[nodiscard]] Status check_links(const std::filesystem::path& path, const std::string& what);
 
 }  // namespace headrace::io

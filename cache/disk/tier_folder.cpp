@@ -23,6 +23,7 @@
 #include <xxhash.h>
 
 #include "headrace/io/log.h"
+#include "headrace/io/own_folders.h"
 #include "headrace/io/printable.h"
 #include "headrace/io/write_all.h"
 
@@ -100,24 +101,8 @@ std::string segment_index_name(std::uint32_t number) {
   return segment_name(number) + ".index";
 }
 
-Status TierFolder::check_links(const std::filesystem::path& path) {
-  std::error_code failure;
-  std::filesystem::path so_far;
-  for (const std::filesystem::path& part : std::filesystem::absolute(path, failure)) {
-    so_far /= part;
-    struct stat info {};
-    if (::lstat(so_far.c_str(), &info) != 0) return {};  // what is not there yet is no link
-    if (!S_ISLNK(info.st_mode) || info.st_uid == 0 || info.st_uid == ::geteuid()) continue;
-    return io::make_error(ErrorCode::kPermission,
-                          fmt::format("tier {}: {} is a symbolic link of another user, who could turn it elsewhere; "
-                                      "name the folder that it leads to",
-                                      path.string(), so_far.string()));
-  }
-  return {};
-}
-
 Result<TierFolder> TierFolder::open(const std::filesystem::path& path, std::uint64_t segment_bytes, Mode mode) {
-  HEADRACE_TRY_DO(check_links(path));
+  HEADRACE_TRY_DO(io::check_links(path, "tier " + path.string()));
   if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     const int failure = errno;
     const std::filesystem::path parent = path.parent_path();

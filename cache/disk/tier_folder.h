@@ -31,9 +31,6 @@ class TierFolder {
     kRemover,   // locks the tier that is there, whatever its label says
   };
 
-  // As cache/tier_tools.h says; open() does it, too.
-  [[nodiscard]] static Status check_links(const std::filesystem::path& path);
-
   // `segment_bytes` is for a tier that is made now; an older one keeps its own.
   // A tier of an earlier format counts as missing; kCreate empties it and makes it anew.
   // Errors: kBusy (naming the process that owns it), kPermission (others may write to it), kUnsupported (a newer

@@ -120,10 +120,6 @@ class Scrubber {
 
 }  // namespace
 
-Status check_links(const std::filesystem::path& path) {
-  return TierFolder::check_links(path);
-}
-
 Result<TierInfo> describe_tier(const std::filesystem::path& path) {
   HEADRACE_TRY(folder, TierFolder::open(path, 0, TierFolder::Mode::kReadOnly));
   TierInfo info;

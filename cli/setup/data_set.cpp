@@ -77,7 +77,7 @@ io::Result<cache::TierOptions> parse_tier(std::string_view option, cache::TierKi
   io::Result<std::uint64_t> bytes = parse_size(words.substr(0, comma));
   if (!bytes) return option_error(option, fmt::format("{}: {}", text, bytes.error().context));
   if (*bytes == 0) return option_error(option, fmt::format("{}: a tier of size 0 holds nothing; leave it out", text));
-  HEADRACE_TRY_DO(cache::check_links(text.substr(0, colon)));
+  HEADRACE_TRY_DO(io::check_links(text.substr(0, colon), "tier " + text.substr(0, colon)));
   const fs::path path = canonical_path(text.substr(0, colon));
   const std::uint64_t room = file_system_bytes(path);
   if (room > 0 && *bytes > room) {
