@@ -32,6 +32,7 @@ struct CatalogChanges {
     AttributeClass attributes;  // from now on
   };
   std::vector<ChangedAttributes> attributes;  // files, folders and symlinks whose mode or owner is another
+  std::vector<EntryId> touched;               // folders whose ctime is another: their ACL may be, or names in them
   std::vector<Changed> changed;               // files whose identity is another
   std::vector<EntryId> vanished;              // files and symlinks that are gone, or are something else now
   std::size_t appeared = 0;                   // names that the catalog does not have: serving them takes a new catalog

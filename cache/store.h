@@ -134,6 +134,8 @@ class Store {
   virtual void set_vanished(EntryId entry) = 0;
   // Mode or owner are others.
   virtual void set_attributes(EntryId entry, const AttributeClass& attributes) = 0;
+  // The listener hears of mode and owner though they are as known: has_acl() may say something else now.
+  virtual void tell_attributes(EntryId entry) = 0;
   // Looks at a file in the source and takes what it is now, mode and owner before the content. What a read finds out
   // meanwhile is newer and holds. Errors: kNotFound (it is gone), those of the source. Blocks.
   [[nodiscard]] virtual Status look_at(EntryId entry) = 0;

@@ -35,6 +35,7 @@ class Comparison {
     std::sort(scanned.entries.begin(), scanned.entries.end(),
               [&](const auto& a, const auto& b) { return scanned.name(a) < scanned.name(b); });
     compare_attributes(directory, scanned.attributes);
+    if (scanned.attributes.ctime_ns != catalog_.identity(directory).ctime_ns) changes_.touched.push_back(directory);
     const Catalog::Range range = catalog_.children(directory);
     EntryId known = range.first;
     const EntryId end = range.first + range.count;

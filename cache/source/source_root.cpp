@@ -82,9 +82,12 @@ Result<io::ScannedAttributes> SourceRoot::look_at(const std::string& path) const
   return io::read_attributes(fd(), path);
 }
 
+// By a descriptor: whoever may write to the source could put a link to a file without an ACL into the path.
 std::optional<bool> SourceRoot::has_acl(const std::string& path) const {
-  const std::string reached = "/proc/self/fd/" + std::to_string(fd()) + "/" + path;
-  if (::lgetxattr(reached.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
+  const UniqueFd entry(io::open_beneath(fd(), path.empty() ? "." : path.c_str(), O_PATH | O_CLOEXEC));
+  if (!entry.valid()) return entry.get() == -ENOENT || entry.get() == -ENOTDIR ? std::optional(false) : std::nullopt;
+  const std::string reached = "/proc/self/fd/" + std::to_string(entry.get());
+  if (::getxattr(reached.c_str(), "system.posix_acl_access", nullptr, 0) >= 0) return true;
   if (errno == ENODATA || errno == ENOTSUP || errno == ENOENT || errno == ENOTDIR) return false;
   return std::nullopt;
 }

@@ -212,6 +212,8 @@ Result<std::size_t> Refresher::Impl::tell_store(const CatalogChanges& changes) {
       store.set_attributes(entry, attributes);
     }
   }
+  // Against the catalog, so again with each comparison. Nobody keeps ACLs to compare with.
+  for (const EntryId folder : changes.touched) store.tell_attributes(folder);
   if (others > 0) io::log_info("refresh: {} names have another mode or owner", others);
   for (const EntryId entry : news) HEADRACE_TRY_DO(tell_file(entry, now));
   return news.size();

@@ -121,6 +121,7 @@ class StoreImpl final : public Store {
   void set_attributes(EntryId entry, const AttributeClass& attributes) override {
     parts_.set_attributes(entry, attributes);
   }
+  void tell_attributes(EntryId entry) override { parts_.tell_attributes(entry); }
   [[nodiscard]] Status look_at(EntryId entry) override;
   void set_compared() override { parts_.identities.confirm_all(); }
   [[nodiscard]] CatalogChanges changes() const override { return parts_.identities.changes(); }

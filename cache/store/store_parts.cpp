@@ -29,6 +29,11 @@ void StoreParts::set_attributes(EntryId entry, const AttributeClass& attributes)
   carry_out(entry, attributes);
 }
 
+void StoreParts::tell_attributes(EntryId entry) {
+  MutexLock lock(change_mutex);
+  if (change_listener) change_listener({.attributes = {{entry, identities.attributes(entry)}}});
+}
+
 Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expected) {
   const std::string path = catalog.path(entry);
   HEADRACE_TRY(found, source->tree()->look_at(path));

@@ -40,6 +40,7 @@ struct StoreParts {
   // after this returned get nothing of what was before.
   void set_identity(EntryId entry, const std::optional<Identity>& identity);
   void set_attributes(EntryId entry, const AttributeClass& attributes);
+  void tell_attributes(EntryId entry);
   // Looks what is at the file's path now, and takes that. But where another change was learnt of since the file was
   // known to be `expected` (nullopt: gone), that holds. Errors: as io::read_attributes(); kNotFound for what is no file
   // any more.

@@ -135,6 +135,7 @@ class HangingStore : public cache::Store {
   void set_attributes(EntryId entry, const cache::AttributeClass& attributes) override {
     inner_.set_attributes(entry, attributes);
   }
+  void tell_attributes(cache::EntryId entry) override { inner_.tell_attributes(entry); }
   Status look_at(EntryId entry) override { return inner_.look_at(entry); }
   void set_compared() override { inner_.set_compared(); }
   cache::CatalogChanges changes() const override { return inner_.changes(); }
