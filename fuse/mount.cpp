@@ -98,7 +98,7 @@ struct Mount::Impl {
 
   Status start(Channel& channel);
   Status place_overlay();
-  Status place_writable_overlay();
+  void tell_overlay(const Status& told);
   void forget_changed();
   void wait_until_forgotten();
   void tell_other_names(const Channel& channel);
@@ -141,8 +141,7 @@ struct Mount::Impl {
   Takeover takeover;           // pages: the plan's; changed: as changed_files; the rest for start() and renew()
   std::filesystem::path path;  // of the mount point, resolved
   std::string device;          // of the mount below an overlay, as mountinfo names it
-  std::atomic<bool> has_overlay = false;
-  std::optional<ScratchFolder> scratch;  // locked for as long as the mount lives
+  std::unique_ptr<Overlay> overlay;
   std::shared_ptr<Inodes> inodes;
   std::unique_ptr<Openings> openings;  // null: none are recorded
   std::shared_ptr<Pusher> pusher;
@@ -231,7 +230,6 @@ Status Mount::Impl::start(Channel& channel) {
   }
   const std::vector<MountEntry> mounts = mounts_at(path);
   const bool is_here = std::ranges::any_of(mounts, [this](const MountEntry& entry) { return entry.device == device; });
-  has_overlay = is_here && mounts.back().is_overlay();  // left by a process before this one
   for (std::string& line : options.fallbacks) add_fallback(std::move(line));
   if (options.records) bind_records();
   if (options.records) tell_large_records();
@@ -240,6 +238,9 @@ Status Mount::Impl::start(Channel& channel) {
   make_pusher();
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
   requests = handler.get();
+  overlay =
+      std::make_unique<Overlay>(store.catalog(), path, [this](auto folder) { return requests->above_overlay(folder); });
+  if (is_here && mounts.back().is_overlay()) overlay->take_over();
   HEADRACE_TRY(opened, Session::open(channel, RequestLog::Role::kWorker, Requests::operations(), std::move(handler)));
   session = std::move(opened);
   store.set_change_listener([this](const cache::CatalogChanges& changes) { on_changed(changes); });
@@ -256,7 +257,8 @@ Status Mount::Impl::start(Channel& channel) {
                  .on_overflow =
                      [this] {
                        if (order_watch && !options.records) order_watch->on_events_lost();
-                     }});
+                     }},
+                [this](auto entries) { tell_overlay(overlay->forget(entries)); });
   if (takes_over) forget_changed();
   if (is_renewed) tell_other_names(channel);
   follow();
@@ -268,6 +270,9 @@ std::shared_ptr<Requests> Mount::Impl::make_requests(bool serves_others) {
   auto handler = std::make_shared<Requests>(
       store, inodes, serves_others, [this](cache::EntryId entry, const ReadRange& range) { on_read(entry, range); },
       [this](cache::EntryId entry) { return lacks(entry); });
+  handler->hear_of_other_numbers([this](std::uint64_t inode) {
+    if (overlay->is_asked_again(inode)) pusher->forget_all(store.catalog().parent(inodes->entry_of(inode)));
+  });
   if (options.records) handler->refuse_read_ahead();
   if (options.records || openings) {
     handler->set_answerer([this](std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
@@ -335,8 +340,7 @@ void Mount::Impl::tell_other_names(const Channel& channel) {
   const Result<cache::Catalog> before = cache::Catalog::load_fd(channel.catalog_before_fd());
   if (before) tell_names(*before, store.catalog(), *inodes, *session);
   if (!before) add_fallback("the kernel may not show all names: the catalog before: " + before.error().message());
-  const Status forgotten = has_overlay ? forget_names_of_overlay(path, !options.scratch.empty()) : Status{};
-  if (!forgotten) add_fallback("names that were looked for before may not be shown: " + forgotten.error().message());
+  if (before) tell_overlay(overlay->forget_since(*before));
   takeover.head->is_untold = false;
 }
 
@@ -360,7 +364,7 @@ Status Mount::Impl::renew(const cache::Catalog& catalog, const RenewedNames& ren
     MutexLock lock(mutex);
     const bool has_begun = takeover.head->epoch != options.first_epoch || takeover.head->position > 0;
     const bool is_read = plan.order() != nullptr && has_begun && !takeover.head->follows_before;
-    renewal.finish(*changed_files, *inodes, has_overlay ? Renumber::kNo : Renumber::kYes, renewed, is_read);
+    renewal.finish(*changed_files, *inodes, renewed, is_read);
     supervised_channel->begin_next();
     while (true) ::kill(::getpid(), SIGKILL);
   });
@@ -374,24 +378,16 @@ void Mount::Impl::wait_until_forgotten() {
 }
 
 Status Mount::Impl::place_overlay() {
-  if (!options.scratch.empty()) return place_writable_overlay();
-  if (options.overlay == OverlayMode::kOff || has_overlay) return {};
-  Status placed = mount_overlay(path);
-  has_overlay = placed.has_value();
-  if (placed || options.overlay == OverlayMode::kRequired) return placed;
+  const bool is_scratch = !options.scratch.empty();
+  if (!is_scratch && options.overlay == OverlayMode::kOff) return {};
+  Status placed = overlay->place(options.scratch);
+  if (placed || is_scratch || options.overlay == OverlayMode::kRequired) return placed;
   add_fallback("no overlay: " + placed.error().message());
   return {};
 }
 
-// Of a process that was killed and cannot end the overlay stays, and with the process its lock.
-Status Mount::Impl::place_writable_overlay() {
-  Result<ScratchFolder> taken = ScratchFolder::take(options.scratch);
-  if (taken) scratch.emplace(std::move(*taken));
-  if (has_overlay) return {};
-  if (!taken) return tl::unexpected<io::Error>(std::move(taken.error()));
-  HEADRACE_TRY_DO(mount_overlay(path, &*scratch));
-  has_overlay = true;
-  return {};
+void Mount::Impl::tell_overlay(const Status& told) {
+  if (!told) add_fallback("the overlay may not show all as it is: " + told.error().message());
 }
 
 // Not where most bytes are in large files. Each page fault of a reader of records brings as much as may be read ahead,
@@ -596,7 +592,7 @@ bool Mount::Impl::lacks(cache::EntryId entry) const {
 void Mount::Impl::add_fallback(std::string line) {
   io::log_warning("mount {}: {}", path.string(), line);
   MutexLock lock(mutex);
-  fallbacks.push_back(std::move(line));
+  if (std::ranges::find(fallbacks, line) == fallbacks.end()) fallbacks.push_back(std::move(line));
 }
 
 void Mount::Impl::stop(Unmount unmount) {
@@ -639,19 +635,18 @@ void Mount::Impl::stop_helpers() {
 // The store answers with the new version from now on. Whoever has opened the one before goes on with what the kernel
 // has of it.
 void Mount::Impl::note(const cache::CatalogChanges& changes) {
-  // Not below an overlay: it would go on with the old number, and never find the file again.
-  const Renumber renumber = has_overlay ? Renumber::kNo : Renumber::kYes;
   MutexLock lock(mutex);
   for (const cache::EntryId entry : changes.vanished) changed_files->note_vanished(entry);
   for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
   for (const cache::CatalogChanges::Changed& each : changes.changed)
-    changed_files->note(each.entry, each.identity, *inodes, renumber);
+    changed_files->note(each.entry, each.identity, *inodes);
 }
 
 void Mount::Impl::on_changed(const cache::CatalogChanges& changes) {
   note(changes);
   for (const auto& [entry, ignored] : changes.attributes) {
     [[maybe_unused]] const int unknown = session->invalidate_attributes(inodes->of(entry));  // ENOENT: no need to
+    if (store.catalog().is_directory(entry)) pusher->forget_all(entry);  // an overlay is to be told after that
   }
   std::vector<cache::EntryId> entries = changes.vanished;
   for (const cache::CatalogChanges::Changed& each : changes.changed) entries.push_back(each.entry);
@@ -715,7 +710,7 @@ MountStats Mount::stats() const {
   }
   if (impl_->openings) stats.opening_reads = impl_->openings->answered();
   stats.listed = impl_->lister->done();
-  stats.overlay = impl_->has_overlay;
+  stats.overlay = impl_->overlay->is_there();
   stats.learns_order = impl_->order_watch != nullptr;
   if (impl_->order_watch) {
     OrderWatch::Found found = impl_->order_watch->found();

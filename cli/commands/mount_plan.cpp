@@ -16,6 +16,7 @@
 #include "headrace/cli/setup/sets.h"
 #include "headrace/cli/setup/size.h"
 #include "headrace/io/memory_limit.h"
+#include "headrace/io/own_folders.h"
 
 namespace headrace::cli {
 namespace {
@@ -139,7 +140,10 @@ io::Status add_options(const MountArguments& arguments, MountPlan& plan, bool sh
   plan.source_rate = source_rate;
   for (const std::string& order : arguments.orders) plan.orders.push_back(absolute_order_spec(order));
   plan.peer_words = absolute_peers(arguments.cache.peers);
-  if (!arguments.scratch.empty()) plan.scratch = canonical_path(arguments.scratch);
+  if (!arguments.scratch.empty()) {
+    HEADRACE_TRY_DO(io::check_links(arguments.scratch, "scratch folder " + arguments.scratch.string()));
+    plan.scratch = canonical_path(arguments.scratch);
+  }
   HEADRACE_TRY_DO(check_outside(plan));
   HEADRACE_TRY_DO(check_scratch(plan));
   HEADRACE_TRY_DO(check_records(arguments, plan));

@@ -13,7 +13,6 @@
 #include "headrace/cache/object_store.h"
 #include "headrace/cache/peer_certificates.h"
 #include "headrace/cache/record_order.h"
-#include "headrace/cache/tier_tools.h"
 #include "headrace/cli/setup/choices.h"
 #include "headrace/cli/setup/peer_list.h"
 #include "headrace/cli/setup/places.h"

@@ -15,6 +15,7 @@
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "headrace/cache/chunk.h"
 #include "headrace/fuse/kernel/session.h"
@@ -129,6 +130,7 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   }
   const bool fetch = entry && catalog.is_file(*entry) && requests.expects_read(*entry);
   fuse_reply_entry(request, &parameters);
+  if (entry) requests.tell_looked_up(*entry, parameters.ino);
   if (fetch) requests.look_ahead(session, *entry);
 }
 
@@ -324,6 +326,11 @@ Requests::Shown Requests::attributes(EntryId entry) const {
   if (has_acl.value_or(true)) shown.attributes.mode &= ~mode_t{S_IRWXG | S_IRWXO};
   if (!has_acl) shown.valid_seconds = std::min(valid_seconds_, kUntoldSeconds);
   return shown;
+}
+
+cache::AttributeClass Requests::above_overlay(EntryId folder) const {
+  if (serves_others_ || folder != cache::kRootEntry) return attributes(folder).attributes;
+  return {.mode = S_IFDIR | S_IRWXU, .uid = ::geteuid(), .gid = ::getegid()};
 }
 
 bool Requests::expects_read(EntryId entry) {

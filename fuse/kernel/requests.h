@@ -63,6 +63,14 @@ class Requests {
     answer_read_ = std::move(answer_read);
     asked_about_ = about;
   }
+  // Hears of each look-up of a name whose number is not the one that it had first, after the answer. Before the session
+  // starts.
+  void hear_of_other_numbers(std::function<void(std::uint64_t inode)> on_looked_up) {
+    on_looked_up_ = std::move(on_looked_up);
+  }
+  void tell_looked_up(cache::EntryId entry, std::uint64_t inode) const {
+    if (on_looked_up_ && inode != std::uint64_t{entry} + 1) on_looked_up_(inode);
+  }
   // The kernel is to ask for what is read and for nothing around it. Before the session is made.
   void refuse_read_ahead() { reads_ahead_ = false; }
   [[nodiscard]] bool reads_ahead() const { return reads_ahead_; }
@@ -89,6 +97,9 @@ class Requests {
   };
   // Mode and owner; nothing for others where they see more than the source's ACL may let them.
   [[nodiscard]] Shown attributes(cache::EntryId entry) const;
+  // The same of a folder, where an overlay lies over the mount. Whoever comes, the overlay asks the mount as the user who
+  // made it; so where others may not use the mount, it is the root above that keeps them out.
+  [[nodiscard]] cache::AttributeClass above_overlay(cache::EntryId folder) const;
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
   [[nodiscard]] const ReadFigures& read_figures() const { return read_figures_; }
@@ -114,8 +125,9 @@ class Requests {
   const std::function<void(cache::EntryId, const ReadRange&)> on_read_;
   const std::function<bool(cache::EntryId)> lacks_;
   const std::uint64_t file_bytes_;  // of all files, for statfs
-  AnswerRead answer_read_;          // changes before the threads start only, as the next two
+  AnswerRead answer_read_;          // changes before the threads start only, as the next three
   Asked asked_about_ = Asked::kAllFiles;
+  std::function<void(std::uint64_t)> on_looked_up_;
   bool reads_ahead_ = true;
   std::atomic<std::uint64_t> read_bytes_ = 0;
   ReadFigures read_figures_;

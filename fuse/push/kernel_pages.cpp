@@ -60,6 +60,7 @@ void KernelPages::forget(const std::vector<EntryId>& entries) {
     // ENOENT: it never knew the file
     [[maybe_unused]] const int ignored = session_->invalidate_name(inodes_->of(catalog_.parent(entry)), name);
   }
+  if (on_forgotten_) on_forgotten_(entries);
   lock.lock();
   forgetting_.clear();
   ended_.notify_all();

@@ -2,7 +2,7 @@
 // What the pusher tells the kernel: bytes for its page cache, and what is to go from there.
 //
 //   KernelPages pages(catalog, inodes, mounted_at);
-//   pages.attach(session);
+//   pages.attach(session, {});
 //   const auto storing = pages.begin_store(entry);   // then see whether the bytes are those of the file as it is now
 //   pages.store(entry, inode, 0, bytes);
 //   pages.drop(inode, 0, bytes.size());
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -36,7 +37,12 @@ class KernelPages {
       : catalog_(catalog), inodes_(std::move(inodes)), root_(std::move(root)) {}
   KernelPages(const KernelPages&) = delete;
   KernelPages& operator=(const KernelPages&) = delete;
-  void attach(std::shared_ptr<Session> session) { session_ = std::move(session); }
+  // `on_forgotten` hears what forget() has told the kernel, before that returns.
+  using OnForgotten = std::function<void(std::span<const cache::EntryId>)>;
+  void attach(std::shared_ptr<Session> session, OnForgotten on_forgotten) {
+    session_ = std::move(session);
+    on_forgotten_ = std::move(on_forgotten);
+  }
 
   // As long as it lives, forget() waits before it tells the kernel of the file.
   class Storing {
@@ -74,7 +80,8 @@ class KernelPages {
   const cache::Catalog& catalog_;
   const std::shared_ptr<const Inodes> inodes_;
   const std::shared_ptr<const MountedAt> root_;
-  std::shared_ptr<Session> session_;  // set by attach()
+  std::shared_ptr<Session> session_;  // set by attach(), as the next one
+  OnForgotten on_forgotten_;
 
   io::Mutex mutex_;
   io::CondVar ended_;                                                   // a store, or forget()

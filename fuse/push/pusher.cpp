@@ -50,8 +50,15 @@ Pusher::Pusher(PushParts parts, const cache::StoreStats& about, std::shared_ptr<
       room_(parts_, kernel_, plan_, answers_.get(), store_ram_bytes_),
       tiers_(parts_.store) {}
 
-void Pusher::start(std::shared_ptr<Session> session, unsigned thread_count, PlanListener listener) {
-  kernel_.attach(std::move(session));
+void Pusher::forget_all(cache::EntryId entry) {
+  stale_.add_for_kernel(entry);
+  MutexLock lock(mutex_);
+  work_.notify_one();
+}
+
+void Pusher::start(std::shared_ptr<Session> session, unsigned thread_count, PlanListener listener,
+                   KernelPages::OnForgotten on_forgotten) {
+  kernel_.attach(std::move(session), std::move(on_forgotten));
   plan_.start(std::move(listener));
   for (unsigned i = 0; i < thread_count; ++i) {
     MutexLock lock(mutex_);  // that a thread ends by itself is seen once it counts

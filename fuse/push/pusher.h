@@ -48,9 +48,11 @@ class Pusher : public std::enable_shared_from_this<Pusher> {
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 
-  // Before start(): the kernel holds pages of the file that nobody knows of. They go first.
-  void forget_all(cache::EntryId entry) { stale_.add_for_kernel(entry); }
-  void start(std::shared_ptr<Session> session, unsigned thread_count, PlanListener listener);
+  // The kernel holds pages of the file that nobody knows of, or attributes of a folder that are others now. They go
+  // first. Waits for nobody.
+  void forget_all(cache::EntryId entry);
+  void start(std::shared_ptr<Session> session, unsigned thread_count, PlanListener listener,
+             KernelPages::OnForgotten on_forgotten = {});
   // Asks the threads to end; a notification that the kernel blocks holds one up.
   void request_stop();
   // False: still running at the deadline.

@@ -37,11 +37,11 @@ void ChangedFiles::write(cache::EntryId entry, const ChangedFile::Version& versi
 }
 
 // The record comes first: a successor must not give out the same number for another version.
-void ChangedFiles::note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes, Renumber renumber) {
+void ChangedFiles::note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes) {
   ChangedFile::Version version = present(entry);
   const cache::Identity before = version.has_identity ? version.identity : catalog_.identity(entry);
   const bool is_another = catalog_.is_file(entry) && (version.vanished || identity != before);
-  if (is_another && renumber == Renumber::kYes) ++version.number;
+  if (is_another) ++version.number;
   version.identity = identity;
   version.has_identity = true;
   version.vanished = false;

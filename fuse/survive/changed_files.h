@@ -3,7 +3,7 @@
 // made with.
 //
 //   ChangedFiles changed(catalog, records, head.changed_count);
-//   changed.note(entry, identity, inodes, Renumber::kYes);   // after the store was told, before the kernel is
+//   changed.note(entry, identity, inodes);                   // after the store was told, before the kernel is
 //   changed.note_attributes(entry, attributes);
 //   changed.tell(store, inodes);                             // in the successor, before it answers
 //   pusher.on_changed(changed.entries());                    // there, too: who died may not have told the kernel yet
@@ -39,15 +39,12 @@ struct ChangedFile {
   std::array<Version, 2> versions = {};
 };
 
-// Whether another version of a file gets another inode number.
-enum class Renumber : std::uint8_t { kNo, kYes };
-
 class ChangedFiles {
  public:
   // `records`: one per entry of the catalog, so that there is room for all; `count` of them are in use.
   ChangedFiles(const cache::Catalog& catalog, std::span<ChangedFile> records, std::uint64_t& count);
 
-  void note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes, Renumber renumber);
+  void note(cache::EntryId entry, const cache::Identity& identity, Inodes& inodes);
   void note_vanished(cache::EntryId entry);
   [[nodiscard]] bool has_vanished(cache::EntryId entry) const { return present(entry).vanished; }
   // For a successor that has another catalog: the file is as catalogued there, and has a number of its own.

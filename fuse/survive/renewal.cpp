@@ -38,9 +38,8 @@ Status Renewal::number() {
   return {};
 }
 
-void Renewal::finish(const ChangedFiles& known, const Inodes& inodes, Renumber renumber, RenewedNames renewed,
-                     bool is_read) {
-  translate_files(known, inodes, renumber);
+void Renewal::finish(const ChangedFiles& known, const Inodes& inodes, RenewedNames renewed, bool is_read) {
+  translate_files(known, inodes);
   translate_pages();
   to_.head->takeovers = from_.head->takeovers;
   to_.head->set = from_.head->set;
@@ -53,16 +52,15 @@ void Renewal::finish(const ChangedFiles& known, const Inodes& inodes, Renumber r
 
 // The new catalog has each file as it is now. That is another version than the kernel was shown where nobody has told
 // the store of it yet.
-void Renewal::translate_files(const ChangedFiles& known, const Inodes& inodes, Renumber renumber) {
+void Renewal::translate_files(const ChangedFiles& known, const Inodes& inodes) {
   ChangedFiles translated(now_, to_.changed, to_.head->changed_count);
   for (EntryId entry = 0; entry < now_.entry_count(); ++entry) {
     const EntryId was = same_[entry];
     if (was == cache::kNoEntry || !now_.is_file(entry)) continue;
     const std::uint64_t inode = inodes.of(was);
     const bool is_another = known.has_vanished(was) || !inodes.stands_for(inode, now_.identity(entry));
-    const std::uint32_t version = version_of(inode) + (is_another && renumber == Renumber::kYes ? 1 : 0);
-    // Below an overlay all versions have one number: the kernel may not have been told of the last one yet.
-    if (version > 0 || is_another || known.has(was)) translated.begin_with(entry, version, now_.identity(entry));
+    const std::uint32_t version = version_of(inode) + (is_another ? 1 : 0);
+    if (version > 0) translated.begin_with(entry, version, now_.identity(entry));
   }
 }
 

@@ -4,7 +4,7 @@
 // number, so that who has it open goes on, and new names get new ones.
 //
 //   HEADRACE_TRY(renewal, Renewal::prepare(channel, before, takeover, now));   // takes a while
-//   renewal.finish(known, Renumber::kYes);     // while nothing changes any more, of files or of pages
+//   renewal.finish(known, inodes, renewed, false);   // while nothing changes any more, of files or of pages
 //   channel.begin_next();                      // the process ends after this, and its successor:
 //   tell_names(before, now, inodes, session);
 //
@@ -26,13 +26,13 @@ class Renewal {
                                                const cache::Catalog& now);
   // `known`: of the catalog before. `inodes`: likewise.
   // `is_read`: somebody is in the middle of an order over the samples of the catalog before.
-  void finish(const ChangedFiles& known, const Inodes& inodes, Renumber renumber, RenewedNames renewed, bool is_read);
+  void finish(const ChangedFiles& known, const Inodes& inodes, RenewedNames renewed, bool is_read);
 
  private:
   Renewal(const cache::Catalog& before, const Takeover& from, const cache::Catalog& now, Takeover to)
       : before_(before), from_(from), now_(now), to_(to), same_(cache::same_entries(before, now)) {}
   [[nodiscard]] Status number();
-  void translate_files(const ChangedFiles& known, const Inodes& inodes, Renumber renumber);
+  void translate_files(const ChangedFiles& known, const Inodes& inodes);
   void translate_pages();
 
   const cache::Catalog& before_;

@@ -26,8 +26,8 @@ TEST_CASE("a successor's store is told of every file that changed, as it is now"
   Inodes inodes(store.catalog());
   {
     ChangedFiles changed(store.catalog(), records, count);
-    changed.note(entry(0), cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes, Renumber::kYes);
-    changed.note(entry(0), cache::Identity{.size_bytes = 4, .mtime_ns = 5, .inode = 6}, inodes, Renumber::kYes);
+    changed.note(entry(0), cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes);
+    changed.note(entry(0), cache::Identity{.size_bytes = 4, .mtime_ns = 5, .inode = 6}, inodes);
     changed.note_vanished(entry(1));
     changed.note_attributes(entry(0), {.mode = S_IFREG | 0600, .uid = 7, .gid = 8});
     changed.note_attributes(cache::kRootEntry, {.mode = S_IFDIR | 0700, .uid = 7, .gid = 8});
@@ -61,15 +61,13 @@ TEST_CASE("a file that has vanished and comes back, or is as it was again, has a
   Inodes inodes(catalog);
   ChangedFiles changed(catalog, records, count);
   std::set<std::uint64_t> given = {inodes.of(entry)};
-  changed.note(entry, {.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes, Renumber::kYes);
+  changed.note(entry, {.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes);
   CHECK(given.insert(inodes.of(entry)).second);
-  changed.note(entry, catalog.identity(entry), inodes, Renumber::kYes);
+  changed.note(entry, catalog.identity(entry), inodes);
   CHECK(given.insert(inodes.of(entry)).second);
   changed.note_vanished(entry);
-  changed.note(entry, catalog.identity(entry), inodes, Renumber::kYes);
+  changed.note(entry, catalog.identity(entry), inodes);
   CHECK(given.insert(inodes.of(entry)).second);
-  changed.note(entry, {.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes, Renumber::kNo);
-  CHECK_FALSE(given.insert(inodes.of(entry)).second);
   CHECK(inodes.entry_of(inodes.of(entry)) == entry);
 }
 
@@ -84,7 +82,7 @@ TEST_CASE("a record whose writing was cut short says what it said before") {
   std::uint64_t count = 0;
   Inodes inodes(store.catalog());
   ChangedFiles(store.catalog(), records, count)
-      .note(entry, cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes, Renumber::kYes);
+      .note(entry, cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes);
   records[0].versions[1 - records[0].current].identity.size_bytes = 99;
   records[1].entry = store.catalog().sample_entry(1);
   ChangedFiles(store.catalog(), records, count).tell(store, inodes);

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "headrace/fuse/kernel/overlay.h"
+#include "headrace/fuse/kernel/scratch_folder.h"
 #include "headrace/fuse/mount.h"
 
 #include "fuse/mounted.h"
@@ -55,6 +55,7 @@ TEST_CASE("what is written below a mount lies in its scratch folder, and the sou
   const TempDir copy;
   mounted.write_samples(kSamples, kSampleBytes);
   fs::permissions(mounted.source().path(), fs::perms::all);
+  mounted.options.allow_other = true;
   fs::copy(mounted.source().path(), copy.path(), fs::copy_options::recursive);
   start_or_skip(mounted, scratch.path() / "new/folder");
   mounted.start();
@@ -129,6 +130,60 @@ TEST_CASE("a scratch folder is one mount's at a time") {
   other.start();
   write(other.path() / "labels.cache", "new");
   CHECK(read_file(other.file("labels.cache")) == "new");
+}
+
+unsigned mode_of(const fs::path& path) {
+  struct stat status {};
+  REQUIRE(::lstat(path.c_str(), &status) == 0);
+  return status.st_mode & 07777U;
+}
+
+TEST_CASE("a scratch folder is its owner's alone, and one of an earlier version becomes so") {
+  const TempDir dir;
+  const fs::path path = dir.path() / "made/here";
+  REQUIRE(ScratchFolder::take(path));
+  CHECK(mode_of(path) == 0700);
+  CHECK(mode_of(dir.path() / "made") == 0755);
+  fs::permissions(path, fs::perms(0755));
+  REQUIRE(ScratchFolder::take(path));
+  CHECK(mode_of(path) == 0700);
+  fs::permissions(path, fs::perms(0755));
+  dir.write("made/here/results.csv", "1");
+  const auto shared = ScratchFolder::take(path);
+  REQUIRE_FALSE(shared);
+  CHECK(shared.error().code == ErrorCode::kInvalidArgument);
+  CHECK(mode_of(path) == 0755);
+}
+
+TEST_CASE("a scratch folder of another user, or one that others may write to, is refused and left as it is") {
+  need_root();
+  const TempDir dir;
+  const TempDir victim;
+  victim.write("one/two/file", "kept");
+  const fs::path path = dir.path() / "scratch";
+  fs::create_directory(path);
+  SUBCASE("of another user") {
+    REQUIRE(::chown(path.c_str(), 65534, 65534) == 0);
+  }
+  SUBCASE("open to others") {
+    fs::permissions(path, fs::perms(0777));
+  }
+  SUBCASE("with a link in the place of work") {
+    fs::create_directory_symlink(victim.path(), path / "work");
+  }
+  SUBCASE("with a link in the place of upper") {
+    fs::create_directory_symlink(victim.path(), path / "upper");
+  }
+  SUBCASE("by a link of another user") {
+    fs::remove(path);
+    fs::create_directory_symlink(victim.path(), path);
+    REQUIRE(::lchown(path.c_str(), 65534, 65534) == 0);
+  }
+  const auto refused = ScratchFolder::take(path);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find(path.string()) != std::string::npos);
+  CHECK(read_file(victim.path() / "one/two/file") == "kept");
+  CHECK_FALSE(fs::exists(victim.path() / "upper"));
 }
 
 TEST_CASE("a scratch folder that overlayfs does not write to is named") {
