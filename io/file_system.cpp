@@ -28,17 +28,27 @@ struct KnownFileSystem {
   bool direct;  // direct reads go straight to the device
   bool in_memory;
   bool opens_wait;
+  bool has_lasting_inodes = true;
 };
 
 // Numbers that linux/magic.h lacks are from statfs(2).
 constexpr std::uint64_t kZfsMagic = 0x2fc12fc1;
 constexpr KnownFileSystem kKnownFileSystems[] = {
-    {EXT4_SUPER_MAGIC, "ext4", true, false, false},   {0x58465342, "xfs", true, false, false},
-    {BTRFS_SUPER_MAGIC, "btrfs", true, false, false}, {0xf2f52010, "f2fs", true, false, false},
-    {TMPFS_MAGIC, "tmpfs", false, true, false},       {RAMFS_MAGIC, "ramfs", false, true, false},
-    {kZfsMagic, "zfs", false, false, false},          {OVERLAYFS_SUPER_MAGIC, "overlay", false, false, false},
-    {0x65735546, "fuse", false, false, true},         {NFS_SUPER_MAGIC, "nfs", false, false, true},
-    {V9FS_MAGIC, "9p", false, false, true},           {0xff534d42, "cifs", false, false, true},
+    {EXT4_SUPER_MAGIC, "ext4", true, false, false},
+    {0x58465342, "xfs", true, false, false},
+    {BTRFS_SUPER_MAGIC, "btrfs", true, false, false},
+    {0xf2f52010, "f2fs", true, false, false},
+    {TMPFS_MAGIC, "tmpfs", false, true, false},
+    {RAMFS_MAGIC, "ramfs", false, true, false},
+    {kZfsMagic, "zfs", false, false, false},
+    {OVERLAYFS_SUPER_MAGIC, "overlay", false, false, false},
+    {FUSE_SUPER_MAGIC, "fuse", false, false, true, false},
+    {NFS_SUPER_MAGIC, "nfs", false, false, true},
+    {V9FS_MAGIC, "9p", false, false, true},
+    {0xff534d42, "cifs", false, false, true, false},
+    {0xfe534d42, "smb2", false, false, true, false},
+    {MSDOS_SUPER_MAGIC, "vfat", false, false, true, false},
+    {EXFAT_SUPER_MAGIC, "exfat", false, false, true, false},
 };
 
 const KnownFileSystem* find_known(std::uint64_t magic) {
@@ -110,9 +120,15 @@ FileSystemTraits describe_file_system(int fd) {
   traits.cache_mode = cache_mode_for(fd, known);
   traits.in_memory = known != nullptr && known->in_memory;
   traits.opens_wait = known == nullptr || known->opens_wait;
+  traits.has_lasting_inodes = known == nullptr || known->has_lasting_inodes;
   traits.rotational = is_rotational(fd);
   traits.id = lasting_id(about);
   return traits;
+}
+
+bool has_lasting_inodes(int fd) {
+  const KnownFileSystem* const known = find_known(magic_of(statfs_of(fd)));
+  return known == nullptr || known->has_lasting_inodes;
 }
 
 CacheMode choose_cache_mode(int fd) {

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "headrace/io/file_attributes.h"
+#include "headrace/io/file_system.h"
 #include "headrace/io/log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/open_beneath.h"
@@ -65,12 +66,12 @@ bool may_pass(int os_errno) {
   return std::ranges::find(kPassing, os_errno) != std::end(kPassing);
 }
 
-ScannedAttributes scanned_from(const struct statx& status) {
+ScannedAttributes scanned_from(const struct statx& status, bool has_lasting_inodes) {
   const FileAttributes version = attributes_from(status);
   return {.size_bytes = version.size_bytes,
           .mtime_ns = version.mtime_ns,
           .ctime_ns = version.ctime_ns,
-          .inode = version.inode,
+          .inode = has_lasting_inodes ? version.inode : 0,
           .mode = status.stx_mode,
           .uid = status.stx_uid,
           .gid = status.stx_gid};
@@ -90,6 +91,7 @@ int read_status(int directory_fd, const char* name, int flags, struct statx& sta
 struct OpenFolder {
   UniqueFd fd;
   struct statx status = {};
+  bool has_lasting_inodes = true;
   std::uint32_t number = 0;
   ScannedDirectory* result = nullptr;
   std::size_t batches_left HEADRACE_GUARDED_BY(mutex) = 0;
@@ -105,7 +107,10 @@ struct Batch {
 class TreeScanner {
  public:
   TreeScanner(UniqueFd root, dev_t device, const std::atomic<bool>* stop)
-      : root_(std::move(root)), root_device_(device), stop_(stop) {}
+      : root_(std::move(root)),
+        root_device_(device),
+        root_has_lasting_inodes_(has_lasting_inodes(root_.get())),
+        stop_(stop) {}
 
   ScannedTree run(unsigned threads);
 
@@ -131,6 +136,7 @@ class TreeScanner {
 
   const UniqueFd root_;
   const dev_t root_device_;
+  const bool root_has_lasting_inodes_;
   const std::atomic<bool>* const stop_;  // may be null
   std::atomic<unsigned> retries_ = 0;
 
@@ -216,7 +222,9 @@ int TreeScanner::open_folder(OpenFolder& folder) {
   if (fd < 0) return -fd;
   folder.fd.reset(fd);
   if (const int error = read_status(fd, "", AT_EMPTY_PATH, folder.status); error != 0) return error;
-  folder.result->attributes = scanned_from(folder.status);
+  folder.has_lasting_inodes =
+      device_of(folder.status) == root_device_ ? root_has_lasting_inodes_ : has_lasting_inodes(fd);
+  folder.result->attributes = scanned_from(folder.status, folder.has_lasting_inodes);
   return is_foreign_fuse(folder) ? 0 : list_entries(folder);
 }
 
@@ -319,7 +327,7 @@ bool TreeScanner::read_entry(OpenFolder& folder, ScannedEntry& entry, std::strin
     if (error != ENOENT) add_unreadable(path_in(folder, name), error);
     return false;
   }
-  entry.attributes = scanned_from(status);
+  entry.attributes = scanned_from(status, folder.has_lasting_inodes);
   if (S_ISREG(status.stx_mode)) return true;
   if (S_ISLNK(status.stx_mode)) return read_target(folder, entry, name.c_str(), targets);
   if (S_ISDIR(status.stx_mode)) {
@@ -422,7 +430,7 @@ Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& p
   struct statx status = {};
   const int error = read_status(directory_fd, path.c_str(), 0, status);
   if (error != 0) return system_error(error, "stat " + path);
-  return scanned_from(status);
+  return scanned_from(status, true);
 }
 
 Result<ScannedTree> scan_tree(int root_fd, const ScanOptions& options) {

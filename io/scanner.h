@@ -87,7 +87,8 @@ struct ScanOptions {
 };
 [[nodiscard]] unsigned scan_threads(const ScanOptions& options);
 
-// Of one file, symlink or folder. Errors: kNotFound, kPermission, kSystem.
+// Of one file, symlink or folder, with the inode number as it is now, whether it lasts or not. Errors: kNotFound,
+// kPermission, kSystem.
 [[nodiscard]] Result<ScannedAttributes> read_attributes(int directory_fd, const std::string& path);
 
 // What cannot be read for a reason that may pass (EIO, ESTALE, EMFILE, a network that is away) is tried again for a

@@ -11,6 +11,7 @@
 
 #include "headrace/cache/catalog/catalog_builder.h"
 #include "headrace/cache/catalog/comparison.h"
+#include "headrace/io/file_system.h"
 #include "headrace/io/log.h"
 #include "headrace/io/scanner.h"
 
@@ -63,7 +64,7 @@ class FolderCheck {
     const Result<io::ScannedAttributes> now = io::read_attributes(source_fd_, path);
     const Identity before = catalog_.identity(directory);
     return now && attributes_of(*now) == catalog_.attributes(directory) && now->mtime_ns == before.mtime_ns &&
-           now->inode == before.inode;
+           (now->inode == before.inode || before.inode == 0);  // 0: does not last
   }
 
   const Catalog& catalog_;
@@ -97,11 +98,16 @@ void keep_catalog(const Catalog& catalog, const std::filesystem::path& file) {
   }
 }
 
+// An earlier version saved inode numbers that do not last, and every file would seem to be another one.
+bool has_passing_numbers(const Catalog& catalog, int source_fd) {
+  return catalog.identity(kRootEntry).inode != 0 && !io::has_lasting_inodes(source_fd);
+}
+
 Result<Catalog> open_catalog(int source_fd, const CatalogOptions& options, const std::filesystem::path& file) {
   if (file.empty()) return Catalog::scan_fd(source_fd, options);
   if (std::optional<Catalog> saved = load_catalog(options, file)) {
     const Result<bool> current = folders_current(*saved, source_fd, {.threads = options.scan_threads});
-    if (current && *current) return std::move(*saved);
+    if (current && *current && !has_passing_numbers(*saved, source_fd)) return std::move(*saved);
   }
   HEADRACE_TRY(scanned, Catalog::scan_fd(source_fd, options));
   keep_catalog(scanned, file);

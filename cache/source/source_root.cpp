@@ -93,7 +93,8 @@ std::optional<bool> SourceRoot::has_acl(const std::string& path) const {
 }
 
 bool SourceRoot::is_root_of(const Catalog& catalog) const {
-  return inode_ == catalog.identity(kRootEntry).inode;
+  const std::uint64_t inode = catalog.identity(kRootEntry).inode;
+  return inode == 0 ? !file_system_.has_lasting_inodes : inode == inode_;
 }
 
 Result<std::shared_ptr<SourceRoot>> open_source_root(const SourceRootOptions& options) {

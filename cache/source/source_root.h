@@ -44,7 +44,8 @@ class SourceRoot final : public SourceTree {
   // Whether the path leads to this very file: also over a link to a folder that was none when the catalog was made. May
   // wait for whatever the path leads to.
   [[nodiscard]] bool has_file(const char* path, const Identity& identity) const;
-  // Whether it is still this catalog's: a mount keeps the inode number of its root.
+  // Whether it is still this catalog's: a mount keeps the inode number of its root, where numbers last. Elsewhere it
+  // is a file system where they do not, and not the folder that it was mounted on.
   [[nodiscard]] bool is_root_of(const Catalog& catalog) const;
 
  private:

@@ -41,7 +41,8 @@ Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expecte
   MutexLock lock(change_mutex);
   const Result<Identity> known = identities.of(entry);
   if ((known ? std::optional(*known) : std::nullopt) != expected) return {};
-  carry_out(entry, attributes_of(found));  // first, so that nobody is shown the content before
+  carry_out(entry, attributes_of(found));                   // first, so that nobody is shown the content before
+  if (catalog.identity(entry).inode == 0) found.inode = 0;  // the scan has seen that numbers do not last there
   carry_out(entry, identity_of(found));
   identities.confirm(entry);
   return {};

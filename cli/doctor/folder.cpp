@@ -24,6 +24,9 @@ Finding examine_file_system(const std::string& name, std::string_view role, int 
   } else {
     finding.text += ", direct reads";
   }
+  if (role == "source" && !traits.has_lasting_inodes) {
+    finding.text += "; inode numbers may not last there: size and times alone tell versions of a file apart";
+  }
   if (traits.rotational)
     finding.text +=
         role == "source" ? ", hard disk: reads ahead are sorted by extent once they are slow" : ", hard disk";

@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/open_beneath.h"
 #include "headrace/io/page_cache_reader.h"
 #include "headrace/io/unique_fd.h"
@@ -39,6 +40,21 @@ TEST_CASE("an id that lasts is told for ext4 and for no file system in memory") 
   if (outer.name == "ext4") CHECK(outer.id != 0);
   if (outer.in_memory) CHECK(outer.id == 0);
   if (::access("/dev/shm", R_OK) == 0) CHECK(describe_file_system(DirFd("/dev/shm").get()).id == 0);
+}
+
+TEST_CASE("inode numbers last on local file systems, and one that does not is not compared") {
+  const TempDir folder;
+  CHECK(has_lasting_inodes(DirFd(folder.path()).get()));
+  CHECK(describe_file_system(DirFd(folder.path()).get()).has_lasting_inodes);
+  const FileAttributes known{.size_bytes = 1, .mtime_ns = 2, .ctime_ns = 3, .inode = 4};
+  FileAttributes other = known;
+  other.inode = 5;
+  CHECK(known != other);
+  other.inode = 0;
+  CHECK(known == other);
+  CHECK(other == known);
+  other.ctime_ns = 4;
+  CHECK(known != other);
 }
 
 TEST_CASE("the cache mode chosen for a folder works on its files") {
