@@ -104,6 +104,13 @@ void RequestLog::on_answered(std::uint64_t unique) {
   if (unique_of(slot).load() == unique) release(slot);
 }
 
+std::optional<pid_t> RequestLog::asker(std::uint64_t unique) {
+  io::MutexLock lock(mutex_);
+  const auto kept = slot_of_.find(unique);
+  if (kept == slot_of_.end() || unique_of(*kept->second).load() != unique) return std::nullopt;
+  return static_cast<pid_t>(header_of(*kept->second).pid);
+}
+
 // Not if another process has taken the request over meanwhile.
 void RequestLog::release(Slot& slot) {
   std::uint32_t own = session_;

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -67,6 +68,9 @@ class RequestLog {
   void give_back(Slot& slot);
   // Or done with: some have no answer.
   void on_answered(std::uint64_t unique);
+
+  // Which thread waits for a request that this process is to answer. nullopt: nobody is known to.
+  [[nodiscard]] std::optional<pid_t> asker(std::uint64_t unique);
 
   // What processes that have gone left, now this one's to answer. A stand-in takes what a worker has, too, that is
   // stopped or that cannot go: it is begun for no other reason.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -73,19 +74,18 @@ std::int64_t refuse_read(int, void*, std::size_t, void*) {
   return -ENOSYS;
 }
 
-// An epoll instance that reports requests, and the log's hint, to one waiting thread only, and stop_fd to all of them.
-// -1: see errno.
-int make_wait_fd(int request_fd, int hint_fd, int stop_fd) {
+// An epoll instance that reports what is to be done to one waiting thread only, and stop_fd to all of them. -1: see
+// errno.
+int make_wait_fd(std::span<const int> work_fds, int stop_fd) {
   const int wait_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (wait_fd < 0) return -1;
-  epoll_event request = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = request_fd}};
-  epoll_event hint = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = hint_fd}};
   epoll_event stop = {.events = EPOLLIN, .data = {.fd = stop_fd}};
-  if (::epoll_ctl(wait_fd, EPOLL_CTL_ADD, request_fd, &request) == 0 &&
-      ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, hint_fd, &hint) == 0 &&
-      ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, stop_fd, &stop) == 0) {
-    return wait_fd;
+  bool all = ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, stop_fd, &stop) == 0;
+  for (const int fd : work_fds) {
+    epoll_event work = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = fd}};
+    all = all && ::epoll_ctl(wait_fd, EPOLL_CTL_ADD, fd, &work) == 0;
   }
+  if (all) return wait_fd;
   ::close(wait_fd);
   return -1;
 }
@@ -139,6 +139,7 @@ Status Session::attach(Channel& channel, const fuse_lowlevel_ops& operations) {
   const int flags = ::fcntl(fd_, F_GETFL);
   if (::fcntl(fd_, F_SETFL, flags | O_NONBLOCK) != 0) return io::system_error(errno, "libfuse session");
   if (!stop_.valid()) return io::system_error(errno, "eventfd");
+  if (interrupts_.fd() < 0) return io::system_error(EMFILE, "timerfd");
   log_ = channel.request_log();
   return {};
 }
@@ -185,7 +186,7 @@ std::int64_t Session::write_reply(int fd, iovec* parts, int count, void* userdat
 Status Session::start(unsigned thread_count) {
   thread_count_ = thread_count;
   for (unsigned i = 0; i < thread_count; ++i) {
-    const int wait_fd = make_wait_fd(fd_, log_->hint_fd(), stop_.fd());
+    const int wait_fd = make_wait_fd(std::array{fd_, log_->hint_fd(), interrupts_.fd()}, stop_.fd());
     if (wait_fd < 0) return io::system_error(errno, "epoll for a session thread");
     threads_.emplace_back([this, i, wait_fd] {
       ::pthread_setname_np(::pthread_self(), ("hr-fuse-" + std::to_string(i)).c_str());
@@ -241,17 +242,38 @@ bool Session::wait_for_request(int wait_fd) {
     log_->take_hint();
     take_over();
   }
+  if (ready == 1 && event.data.fd == interrupts_.fd()) let_killed_go();
   return true;
 }
 
 void Session::process(std::span<std::byte> request) {
   const fuse_in_header header = *reinterpret_cast<const fuse_in_header*>(request.data());
   counts_[header.opcode < kOpcodeCount ? header.opcode : 0].fetch_add(1, std::memory_order_relaxed);
+  if (header.opcode == FUSE_INTERRUPT && request.size() >= sizeof(header) + sizeof(fuse_interrupt_in)) {
+    fuse_interrupt_in interrupt = {};
+    std::memcpy(&interrupt, request.data() + sizeof(header), sizeof(interrupt));
+    interrupts_.note(interrupt.unique);
+    log_->on_answered(header.unique);
+    return let_killed_go();
+  }
   fuse_buf buffer = {};
   buffer.mem = request.data();
   buffer.size = request.size();
   fuse_session_process_buf(session_, &buffer);
+  if (header.opcode == FUSE_READ && log_->asker(header.unique))
+    interrupts_.note(header.unique);  // it waits for storage
   if (!needs_answer(header.opcode)) log_->on_answered(header.unique);
+}
+
+// What was begun for them goes on, and its answer then finds nobody.
+void Session::let_killed_go() {
+  for (const std::uint64_t unique : interrupts_.take_killed(*log_)) refuse(unique, EINTR);
+}
+
+void Session::refuse(std::uint64_t unique, int error) {
+  fuse_out_header refusal = {.len = sizeof(fuse_out_header), .error = -error, .unique = unique};
+  iovec part = {&refusal, sizeof(refusal)};
+  write_reply(fd_, &part, 1, this);
 }
 
 // Of one that is longer than a slot only the beginning is there. None is, that is answered with anything but an error.
@@ -262,9 +284,7 @@ void Session::take_over() {
       process(request);
       continue;
     }
-    fuse_out_header refusal = {.len = sizeof(fuse_out_header), .error = -EIO, .unique = header.unique};
-    iovec part = {&refusal, sizeof(refusal)};
-    write_reply(fd_, &part, 1, this);
+    refuse(header.unique, EIO);
   }
 }
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "headrace/fuse/channel.h"
+#include "headrace/fuse/kernel/interrupts.h"
 #include "headrace/fuse/kernel/request_log.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
@@ -113,13 +114,16 @@ class Session : public std::enable_shared_from_this<Session> {
   bool serve_one(Reading& reading, int wait_fd);
   bool wait_for_request(int wait_fd);
   void process(std::span<std::byte> request);
+  void let_killed_go();
+  void refuse(std::uint64_t unique, int error);
   void end();
   static std::int64_t write_reply(int fd, iovec* parts, int count, void* userdata);
 
   const std::shared_ptr<void> handler_;
-  std::shared_ptr<RequestLog> log_;          // from attach() on
-  fuse_session* session_ = nullptr;          // its descriptor is a duplicate of the channel's
-  int fd_ = -1;                              // that descriptor
+  std::shared_ptr<RequestLog> log_;  // from attach() on
+  fuse_session* session_ = nullptr;  // its descriptor is a duplicate of the channel's
+  int fd_ = -1;                      // that descriptor
+  Interrupts interrupts_;
   io::WakeEvent stop_;                       // set once the threads are to end
   InitPhase init_phase_ = InitPhase::kDone;  // changes before the threads start only
   bool init_accepted_ = false;               // likewise

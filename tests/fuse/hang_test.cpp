@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storage that does not answer: the mount must be able to end all the same, and nobody may hang for good.
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "headrace/fuse/kernel/mount_table.h"
+#include "headrace/io/buffer.h"
 
 #include "fuse/hanging_store.h"
 #include "fuse/mounted.h"
@@ -42,6 +48,92 @@ TEST_CASE("a mount ends though storage holds a reader up, and the answer may com
   CHECK(mounts_at(mounted.path()).empty());
   store.let_go();
   reader.join();
+}
+
+// A process that opens a file past the page cache, so that the kernel keeps it until its READ is answered, and reads
+// it. Its handler of SIGUSR1 does nothing. It ends with 0 if it got `bytes`.
+class Reader {
+ public:
+  Reader(const std::string& file, std::size_t bytes) : buffer_(io::Buffer::allocate(std::size_t{64} << 10).value()) {
+    child_ = ::fork();
+    REQUIRE(child_ >= 0);
+    if (child_ > 0) return;
+    struct sigaction nothing {};
+    nothing.sa_handler = [](int) {};
+    ::sigaction(SIGUSR1, &nothing, nullptr);
+    const int fd = ::open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    ::_exit(::read(fd, buffer_.data(), buffer_.capacity()) == static_cast<ssize_t>(bytes) ? 0 : 1);
+  }
+  ~Reader() { end(); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  void signal(int number) const { ::kill(child_, number); }
+  // Waits until it is gone; false at the end of a long while.
+  [[nodiscard]] bool ends() {
+    const auto until = steady_clock::now() + std::chrono::seconds(60);
+    while (steady_clock::now() < until) {
+      if (::waitpid(child_, &status_, WNOHANG) == child_) {
+        child_ = -1;
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  [[nodiscard]] bool was_killed() const { return WIFSIGNALED(status_) && WTERMSIG(status_) == SIGKILL; }
+  [[nodiscard]] bool has_read() const { return WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
+  void end() {
+    if (child_ < 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, &status_, 0);
+    child_ = -1;
+  }
+
+ private:
+  io::Buffer buffer_;
+  pid_t child_ = -1;
+  int status_ = 0;
+};
+
+TEST_CASE("a process that is killed while storage holds it up is gone, and the storage still hangs") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 50'000);
+  mounted.open_store();
+  HangingStore store(mounted.store());
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  Reader reader(mounted.file(Mounted::sample_name(0)), 50'000);
+  store.wait_for_a_read();
+  SUBCASE("at once") {}
+  SUBCASE("after a signal that it has a handler for") {
+    reader.signal(SIGUSR1);
+  }
+  reader.signal(SIGKILL);
+  const bool ended = reader.ends();
+  CHECK(ended);
+  CHECK(store.held_reads() == 1);  // the read goes on, and its answer finds nobody
+  store.let_go();
+  reader.end();
+  CHECK(reader.was_killed());
+  CHECK(read_file(mounted.file(Mounted::sample_name(0))) == Mounted::sample_content(0, 50'000));
+}
+
+TEST_CASE("a process that handles a signal while storage holds it up gets its bytes") {
+  need_fuse();
+  Mounted mounted;
+  mounted.write_samples(2, 50'000);
+  mounted.open_store();
+  HangingStore store(mounted.store());
+  auto mount = Mount::start(store, mounted.options);
+  REQUIRE_MESSAGE(mount.has_value(), mount.error().message());
+  Reader reader(mounted.file(Mounted::sample_name(0)), 50'000);
+  store.wait_for_a_read();
+  reader.signal(SIGUSR1);
+  store.let_go();
+  CHECK(reader.ends());
+  CHECK(reader.has_read());
 }
 
 TEST_CASE("a source that does not tell whether a file has an ACL for a moment closes it to others for that long") {
