@@ -486,8 +486,8 @@ void Mount::Impl::make_pusher() {
     learning.sample_count = store.catalog().sample_count();
     learning.parts = cache::top_level_parts(store.catalog());
   }
-  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan());
-  order_watch->on_told(options.order != nullptr);
+  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan(), options.on_order_found);
+  order_watch->begin(options.order != nullptr, options.order_found_by);
   if (options.records) return;
   list_files = std::make_shared<ListFiles>(
       store, [this](cache::OrderLearner::SamplesWithin within) { order_watch->on_list(std::move(within)); });

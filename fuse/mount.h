@@ -55,6 +55,11 @@ struct MountOptions {
   std::shared_ptr<const cache::RecordSet> records;
   // Where no order is known, or none is left: find it out from the opens, and of records from the READs.
   bool learn_order = false;
+  // `order` was found in the opens by a process before this one, and how; empty: somebody gave it.
+  std::string order_found_by;
+  // Told of an order that is found in the opens, and how, for a process that takes over: it is given it as `order`.
+  // Null: it is not known any more. On a thread of the mount; must not block. Empty: nobody wants to know.
+  std::function<void(const cache::Order* order, const std::string& found_by)> on_order_found = {};
   std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
   // Where is kept what programs read of large files when they open them, from mount to mount; empty: nowhere.
   std::filesystem::path opening_file;

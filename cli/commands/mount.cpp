@@ -112,9 +112,24 @@ std::vector<std::string> orders_of(const MountPlan& plan, const KeptSettings& ke
   return plan.orders;
 }
 
+// The worker before this one may have found the order, and a search takes up to an hour of a core.
+void go_on_with_found(KeptSettings& kept, const cache::Catalog& catalog, fuse::MountOptions& options) {
+  options.on_order_found = [&kept](const cache::Order* order, const std::string& found_by) {
+    std::vector<std::string> words;
+    if (order != nullptr) words = words_of_found(*order);
+    if (order != nullptr) words.insert(words.begin(), found_by);
+    if (!kept.keep_found_order(words)) io::log_warning("the order is too long to be kept for another process");
+  };
+  std::vector<std::string> found = kept.found_order();
+  if (found.empty()) return;
+  std::shared_ptr<const cache::Order> order = open_found_order({found.begin() + 1, found.end()}, catalog);
+  if (!order) return;
+  options.order = std::move(order);
+  options.order_found_by = found.front();
+}
+
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
-                                                     const KeptSettings& kept, cache::Store& store,
-                                                     fuse::Channel& channel) {
+                                                     KeptSettings& kept, cache::Store& store, fuse::Channel& channel) {
   fuse::MountOptions options;
   options.mountpoint = plan.mount_point;
   options.source_name = mounted_name(plan.source);
@@ -160,6 +175,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
       options.fallbacks.push_back("the order is not one of what is there now: " + orders.error().message());
     }
   }
+  if (options.learn_order) go_on_with_found(kept, store.catalog(), options);
   return fuse::Mount::start(store, std::move(options), channel);
 }
 

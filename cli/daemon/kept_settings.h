@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was changed of a running mount (headrace set), for the worker that takes over when this one dies; and which
-// program the supervisor is to become (headrace upgrade).
+// What was changed of a running mount (headrace set), and what it has found out, for the worker that takes over when
+// this one dies; and which program the supervisor is to become (headrace upgrade).
 //
 //   HEADRACE_TRY(kept, KeptSettings::make());   // in the supervisor, before it forks
 //   kept.keep_pushed_bytes(bytes);              // in a worker
@@ -49,6 +49,11 @@ class KeptSettings {
   [[nodiscard]] bool keep_orders(const std::vector<std::string>& specs) { return page_->orders.keep(specs); }
   // Empty: as it was mounted.
   [[nodiscard]] std::vector<std::string> orders() const { return page_->orders.words(); }
+  // The order that was found in the opens: how, and then its specs, as `headrace order set` takes them. False: they
+  // are too long, and those before are forgotten.
+  [[nodiscard]] bool keep_found_order(const std::vector<std::string>& words) { return page_->found_order.keep(words); }
+  // Empty: none is known.
+  [[nodiscard]] std::vector<std::string> found_order() const { return page_->found_order.words(); }
   // False: the path is longer than paths are.
   [[nodiscard]] bool keep_program(const std::filesystem::path& program);
   [[nodiscard]] std::filesystem::path program() const;
@@ -71,6 +76,7 @@ class KeptSettings {
     std::array<char, PATH_MAX> program;                // ends with a zero
     Words peers;
     Words orders;
+    Words found_order;
   };
   KeptSettings(io::UniqueFd fd, Page* page) : fd_(std::move(fd)), page_(page) {}
   io::UniqueFd fd_;

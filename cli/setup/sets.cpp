@@ -148,6 +148,25 @@ io::Result<std::unique_ptr<Order>> open_folder_order(const NamedSpec& named, con
   return std::make_unique<PassOrder>(std::move(sets), cache::PassOptions{.sample_count = catalog.sample_count()});
 }
 
+std::vector<std::string> words_of_found(const Order& order) {
+  const auto* const passes = dynamic_cast<const PassOrder*>(&order);
+  if (passes == nullptr) return {order.spec()};
+  std::vector<std::string> words;
+  for (const OrderedSet& set : passes->sets()) words.push_back(set.name + "=" + set.order->spec());
+  return words;
+}
+
+// One without a name is over the whole data set, and not over the folder that is read.
+std::shared_ptr<const Order> open_found_order(const std::vector<std::string>& words, const Catalog& catalog) {
+  if (words.empty()) return nullptr;
+  if (words.size() == 1 && parse_named_spec(words.front()).folder.empty()) {
+    auto order = cache::make_order(words.front(), {.sample_count = catalog.sample_count(), .find_sample = nullptr});
+    return order ? std::move(*order) : nullptr;
+  }
+  const auto orders = open_orders(words, catalog, ListFiles::kRegular);
+  return orders ? orders->front() : nullptr;
+}
+
 io::Result<std::vector<std::shared_ptr<const Order>>> open_orders(const std::vector<std::string>& specs,
                                                                   const Catalog& catalog, ListFiles lists) {
   std::vector<NamedSpec> named;

@@ -34,6 +34,11 @@ struct NamedSpec {
 [[nodiscard]] io::Result<std::vector<std::shared_ptr<const cache::Order>>> open_orders(
     const std::vector<std::string>& specs, const cache::Catalog& catalog, ListFiles lists);
 
+// An order that was found in the opens as words that name it, for another process, and back. Null: they name none.
+[[nodiscard]] std::vector<std::string> words_of_found(const cache::Order& order);
+[[nodiscard]] std::shared_ptr<const cache::Order> open_found_order(const std::vector<std::string>& words,
+                                                                   const cache::Catalog& catalog);
+
 // The order of one folder, as an order of the data set. Errors: the same.
 [[nodiscard]] io::Result<std::unique_ptr<cache::Order>> open_folder_order(const NamedSpec& named,
                                                                           const cache::Catalog& catalog,

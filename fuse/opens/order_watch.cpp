@@ -10,8 +10,18 @@ namespace headrace::fuse {
 using cache::SampleIndex;
 using io::MutexLock;
 
-OrderWatch::OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan)
-    : plan_(plan), learner_(std::move(options)) {}
+OrderWatch::OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan, OnFound on_found)
+    : plan_(plan), on_found_(std::move(on_found)), learner_(std::move(options)) {}
+
+void OrderWatch::begin(bool known, const std::string& found_by) {
+  MutexLock lock(mutex_);
+  told_ = known;
+  if (known) found_.by = found_by;
+}
+
+void OrderWatch::tell(const cache::Order* order) {
+  if (on_found_) on_found_(order, found_.by);
+}
 
 void OrderWatch::on_opens(std::span<const SampleIndex> samples) {
   MutexLock lock(mutex_);
@@ -50,6 +60,7 @@ void OrderWatch::learn_anew() {
   told_ = false;
   found_ = {};
   in_turn_ = {};
+  tell(nullptr);
 }
 
 void OrderWatch::on_contradicted() {
@@ -64,18 +75,22 @@ void OrderWatch::follow_anew() {
   told_ = false;
   found_ = {};
   in_turn_ = {};
+  tell(nullptr);
 }
 
 void OrderWatch::follow(const std::optional<cache::OrderLearner::Lock>& lock) {
   const std::optional<std::uint64_t> before = std::exchange(in_turn_, std::nullopt);
   if (!lock) {
     io::log_info("the reader's order is not known any more");
+    tell(nullptr);
     return plan_.set_order({});
   }
   if (lock->in_turn) in_turn_ = lock->in_turn_version;
   if (in_turn_ && in_turn_ == before) return;  // the plan sees by itself that another part is read
   std::shared_ptr<const cache::Order> order = lock->in_turn ? lock->in_turn : lock->order;
   io::log_info("the reader's order is {}, epoch {}, found by {}", order->spec(), lock->epoch, lock->found_by);
+  // One that is known for some epochs alone is looked for again after these, by what only this process knows.
+  tell(lock->known_epochs == UINT64_MAX ? order.get() : nullptr);
   plan_.set_order({.order = std::move(order),
                    .epoch = lock->epoch,
                    .position = lock->position,

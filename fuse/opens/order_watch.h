@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +23,9 @@ namespace headrace::fuse {
 
 class OrderWatch {
  public:
-  OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan);
+  // An order that was found, and by what; null: it is not known any more. Called under a lock; must not block.
+  using OnFound = std::function<void(const cache::Order* order, const std::string& by)>;
+  OrderWatch(cache::OrderLearnerOptions options, SharedPlan& plan, OnFound on_found = {});
   OrderWatch(const OrderWatch&) = delete;
   OrderWatch& operator=(const OrderWatch&) = delete;
 
@@ -31,6 +34,9 @@ class OrderWatch {
   // A list that was read, as OrderLearner::offer_list() takes it.
   void on_list(cache::OrderLearner::SamplesWithin within) { learner_.offer_list(std::move(within)); }
   void on_events_lost();
+  // Before all others: the plan begins with an order, that a process before this one found by this (empty: that was
+  // given), or with none.
+  void begin(bool known, const std::string& found_by);
   // Somebody told the order, or (false) that it is unknown.
   void on_told(bool known);
   // Whatever was told or found is forgotten; the order is looked for.
@@ -56,7 +62,10 @@ class OrderWatch {
   void follow_anew() HEADRACE_REQUIRES(mutex_);
   void follow(const std::optional<cache::OrderLearner::Lock>& lock) HEADRACE_REQUIRES(mutex_);
 
+  void tell(const cache::Order* order) HEADRACE_REQUIRES(mutex_);
+
   SharedPlan& plan_;
+  const OnFound on_found_;  // may be empty
   cache::OrderLearner learner_;
 
   mutable io::Mutex mutex_;  // held while a lock is handed on, so that an older one cannot overtake it

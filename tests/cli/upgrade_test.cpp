@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // headrace upgrade: another program goes on with a mount, and no reader notices.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -16,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "headrace/cache/order.h"
 #include "headrace/cli/daemon/control.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/io/result.h"
@@ -191,6 +195,54 @@ TEST_CASE("an upgraded mount goes on as any other: over its source, in the foreg
   child->signal(SIGTERM);
   CHECK(child->wait().status == 0);
   CHECK_FALSE(headrace::test::is_mounted(fixture.source));
+}
+
+TEST_CASE("an order that was found is followed on by the next worker, and by the next program") {
+  constexpr std::size_t kSamples = 400;
+  const Programs fixture;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    static_cast<void>(fixture.data.write(fmt::format("many/class{}/{:04}.jpg", i % 4, i), std::string(8192, 'x')));
+  }
+  REQUIRE(fixture.run(fixture.older, "mount many mnt --order auto --ram 33M").status == 0);
+  std::vector<fs::path> samples;
+  for (const auto& entry : fs::recursive_directory_iterator(fixture.mount_point)) {
+    if (entry.is_regular_file()) samples.push_back(entry.path());
+  }
+  std::ranges::sort(samples);
+  REQUIRE(samples.size() == kSamples);
+  const auto order = headrace::cache::make_order("torch-distributed:seed=0", {.sample_count = kSamples});
+  REQUIRE(order.has_value());
+  const auto read_epoch = [&](std::uint64_t epoch) {
+    for (const headrace::cache::SampleIndex sample : (*order)->epoch(epoch).value()) {
+      CHECK(read_file(samples[sample]).size() == 8192);
+      std::this_thread::sleep_for(std::chrono::microseconds(500));  // loaders are no faster; the learner is not either
+    }
+  };
+  std::uint64_t epoch = 0;
+  while (epoch < 60 && fixture.stat()["mount"]["order_found_by"] == "") read_epoch(epoch++);
+  const nlohmann::json found = fixture.stat()["mount"];
+  REQUIRE(found["order_found_by"] != "");
+  const auto goes_on = [&](std::uint64_t after) {
+    const nlohmann::json now = fixture.stat()["mount"];
+    CHECK(now["order"] == found["order"]);
+    CHECK(now["order_found_by"] == found["order_found_by"]);
+    CHECK(now["takeovers"] == after);
+    read_epoch(epoch++);
+    const nlohmann::json then = fixture.stat()["mount"];
+    CHECK(then["order"] == found["order"]);
+    CHECK(then["orders_given_up"] == found["orders_given_up"]);
+  };
+  const pid_t killed = fixture.stat()["pid"];
+  REQUIRE(::kill(killed, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.stat()["pid"] != killed; }));
+  goes_on(1);
+  REQUIRE(fixture.run(fixture.newer, "upgrade mnt").status == 0);
+  goes_on(2);
+  REQUIRE(fixture.tool({"order", "set", fixture.mount_point.string(), "auto"}).status == 0);
+  const pid_t worker = fixture.stat()["pid"];
+  REQUIRE(::kill(worker, SIGKILL) == 0);
+  REQUIRE(wait_until([&] { return fixture.stat()["pid"] != worker; }));
+  CHECK(fixture.stat()["mount"]["order"] == "");  // it was forgotten
 }
 
 TEST_CASE("an upgrade that cannot be is refused before anything happens") {
