@@ -7,10 +7,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "headrace/cache/tier.h"
+#include "headrace/io/file_attributes.h"
 #include "headrace/io/result.h"
 
 namespace headrace::cache {
@@ -34,6 +36,12 @@ class View {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] TierKind served_from() const { return served_from_; }
+  // All bytes of the file that these belong to, where it is held in one piece.
+  struct WholeFile {
+    io::FileAttributes identity;  // the version that the bytes are of
+    std::span<const std::byte> bytes;
+  };
+  [[nodiscard]] std::optional<WholeFile> whole_file() const;
   void reset();
 
  private:

@@ -190,7 +190,7 @@ Result<std::unique_ptr<Mount>> Mount::start(cache::Store& store, MountOptions op
 
 Status stand_in(cache::Store& store, Channel& channel) {
   HEADRACE_TRY(takeover, open_takeover(channel, store.catalog()));
-  const std::shared_ptr<Inodes> inodes = make_inodes(store.catalog(), takeover);
+  const std::shared_ptr<Inodes> inodes = make_inodes(store.catalog(), takeover, true);
   ChangedFiles(store.catalog(), takeover.changed, takeover.head->changed_count).tell(store, *inodes);
   auto requests = std::make_shared<Requests>(
       store, inodes, channel.serves_others(), [](cache::EntryId, const ReadRange&) {}, nullptr, kStandInSeconds);
@@ -219,7 +219,7 @@ Status Mount::Impl::start(Channel& channel) {
   HEADRACE_TRY(left, open_takeover(channel, store.catalog(), &options.fallbacks));
   takeover = left;
   renewals = channel.generation();
-  inodes = make_inodes(store.catalog(), takeover);
+  inodes = make_inodes(store.catalog(), takeover, takes_over);
   is_renewed = takeover.head->is_untold;
   if (takes_over && !is_renewed) ++takeover.head->takeovers;
   ChangedFiles known(store.catalog(), takeover.changed, takeover.head->changed_count);
@@ -637,7 +637,7 @@ void Mount::Impl::stop_helpers() {
 void Mount::Impl::note(const cache::CatalogChanges& changes) {
   MutexLock lock(mutex);
   for (const cache::EntryId entry : changes.vanished) changed_files->note_vanished(entry);
-  for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes);
+  for (const auto& [entry, attributes] : changes.attributes) changed_files->note_attributes(entry, attributes, *inodes);
   for (const cache::CatalogChanges::Changed& each : changes.changed)
     changed_files->note(each.entry, each.identity, *inodes);
 }

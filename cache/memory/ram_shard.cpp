@@ -15,6 +15,12 @@ View Holding::view(TierKind from, std::uint64_t offset, std::uint64_t length) {
   return made;
 }
 
+// The parts of a file that is cut into chunks, and of one that is read by ranges, are shorter than the file.
+std::optional<View::WholeFile> View::whole_file() const {
+  const bool is_whole = holding_ != nullptr && holding_->size > 0 && holding_->size == holding_->identity.size_bytes;
+  return is_whole ? std::optional(WholeFile{holding_->identity, holding_->content()}) : std::nullopt;
+}
+
 RamShard::RamShard(std::size_t bucket_count, std::size_t ghost_slots) : buckets_(bucket_count), fifo_(ghost_slots) {}
 
 Holding* RamShard::find(ChunkKey key) {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/read_rights.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/store/confirm.h"
 
@@ -278,7 +279,7 @@ void Fetch::on_source_failure(const Error& error) {
 // get, or that is cut into chunks in another way.
 bool Fetch::look_again() {
   if (!store_.look_at(holding_.key.entry, identity_)) return false;
-  if (store_.identities.attributes(holding_.key.entry) != attributes_) return false;
+  if (!lets_in_all(store_.identities.attributes(holding_.key.entry), attributes_)) return false;
   const Result<Identity> now = store_.identities.of_file(holding_.key.entry);
   return now && is_chunked(now->size_bytes) == is_chunked(identity_.size_bytes) &&
          holding_.key.chunk < chunk_count(now->size_bytes);

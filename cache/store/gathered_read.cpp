@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "headrace/cache/read_rights.h"
+
 namespace headrace::cache {
 namespace {
 
@@ -199,7 +201,8 @@ void GatheredRead::finish() {
 // Of the file as it is known to be by now. False: it is not, or it was too often, or somebody else may read it now.
 bool GatheredRead::begin_anew() {
   const Result<Identity> identity = store_.identities.of_file(request_.entry);
-  if (attempts_left_ == 0 || !identity || store_.identities.attributes(request_.entry) != attributes_) return false;
+  if (attempts_left_ == 0 || !identity) return false;
+  if (!lets_in_all(store_.identities.attributes(request_.entry), attributes_)) return false;
   SpanRequest request = request_;
   request.hint = hint();
   const bool whole = request.span.length == request.identity.size_bytes;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/cache/read_rights.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/io/buffer.h"
 
@@ -151,7 +152,7 @@ void LeanRead::fail(Error error) {
   source_read_.buffer.reset();  // freed before their bytes are given back
   disk_read_.buffer.reset();
   store_.ram.unpin(*target_);
-  const bool may_read = store_.identities.attributes(request_.entry) == attributes_;
+  const bool may_read = lets_in_all(store_.identities.attributes(request_.entry), attributes_);
   if (!is_other_version(error) || !may_read) return denied(std::move(error));
   SpanRequest anew = request_;
   anew.hint = hint();

@@ -78,14 +78,13 @@ Attributes attributes_of(const Requests& requests, std::uint64_t inode, const ca
   return {attributes, valid_seconds};
 }
 
-// With number 0 where the file changes just now: the kernel would give those who have the old version open the size of
-// the new one.
+// Attributes of the version that the number stands for: the kernel would give those who have the old version open the
+// size of the new one. Where the file changes just now, the kernel is told right after this.
 fuse_entry_param entry_parameters(const Requests& requests, EntryId entry) {
   const std::uint64_t inode = requests.inodes().of(entry);
-  const cache::Identity identity = requests.identity(entry);
-  const bool is_changing = requests.catalog().is_file(entry) && !requests.inodes().stands_for(inode, identity);
   fuse_entry_param parameters = {};
-  parameters.ino = is_changing ? 0 : inode;
+  parameters.ino = inode;
+  const cache::Identity identity = requests.inodes().version_of_file(inode).value_or(requests.identity(entry));
   const auto [attributes, valid_seconds] = attributes_of(requests, inode, identity);
   parameters.attr = attributes;
   parameters.attr_timeout = valid_seconds;
@@ -121,13 +120,7 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
   Requests& requests = requests_of(request);
   Session& session = Session::of(request);
   const auto entry = catalog.find(requests.entry_of(parent), name);
-  if (entry) {
-    parameters = entry_parameters(requests, *entry);
-    if (parameters.ino == 0) {
-      fuse_reply_err(request, ESTALE);  // whoever looks by path tries once more
-      return;
-    }
-  }
+  if (entry) parameters = entry_parameters(requests, *entry);
   const bool fetch = entry && catalog.is_file(*entry) && requests.expects_read(*entry);
   fuse_reply_entry(request, &parameters);
   if (entry) requests.tell_looked_up(*entry, parameters.ino);
@@ -136,16 +129,12 @@ void look_up(fuse_req_t request, fuse_ino_t parent, const char* name) {
 
 void get_attributes(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
   const Requests& requests = requests_of(request);
-  if (!is_known(requests, inode)) {
+  const std::optional<cache::Identity> identity = requests.inodes().version_of_file(inode);
+  if (!identity) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  const cache::Identity identity = requests.identity(requests.entry_of(inode));
-  if (requests.catalog().is_file(requests.entry_of(inode)) && !requests.inodes().stands_for(inode, identity)) {
-    fuse_reply_err(request, ESTALE);  // it has changed just now
-    return;
-  }
-  const auto [attributes, valid_seconds] = attributes_of(requests, inode, identity);
+  const auto [attributes, valid_seconds] = attributes_of(requests, inode, *identity);
   fuse_reply_attr(request, &attributes, valid_seconds);
 }
 
@@ -166,7 +155,7 @@ void refuse(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 
 void read_file(fuse_req_t request, fuse_ino_t inode, std::size_t length, off_t offset, fuse_file_info* file) {
   Requests& requests = requests_of(request);
-  if (!is_known(requests, inode)) {
+  if (!requests.inodes().version_of_file(inode)) {
     fuse_reply_err(request, ESTALE);
     return;
   }
@@ -278,7 +267,7 @@ std::uint64_t sum_of_files(const Catalog& catalog) {
 
 }  // namespace
 
-Requests::Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
+Requests::Requests(cache::Store& store, std::shared_ptr<Inodes> inodes, bool serves_others,
                    std::function<void(EntryId, const ReadRange&)> on_read, std::function<bool(EntryId)> lacks,
                    double valid_seconds)
     : store_(store),
@@ -356,7 +345,9 @@ void Requests::look_ahead(Session& session, EntryId entry) {
 void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
   const EntryId entry = entry_of(inode);
   const cache::Identity known = identity(entry);
-  if (!inodes_->stands_for(inode, known)) {  // it has changed just now
+  // A number of before: the bytes may be the same all the same, but in a file of another size they are not.
+  const std::optional<cache::Identity> shown = inodes_->version_of_file(inode);
+  if (!shown || shown->size_bytes != known.size_bytes) {
     refuse_read(request, ESTALE);
     return;
   }
@@ -373,13 +364,14 @@ void Requests::read(fuse_req* request, std::uint64_t inode, ReadRange range) {
     ++reads_in_flight_;
   }
   const ReadRange part{.offset = range.offset, .length = length};
-  const bool asks = answer_read_ && (asked_about_ == Asked::kAllFiles || cache::is_chunked(size));
+  const bool asks = answer_read_ && inodes_->stands_for(inode, known) &&
+                    (asked_about_ == Asked::kAllFiles || cache::is_chunked(size));
   if (asks && !range.past_page_cache) {
     // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
     const Answer answer = [this, request, inode, known, part, session = Session::of(request).shared_from_this(),
                            arrived = std::chrono::steady_clock::now()](std::span<const std::byte> bytes) {
       if (bytes.empty()) return read_in_store(request, inode, known, part, cache::ReadHint::kNow);
-      answer_bytes(request, inode, known, bytes);
+      answer_bytes(request, inode, bytes, {});
       end_read(std::chrono::steady_clock::now() - arrived);
     };
     if (answer_read_(inode, known, part, answer)) return;
@@ -395,9 +387,9 @@ void Requests::read_in_store(fuse_req* request, std::uint64_t inode, const cache
   // A part of a file goes by range, so that the store keeps the rest for the READs that follow.
   const bool whole = range.offset == 0 && range.length == known.size_bytes;
   // The session lives until its last request is answered, whatever becomes of the mount meanwhile.
-  auto done = [this, request, inode, known, session = Session::of(request).shared_from_this(), length = range.length,
+  auto done = [this, request, inode, session = Session::of(request).shared_from_this(), length = range.length,
                arrived = std::chrono::steady_clock::now()](Result<cache::View> view) {
-    answer_read(request, inode, known, length, view);
+    answer_read(request, inode, length, view);
     end_read(std::chrono::steady_clock::now() - arrived);
   };
   if (whole) {
@@ -407,13 +399,14 @@ void Requests::read_in_store(fuse_req* request, std::uint64_t inode, const cache
   }
 }
 
-// Whether bytes that arrived may be shown to whoever asked while the file was `known`. It may be another version by
-// now, which is not for whoever has opened the one before. But where one READ brings all of a file that is still the
-// same one, nobody gets a mix: a new link or a touch ends no reader of a small file.
-bool Requests::may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const {
-  const cache::Identity now = identity(entry_of(inode));
-  return inodes_->stands_for(inode, now) ||
-         (now.inode == known.inode && now.size_bytes == known.size_bytes && length == now.size_bytes);
+// Whether bytes of the file as it is `now` may be shown to whoever asked. It may be another version than the one that
+// he has opened. But where one READ brings all of a file that is still the same one, nobody gets a mix: a touch, or
+// other bytes, end no reader of a small file.
+bool Requests::may_show(std::uint64_t inode, const cache::Identity& now, std::span<const std::byte> bytes,
+                        std::span<const std::byte> whole) const {
+  if (inodes_->give(inode, now, whole)) return true;
+  const std::optional<cache::Identity> shown = inodes_->version_of_file(inode);
+  return shown && now.inode == shown->inode && now.size_bytes == shown->size_bytes && bytes.size() == now.size_bytes;
 }
 
 void Requests::refuse_read(fuse_req* request, int error) {
@@ -422,18 +415,20 @@ void Requests::refuse_read(fuse_req* request, int error) {
 }
 
 // Runs on an I/O thread of the store, or on the thread that took the request.
-void Requests::answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
+void Requests::answer_read(fuse_req* request, std::uint64_t inode, std::uint64_t length,
                            const Result<cache::View>& view) {
   if (!view) return refuse_read(request, io::errno_from_error(view.error()));
   // Less than the file was known to have: it has changed. Zeroes in its place would be wrong bytes.
   if (view->bytes().size() < length) return refuse_read(request, ESTALE);
-  answer_bytes(request, inode, known, view->bytes().first(length));
+  answer_bytes(request, inode, view->bytes().first(length), view->whole_file());
 }
 
 // One writev copies from the view into the reader's pages; it never blocks.
-void Requests::answer_bytes(fuse_req* request, std::uint64_t inode, const cache::Identity& known,
-                            std::span<const std::byte> bytes) {
-  if (!may_show(inode, known, bytes.size())) return refuse_read(request, ESTALE);
+void Requests::answer_bytes(fuse_req* request, std::uint64_t inode, std::span<const std::byte> bytes,
+                            const std::optional<cache::View::WholeFile>& whole) {
+  const bool may = whole ? may_show(inode, whole->identity, bytes, whole->bytes)
+                         : may_show(inode, identity(entry_of(inode)), bytes, {});
+  if (!may) return refuse_read(request, ESTALE);
   read_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
   fuse_reply_buf(request, reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

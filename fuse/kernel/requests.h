@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -48,7 +49,7 @@ class Requests {
   // fetched when its name is looked up. Called on session threads. Empty: nothing is.
   // `serves_others`: users other than the one who mounted may read.
   // `valid_seconds`: how long the kernel may keep names and attributes. One who hears of every change takes them back.
-  Requests(cache::Store& store, std::shared_ptr<const Inodes> inodes, bool serves_others,
+  Requests(cache::Store& store, std::shared_ptr<Inodes> inodes, bool serves_others,
            std::function<void(cache::EntryId, const ReadRange&)> on_read, std::function<bool(cache::EntryId)> lacks,
            double valid_seconds = kForeverSeconds);
 
@@ -109,16 +110,17 @@ class Requests {
  private:
   void read_in_store(fuse_req* request, std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
                      cache::ReadHint hint);
-  void answer_bytes(fuse_req* request, std::uint64_t inode, const cache::Identity& known,
-                    std::span<const std::byte> bytes);
-  void answer_read(fuse_req* request, std::uint64_t inode, const cache::Identity& known, std::uint64_t length,
-                   const io::Result<cache::View>& view);
-  [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& known, std::uint64_t length) const;
+  // `whole`: the file that the bytes belong to, where all of it is at hand.
+  void answer_bytes(fuse_req* request, std::uint64_t inode, std::span<const std::byte> bytes,
+                    const std::optional<cache::View::WholeFile>& whole);
+  void answer_read(fuse_req* request, std::uint64_t inode, std::uint64_t length, const io::Result<cache::View>& view);
+  [[nodiscard]] bool may_show(std::uint64_t inode, const cache::Identity& now, std::span<const std::byte> bytes,
+                              std::span<const std::byte> whole) const;
   void refuse_read(fuse_req* request, int error);
   void end_read(std::chrono::nanoseconds waited);
 
   cache::Store& store_;
-  const std::shared_ptr<const Inodes> inodes_;
+  const std::shared_ptr<Inodes> inodes_;
   const bool serves_others_;
   const double valid_seconds_;
   const cache::Catalog& catalog_;

@@ -33,7 +33,8 @@ int Delivery::store(const Fetch& fetch) const {
   const KernelPages::Storing storing = kernel_.begin_store(fetch.entry);
   // Where it is another version by now, its bytes are not for who has opened the one before.
   const cache::Identity now = parts_.identity_of(fetch.entry);
-  if (has_changed(fetch) || !parts_.inodes->stands_for(fetch.inode, now)) return ESTALE;
+  const bool is_whole = fetch.begin == 0 && fetch.offset == 0 && bytes.size() == now.size_bytes;
+  if (has_changed(fetch) || !parts_.inodes->give(fetch.inode, now, is_whole ? bytes : bytes.first(0))) return ESTALE;
   if (!fetch.beacon) return kernel_.store(fetch.entry, fetch.inode, fetch.offset, bytes);
   leave_beacon(fetch);
   const std::uint64_t before = *fetch.beacon - fetch.offset;

@@ -14,7 +14,7 @@ namespace headrace::fuse {
 struct PushParts {
   cache::Store& store;
   const cache::Catalog& catalog;
-  std::shared_ptr<const Inodes> inodes;
+  std::shared_ptr<Inodes> inodes;
   std::shared_ptr<const PackRecords> records;  // null: samples are files
 
   [[nodiscard]] cache::EntryId entry_of(cache::SampleIndex sample) const {

@@ -31,7 +31,7 @@ PushPlanOptions with_memory(PushPlanOptions options, bool can_copy) {
 
 }  // namespace
 
-Pusher::Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::shared_ptr<const MountedAt> root,
+Pusher::Pusher(cache::Store& store, std::shared_ptr<Inodes> inodes, std::shared_ptr<const MountedAt> root,
                Takeover takeover, PushPlanOptions options)
     : Pusher({.store = store, .catalog = store.catalog(), .inodes = std::move(inodes), .records = options.records},
              store.stats(), std::move(root), takeover, std::move(options)) {}

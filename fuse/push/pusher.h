@@ -43,8 +43,8 @@ namespace headrace::fuse {
 class Pusher : public std::enable_shared_from_this<Pusher> {
  public:
   // `root`: where files are reached through the mount itself. `takeover`: for the store's catalog; outlive the threads.
-  Pusher(cache::Store& store, std::shared_ptr<const Inodes> inodes, std::shared_ptr<const MountedAt> root,
-         Takeover takeover, PushPlanOptions options);
+  Pusher(cache::Store& store, std::shared_ptr<Inodes> inodes, std::shared_ptr<const MountedAt> root, Takeover takeover,
+         PushPlanOptions options);
   Pusher(const Pusher&) = delete;
   Pusher& operator=(const Pusher&) = delete;
 

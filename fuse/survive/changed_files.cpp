@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "headrace/cache/read_rights.h"
+
 namespace headrace::fuse {
 namespace {
 
@@ -61,8 +63,10 @@ void ChangedFiles::begin_with(cache::EntryId entry, std::uint32_t number, const 
   write(entry, {.identity = identity, .has_identity = true, .number = number});
 }
 
-void ChangedFiles::note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes) {
+void ChangedFiles::note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes, Inodes& inodes) {
   ChangedFile::Version version = present(entry);
+  const cache::AttributeClass before = version.has_attributes ? version.attributes : catalog_.attributes(entry);
+  if (!cache::lets_in_all(attributes, before)) inodes.let_nobody_go_on(entry);
   version.attributes = attributes;
   version.has_attributes = true;
   write(entry, version);

@@ -4,7 +4,7 @@
 //
 //   ChangedFiles changed(catalog, records, head.changed_count);
 //   changed.note(entry, identity, inodes);                   // after the store was told, before the kernel is
-//   changed.note_attributes(entry, attributes);
+//   changed.note_attributes(entry, attributes, inodes);
 //   changed.tell(store, inodes);                             // in the successor, before it answers
 //   pusher.on_changed(changed.entries());                    // there, too: who died may not have told the kernel yet
 //
@@ -49,7 +49,7 @@ class ChangedFiles {
   [[nodiscard]] bool has_vanished(cache::EntryId entry) const { return present(entry).vanished; }
   // For a successor that has another catalog: the file is as catalogued there, and has a number of its own.
   void begin_with(cache::EntryId entry, std::uint32_t number, const cache::Identity& identity);
-  void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes);
+  void note_attributes(cache::EntryId entry, const cache::AttributeClass& attributes, Inodes& inodes);
   void tell(cache::Store& store, Inodes& inodes) const;
   [[nodiscard]] std::vector<cache::EntryId> entries() const;
   [[nodiscard]] bool has(cache::EntryId entry) const { return record_of_.contains(entry); }

@@ -50,9 +50,11 @@ Takeover takeover_in(std::span<std::byte> memory, const Catalog& catalog) {
           .pages = {reinterpret_cast<SamplePages*>(memory.data() + pages_at), catalog.sample_count()}};
 }
 
-std::shared_ptr<Inodes> make_inodes(const Catalog& catalog, const Takeover& takeover) {
-  if (takeover.head->name_numbers_end == 0) return std::make_shared<Inodes>(catalog);
-  return std::make_shared<Inodes>(catalog, takeover.numbers);
+std::shared_ptr<Inodes> make_inodes(const Catalog& catalog, const Takeover& takeover, bool takes_over) {
+  const bool has_numbers = takeover.head->name_numbers_end > 0;
+  auto inodes = has_numbers ? std::make_shared<Inodes>(catalog, takeover.numbers) : std::make_shared<Inodes>(catalog);
+  if (takes_over) inodes->note_given_before();
+  return inodes;
 }
 
 Result<Takeover> open_takeover(Channel& channel, const Catalog& catalog, std::vector<std::string>* fallbacks) {

@@ -68,6 +68,7 @@ struct Takeover {
 [[nodiscard]] Result<Takeover> open_takeover(Channel& channel, const cache::Catalog& catalog,
                                              std::vector<std::string>* fallbacks = nullptr);
 // The numbers that the kernel knows.
-[[nodiscard]] std::shared_ptr<Inodes> make_inodes(const cache::Catalog& catalog, const Takeover& takeover);
+[[nodiscard]] std::shared_ptr<Inodes> make_inodes(const cache::Catalog& catalog, const Takeover& takeover,
+                                                  bool takes_over);
 
 }  // namespace headrace::fuse

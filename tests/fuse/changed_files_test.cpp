@@ -29,8 +29,8 @@ TEST_CASE("a successor's store is told of every file that changed, as it is now"
     changed.note(entry(0), cache::Identity{.size_bytes = 1, .mtime_ns = 2, .inode = 3}, inodes);
     changed.note(entry(0), cache::Identity{.size_bytes = 4, .mtime_ns = 5, .inode = 6}, inodes);
     changed.note_vanished(entry(1));
-    changed.note_attributes(entry(0), {.mode = S_IFREG | 0600, .uid = 7, .gid = 8});
-    changed.note_attributes(cache::kRootEntry, {.mode = S_IFDIR | 0700, .uid = 7, .gid = 8});
+    changed.note_attributes(entry(0), {.mode = S_IFREG | 0600, .uid = 7, .gid = 8}, inodes);
+    changed.note_attributes(cache::kRootEntry, {.mode = S_IFDIR | 0700, .uid = 7, .gid = 8}, inodes);
   }
   CHECK(count == 3);
   const cache::Identity last{.size_bytes = 4, .mtime_ns = 5, .inode = 6};
