@@ -53,7 +53,6 @@ namespace headrace::cli {
 namespace {
 
 using io::ErrorCode;
-using io::make_error;
 
 // The index is read from the folder that was opened before the mount may have covered it.
 io::Status follow_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,

@@ -78,8 +78,8 @@ struct Command {
   std::vector<Option> options;
   std::list<Command> commands;  // below this one
   bool needs_command = false;   // one of these must be chosen
-  // Is called when the command line has set its options, and takes them from elsewhere, too. Its errors are those of the
-  // command line.
+  // Is called when the command line has set its options, and takes them from elsewhere, too. Its errors are those of
+  // the command line.
   std::function<io::Status()> settle{};
   Selected run{};
 

@@ -21,7 +21,7 @@ std::string to_lower(std::string text) {
   return text;
 }
 
-// The name of an option in a file: "allow-other" for --allow-other, "source" for the argument SOURCE. Empty: it has none.
+// The name of an option in a file: "allow-other" for --allow-other, "source" for the argument SOURCE, or an empty text.
 std::string name_in_file(const Option& option) {
   return option.is_argument() ? to_lower(std::string(option.name)) : std::string(option.long_name());
 }

@@ -132,7 +132,7 @@ Status drop_names(const UniqueFd& root) {
   return done ? Status{} : io::system_error(errno, "overlay: forget names");
 }
 
-// Whatever stat() says, which asks the mount below: what the overlay checks is of its own, and only a change reaches it.
+// The overlay checks a mode of its own, which only a change reaches; stat() asks the mount below and shows another one.
 // A copy of a folder may have an ACL, which the mount below never has.
 Status make_as(const UniqueFd& folder, const cache::AttributeClass& wanted) {
   const std::string path = path_of(folder);

@@ -44,9 +44,9 @@ class Overlay {
 
   // A process before this one has placed it.
   void take_over() { is_there_ = true; }
-  // Where it is there already, the scratch folder is taken all the same. `scratch` empty: read-only. Errors: kPermission
-  // (not root), kUnsupported (no overlayfs in this kernel, not over this, or it does not write to the file system of the
-  // scratch folder), those of ScratchFolder::take(), kSystem.
+  // Where it is there already, the scratch folder is taken all the same. `scratch` empty: read-only. Errors:
+  // kPermission (not root), kUnsupported (no overlayfs in this kernel, not over this, or it does not write to the file
+  // system of the scratch folder), those of ScratchFolder::take(), kSystem.
   [[nodiscard]] io::Status place(const std::filesystem::path& scratch);
   [[nodiscard]] bool is_there() const { return is_there_; }
 

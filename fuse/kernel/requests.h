@@ -98,8 +98,8 @@ class Requests {
   };
   // Mode and owner; nothing for others where they see more than the source's ACL may let them.
   [[nodiscard]] Shown attributes(cache::EntryId entry) const;
-  // The same of a folder, where an overlay lies over the mount. Whoever comes, the overlay asks the mount as the user who
-  // made it; so where others may not use the mount, it is the root above that keeps them out.
+  // The same of a folder, where an overlay lies over the mount. The overlay asks the mount as the user who made it,
+  // whoever comes; so where others may not use the mount, the root above keeps them out.
   [[nodiscard]] cache::AttributeClass above_overlay(cache::EntryId folder) const;
 
   [[nodiscard]] std::uint64_t read_bytes() const { return read_bytes_.load(); }
