@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -31,8 +32,12 @@ struct CatalogChanges {
     EntryId entry = kNoEntry;
     AttributeClass attributes;  // from now on
   };
+  struct TouchedFolder {
+    EntryId entry = kNoEntry;
+    std::int64_t ctime_ns = 0;
+  };
   std::vector<ChangedAttributes> attributes;  // files, folders and symlinks whose mode or owner is another
-  std::vector<EntryId> touched;               // folders whose ctime is another: their ACL may be, or names in them
+  std::vector<TouchedFolder> touched;         // folders whose ctime is another: their ACL may be, or names in them
   std::vector<Changed> changed;               // files whose identity is another
   std::vector<EntryId> vanished;              // files and symlinks that are gone, or are something else now
   std::size_t appeared = 0;                   // names that the catalog does not have: serving them takes a new catalog

@@ -35,7 +35,8 @@ class Comparison {
     std::sort(scanned.entries.begin(), scanned.entries.end(),
               [&](const auto& a, const auto& b) { return scanned.name(a) < scanned.name(b); });
     compare_attributes(directory, scanned.attributes);
-    if (scanned.attributes.ctime_ns != catalog_.identity(directory).ctime_ns) changes_.touched.push_back(directory);
+    const std::int64_t ctime_ns = scanned.attributes.ctime_ns;
+    if (ctime_ns != catalog_.identity(directory).ctime_ns) changes_.touched.push_back({directory, ctime_ns});
     const Catalog::Range range = catalog_.children(directory);
     EntryId known = range.first;
     const EntryId end = range.first + range.count;

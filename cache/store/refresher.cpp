@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include <pthread.h>
@@ -71,6 +72,7 @@ struct Refresher::Impl {
   bool names_requested HEADRACE_GUARDED_BY(mutex) = false;
   bool for_names HEADRACE_GUARDED_BY(mutex) = false;  // what is compared now
   State state HEADRACE_GUARDED_BY(mutex);
+  std::unordered_map<EntryId, std::int64_t> told_touches;  // of `thread` alone: ctimes as they were told last
   std::thread thread;
 };
 
@@ -212,8 +214,10 @@ Result<std::size_t> Refresher::Impl::tell_store(const CatalogChanges& changes) {
       store.set_attributes(entry, attributes);
     }
   }
-  // Against the catalog, so again with each comparison. Nobody keeps ACLs to compare with.
-  for (const EntryId folder : changes.touched) store.tell_attributes(folder);
+  // Nobody keeps ACLs to compare with, so each touch is told, once.
+  for (const auto& [folder, ctime_ns] : changes.touched) {
+    if (std::exchange(told_touches[folder], ctime_ns) != ctime_ns) store.tell_attributes(folder);
+  }
   if (others > 0) io::log_info("refresh: {} names have another mode or owner", others);
   for (const EntryId entry : news) HEADRACE_TRY_DO(tell_file(entry, now));
   return news.size();

@@ -93,15 +93,17 @@ TEST_CASE("a file that vanished is not found, and served again when it is back")
   Refreshed source;
   fs::rename(source.dir().path() / "b/1.jpg", source.dir().path() / "b/away");
   const auto& news = source.refresh();
-  REQUIRE(news.size() == 1);
-  CHECK(news[0].vanished.size() == 1);
+  REQUIRE(news.size() == 2);
+  CHECK(news[0].attributes.size() == 1);  // the folder was touched
+  CHECK(news[1].vanished.size() == 1);
   CHECK(source.state().appeared == 1);
   CHECK(source.content("b/1.jpg") == "error: not found");
 
   fs::rename(source.dir().path() / "b/away", source.dir().path() / "b/1.jpg");
-  CHECK(source.refresh().size() == 1);
+  CHECK(source.refresh().size() == 2);
   CHECK(source.content("b/1.jpg") == "as catalogued");
   CHECK(source.state().vanished == 0);
+  CHECK(source.refresh().empty());
 }
 
 TEST_CASE("other names are handed on where a comparison was requested, again where that has to wait, else never") {
