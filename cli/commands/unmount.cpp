@@ -149,9 +149,10 @@ io::Status run_unmount(const UnmountArguments& arguments) {
   if (!users.empty()) {
     print_line(stderr, fmt::format("headrace: {} was in use: {}", mount_point.string(), describe(users)));
   }
-  unlink_place(mount_point);
-  if (daemon.runs() && serves_elsewhere(daemon, devices)) return {};
-  if (daemon.ends_within(kSilentMs)) return {};
+  const bool goes_on = daemon.runs() && serves_elsewhere(daemon, devices);
+  // A daemon that only waits for its end is still found here, by who ends it with --force; it removes the link itself.
+  if (goes_on || !daemon.runs()) unlink_place(mount_point);
+  if (goes_on || daemon.ends_within(kSilentMs)) return {};
   const std::string reason = reason_to_wait(users, devices);
   if (!arguments.force) return wait_for_end(daemon, mount_point, reason);
   daemon.tell_to_stop();

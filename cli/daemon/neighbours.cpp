@@ -24,8 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A daemon answers within a millisecond. Two daemons that ask each other while each answers the other wait so long.
-constexpr std::chrono::milliseconds kPatience{500};
+// A daemon answers within a millisecond, or in its turn on a busy machine. Two daemons that ask each other while each
+// answers the other wait so long.
+constexpr std::chrono::milliseconds kPatience{2'000};
 
 std::optional<Neighbour> parse(const json& told) {
   const json& words = member_of(told, "words");

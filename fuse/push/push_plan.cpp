@@ -176,9 +176,10 @@ std::optional<SampleIndex> PushPlan::candidate() {
 }
 
 void PushPlan::fill() {
+  if (followed_.given() || records_) return;
   waste_.restart();
   listed_ = 0;
-  is_filling_ = !followed_.given() && !records_;
+  is_filling_ = true;
 }
 
 bool PushPlan::has_room_for_unseen() const {

@@ -42,12 +42,12 @@ TEST_CASE("closed standard streams are /dev/null to every command, and a mount k
     const std::string command =
         fmt::format("exec {} mount '{}' '{}' --ram 64M {}", HEADRACE_BINARY, fixture.source.string(), point, closed);
     REQUIRE(fixture.tool.start_shell(command)->wait().status == 0);
-    CHECK(fixture.tool({"set", point, "ram=32M"}).status == 0);
+    CHECK(fixture.tool({"set", point, "ram=48M"}).status == 0);
     const auto worker = fixture.stat()["pid"].get<pid_t>();
     CHECK(::kill(worker, SIGKILL) == 0);
     json stat;
     CHECK(wait_until([&] { return (stat = fixture.stat())["pid"] != worker; }));
-    CHECK(stat["mount"]["ram_bytes"] == 32 << 20);
+    CHECK(stat["mount"]["ram_bytes"] == 48 << 20);
     CHECK(fixture.tool({"unmount", "--force", point}).status == 0);
   }
 }

@@ -213,7 +213,8 @@ TEST_CASE("an order that was found is followed on by the next worker, and by the
   const auto order = headrace::cache::make_order("torch-distributed:seed=0", {.sample_count = kSamples});
   REQUIRE(order.has_value());
   const auto read_epoch = [&](std::uint64_t epoch) {
-    for (const headrace::cache::SampleIndex sample : (*order)->epoch(epoch).value()) {
+    const auto drawn = (*order)->epoch(epoch).value();
+    for (const headrace::cache::SampleIndex sample : drawn) {
       CHECK(read_file(samples[sample]).size() == 8192);
       std::this_thread::sleep_for(std::chrono::microseconds(500));  // loaders are no faster; the learner is not either
     }
