@@ -140,8 +140,8 @@ class Mount {
   // At most `count` of those from `first` on.
   [[nodiscard]] std::vector<cache::SampleIndex> pinned(cache::SampleIndex first, std::size_t count) const;
   // Without an order what was evicted or has changed is brought back, too. Blocks until no more can be pushed.
-  // `on_progress` runs about ten times a second on the calling thread and may return false to end the wait (pushing goes
-  // on). Errors: kCancelled (the mount ended), kInvalidArgument (ram_bytes is 0).
+  // `on_progress` runs about ten times a second on the calling thread and may return false to end the wait (pushing
+  // goes on). Errors: kCancelled (the mount ended), kInvalidArgument (ram_bytes is 0).
   [[nodiscard]] Status push_until_full(const std::function<bool(const PushProgress&)>& on_progress);
 
  private:

@@ -171,7 +171,7 @@ std::vector<std::string> Tool::environment() const {
   std::vector<std::string> all = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + home,
                                   "HEADRACE_RUNTIME_DIR=" + home + "/run", "HEADRACE_CACHE_DIR=" + home + "/cache",
                                   "HEADRACE_LOG_DIR=" + home + "/log"};
-  all.insert(all.end(), environment_.begin(), environment_.end());
+  all.insert(all.begin(), environment_.begin(), environment_.end());  // the first one of a name counts
   return all;
 }
 

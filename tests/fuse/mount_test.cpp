@@ -126,7 +126,7 @@ TEST_CASE("a file that is swapped while mounted and swapped back leaves none of 
     REQUIRE(::stat(file.c_str(), &known) == 0);
     fs::rename(sample, mounted.source().path() / "bak");
     fs::rename(other, sample);
-    // The read finds out, under the number of the file before. Nothing went out under it, so it stands for this one now.
+    // The read finds out, under the number of the file before. Nothing went out under it: it stands for this one now.
     CHECK(read_file(file) == Mounted::sample_content(100, bytes));
     CHECK(wait_for(100));
     fs::rename(sample, other);
