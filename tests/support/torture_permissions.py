@@ -99,7 +99,7 @@ class Holder:
                 kept = [asked(lambda name=name: os.open(os.path.join(root, name), os.O_RDONLY)) for name in names]
                 asked(lambda: os.chdir(os.path.join(root, folder)))
                 os.write(ready, b"r")
-                os.read(until, len(kept) or 1)  # ends with the other side
+                os.read(until, len(kept) or 1)
             os._exit(0)
         os.close(until)
         os.close(ready)
@@ -107,6 +107,7 @@ class Holder:
         os.close(is_ready)
 
     def end(self):
+        os.write(self.go, b"g")  # holders that were forked later have its descriptor, so to close it says nothing
         os.close(self.go)
         os.waitpid(self.child, 0)
 
@@ -196,7 +197,7 @@ class Shared:
             path.write_text("beside")
 
     def mount_anew(self):
-        self.call("unmount", self.mountpoint)
+        self.call("unmount", "--force", self.mountpoint)
         self.mount()
 
     def kill_worker(self):
