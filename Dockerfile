@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds headrace from a clone, and makes an image that has its package: docker build -t headrace .
-# It is Debian 13, and 12 with --build-arg DEBIAN=12. tests/package/run does what stands here in a bare Debian, without
+# It is Debian 12, and 13 with --build-arg DEBIAN=13. tests/package/run does what stands here in a bare Debian, without
 # docker.
-ARG DEBIAN=13
+ARG DEBIAN=12
 FROM debian:$DEBIAN AS build
 WORKDIR /headrace
 COPY .ci .ci
