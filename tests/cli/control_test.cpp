@@ -200,7 +200,7 @@ TEST_CASE("a reply that nobody takes does not stop the others") {
   const std::filesystem::path socket = directory.path() / "big.sock";
   const std::string big(2 << 20, 'y');
   auto server = ControlServer::start(socket, [&](std::string_view line) { return line == "big" ? big : "small"; },
-                                     {.connections_max = 4, .patience = milliseconds(300)});
+                                     {.connections_max = 4, .patience = milliseconds(5'000)});
   REQUIRE(server);
   auto stuck = ControlClient::connect(socket);
   REQUIRE(stuck);
