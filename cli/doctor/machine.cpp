@@ -152,6 +152,13 @@ Finding examine_container() {
   return {.name = "container", .health = Health::kInfo, .text = name};
 }
 
+bool has_name(uid_t user) {
+  passwd entry{};
+  passwd* found = nullptr;
+  char room[4096];  // for the strings of one entry
+  return ::getpwuid_r(user, &entry, room, sizeof room, &found) == 0 && found != nullptr;
+}
+
 }  // namespace
 
 std::string_view name_of(Health health) {
@@ -180,7 +187,7 @@ Finding examine_fusermount(uid_t user) {
   } else if ((status.st_mode & S_ISUID) == 0) {
     finding.text = program.string() + " is not set-uid root: only root can mount";
     finding.remedy = "chmod u+s " + program.string() + " (as root)";
-  } else if (::getpwuid(user) == nullptr) {
+  } else if (!has_name(user)) {
     finding.text = fmt::format("{} mounts for no user without a name, and user {} has none", program.string(), user);
     finding.remedy = fmt::format("echo 'headrace:x:{}:{}::/:/usr/sbin/nologin' >> /etc/passwd (as root)", user, user);
   } else {

@@ -116,8 +116,8 @@ io::Status Option::take(const std::vector<std::string>& values) {
   return std::visit(set_target, target);
 }
 
-Command::Command(std::string_view group_, std::string_view name_, std::string_view description_)
-    : name(name_), description(description_), group(group_) {
+Command::Command(std::string_view group_in, std::string_view name_in, std::string_view description_in)
+    : name(name_in), description(description_in), group(group_in) {
   add({.name = "--help", .letter = 'h', .target = HelpPage{}, .help = "Print this help"});
 }
 

@@ -112,7 +112,7 @@ const CLI::App& CommandLine::reached() const {
 }
 
 std::string CommandLine::name_in_full(const CLI::App& app) const {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   return app.get_parent() == nullptr ? name : name_in_full(*app.get_parent()) + " " + name;
 }
 
