@@ -19,6 +19,8 @@ struct SlowCalls::Shared {
     std::function<void()> then;
   };
 
+  static void start(const std::shared_ptr<Shared>& self, const std::string& name, Task task)
+      HEADRACE_REQUIRES(self->mutex);
   void work();
   [[nodiscard]] bool is_busy() const HEADRACE_REQUIRES(mutex) { return calls || !tasks.empty(); }
   [[nodiscard]] std::vector<std::function<void()>> take_followers() HEADRACE_REQUIRES(mutex);
@@ -32,6 +34,16 @@ struct SlowCalls::Shared {
   bool stopping HEADRACE_GUARDED_BY(mutex) = false;
   std::thread thread HEADRACE_GUARDED_BY(mutex);
 };
+
+void SlowCalls::Shared::start(const std::shared_ptr<Shared>& self, const std::string& name, Task task) {
+  self->tasks.push_back(std::move(task));
+  self->changed.notify_all();
+  if (self->thread.joinable()) return;
+  self->thread = std::thread([self, name] {
+    ::pthread_setname_np(::pthread_self(), name.c_str());
+    self->work();
+  });
+}
 
 void SlowCalls::Shared::work() {
   MutexLock lock(mutex);
@@ -70,27 +82,20 @@ std::vector<std::function<void()>> SlowCalls::Shared::take_followers() {
 
 SlowCalls::SlowCalls(std::string name) : name_(std::move(name)), shared_(std::make_shared<Shared>()) {}
 
-bool SlowCalls::is_busy() const {
-  MutexLock lock(shared_->mutex);
-  return shared_->is_busy() || shared_->stopping;
-}
-
 void SlowCalls::run(std::function<void()> call, std::function<void()> then) {
   {
-    MutexLock lock(shared_->mutex);
-    if (!shared_->stopping) {
-      shared_->tasks.push_back({std::move(call), std::move(then)});
-      shared_->changed.notify_all();
-      if (shared_->thread.joinable()) return;
-      shared_->thread = std::thread([shared = shared_, name = name_] {
-        ::pthread_setname_np(::pthread_self(), name.c_str());
-        shared->work();
-      });
-      return;
-    }
+    const MutexLock lock(shared_->mutex);
+    if (!shared_->stopping) return Shared::start(shared_, name_, {std::move(call), std::move(then)});
   }
   call();
   if (then) then();
+}
+
+bool SlowCalls::run_if_idle(std::function<void()> call, std::function<void()> then) {
+  const MutexLock lock(shared_->mutex);
+  if (shared_->stopping || shared_->is_busy()) return false;
+  Shared::start(shared_, name_, {std::move(call), std::move(then)});
+  return true;
 }
 
 void SlowCalls::stop(std::chrono::milliseconds patience) {

@@ -45,7 +45,8 @@ class SlowCalls {
  private:
   struct Shared;
 
-  [[nodiscard]] bool is_busy() const;
+  // False: a call from before still runs, or stop() came. Then neither of the two has run, nor will.
+  [[nodiscard]] bool run_if_idle(std::function<void()> call, std::function<void()> then);
 
   const std::string name_;
   const std::shared_ptr<Shared> shared_;  // with the thread, which may outlive this
@@ -59,10 +60,9 @@ auto SlowCalls::within(std::chrono::milliseconds patience, Call call) -> std::op
     bool has_ended HEADRACE_GUARDED_BY(mutex) = false;
     std::optional<std::invoke_result_t<Call>> value HEADRACE_GUARDED_BY(mutex);
   };
-  if (is_busy()) return std::nullopt;
   const auto until = std::chrono::steady_clock::now() + patience;
   const auto answer = std::make_shared<Answer>();
-  run(
+  const bool runs = run_if_idle(
       [answer, call = std::move(call)] {
         auto value = call();
         const MutexLock lock(answer->mutex);
@@ -73,6 +73,7 @@ auto SlowCalls::within(std::chrono::milliseconds patience, Call call) -> std::op
         answer->has_ended = true;
         answer->ended.notify_all();
       });
+  if (!runs) return std::nullopt;
   MutexLock lock(answer->mutex);
   while (!answer->has_ended && answer->ended.wait_until(lock, until)) {
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -90,6 +91,22 @@ TEST_CASE("who waits for a slow call is let go when these stop") {
   CHECK(waits.wait_for(kLimit) == std::future_status::ready);
   CHECK_FALSE(waits.get().has_value());
   answer->set_value();
+}
+
+TEST_CASE("a slow call never runs on the thread that would wait for it, also while these stop") {
+  for (int round = 0; round < 500; ++round) {
+    SlowCalls slow("hr-slow");
+    std::atomic<bool> asks = false;
+    std::thread waits([&] {
+      const std::thread::id here = std::this_thread::get_id();
+      asks = true;
+      const auto ran_elsewhere = slow.within(kLimit, [here] { return std::this_thread::get_id() != here; });
+      CHECK(ran_elsewhere.value_or(true));
+    });
+    while (!asks) std::this_thread::yield();
+    slow.stop(kLimit);
+    waits.join();
+  }
 }
 
 }  // namespace
