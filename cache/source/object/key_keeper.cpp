@@ -2,6 +2,7 @@
 #include "headrace/cache/source/object/key_keeper.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -13,23 +14,6 @@ namespace headrace::cache {
 namespace {
 
 using io::MutexLock;
-using Clock = std::chrono::steady_clock;
-using std::chrono::seconds;
-
-constexpr std::chrono::minutes kRenewBefore{5};
-constexpr seconds kTryAgainAfter{10};
-constexpr seconds kLookMin{1};
-constexpr std::chrono::minutes kPauseMax{5};  // a service that gives keys out is asked by every node
-constexpr std::chrono::hours kNever{24 * 365};
-
-// Keys that live for a few minutes only are renewed at half of their time.
-Clock::time_point time_to_renew(const FoundKeys& found) {
-  if (!found.expires) return Clock::now() + kNever;
-  const auto left = *found.expires - std::chrono::system_clock::now();
-  const auto wait = left > 2 * kRenewBefore ? left - kRenewBefore : left / 2;
-  return Clock::now() + std::clamp<Clock::duration>(wait, kLookMin, kNever);
-}
-
 bool are_same(const FoundKeys& one, const FoundKeys& other) {
   return one.keys.id == other.keys.id && one.keys.secret.bytes() == other.keys.secret.bytes() &&
          one.keys.session_token.bytes() == other.keys.session_token.bytes();
@@ -51,7 +35,7 @@ io::Result<std::unique_ptr<KeyKeeper>> KeyKeeper::open(KeySources sources) {
 KeyKeeper::KeyKeeper(KeySources sources, FoundKeys found)
     : sources_(std::move(sources)),
       current_(std::make_shared<const FoundKeys>(std::move(found))),
-      next_look_(time_to_renew(*current_)) {
+      schedule_(current_->expires, {}) {
   sources_.stop = &stop_;
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "hr-credentials");
@@ -92,8 +76,8 @@ void KeyKeeper::run() {
     const bool is_asked = std::any_of(waiting_.begin(), waiting_.end(), [current = current_](const Waiting& waiting) {
       return waiting.refused == current;
     });
-    const bool may_ask = Clock::now() - last_look_ >= kLookMin;
-    if ((is_asked && may_ask) || Clock::now() >= next_look_) {
+    const auto now = std::chrono::steady_clock::now();
+    if ((is_asked && schedule_.may_look(now)) || now >= schedule_.next_look()) {
       lock.unlock();
       std::optional<FoundKeys> fresh = find_again();
       lock.lock();
@@ -103,7 +87,7 @@ void KeyKeeper::run() {
     lock.unlock();
     for (Waiting& waiting : served) waiting.done();
     lock.lock();
-    if (waiting_.empty() && !closed_) changed_.wait_until(lock, next_look_);
+    if (waiting_.empty() && !closed_) changed_.wait_until(lock, schedule_.next_look());
   }
   std::vector<Waiting> left = std::exchange(waiting_, {});
   lock.unlock();
@@ -120,25 +104,14 @@ std::optional<FoundKeys> KeyKeeper::find_again() const {
 }
 
 void KeyKeeper::take(std::optional<FoundKeys> fresh) {
-  last_look_ = Clock::now();
-  next_look_ = last_look_ + kTryAgainAfter;
-  if (!fresh) return;
-  const bool is_over = fresh->expires && *fresh->expires <= std::chrono::system_clock::now();
-  const Clock::time_point next = time_to_renew(*fresh);  // the same keys may have got a later end
+  const KeySchedule::Now now;
+  if (!fresh) return schedule_.on_none(now);
+  const auto expires = fresh->expires;  // the same keys may have got a later end
   if (!are_same(*fresh, *current_)) current_ = std::make_shared<const FoundKeys>(std::move(*fresh));
-  if (!is_over) {
-    pause_ = kTryAgainAfter;
-    // The same keys with the same end: their source has no newer ones yet, and is not asked without a pause.
-    next_look_ = std::max(next, last_look_ + kLookMin);
-    return;
-  }
-  // Their source has no others, or this machine's clock is fast. A store that refuses them has them looked for at once.
-  if (pause_ == kTryAgainAfter) {
+  if (schedule_.on_found(expires, now)) {
     io::log_warning("access keys: those of {} have ended by the clock of this machine; they are used all the same",
                     current_->source);
   }
-  next_look_ = last_look_ + pause_;
-  pause_ = std::min<seconds>(2 * pause_, kPauseMax);
 }
 
 }  // namespace headrace::cache

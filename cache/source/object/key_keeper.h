@@ -8,13 +8,13 @@
 // Thread-safety: every function from any thread; join() once.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "headrace/cache/source/object/key_schedule.h"
 #include "headrace/cache/source/object/key_sources.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/result.h"
@@ -55,9 +55,7 @@ class KeyKeeper {
   io::CondVar changed_;
   KeysPtr current_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ HEADRACE_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point next_look_ HEADRACE_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point last_look_ HEADRACE_GUARDED_BY(mutex_) = {};
-  std::chrono::seconds pause_ HEADRACE_GUARDED_BY(mutex_){10};  // once they have ended and there are no others
+  KeySchedule schedule_ HEADRACE_GUARDED_BY(mutex_);
   bool closed_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
