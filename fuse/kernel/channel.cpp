@@ -30,12 +30,6 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
-#define HEADRACE_LEAK_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#include <sanitizer/lsan_interface.h>
-#define HEADRACE_LEAK_SANITIZER
-#endif
 #endif
 
 namespace headrace::fuse {
@@ -146,7 +140,7 @@ io::Error mount_error(const std::string& mountpoint, bool allow_other, const std
 // libfuse 3.14 frees the copy of the mount point's name in fuse_session_unmount() only, which would also unmount. The
 // leak sanitizer is not told of what is allocated here, because a suppression makes it read all debug information.
 int mount_session(fuse_session& session, const std::string& mountpoint) {
-#ifdef HEADRACE_LEAK_SANITIZER
+#if defined(__SANITIZE_ADDRESS__)
   const __lsan::ScopedDisabler disabler;
 #endif
   return fuse_session_mount(&session, mountpoint.c_str());
