@@ -28,7 +28,7 @@
 #include "headrace/io/log.h"
 #include "headrace/io/unique_fd.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -140,7 +140,7 @@ io::Error mount_error(const std::string& mountpoint, bool allow_other, const std
 // libfuse 3.14 frees the copy of the mount point's name in fuse_session_unmount() only, which would also unmount. The
 // leak sanitizer is not told of what is allocated here, because a suppression makes it read all debug information.
 int mount_session(fuse_session& session, const std::string& mountpoint) {
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_ADDRESS__
   const __lsan::ScopedDisabler disabler;
 #endif
   return fuse_session_mount(&session, mountpoint.c_str());
