@@ -32,6 +32,7 @@ void add_commands(Command& program) {
   program.footer =
       "headrace COMMAND --help tells more about a command. Start with headrace doctor.\n"
       "Exit status: 0 good, 1 failed, 2 usage, 128 + N stopped by signal N.";
+  add_run_command(program);
   add_mount_command(program);
   add_take_over_command(program);
   add_unmount_command(program);
@@ -61,7 +62,7 @@ void add_commands(Command& program) {
 }
 
 int report(const io::Status& status) {
-  if (status) return kExitGood;
+  if (status) return failed_child_status();
   const io::Error& error = status.error();
   const bool usage = error.code == io::ErrorCode::kInvalidArgument && error.os_errno == 0;
   // Errors of the user's making are whole sentences; "invalid" behind them would say nothing.

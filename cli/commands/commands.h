@@ -20,6 +20,7 @@ void add_pin_command(Command& program);
 void add_read_command(Command& program);
 void add_refresh_command(Command& program);
 void add_report_command(Command& program);
+void add_run_command(Command& program);
 void add_set_command(Command& program);
 void add_simulate_command(Command& program);
 void add_stat_command(Command& program);

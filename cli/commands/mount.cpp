@@ -32,6 +32,7 @@
 #include "headrace/cli/daemon/metrics.h"
 #include "headrace/cli/daemon/mount_service.h"
 #include "headrace/cli/daemon/neighbours.h"
+#include "headrace/cli/daemon/owner_watch.h"
 #include "headrace/cli/daemon/peer_watch.h"
 #include "headrace/cli/daemon/place_links.h"
 #include "headrace/cli/daemon/protocol.h"
@@ -220,6 +221,15 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
   watcher.join();
 }
 
+// What is open stays readable, and the mount ends with the last of that; what is opened from now on is the source.
+void leave_to_source(const MountPlan& plan, StopSignal& stop) {
+  io::log_info("{}: the program that it was mounted for has ended", plan.mount_point.string());
+  const io::Status unmounted = fuse::unmount(plan.mount_point);
+  if (unmounted) return;
+  io::log_error("{}", unmounted.error().message());
+  stop.request();
+}
+
 Handover describe(const MountArguments& arguments, const MountPlan& plan, const KeptSettings& kept,
                   const fuse::Channel& channel) {
   return {.channel = channel.parts(),
@@ -262,6 +272,8 @@ io::Status work(const MountArguments& arguments, const MountPlan& plan, KeptSett
   io::log_info("{} mounted at {}: {} samples", plan.source.path.string(), plan.mount_point.string(),
                store->catalog().sample_count());
   ready();
+  std::optional<OwnerWatch> owner;
+  if (arguments.owner >= 0) owner.emplace(arguments.owner, [&] { leave_to_source(plan, stop); });
   serve_until_stopped(*mount, stop);
   io::log_info("{} unmounted", plan.mount_point.string());
   return {};
@@ -411,7 +423,7 @@ io::Status run_mount(const MountArguments& arguments) {
   HEADRACE_TRY(asked, make_plan(arguments));
   HEADRACE_TRY(turn, MountTurn::take(asked.source.path));
   const std::vector<Neighbour> all = neighbours();
-  HEADRACE_TRY(is_shown, show_by_neighbour(arguments, asked, all));
+  HEADRACE_TRY(is_shown, arguments.owner >= 0 ? false : show_by_neighbour(arguments, asked, all));
   if (is_shown) {
     turn.end();  // others are not to wait for the comparison
     bring_up_to_date(asked.mount_point);

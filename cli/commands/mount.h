@@ -29,6 +29,7 @@ struct MountArguments {
   std::string log_level = "info";
   std::string metrics;             // ADDRESS:PORT or PORT of the Prometheus page; empty: none
   std::vector<std::string> words;  // the options that are in force, as a command line has them, for a handover
+  int owner = -1;  // a pidfd: the mount ends with that process, and no other one is shown by its daemon; -1: nobody's
 };
 [[nodiscard]] io::Status run_mount(const MountArguments& arguments);
 
@@ -49,6 +50,10 @@ struct TakeOverArguments {
 void add_mount_command(Command& program);
 // The program that an upgrade starts in the process of the one before. Not for people: --help does not list it.
 void add_take_over_command(Command& program);
+// Adds what says how a data set is served: memory, tiers, order, listing, bucket.
+void add_served_options(Command& command, MountArguments& arguments);
+// The options of a mount that were given, wherever they were given, as words of a command line.
+[[nodiscard]] std::vector<std::string> words_of(const Command& command);
 // Adds every setting of mount but --config. `headrace config check` reads the same settings.
 void add_mount_options(Command& command, MountArguments& arguments);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -13,18 +16,6 @@ namespace headrace::cli {
 namespace {
 
 constexpr const char* kMountGroup = "Mount";
-
-// Each option that was given, wherever it was given.
-std::vector<std::string> words_of(const Command& command) {
-  std::vector<std::string> words;
-  for (const Option& option : command.options) {
-    if (option.long_name().empty() || option.name == "--config") continue;
-    for (const std::string& value : option.given) {  // a flag may be false
-      words.push_back(fmt::format("{}={}", option.name, value));
-    }
-  }
-  return words;
-}
 
 // What the mount and its daemon are like, whatever they serve.
 void add_process_options(Command& command, MountArguments& arguments) {
@@ -78,11 +69,19 @@ io::Result<std::filesystem::path> configured_mount_point(const std::string& file
   return io::make_error(io::ErrorCode::kInvalidArgument, file + " names no mountpoint");
 }
 
-void add_mount_options(Command& command, MountArguments& arguments) {
-  command.add({.name = "SOURCE", .target = &arguments.source, .help = "The folder or bucket that holds the data set"});
-  command.add({.name = "MOUNTPOINT",
-               .target = &arguments.mount_point,
-               .help = "An empty folder, or SOURCE itself: the mount then covers it"});
+std::vector<std::string> words_of(const Command& command) {
+  constexpr std::array<std::string_view, 3> kNotOfMount = {"--config", "--at", "--or-bare"};
+  std::vector<std::string> words;
+  for (const Option& option : command.options) {
+    if (option.long_name().empty() || std::ranges::find(kNotOfMount, option.name) != kNotOfMount.end()) continue;
+    for (const std::string& value : option.given) {  // a flag may be false
+      words.push_back(fmt::format("{}={}", option.name, value));
+    }
+  }
+  return words;
+}
+
+void add_served_options(Command& command, MountArguments& arguments) {
   add_ram_size(command, arguments.cache);
   add_tier_options(command, arguments.cache);
   command.add(
@@ -107,6 +106,14 @@ void add_mount_options(Command& command, MountArguments& arguments) {
                .help = "The epoch that comes first (resuming a training)"});
   add_listing_options(command, arguments.cache);
   add_bucket_options(command, arguments.cache);
+}
+
+void add_mount_options(Command& command, MountArguments& arguments) {
+  command.add({.name = "SOURCE", .target = &arguments.source, .help = "The folder or bucket that holds the data set"});
+  command.add({.name = "MOUNTPOINT",
+               .target = &arguments.mount_point,
+               .help = "An empty folder, or SOURCE itself: the mount then covers it"});
+  add_served_options(command, arguments);
   add_process_options(command, arguments);
   add_engine_option(command, arguments.cache);
 }

@@ -118,8 +118,12 @@ std::string CommandLine::name_in_full(const CLI::App& app) const {
 
 Misuse CommandLine::misuse(std::string problem) const {
   const CLI::App& app = reached();
-  return {
-      .command = command_of(app), .name = name_in_full(app), .extras = app.remaining(), .problem = std::move(problem)};
+  std::vector<std::string> extras = app.remaining();
+  std::erase(extras, "--");  // ends the options, and is none itself
+  return {.command = command_of(app),
+          .name = name_in_full(app),
+          .extras = std::move(extras),
+          .problem = std::move(problem)};
 }
 
 // The messages of CLI11 name its classes, and begin with the option's name.
