@@ -40,12 +40,14 @@ std::vector<Samples> ranks_of(const std::string& spec, std::uint64_t n, std::uin
   return lists;
 }
 
-// Tells the opens one by one, as the mount does, and waits for the search where it has something to do.
+// Tells the opens one by one, as the mount does, and waits for the search: after each of the first ones, by which an
+// order is to be found, and then after every sixteenth.
 void tell(OrderLearner& learner, const Samples& opens, std::size_t count = SIZE_MAX) {
   for (std::size_t i = 0; i < std::min(count, opens.size()); ++i) {
     learner.on_opens({&opens[i], 1});
-    if (i < 5000 || i % 64 == 0) learner.wait_idle();
+    if (i < 512 || i % 16 == 0) learner.wait_idle();
   }
+  learner.wait_idle();
 }
 
 // With time enough for what a sanitizer makes of a search.
