@@ -38,12 +38,12 @@ void count(const json& part, Compared& sum) {
 
 }  // namespace
 
-const json& golden(const std::string& file) {
+const json& golden(std::string_view file) {
   static std::map<std::string, json> read;
-  const auto [entry, is_new] = read.try_emplace(file);
+  const auto [entry, is_new] = read.try_emplace(std::string(file));
   if (is_new) {
     std::ifstream stream(std::filesystem::path(HEADRACE_TEST_DATA) / file);
-    REQUIRE_MESSAGE(stream.is_open(), file);
+    REQUIRE_MESSAGE(stream.is_open(), entry->first);
     entry->second = json::parse(stream);
   }
   return entry->second;

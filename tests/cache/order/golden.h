@@ -19,7 +19,7 @@ namespace headrace::test {
 using nlohmann::json;
 
 // Read once; stays valid to the end of the program.
-[[nodiscard]] const json& golden(const std::string& file);
+[[nodiscard]] const json& golden(std::string_view file);
 
 // Full lists element by element; longer ones by length, first 16, last 4 and, where given, XXH64 of little-endian
 // int64.
