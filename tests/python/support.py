@@ -88,7 +88,8 @@ def launched(rank, ranks):
             probe.bind(("127.0.0.1", port))
             break
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            "USE_LIBUV": "0"}  # Debian 13's torch asks for libuv and was built without it
 
 
 def main():
