@@ -145,7 +145,7 @@ print(json.dumps([loader.rank, len(loader), loader.report()["shared_mount"], wei
                                  env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
         for process in both:
             self.addCleanup(process.kill)
-        said = [json.loads(process.communicate(timeout=120)[0]) for process in both]
+        said = [json.loads(process.communicate(timeout=support.PROGRAM_SECONDS)[0]) for process in both]
         self.assertEqual([(rank, batches) for rank, batches, _, _ in said], [(0, 1), (1, 1)])
         self.assertEqual(said[0][2:], said[1][2:])  # one mount; and the gradients of both went into the weights of both
         support.wait_until(lambda: not os.path.ismount(said[0][2]), "the mount ends behind its ranks")

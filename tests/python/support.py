@@ -36,6 +36,7 @@ def need(*modules):
 
 WAIT_SECONDS = 60
 HANGS_AFTER_SECONDS = 280
+PROGRAM_SECONDS = 240  # of a program that a test starts; on a busy machine torch alone takes a minute of that
 
 WORK = Path(tempfile.mkdtemp(prefix="headrace-python-"))
 os.environ["HEADRACE_CACHE_DIR"] = str(WORK / "cache")  # indexes of JPEGs and catalogs of this test alone
@@ -58,7 +59,7 @@ def synth(name, files=203, classes=7):
 
 def run_script(text, **environment):
     """A Python program of its own, with the package at hand."""
-    return subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=120,
+    return subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=PROGRAM_SECONDS,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment})
 
 

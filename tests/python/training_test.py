@@ -72,7 +72,7 @@ class TrainingTest(unittest.TestCase):
         path.write_text(script)
         environment = {**os.environ, "PYTHONPATH": str(support.ROOT / "python")}
         done = subprocess.run([sys.executable, "-B", path, self.folder, "--distributed"], capture_output=True,
-                              text=True, env=environment, timeout=120)
+                              text=True, env=environment, timeout=support.PROGRAM_SECONDS)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
