@@ -50,6 +50,7 @@ def train(rank, arguments, results):
     loader = make_loader(arguments, rank)
     model = models.resnet18(weights=None, num_classes=len(loader.dataset.classes))
     if arguments.processes > 1:
+        os.environ["USE_LIBUV"] = "0"  # Debian 13's torch asks for libuv and was built without it
         dist.init_process_group("gloo", rank=rank, world_size=arguments.processes)
         model = nn.parallel.DistributedDataParallel(model)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
