@@ -739,11 +739,7 @@ bool Mount::reads_records() const {
   return impl_->options.records != nullptr;
 }
 
-void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position) {
-  impl_->set_order({.order = std::move(order), .epoch = epoch, .position = position, .may_be_wrong = true});
-}
-
-void Mount::tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
+void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
   impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
 }
 

@@ -110,11 +110,10 @@ class Mount {
   [[nodiscard]] MountStats stats() const;
   // The samples are records of packs, whose order is the one that the mount began with, or is found in the READs.
   [[nodiscard]] bool reads_records() const;
-  // Where to push along from now on. Null: unknown. Not for records.
-  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch, std::uint64_t position = 0);
-  // The same for an order that a loader told. Told once more, it goes on with the epoch that was added to it. Where the
-  // opens contradict an order, set or told, it is given up, and the order is looked for if the options say so.
-  void tell_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
+  // Somebody sets the order, or a loader tells it: it is pushed along from now on. Null: it is unknown. The order that
+  // is followed already goes on with this epoch. Where the opens contradict it, it is given up, and the order is looked
+  // for if the options say so. Not for records.
+  void set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch);
   // The order is unknown from now on, whoever gave it, and is looked for in the opens. Errors: kUnsupported (a mount
   // that looks for none).
   [[nodiscard]] Status learn_order();

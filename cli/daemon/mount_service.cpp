@@ -448,7 +448,7 @@ io::Result<json> MountService::tell_order(const json& arguments) {
   HEADRACE_TRY_DO(check_takes_orders());
   const auto told = telling_.take(arguments);
   if (!told) return tl::unexpected(told.error());
-  if (*told) mount_.tell_order((*told)->order, (*told)->epoch);
+  if (*told) mount_.set_order((*told)->order, (*told)->epoch);
   return json{{"followed", told->has_value()}};
 }
 

@@ -5,7 +5,7 @@
 //
 //   OrderTelling telling(sample_count);
 //   HEADRACE_TRY(told, telling.take(arguments));   // {"name", "total", "offset", "numbers", "batch", "rank", ...}
-//   if (told) mount.tell_order(told->order, told->epoch);
+//   if (told) mount.set_order(told->order, told->epoch);
 //
 // Thread-safety: none; one owner.
 #pragma once
