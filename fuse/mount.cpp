@@ -106,6 +106,7 @@ struct Mount::Impl {
   void raise_read_ahead();
   void follow();
   void choose_first_order();
+  [[nodiscard]] OrderPosition first_order() const;
   void make_openings();
   void make_pusher();
   [[nodiscard]] bool answer_read(std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
@@ -305,8 +306,7 @@ void Mount::Impl::bind_records() {
                                        : "is another version than its records were looked up in";
     add_fallback(store.catalog().path(pack.entry) + ": " + reason + "; packs are read as plain files");
     options.records.reset();
-    options.order.reset();
-    options.else_orders.clear();
+    options.orders.given.clear();
     return;
   }
 }
@@ -362,7 +362,7 @@ Status Mount::Impl::renew(const cache::Catalog& catalog, const RenewedNames& ren
   lister->stop();
   pusher->plan().use([&](const PushPlan& plan) {
     MutexLock lock(mutex);
-    const bool has_begun = takeover.head->epoch != options.first_epoch || takeover.head->position > 0;
+    const bool has_begun = takeover.head->epoch != options.orders.first_epoch || takeover.head->position > 0;
     const bool is_read = plan.order() != nullptr && has_begun && !takeover.head->follows_before;
     renewal.finish(*changed_files, *inodes, renewed, is_read);
     supervised_channel->begin_next();
@@ -455,10 +455,14 @@ void Mount::Impl::note_shortage(std::string_view reason) {
 // Who listed the files before they were others goes on with what it listed.
 void Mount::Impl::choose_first_order() {
   bool& follows_before = takeover.head->follows_before;
-  follows_before = follows_before && options.order_before;
-  if (!follows_before) return;
-  if (options.order) options.else_orders.insert(options.else_orders.begin(), std::move(options.order));
-  options.order = options.order_before;
+  follows_before = follows_before && options.orders.before;
+  if (follows_before) options.orders.given.insert(options.orders.given.begin(), options.orders.before);
+}
+
+OrderPosition Mount::Impl::first_order() const {
+  const cache::OrderCandidates& orders = options.orders;
+  if (orders.given.empty()) return {};
+  return {.order = orders.given.front(), .epoch = orders.first_epoch, .may_be_wrong = true};
 }
 
 void Mount::Impl::make_openings() {
@@ -470,24 +474,24 @@ void Mount::Impl::make_openings() {
 
 void Mount::Impl::make_pusher() {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
-                       .order = {.order = options.order, .epoch = options.first_epoch, .may_be_wrong = true},
+                       .order = first_order(),
                        .others_bytes = openings ? openings->memory_bytes() : 0};
   if (options.records)
     plan.records = std::make_shared<const PackRecords>(options.records, options.ram_bytes / kIndexShare);
-  const bool learn = options.learn_order;
+  const bool learn = options.orders.learn;
   if (learn && !options.records) plan.next_unseen = [this] { return order_watch->next_unseen(); };
   pusher =
       std::make_shared<Pusher>(store, inodes, std::make_shared<MountedAt>(path, device), takeover, std::move(plan));
   if (!learn) return;
-  cache::OrderLearnerOptions learning{.record_folder = options.order_records};
+  cache::OrderLearnerOptions learning{.record_folder = options.orders.record_folder};
   if (options.records) {
     learning.sample_count = options.records->count();
   } else {
     learning.sample_count = store.catalog().sample_count();
     learning.parts = cache::top_level_parts(store.catalog());
   }
-  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan(), options.on_order_found);
-  order_watch->begin(options.order != nullptr, options.order_found_by);
+  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan(), options.orders.on_found);
+  order_watch->begin(!options.orders.given.empty(), options.orders.found_by);
   if (options.records) return;
   list_files = std::make_shared<ListFiles>(
       store, [this](cache::OrderLearner::SamplesWithin within) { order_watch->on_list(std::move(within)); });
@@ -500,7 +504,7 @@ void Mount::Impl::set_order(const OrderPosition& order) {
   }
   MutexLock lock(order_mutex);
   takeover.head->follows_before = false;
-  options.else_orders.clear();                                    // of the order before
+  options.orders.given.clear();                                   // it goes before all of these
   if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
   pusher->plan().set_order(order);
 }
@@ -516,7 +520,7 @@ Status Mount::Impl::learn_order() {
   HEADRACE_TRY_DO(check_learns());
   MutexLock lock(order_mutex);
   takeover.head->follows_before = false;
-  options.else_orders.clear();
+  options.orders.given.clear();
   order_watch->learn_anew();  // first, so that what it finds is not earlier
   pusher->plan().set_order({});
   return {};
@@ -530,7 +534,8 @@ void Mount::Impl::look_for_contradiction() {
                   contradiction->spec);
   if (!contradiction->is_all) return;
   takeover.head->follows_before = false;
-  if (!options.else_orders.empty()) return try_next_order();
+  if (!options.orders.given.empty()) options.orders.given.erase(options.orders.given.begin());
+  if (!options.orders.given.empty()) return try_next_order();
   if (order_watch) order_watch->on_contradicted();
 }
 
@@ -545,10 +550,8 @@ void Mount::Impl::look_for_pause() {
 }
 
 void Mount::Impl::try_next_order() {
-  const OrderPosition next{.order = options.else_orders.front(), .epoch = options.first_epoch, .may_be_wrong = true};
-  options.else_orders.erase(options.else_orders.begin());
-  io::log_info("mount {}: the order is taken for {}", path.string(), next.order->spec());
-  pusher->plan().set_order(next);
+  io::log_info("mount {}: the order is taken for {}", path.string(), options.orders.given.front()->spec());
+  pusher->plan().set_order(first_order());
 }
 
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {

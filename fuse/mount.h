@@ -2,7 +2,7 @@
 // The data set as a read-only mount whose files lie in the kernel's page cache before they are opened.
 //
 //   auto store = cache::Store::open({.source = "/data/imagenet", .source_fd = fd});  // fd: opened before mounting
-//   auto mount = Mount::start(**store, {.mountpoint = "/mnt/imagenet", .ram_bytes = 8ULL << 30, .order = order});
+//   auto mount = Mount::start(**store, {.mountpoint = "/mnt/imagenet", .ram_bytes = 8ULL << 30, .orders = orders});
 //   (*mount)->wait();   // until stop(), fusermount3 -u or umount
 //
 // The tree is answered from the catalog without I/O. What READ asks for comes from the Store, on its threads. Upcoming
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "headrace/cache/order.h"
+#include "headrace/cache/order_candidates.h"
 #include "headrace/cache/record_set.h"
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/store.h"
@@ -44,23 +45,10 @@ struct MountOptions {
   std::string source_name = "headrace";  // what mount(8) shows as the source
   std::uint64_t ram_bytes = 0;  // what may lie in the page cache by pushing, the mount's RAM tier; 0: nothing is pushed
   std::uint64_t source_rate = 0;  // bytes a second that may be read ahead from the source; 0: as many as it gives
-  std::shared_ptr<const cache::Order> order;  // null: unknown; samples are then pushed in the order of the catalog
-  std::vector<std::shared_ptr<const cache::Order>> else_orders;  // tried in turn, where the opens contradict `order`
-  std::uint64_t first_epoch = 0;
-  // `order` over the samples of the catalog before renew(), in today's numbers: a training that was under way goes on
-  // with these. Followed from where it was, until the opens contradict it. Null: there is none.
-  std::shared_ptr<const cache::Order> order_before;
-  // The records of packs. `order` is over these, and they are what is pushed, once an order is known. The reader is
+  cache::OrderCandidates orders;  // while none is known, samples are pushed in the order of the catalog
+  // The records of packs. `orders` are over these, and they are what is pushed, once an order is known. The reader is
   // followed by its READs, since nobody sees it open a record. Null: samples are files.
   std::shared_ptr<const cache::RecordSet> records;
-  // Where no order is known, or none is left: find it out from the opens, and of records from the READs.
-  bool learn_order = false;
-  // `order` was found in the opens by a process before this one, and how; empty: somebody gave it.
-  std::string order_found_by;
-  // Told of an order that is found in the opens, and how, for a process that takes over: it is given it as `order`.
-  // Null: it is not known any more. On a thread of the mount; must not block. Empty: nobody wants to know.
-  std::function<void(const cache::Order* order, const std::string& found_by)> on_order_found = {};
-  std::filesystem::path order_records;  // where learned orders are kept from run to run; empty: nowhere
   // Where is kept what programs read of large files when they open them, from mount to mount; empty: nowhere.
   std::filesystem::path opening_file;
   std::vector<std::string> fallbacks;  // what the caller could not do as asked: added to MountStats::fallbacks

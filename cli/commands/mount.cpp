@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -61,9 +60,9 @@ io::Status follow_records(const MountArguments& arguments, const MountPlan& plan
   HEADRACE_TRY(records, open_packs(plan.source, store.catalog(), arguments.cache, arguments.records));
   if (plan.orders.front() != kLearnedOrder) {
     HEADRACE_TRY(order, cache::make_record_order(plan.orders.front(), records, true));
-    options.order = std::move(order);
+    options.orders.given.push_back(std::move(order));
   } else if (records->has_shared_rows()) {
-    options.learn_order = false;
+    options.orders.learn = false;
     options.fallbacks.emplace_back(
         "several rows share a record, so that their order cannot be found out; nothing is pushed without --order");
   }
@@ -78,8 +77,8 @@ io::Status follow_records(const MountArguments& arguments, const MountPlan& plan
 // What is asked for wrongly is refused, as long as nobody reads yet. A pack that is broken is a file like others.
 io::Status try_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
                        bool has_readers, fuse::MountOptions& options) {
-  options.learn_order = true;
-  options.order_records = plan.order_records;
+  options.orders.learn = true;
+  options.orders.record_folder = plan.order_records;
   io::Status followed = follow_records(arguments, plan, store, options);
   if (followed) return {};
   if (followed.error().code == ErrorCode::kInvalidArgument && !has_readers) return followed;
@@ -113,8 +112,8 @@ std::vector<std::string> orders_of(const MountPlan& plan, const KeptSettings& ke
 }
 
 // The worker before this one may have found the order, and a search takes up to an hour of a core.
-void go_on_with_found(KeptSettings& kept, const cache::Catalog& catalog, fuse::MountOptions& options) {
-  options.on_order_found = [&kept](const cache::Order* order, const std::string& found_by) {
+void go_on_with_found(KeptSettings& kept, const cache::Catalog& catalog, cache::OrderCandidates& orders) {
+  orders.on_found = [&kept](const cache::Order* order, const std::string& found_by) {
     std::vector<std::string> words;
     if (order != nullptr) words = words_of_found(*order);
     if (order != nullptr) words.insert(words.begin(), found_by);
@@ -124,8 +123,9 @@ void go_on_with_found(KeptSettings& kept, const cache::Catalog& catalog, fuse::M
   if (found.empty()) return;
   std::shared_ptr<const cache::Order> order = open_found_order({found.begin() + 1, found.end()}, catalog);
   if (!order) return;
-  options.order = std::move(order);
-  options.order_found_by = found.front();
+  if (orders.given.empty()) orders.given.emplace_back();
+  orders.given.front() = std::move(order);
+  orders.found_by = found.front();
 }
 
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
@@ -135,7 +135,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.source_name = mounted_name(plan.source);
   options.ram_bytes = plan.ram_bytes;
   options.source_rate = plan.source_rate;
-  options.first_epoch = arguments.first_epoch;
+  options.orders.first_epoch = arguments.first_epoch;
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
@@ -160,22 +160,21 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   const auto is_one = [](const std::vector<std::string>& specs, std::string_view spec) {
     return specs.size() == 1 && specs.front() == spec;
   };
-  options.learn_order = !plan.orders.empty() && !is_one(plan.orders, "");
-  options.order_records = plan.order_records;
+  options.orders.learn = !plan.orders.empty() && !is_one(plan.orders, "");
+  options.orders.record_folder = plan.order_records;
   const std::vector<std::string> specs = orders_of(plan, kept, store.catalog(), options);
   if (!specs.empty() && !is_one(specs, "") && !is_one(specs, kLearnedOrder)) {
     auto orders = open_orders(specs, store.catalog(), ListFiles::kRegular);
     if (orders) {
-      options.order = std::move(orders->front());
-      options.order_before = open_order_before(specs, store.catalog(), channel);
-      options.else_orders.assign(std::make_move_iterator(orders->begin() + 1), std::make_move_iterator(orders->end()));
+      options.orders.given = std::move(*orders);
+      options.orders.before = open_order_before(specs, store.catalog(), channel);
     } else if (channel.catalog_before_fd() < 0) {
       return tl::unexpected(std::move(orders.error()));
     } else {  // it named a file that has gone, and readers are here
       options.fallbacks.push_back("the order is not one of what is there now: " + orders.error().message());
     }
   }
-  if (options.learn_order) go_on_with_found(kept, store.catalog(), options);
+  if (options.orders.learn) go_on_with_found(kept, store.catalog(), options.orders);
   return fuse::Mount::start(store, std::move(options), channel);
 }
 

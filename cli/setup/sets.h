@@ -2,7 +2,7 @@
 // Orders as they are given on a command line: one for the data set, or one for each of its folders.
 //
 //   auto orders = open_orders({"train=torch-distributed:seed=0", "val=sequential"}, catalog, ListFiles::kRegular);
-//   options.order = orders->front();   // the others: what else may be meant, where the opens contradict it
+//   options.orders.given = *orders;   // the first, and what else may be meant where the opens contradict it
 //
 // Thread-safety: pure.
 #pragma once

@@ -42,7 +42,7 @@ struct TakeoverHead {
   RenewedNames renewed = {};  // how this generation's catalog differs from the one before
   // Behind the largest that was ever given out; 0: the numbers are entries plus one.
   std::uint32_t name_numbers_end = 0;
-  bool follows_before = false;  // epoch and position are of MountOptions::order_before
+  bool follows_before = false;  // epoch and position are of OrderCandidates::before
   bool is_untold = false;       // the kernel was not told yet which names are others
   std::uint8_t set = 0;         // where the reader is: in which set, if the order is over several, ...
   std::uint64_t epoch = 0;      // ... in which epoch of that

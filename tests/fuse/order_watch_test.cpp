@@ -43,7 +43,7 @@ std::shared_ptr<const cache::Order> torch_order() {
 void start_unknown(Mounted& mounted) {
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   mounted.settle();
 }
@@ -73,7 +73,7 @@ TEST_CASE("train and val, whose orders were found, are followed as one order whi
   for (unsigned i = 0; i < kTrain + kVal; ++i)
     mounted.source().write(fmt::format("{}/{:05}.jpg", i < kTrain ? "train" : "val", i), content);
   mounted.options.ram_bytes = (kTrain + kVal) / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   mounted.settle();
   const auto train = *cache::make_order("torch-distributed:seed=0", {.sample_count = kTrain});
@@ -101,7 +101,7 @@ TEST_CASE("what a list names that is read through the mount is known as what is 
   for (unsigned line = 0; line < kSampleCount; ++line) lines += listed(line) + ",0\n";
   mounted.source().write("train.csv", lines);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   mounted.settle();
   CHECK(read_file(mounted.file("train.csv")) == lines);
@@ -132,7 +132,7 @@ TEST_CASE("images and masks that are read together are followed as one order") {
     for (unsigned i = 0; i < kPairs; ++i) mounted.source().write(fmt::format("{}/{:05}.jpg", folder, i), content);
   }
   mounted.options.ram_bytes = kPairs / 2 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   mounted.settle();
   const auto order = *cache::make_order("torch-distributed:seed=0", {.sample_count = kPairs});
@@ -153,7 +153,7 @@ TEST_CASE("no order is looked for where all samples are held, until some are not
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = 2 * kSampleCount * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
   const std::shared_ptr<const cache::Order> order = torch_order();
@@ -171,7 +171,7 @@ TEST_CASE("an order that was set stays while it is read, and gives way to what i
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   const std::shared_ptr<const cache::Order> order = torch_order();
   mounted.mount().set_order(order, 0);
@@ -212,8 +212,8 @@ TEST_CASE("a mount that is told to learn drops the order that was set, and finds
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.learn_order = true;
-  mounted.options.order = std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}));
+  mounted.options.orders.learn = true;
+  mounted.options.orders.given = {std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}))};
   mounted.start();
   REQUIRE(mounted.mount().learn_order());
   CHECK(mounted.mount().stats().order == "");
@@ -238,7 +238,7 @@ TEST_CASE("while the order is unknown what was not seen yet is pushed") {
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 8 * kSampleBytes;
-  mounted.options.learn_order = true;
+  mounted.options.orders.learn = true;
   mounted.start();
   REQUIRE(mounted.mount().push_until_full([](const PushProgress&) { return true; }));
   CHECK(mounted.mount().stats().held_samples > 0);  // before the first open all are unseen

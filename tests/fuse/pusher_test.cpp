@@ -85,10 +85,10 @@ TEST_CASE("with a quarter of the data in the budget, each sample of two epochs i
   need_fuse();
   until_pages_stay([] {
     Mounted mounted;
-    mounted.options.order = order_of("torch-distributed:seed=3");
+    mounted.options.orders.given = {order_of("torch-distributed:seed=3")};
     start(mounted, kSampleCount / 4);
     for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-      const std::vector<cache::SampleIndex> samples = mounted.options.order->epoch(epoch).value();
+      const std::vector<cache::SampleIndex> samples = mounted.options.orders.given.front()->epoch(epoch).value();
       for (const cache::SampleIndex sample : samples) {
         push_all(mounted);
         const MountStats stats = mounted.mount().stats();
@@ -107,7 +107,7 @@ TEST_CASE("a file pushed again after its eviction costs no request") {
   need_fuse();
   until_pages_stay([] {
     Mounted mounted;
-    mounted.options.order = order_of("sequential");
+    mounted.options.orders.given = {order_of("sequential")};
     start(mounted, 8);
     for (cache::SampleIndex sample = 0; sample < kSampleCount; ++sample) {
       push_all(mounted);
@@ -217,7 +217,7 @@ void lose_pages_until_budget_moves(Mounted& mounted) {
 TEST_CASE("where the kernel drops pushed pages samples are kept in memory and pushed before each use") {
   need_fuse();
   Mounted mounted;
-  mounted.options.order = order_of("sequential");
+  mounted.options.orders.given = {order_of("sequential")};
   start(mounted, kSampleCount * 3 / 4);
   push_all(mounted);
   lose_pages_until_budget_moves(mounted);
@@ -248,7 +248,7 @@ TEST_CASE("what makes way for smaller samples is dropped from memory") {
     const std::size_t bytes = i % 2 == 0 ? kSampleBytes : kSampleBytes / 4;
     mounted.source().write(Mounted::sample_name(i), Mounted::sample_content(i, bytes));
   }
-  mounted.options.order = order_of("sequential");
+  mounted.options.orders.given = {order_of("sequential")};
   mounted.options.ram_bytes = kSampleCount * kSampleBytes / 4;
   mounted.start();
   mounted.settle();
@@ -285,7 +285,7 @@ TEST_CASE("what readers bring in beside the pushes stays within the budget, but 
   need_fuse();
   Mounted mounted;
   constexpr std::uint64_t kBudgetSamples = 8;
-  mounted.options.order = order_of("sequential");
+  mounted.options.orders.given = {order_of("sequential")};
   start(mounted, kBudgetSamples);
   for (cache::SampleIndex sample = kSampleCount; sample-- > 0;) {
     CHECK(read_file(path_of(mounted, sample)).size() == kSampleBytes);
@@ -392,7 +392,7 @@ TEST_CASE("pushing goes along a new order once it is given") {
   need_fuse();
   until_pages_stay([] {
     Mounted mounted;
-    mounted.options.order = order_of("sequential");
+    mounted.options.orders.given = {order_of("sequential")};
     start(mounted, 8);
     push_all(mounted);
     const auto shuffled = order_of("torch-distributed:seed=9");

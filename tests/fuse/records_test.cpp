@@ -127,8 +127,8 @@ class Pack {
     mounted.options.records =
         headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(*map));
     if (!spec.empty()) order = cache::make_order(spec, {.sample_count = kRecordCount}).value();
-    mounted.options.order = order;
-    mounted.options.learn_order = spec.empty();
+    if (order) mounted.options.orders.given = {order};
+    mounted.options.orders.learn = spec.empty();
     mounted.options.ram_bytes = budget_bytes;
     mounted.start();
     mounted.settle();
@@ -288,7 +288,7 @@ TEST_CASE("records that are larger than the memory to push to are read from the 
   auto map = cache::RecordMap::strided(12 * kMiB, 0, 4 * kMiB, 3).value();
   map.set_made_from(mounted.store().identity(mounted.store().catalog().find("pack.bin").value()).value());
   mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(map));
-  mounted.options.order = cache::make_order("sequential", {.sample_count = 3}).value();
+  mounted.options.orders.given = {cache::make_order("sequential", {.sample_count = 3}).value()};
   mounted.options.ram_bytes = 2 * kMiB;
   mounted.start();
   CHECK(says(mounted.mount().stats(), "3 of 3 records are larger"));
@@ -324,7 +324,7 @@ TEST_CASE("records that were looked up in another version of the pack are not pu
   auto map = cache::RecordMap::strided(12 * kMiB, 0, kRecordBytes, 12 * kMiB / kRecordBytes).value();
   map.set_made_from({.size_bytes = 12 * kMiB});
   mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(map));
-  mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
+  mounted.options.orders.given = {cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value()};
   mounted.options.ram_bytes = 4 * kMiB;
   mounted.start();
   CHECK(mounted.mount().stats().fallbacks.size() == 1);
@@ -348,7 +348,7 @@ void start_changed(Mounted& mounted, bool map_is_new) {
   std::filesystem::remove(file);
   mounted.source().write("pack.bin", std::string(12 * kMiB, 'b'));
   if (map_is_new) make_map();
-  mounted.options.order = cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value();
+  mounted.options.orders.given = {cache::make_order("sequential", {.sample_count = 12 * kMiB / kRecordBytes}).value()};
   mounted.options.ram_bytes = 4 * kMiB;
   mounted.start();
 }
@@ -381,7 +381,7 @@ TEST_CASE("a READ waits for no record whose fetch has not begun") {
   auto map = cache::open_record_map(folder.get(), "pack.bin", "stride=1048576");
   REQUIRE_MESSAGE(map.has_value(), map.error().message());
   mounted.options.records = headrace::test::set_of(mounted.store().catalog().find("pack.bin").value(), std::move(*map));
-  mounted.options.order = cache::make_order("sequential", {.sample_count = kCount}).value();
+  mounted.options.orders.given = {cache::make_order("sequential", {.sample_count = kCount}).value()};
   mounted.options.ram_bytes = 2 * kCount * kMiB;
   test::HangingStore store(mounted.store());
   store.pin_reads_ahead();

@@ -175,7 +175,7 @@ TEST_CASE("a mount whose reader reads every other sample of its order stops read
   Mounted mounted;
   mounted.write_samples(kSampleCount, kSampleBytes);
   mounted.options.ram_bytes = kSampleCount / 10 * kSampleBytes;
-  mounted.options.order = order_of("sequential");
+  mounted.options.orders.given = {order_of("sequential")};
   mounted.start();
   mounted.settle();
   constexpr unsigned kPart = 20;
