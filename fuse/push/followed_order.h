@@ -24,16 +24,18 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/cache/order_position.h"
 #include "headrace/cache/pass_order.h"
 #include "headrace/cache/read_ahead.h"
 #include "headrace/fuse/mount_stats.h"
-#include "headrace/fuse/push/order_position.h"
 #include "headrace/fuse/push/order_trial.h"
 #include "headrace/fuse/push/record_track.h"
 #include "headrace/fuse/push/set_turns.h"
 #include "headrace/fuse/survive/takeover.h"
 
 namespace headrace::fuse {
+
+using cache::OrderPosition;
 
 class FollowedOrder {
  public:

@@ -38,7 +38,6 @@
 #include "headrace/fuse/mount_stats.h"
 #include "headrace/fuse/push/followed_order.h"
 #include "headrace/fuse/push/held_copies.h"
-#include "headrace/fuse/push/order_position.h"
 #include "headrace/fuse/push/pack_records.h"
 #include "headrace/fuse/push/page_cache_account.h"
 #include "headrace/fuse/push/push_budget.h"
