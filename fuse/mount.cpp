@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "headrace/cache/chunk.h"
+#include "headrace/cache/order_book.h"
 #include "headrace/fuse/kernel/mount_table.h"
 #include "headrace/fuse/kernel/mounted_at.h"
 #include "headrace/fuse/kernel/overlay.h"
@@ -26,7 +27,6 @@
 #include "headrace/fuse/opens/lister.h"
 #include "headrace/fuse/opens/open_log.h"
 #include "headrace/fuse/opens/openings.h"
-#include "headrace/fuse/opens/order_watch.h"
 #include "headrace/fuse/push/pressure.h"
 #include "headrace/fuse/push/pusher.h"
 #include "headrace/fuse/survive/renewal.h"
@@ -105,8 +105,7 @@ struct Mount::Impl {
   [[nodiscard]] Status renew(const cache::Catalog& catalog, const RenewedNames& renewed);
   void raise_read_ahead();
   void follow();
-  void choose_first_order();
-  [[nodiscard]] OrderPosition first_order() const;
+  void make_order_book();
   void make_openings();
   void make_pusher();
   [[nodiscard]] bool answer_read(std::uint64_t inode, const cache::Identity& known, const ReadRange& range,
@@ -121,12 +120,7 @@ struct Mount::Impl {
   void note(const cache::CatalogChanges& changes);
   void on_changed(const cache::CatalogChanges& changes);
   void tell_changed_packs(std::span<const cache::EntryId> entries);
-  void set_order(const OrderPosition& order);
-  [[nodiscard]] Status check_learns() const;
-  [[nodiscard]] Status learn_order();
-  void look_for_contradiction();
   void look_for_pause();
-  void try_next_order() HEADRACE_REQUIRES(order_mutex);
   void set_ram_bytes(std::uint64_t bytes);
   void note_shortage(std::string_view reason);
   void add_fallback(std::string line);
@@ -145,10 +139,10 @@ struct Mount::Impl {
   std::unique_ptr<Overlay> overlay;
   std::shared_ptr<Inodes> inodes;
   std::unique_ptr<Openings> openings;  // null: none are recorded
+  std::unique_ptr<cache::OrderBook> orders;
   std::shared_ptr<Pusher> pusher;
-  std::unique_ptr<OrderWatch> order_watch;  // null: the order is given, or nobody wants to know
-  std::shared_ptr<ListFiles> list_files;    // null: nobody wants to know of lists
-  bool is_paused = false;                   // reading ahead, as far as was told; by the plan's thread
+  std::shared_ptr<ListFiles> list_files;  // null: nobody wants to know of lists
+  bool is_paused = false;                 // reading ahead, as far as was told; by the plan's thread
   std::atomic<steady_clock::time_point> opened_at = steady_clock::time_point::min();  // min: nothing was opened yet
   std::atomic<bool> blind = false;  // not all opens are seen: READs stand for them
   OpenLog open_log;
@@ -157,7 +151,6 @@ struct Mount::Impl {
   std::unique_ptr<Follower> follower;
   std::unique_ptr<Lister> lister;
 
-  io::Mutex order_mutex;           // held while an order is set or given up, so that pusher and watch agree
   mutable io::Mutex budget_mutex;  // held while set_ram_bytes() replaces the watch
   std::uint64_t ram_bytes HEADRACE_GUARDED_BY(budget_mutex) = 0;
   std::unique_ptr<PressureWatch> pressure HEADRACE_GUARDED_BY(budget_mutex);
@@ -234,7 +227,7 @@ Status Mount::Impl::start(Channel& channel) {
   for (std::string& line : options.fallbacks) add_fallback(std::move(line));
   if (options.records) bind_records();
   if (options.records) tell_large_records();
-  choose_first_order();
+  make_order_book();
   if (!takes_over) make_openings();  // else the kernel has pages of files that were opened before
   make_pusher();
   std::shared_ptr<Requests> handler = make_requests(channel.serves_others());
@@ -257,7 +250,7 @@ Status Mount::Impl::start(Channel& channel) {
                 {.on_opens = [this](auto samples) { on_heard(samples); },
                  .on_overflow =
                      [this] {
-                       if (order_watch && !options.records) order_watch->on_events_lost();
+                       if (!options.records) orders->on_events_lost();
                      }},
                 [this](auto entries) { tell_overlay(overlay->forget(entries)); });
   if (takes_over) forget_changed();
@@ -356,18 +349,18 @@ Status Mount::Impl::renew(const cache::Catalog& catalog, const RenewedNames& ren
   if (stopped) return io::make_error(ErrorCode::kCancelled, "the mount ends");
   io::log_info("mount {}: goes on with {} names, of which {} are new; {} have vanished", path.string(),
                catalog.entry_count(), renewed.appeared, renewed.vanished);
-  MutexLock lock_order(order_mutex);
   pusher->request_stop();
   [[maybe_unused]] const bool in_time = pusher->wait_stopped(steady_clock::now() + kForgetPatience);
   lister->stop();
-  pusher->plan().use([&](const PushPlan& plan) {
+  const auto finish = [&](const PushPlan& plan) {
     MutexLock lock(mutex);
     const bool has_begun = takeover.head->epoch != options.orders.first_epoch || takeover.head->position > 0;
     const bool is_read = plan.order() != nullptr && has_begun && !takeover.head->follows_before;
     renewal.finish(*changed_files, *inodes, renewed, is_read);
     supervised_channel->begin_next();
     while (true) ::kill(::getpid(), SIGKILL);
-  });
+  };
+  orders->leave_to_other_samples([&] { pusher->plan().use(finish); });
   return {};
 }
 
@@ -452,17 +445,15 @@ void Mount::Impl::note_shortage(std::string_view reason) {
   shortage = reason;
 }
 
-// Who listed the files before they were others goes on with what it listed.
-void Mount::Impl::choose_first_order() {
-  bool& follows_before = takeover.head->follows_before;
-  follows_before = follows_before && options.orders.before;
-  if (follows_before) options.orders.given.insert(options.orders.given.begin(), options.orders.before);
-}
-
-OrderPosition Mount::Impl::first_order() const {
-  const cache::OrderCandidates& orders = options.orders;
-  if (orders.given.empty()) return {};
-  return {.order = orders.given.front(), .epoch = orders.first_epoch, .may_be_wrong = true};
+void Mount::Impl::make_order_book() {
+  cache::OrderLearnerOptions learning;
+  if (options.records) {
+    learning.sample_count = options.records->count();
+  } else {
+    learning.sample_count = store.catalog().sample_count();
+    learning.parts = cache::top_level_parts(store.catalog());
+  }
+  orders = std::make_unique<cache::OrderBook>(options.orders, std::move(learning), takeover.head->follows_before);
 }
 
 void Mount::Impl::make_openings() {
@@ -474,69 +465,18 @@ void Mount::Impl::make_openings() {
 
 void Mount::Impl::make_pusher() {
   PushPlanOptions plan{.budget_bytes = options.ram_bytes,
-                       .order = first_order(),
+                       .order = orders->next(),
                        .others_bytes = openings ? openings->memory_bytes() : 0};
   if (options.records)
     plan.records = std::make_shared<const PackRecords>(options.records, options.ram_bytes / kIndexShare);
-  const bool learn = options.orders.learn;
-  if (learn && !options.records) plan.next_unseen = [this] { return order_watch->next_unseen(); };
+  const bool learns_of_opens = orders->learns() && !options.records;
+  if (learns_of_opens) plan.next_unseen = [this] { return orders->next_unseen(); };
   pusher =
       std::make_shared<Pusher>(store, inodes, std::make_shared<MountedAt>(path, device), takeover, std::move(plan));
-  if (!learn) return;
-  cache::OrderLearnerOptions learning{.record_folder = options.orders.record_folder};
-  if (options.records) {
-    learning.sample_count = options.records->count();
-  } else {
-    learning.sample_count = store.catalog().sample_count();
-    learning.parts = cache::top_level_parts(store.catalog());
-  }
-  order_watch = std::make_unique<OrderWatch>(std::move(learning), pusher->plan(), options.orders.on_found);
-  order_watch->begin(!options.orders.given.empty(), options.orders.found_by);
-  if (options.records) return;
+  orders->begin(pusher->plan());
+  if (!learns_of_opens) return;
   list_files = std::make_shared<ListFiles>(
-      store, [this](cache::OrderLearner::SamplesWithin within) { order_watch->on_list(std::move(within)); });
-}
-
-void Mount::Impl::set_order(const OrderPosition& order) {
-  if (options.records) {  // it would be over files
-    io::log_warning("mount {}: the order of its records cannot be changed; mount it anew", path.string());
-    return;
-  }
-  MutexLock lock(order_mutex);
-  takeover.head->follows_before = false;
-  options.orders.given.clear();                                   // it goes before all of these
-  if (order_watch) order_watch->on_told(order.order != nullptr);  // first, so that what it finds is not later
-  pusher->plan().set_order(order);
-}
-
-Status Mount::Impl::check_learns() const {
-  if (order_watch) return {};
-  return io::make_error(ErrorCode::kUnsupported,
-                        options.records ? "a mount with --records goes along the order that it was mounted with"
-                                        : "this mount looks for no order; mount it anew with --order auto");
-}
-
-Status Mount::Impl::learn_order() {
-  HEADRACE_TRY_DO(check_learns());
-  MutexLock lock(order_mutex);
-  takeover.head->follows_before = false;
-  options.orders.given.clear();
-  order_watch->learn_anew();  // first, so that what it finds is not earlier
-  pusher->plan().set_order({});
-  return {};
-}
-
-void Mount::Impl::look_for_contradiction() {
-  MutexLock lock(order_mutex);
-  const std::optional<SharedPlan::Contradiction> contradiction = pusher->plan().take_contradiction();
-  if (!contradiction) return;
-  io::log_warning("mount {}: the loader does not read as {} says; that order is given up", path.string(),
-                  contradiction->spec);
-  if (!contradiction->is_all) return;
-  takeover.head->follows_before = false;
-  if (!options.orders.given.empty()) options.orders.given.erase(options.orders.given.begin());
-  if (!options.orders.given.empty()) return try_next_order();
-  if (order_watch) order_watch->on_contradicted();
+      store, [this](cache::OrderLearner::SamplesWithin within) { orders->on_list(std::move(within)); });
 }
 
 void Mount::Impl::look_for_pause() {
@@ -549,11 +489,6 @@ void Mount::Impl::look_for_pause() {
       path.string(), opens);
 }
 
-void Mount::Impl::try_next_order() {
-  io::log_info("mount {}: the order is taken for {}", path.string(), options.orders.given.front()->spec());
-  pusher->plan().set_order(first_order());
-}
-
 void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
   opened_at = steady_clock::now();
   if (options.records) return;  // an open does not say which
@@ -563,9 +498,13 @@ void Mount::Impl::on_opens(std::span<const cache::SampleIndex> samples) {
 
 // By the plan, of opens or of READs that stand for them: a thread that answers the kernel waits for none of this.
 void Mount::Impl::on_heard(std::span<const cache::SampleIndex> samples) {
-  look_for_contradiction();
+  const std::optional<cache::OrderBook::GivenUp> given_up = orders->on_opens(samples);
+  if (given_up) {
+    io::log_warning("mount {}: the loader does not read as {} says; that order is given up", path.string(),
+                    given_up->spec);
+    if (!given_up->next.empty()) io::log_info("mount {}: the order is taken for {}", path.string(), given_up->next);
+  }
   look_for_pause();
-  if (order_watch && !samples.empty()) order_watch->on_opens(samples);
 }
 
 // A READ that the page cache could not serve.
@@ -685,6 +624,16 @@ void Mount::wait_until_forgotten() {
 
 namespace {
 
+void add_found_order(cache::OrderBook::Found found, MountStats& stats) {
+  stats.order_found_by = std::move(found.by);
+  stats.order_confidence_bits = found.confidence_bits;
+  stats.order_opens = found.opens;
+  stats.order_search_cpu_seconds = found.search_cpu_seconds;
+  stats.order_search_seeds = found.search_seeds;
+  stats.order_search_seeds_tested = found.search_seeds_tested;
+  stats.order_search_seeds_per_second = found.search_seeds_per_second;
+}
+
 void add_read_figures(const ReadFigures& figures, MountStats& stats) {
   stats.read_wait_seconds = figures.wait_seconds();
   for (const ReadFigures::Wait& wait : figures.waits()) stats.read_waits.push_back({wait.seconds_max, wait.count});
@@ -714,17 +663,8 @@ MountStats Mount::stats() const {
   if (impl_->openings) stats.opening_reads = impl_->openings->answered();
   stats.listed = impl_->lister->done();
   stats.overlay = impl_->overlay->is_there();
-  stats.learns_order = impl_->order_watch != nullptr;
-  if (impl_->order_watch) {
-    OrderWatch::Found found = impl_->order_watch->found();
-    stats.order_found_by = std::move(found.by);
-    stats.order_confidence_bits = found.confidence_bits;
-    stats.order_opens = found.opens;
-    stats.order_search_cpu_seconds = found.search_cpu_seconds;
-    stats.order_search_seeds = found.search_seeds;
-    stats.order_search_seeds_tested = found.search_seeds_tested;
-    stats.order_search_seeds_per_second = found.search_seeds_per_second;
-  }
+  stats.learns_order = impl_->orders->learns();
+  add_found_order(impl_->orders->found(), stats);
   const steady_clock::time_point opened_at = impl_->opened_at;
   if (opened_at != steady_clock::time_point::min()) {
     stats.seconds_since_open = std::chrono::duration<double>(steady_clock::now() - opened_at).count();
@@ -743,15 +683,23 @@ bool Mount::reads_records() const {
 }
 
 void Mount::set_order(std::shared_ptr<const cache::Order> order, std::uint64_t epoch) {
-  impl_->set_order({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
+  if (reads_records()) {  // it would be over files
+    return io::log_warning("mount {}: the order of its records cannot be changed; mount it anew", impl_->path.string());
+  }
+  impl_->orders->set({.order = std::move(order), .epoch = epoch, .may_be_wrong = true});
 }
 
 Status Mount::check_learns() const {
-  return impl_->check_learns();
+  if (impl_->orders->learns()) return {};
+  return io::make_error(ErrorCode::kUnsupported,
+                        reads_records() ? "a mount with --records goes along the order that it was mounted with"
+                                        : "this mount looks for no order; mount it anew with --order auto");
 }
 
 Status Mount::learn_order() {
-  return impl_->learn_order();
+  HEADRACE_TRY_DO(check_learns());
+  impl_->orders->learn_anew();
+  return {};
 }
 
 Mount::Opens Mount::opens(std::uint64_t first) const {

@@ -160,7 +160,6 @@ io::Status MountService::show_other_names(const cache::CatalogChanges& changes) 
   // A source that is away looks like an empty folder where it was mounted.
   if (changes.next->sample_count() == 0)
     return make_error(ErrorCode::kNotFound, "there is no file left; is the source away?");
-  static_cast<void>(kept_.keep_found_order({}));  // it is over the samples before
   return mount_.renew(
       *changes.next,
       {.changed = changes.changed.size(), .vanished = changes.vanished.size(), .appeared = changes.appeared});

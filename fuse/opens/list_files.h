@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files beside the samples that look like lists (csv, txt, ...): what programs read of these, they shuffle.
 //
-//   auto lists = std::make_shared<ListFiles>(store, [&](auto within) { order_watch.on_list(std::move(within)); });
+//   auto lists = std::make_shared<ListFiles>(store, [&](auto within) { orders.on_list(std::move(within)); });
 //   lists->on_read(entry);   // every READ of a file that is no sample
 //   lists->stop();           // `offer` is not called any more
 //

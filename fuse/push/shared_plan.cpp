@@ -205,14 +205,11 @@ std::optional<std::uint64_t> SharedPlan::on_pages_dropped() {
   });
 }
 
-bool SharedPlan::wants_order() {
-  return look([](const PushPlan& plan) { return plan.wants_order(); });
-}
-
-std::optional<SharedPlan::Contradiction> SharedPlan::take_contradiction() {
-  return look([](PushPlan& plan) -> std::optional<Contradiction> {
-    if (!plan.take_contradiction()) return std::nullopt;
-    return Contradiction{.spec = plan.given_up(), .is_all = plan.order() == nullptr};
+cache::OrderFollower::Finding SharedPlan::take_finding() {
+  return look([](PushPlan& plan) {
+    Finding finding{.wants_order = plan.wants_order()};
+    if (plan.take_contradiction()) finding.contradiction = {.spec = plan.given_up(), .is_all = !plan.order()};
+    return finding;
   });
 }
 

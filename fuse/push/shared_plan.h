@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/cache/order_book.h"
 #include "headrace/fuse/push/push_plan.h"
 #include "headrace/io/mutex.h"
 
@@ -40,11 +41,11 @@ struct PlanListener {
   std::function<void()> on_overflow = {};  // opens went unseen
 };
 
-class SharedPlan {
+class SharedPlan final : public cache::OrderFollower {
  public:
   // `on_taken`: something changed that may have to be carried out. Called while the plan is locked.
   SharedPlan(const cache::Catalog& catalog, Takeover takeover, PushPlanOptions options, std::function<void()> on_taken);
-  ~SharedPlan() { stop(); }
+  ~SharedPlan() override { stop(); }
   SharedPlan(const SharedPlan&) = delete;
   SharedPlan& operator=(const SharedPlan&) = delete;
 
@@ -86,9 +87,8 @@ class SharedPlan {
   // The reader opened these, in this order. Waits while very much waits already.
   void on_opens(std::span<const cache::SampleIndex> samples);
   void on_overflow();
-  // While no order is known: an epoch went by in which these were not read.
-  void let_go(std::span<const cache::SampleIndex> samples);
-  void set_order(const OrderPosition& order);
+  void let_go(std::span<const cache::SampleIndex> samples) override;
+  void set_order(const OrderPosition& order) override;
   void fill();
   void set_budget(std::uint64_t budget_bytes);
   void limit_budget(std::uint64_t budget_bytes);  // what memory pressure leaves of it
@@ -98,14 +98,7 @@ class SharedPlan {
   // The kernel dropped pages though there is memory. What the daemon keeps itself from now on; nullopt: nothing
   // changed.
   [[nodiscard]] std::optional<std::uint64_t> on_pages_dropped();
-  // Whether it matters in which order samples are read.
-  [[nodiscard]] bool wants_order();
-  // True once after the opens contradicted an order that may be wrong.
-  struct Contradiction {
-    std::string spec;     // what is not followed any more
-    bool is_all = false;  // no order is left
-  };
-  [[nodiscard]] std::optional<Contradiction> take_contradiction();
+  [[nodiscard]] Finding take_finding() override;
   [[nodiscard]] std::uint64_t paused_opens();
   [[nodiscard]] std::uint64_t budget_bytes();
   // Of the samples from `first` on; at most `count`.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "headrace/fuse/opens/order_watch.h"
-
+// Orders that a mount finds in the opens. tests/cache/order/order_book_test.cpp says which order goes first.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -12,7 +11,7 @@
 
 #include "fuse/mounted.h"
 
-namespace headrace::fuse::order_watch_test {
+namespace headrace::fuse::learned_order_test {
 namespace {
 
 using test::Mounted;
@@ -191,40 +190,6 @@ TEST_CASE("an order that was set stays while it is read, and gives way to what i
   CHECK(stats.order_found_by != "");
 }
 
-TEST_CASE("an order that was found comes back when a wrong one that was set over it is given up") {
-  need_fuse();
-  Mounted mounted;
-  start_unknown(mounted);
-  const std::shared_ptr<const cache::Order> order = torch_order();
-  std::uint64_t epoch = 0;
-  const auto read_until = [&](const auto& holds) {
-    for (; epoch < 60 && !holds(mounted.mount().stats()); ++epoch) read_epoch(mounted, *order, epoch);  // as above
-    return holds(mounted.mount().stats());
-  };
-  REQUIRE(read_until([](const MountStats& stats) { return !stats.order_found_by.empty(); }));
-  mounted.mount().set_order(std::move(*cache::make_order("sequential", {.sample_count = kSampleCount})), 0);
-  REQUIRE(read_until([](const MountStats& stats) { return stats.order_given_up == "sequential"; }));
-  CHECK(read_until([](const MountStats& stats) { return stats.order.starts_with("torch-distributed:seed=0"); }));
-}
-
-TEST_CASE("a mount that is told to learn drops the order that was set, and finds the one that is read") {
-  need_fuse();
-  Mounted mounted;
-  mounted.write_samples(kSampleCount, kSampleBytes);
-  mounted.options.ram_bytes = kSampleCount / 4 * kSampleBytes;
-  mounted.options.orders.learn = true;
-  mounted.options.orders.given = {std::move(*cache::make_order("sequential", {.sample_count = kSampleCount}))};
-  mounted.start();
-  REQUIRE(mounted.mount().learn_order());
-  CHECK(mounted.mount().stats().order == "");
-  const std::shared_ptr<const cache::Order> order = torch_order();
-  for (std::uint64_t epoch = 0; epoch < 60 && mounted.mount().stats().order_found_by.empty(); ++epoch) {
-    read_epoch(mounted, *order, epoch);
-  }
-  CHECK(mounted.mount().stats().order.starts_with(order->spec()));
-  CHECK(mounted.mount().stats().orders_given_up == 0);
-}
-
 TEST_CASE("a mount that looks for no order says so when it is told to learn") {
   need_fuse();
   Mounted mounted;
@@ -255,4 +220,4 @@ TEST_CASE("while the order is unknown what was not seen yet is pushed") {
 }
 
 }  // namespace
-}  // namespace headrace::fuse::order_watch_test
+}  // namespace headrace::fuse::learned_order_test
