@@ -17,10 +17,9 @@
 #include <sys/stat.h>
 
 #include "headrace/cache/clear_share.h"
-#include "headrace/cache/pass_order.h"
 #include "headrace/cache/record_order.h"
 #include "headrace/cache/refresher.h"
-#include "headrace/cache/renumbered_order.h"
+#include "headrace/cli/commands/mount_orders.h"
 #include "headrace/cli/commands/mount_plan.h"
 #include "headrace/cli/commands/mount_sharing.h"
 #include "headrace/cli/daemon/control.h"
@@ -78,54 +77,13 @@ io::Status follow_records(const MountArguments& arguments, const MountPlan& plan
 io::Status try_records(const MountArguments& arguments, const MountPlan& plan, const cache::Store& store,
                        bool has_readers, fuse::MountOptions& options) {
   options.orders.learn = true;
+  options.orders.first_epoch = arguments.first_epoch;
   options.orders.record_folder = plan.order_records;
   io::Status followed = follow_records(arguments, plan, store, options);
   if (followed) return {};
   if (followed.error().code == ErrorCode::kInvalidArgument && !has_readers) return followed;
   options.fallbacks.push_back("no records: " + followed.error().message() + "; packs are read as plain files");
   return {};
-}
-
-// Null: the mount shows the names that it began with, or it is not plain what a training would go on with.
-std::shared_ptr<const cache::Order> open_order_before(const std::vector<std::string>& specs,
-                                                      const cache::Catalog& catalog, const fuse::Channel& channel) {
-  if (channel.catalog_before_fd() < 0) return nullptr;
-  const io::Result<cache::Catalog> before = cache::Catalog::load_fd(channel.catalog_before_fd());
-  if (!before) return nullptr;
-  auto orders = open_orders(specs, *before, ListFiles::kRegular);
-  std::vector<cache::SampleIndex> numbers = cache::new_numbers(*before, catalog);
-  const bool is_plain = orders && std::dynamic_pointer_cast<const cache::PassOrder>(orders->front()) == nullptr;
-  if (!is_plain || numbers.empty()) return nullptr;
-  return cache::renumber_order(std::move(orders->front()), std::move(numbers));
-}
-
-// What was set while the mount was read goes before what it was mounted with, for as long as it can be opened.
-std::vector<std::string> orders_of(const MountPlan& plan, const KeptSettings& kept, const cache::Catalog& catalog,
-                                   fuse::MountOptions& options) {
-  std::vector<std::string> set = kept.orders();
-  if (set.empty()) return plan.orders;
-  if (set.front() == kLearnedOrder) return set;
-  const auto orders = open_orders(set, catalog, ListFiles::kRegular);
-  if (orders) return set;
-  options.fallbacks.push_back("the order that was set is not one of what is there now: " + orders.error().message());
-  return plan.orders;
-}
-
-// The worker before this one may have found the order, and a search takes up to an hour of a core.
-void go_on_with_found(KeptSettings& kept, const cache::Catalog& catalog, cache::OrderCandidates& orders) {
-  orders.on_found = [&kept](const cache::Order* order, const std::string& found_by) {
-    std::vector<std::string> words;
-    if (order != nullptr) words = words_of_found(*order);
-    if (order != nullptr) words.insert(words.begin(), found_by);
-    if (!kept.keep_found_order(words)) io::log_warning("the order is too long to be kept for another process");
-  };
-  std::vector<std::string> found = kept.found_order();
-  if (found.empty()) return;
-  std::shared_ptr<const cache::Order> order = open_found_order({found.begin() + 1, found.end()}, catalog);
-  if (!order) return;
-  if (orders.given.empty()) orders.given.emplace_back();
-  orders.given.front() = std::move(order);
-  orders.found_by = found.front();
 }
 
 io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& arguments, const MountPlan& plan,
@@ -135,7 +93,6 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
   options.source_name = mounted_name(plan.source);
   options.ram_bytes = plan.ram_bytes;
   options.source_rate = plan.source_rate;
-  options.orders.first_epoch = arguments.first_epoch;
   options.allow_other = arguments.allow_other;
   options.over_source = plan.over_source;
   options.overlay = arguments.overlay ? fuse::OverlayMode::kRequired : fuse::OverlayMode::kOff;
@@ -157,24 +114,9 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
     HEADRACE_TRY_DO(try_records(arguments, plan, store, channel.init_answered(), options));
     return fuse::Mount::start(store, std::move(options), channel);
   }
-  const auto is_one = [](const std::vector<std::string>& specs, std::string_view spec) {
-    return specs.size() == 1 && specs.front() == spec;
-  };
-  options.orders.learn = !plan.orders.empty() && !is_one(plan.orders, "");
-  options.orders.record_folder = plan.order_records;
-  const std::vector<std::string> specs = orders_of(plan, kept, store.catalog(), options);
-  if (!specs.empty() && !is_one(specs, "") && !is_one(specs, kLearnedOrder)) {
-    auto orders = open_orders(specs, store.catalog(), ListFiles::kRegular);
-    if (orders) {
-      options.orders.given = std::move(*orders);
-      options.orders.before = open_order_before(specs, store.catalog(), channel);
-    } else if (channel.catalog_before_fd() < 0) {
-      return tl::unexpected(std::move(orders.error()));
-    } else {  // it named a file that has gone, and readers are here
-      options.fallbacks.push_back("the order is not one of what is there now: " + orders.error().message());
-    }
-  }
-  if (options.orders.learn) go_on_with_found(kept, store.catalog(), options.orders);
+  HEADRACE_TRY(orders, mount_orders(plan, kept, store.catalog(), channel.catalog_before_fd(), options.fallbacks));
+  orders.first_epoch = arguments.first_epoch;
+  options.orders = std::move(orders);
   return fuse::Mount::start(store, std::move(options), channel);
 }
 
