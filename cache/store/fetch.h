@@ -4,7 +4,6 @@
 //   read_chunk(store, {.key = {entry, chunk}, .offset = 100, .length = 50}, [](Result<View> view) { ... });
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -28,9 +27,6 @@ namespace headrace::cache {
 // a file that is being written may be another each time, and then the read ends with kStale.
 inline constexpr unsigned kAttemptsAfterChange = 2;
 
-// How soon a fill looks again for what somebody else is writing just now; a write takes about as long.
-inline constexpr std::chrono::milliseconds kLookAgain{5};
-
 // Where a fetch has its memory from. Who holds memory already must not wait for more (memory_queue.h).
 enum class FetchMemory : std::uint8_t {
   kInLine,    // from the queue
@@ -48,8 +44,8 @@ struct ChunkRequest {
   bool is_cut = false;
   ReadHint hint = ReadHint::kNow;
   bool ranged = false;         // the reader works through the file by ranges
-  bool for_disk_fill = false;  // by DiskFill, which writes to a tier itself and is nobody's use of the file
-  bool for_peer_fill = false;  // by PeerFill, the same for a peer
+  bool for_disk_fill = false;  // by a fill (fill.h), which writes to a tier itself and is nobody's use of the file
+  bool for_peer_fill = false;  // by a fill, the same for a peer
   // How often the chunk is read again where the file is another one. Memory of the caller is for one fetch: there the
   // caller begins anew.
   unsigned attempts_left = kAttemptsAfterChange;

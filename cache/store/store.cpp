@@ -12,12 +12,11 @@
 
 #include "headrace/cache/revalidate.h"
 #include "headrace/cache/source/open_source.h"
-#include "headrace/cache/store/disk_fill.h"
 #include "headrace/cache/store/fetch.h"
+#include "headrace/cache/store/fill.h"
 #include "headrace/cache/store/gathered_read.h"
 #include "headrace/cache/store/lean_read.h"
 #include "headrace/cache/store/part_read.h"
-#include "headrace/cache/store/peer_fill.h"
 #include "headrace/cache/store/range_choice.h"
 #include "headrace/cache/store/store_parts.h"
 #include "headrace/io/buffer.h"
