@@ -8,20 +8,10 @@
 #include <optional>
 
 #include "headrace/cache/chunk.h"
-#include "headrace/cache/store/store_parts.h"
+#include "headrace/cache/store/move.h"
 #include "headrace/cache/view.h"
 
 namespace headrace::cache {
-
-[[nodiscard]] constexpr bool is_ahead(ReadHint hint) {
-  return hint != ReadHint::kNow && hint != ReadHint::kNowHere;
-}
-[[nodiscard]] constexpr bool is_alone(ReadHint hint) {
-  return hint == ReadHint::kAheadAlone || hint == ReadHint::kAheadUnasked;
-}
-[[nodiscard]] constexpr bool may_wait_here(ReadHint hint) {
-  return hint == ReadHint::kNowHere || hint == ReadHint::kAheadHere;
-}
 
 // How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;
 // a file that is being written may be another each time, and then the read ends with kStale.

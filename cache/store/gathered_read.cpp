@@ -37,7 +37,7 @@ class GatheredRead final : public MemoryRequest {
         done_(std::move(done)),
         next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
         last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {
-    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry);
+    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry, wanted_now_);
   }
   void start();
 
@@ -48,9 +48,7 @@ class GatheredRead final : public MemoryRequest {
  private:
   static constexpr std::uint64_t kSpareBytes = footprint_bytes(kChunkBytes);
 
-  [[nodiscard]] ReadHint hint() const {
-    return read_ahead_ && read_ahead_->is_wanted() ? ReadHint::kNow : request_.hint;
-  }
+  [[nodiscard]] ReadHint hint() const { return wanted_now_ ? ReadHint::kNow : request_.hint; }
   [[nodiscard]] bool wants_more() const { return next_chunk_ <= last_chunk_ && !failed_.load(); }
   [[nodiscard]] bool start_chunk();
   [[nodiscard]] bool take_memory(ChunkRequest& request, std::uint64_t chunk_bytes);
@@ -63,9 +61,10 @@ class GatheredRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
-  const unsigned attempts_left_;                // after this one
-  const AttributeClass attributes_;             // by which the reader was let in
-  std::optional<ReadsAhead::Read> read_ahead_;  // nullopt: it is one for now
+  const unsigned attempts_left_;          // after this one
+  const AttributeClass attributes_;       // by which the reader was let in
+  std::atomic<bool> wanted_now_ = false;  // by somebody who waits for it, though it began ahead
+  std::optional<ReadsAhead::Read> read_ahead_;
   ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
 

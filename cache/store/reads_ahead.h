@@ -2,8 +2,8 @@
 // Reads ahead of ranges, or of several chunks. While they wait for memory no chunk stands for them, by which whoever
 // needs one of them at once would find it.
 //
-//   ReadsAhead::Read read(reads, entry);              // for as long as it is under way
-//   if (reads.want(entry)) memory.hurry();            // read.is_wanted() from now on
+//   ReadsAhead::Read read(reads, entry, wanted);      // for as long as it is under way
+//   if (reads.want(entry)) memory.hurry();            // `wanted` is true from now on
 //
 // Thread-safety: every function from any thread. Ownership: the reads are their owners', which the list outlives.
 #pragma once
@@ -20,24 +20,25 @@ class ReadsAhead {
  public:
   class Read {
    public:
-    Read(ReadsAhead& reads, EntryId entry) : reads_(reads), entry_(entry) { reads_.add(*this); }
+    Read(ReadsAhead& reads, EntryId entry, std::atomic<bool>& wanted) : reads_(reads), entry_(entry), wanted_(wanted) {
+      reads_.add(*this);
+    }
     ~Read() { reads_.remove(*this); }
     Read(const Read&) = delete;
     Read& operator=(const Read&) = delete;
-    [[nodiscard]] bool is_wanted() const { return is_wanted_.load(); }
 
    private:
     friend class ReadsAhead;
     ReadsAhead& reads_;
     const EntryId entry_;
-    std::atomic<bool> is_wanted_ = false;
+    std::atomic<bool>& wanted_;
   };
 
   // Somebody waits for what is read of the entry. False: nothing is.
   [[nodiscard]] bool want(EntryId entry) {
     io::MutexLock lock(mutex_);
     const auto [first, end] = reads_.equal_range(entry);
-    for (auto each = first; each != end; ++each) each->second->is_wanted_.store(true);
+    for (auto each = first; each != end; ++each) each->second->wanted_.store(true);
     return first != end;
   }
 
