@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "headrace/cache/read_rights.h"
 #include "headrace/cache/store/confirm.h"
 #include "headrace/cache/store/move.h"
 
@@ -41,7 +40,6 @@ class Fetch final : public Move {
   void copy_to_peer();
   [[nodiscard]] std::uint64_t share_behind_bytes() const;
   void on_failure(const Error& error) override;
-  [[nodiscard]] bool look_again();
   void read_anew(const Error& error);
 
   const ChunkRequest request_;  // of the reader that began the fetch
@@ -121,21 +119,12 @@ std::uint64_t Fetch::share_behind_bytes() const {
   return budget > 0 ? std::min(kWriteBehindBytesMax, budget / 4 * 3) : kWriteBehindBytesMax;
 }
 
+// A version that is cut into chunks in another way is of no use for a reader of this chunk.
 void Fetch::on_failure(const Error& error) {
-  if (!is_other_version(error)) return fail(error);
-  const bool may_go_on = look_again() && request_.attempts_left > 0;
-  if (!may_go_on || store_.closing.load()) return fail(error);
-  read_anew(error);
-}
-
-// The file is not the version that was wanted. Looks what is at its path now. False: nothing that these readers may
-// get, or that is cut into chunks in another way.
-bool Fetch::look_again() {
-  if (!store_.look_at(entry(), identity_)) return false;
-  if (!lets_in_all(store_.identities.attributes(entry()), attributes_)) return false;
-  const Result<Identity> now = store_.identities.of_file(entry());
-  return now && is_chunked(now->size_bytes) == is_chunked(identity_.size_bytes) &&
-         request_.key.chunk < chunk_count(now->size_bytes);
+  const std::optional<Identity> now = version_anew(error, request_.attempts_left);
+  const bool has_chunk = now && is_chunked(now->size_bytes) == is_chunked(identity_.size_bytes) &&
+                         request_.key.chunk < chunk_count(now->size_bytes);
+  has_chunk ? read_anew(error) : fail(error);
 }
 
 // The readers get the same part of the file as it is now. One that holds memory must not wait in line for more: it gets

@@ -13,10 +13,6 @@
 
 namespace headrace::cache {
 
-// How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;
-// a file that is being written may be another each time, and then the read ends with kStale.
-inline constexpr unsigned kAttemptsAfterChange = 2;
-
 // Where a fetch has its memory from. Who holds memory already must not wait for more (memory_queue.h).
 enum class FetchMemory : std::uint8_t {
   kInLine,    // from the queue

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -98,8 +99,8 @@ void Fill::on_written(Status written) {
 
 // With the file as it is known to be by now.
 void Fill::begin_anew() {
-  const Result<Identity> now = store_.identities.of_file(entry_);
-  if (!now || *now == identity_ || attempts_left_ == 0 || store_.closing.load()) {
+  const std::optional<Identity> now = store_.version_anew(entry_, store_.identities.attributes(entry_), attempts_left_);
+  if (!now || *now == identity_) {
     return end(failure(ErrorCode::kStale, "changes while it is read"));
   }
   attempts_left_ -= 1;

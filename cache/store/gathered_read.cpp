@@ -9,8 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "headrace/cache/read_rights.h"
-
 namespace headrace::cache {
 namespace {
 
@@ -20,19 +18,16 @@ using io::ErrorCode;
 
 constexpr std::uint32_t kSideBySide = 4;  // 16 MiB on their way: enough for any one device, little beside the target
 
-void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done);
-
 // Reserves the target and the memory of one chunk, the spare, at once. From then on it waits for nobody's memory: a
 // chunk is fetched like any other where memory is free for it, else in the spare, one after the other. So each of these
 // reads goes on, however many there are and however small the budget is.
 // Ownership: its own; deletes itself once answered.
 class GatheredRead final : public MemoryRequest {
  public:
-  GatheredRead(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done)
+  GatheredRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
       : MemoryRequest(footprint_bytes(request.span.length) + kSpareBytes, is_ahead(request.hint)),
         store_(store),
         request_(request),
-        attempts_left_(attempts_left),
         attributes_(store.identities.attributes(request.entry)),
         done_(std::move(done)),
         next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
@@ -61,7 +56,6 @@ class GatheredRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
-  const unsigned attempts_left_;          // after this one
   const AttributeClass attributes_;       // by which the reader was let in
   std::atomic<bool> wanted_now_ = false;  // by somebody who waits for it, though it began ahead
   std::optional<ReadsAhead::Read> read_ahead_;
@@ -197,24 +191,29 @@ void GatheredRead::finish() {
   delete this;
 }
 
-// Of the file as it is known to be by now. False: it is not, or it was too often, or somebody else may read it now.
 bool GatheredRead::begin_anew() {
-  const Result<Identity> identity = store_.identities.of_file(request_.entry);
-  if (attempts_left_ == 0 || !identity) return false;
-  if (!lets_in_all(store_.identities.attributes(request_.entry), attributes_)) return false;
-  SpanRequest request = request_;
-  request.hint = hint();
-  const bool whole = request.span.length == request.identity.size_bytes;
-  const std::uint64_t size = identity->size_bytes;
-  request.identity = *identity;
-  request.span.offset = std::min(request.span.offset, size);
-  request.span.length = whole ? size : std::min(request.span.length, size - request.span.offset);
-  begin(store_, request, attempts_left_ - 1, std::move(done_));
+  const std::optional<Identity> now = store_.version_anew(request_.entry, attributes_, request_.attempts_left);
+  std::optional<SpanRequest> request = now ? span_anew(request_, *now) : std::nullopt;
+  if (!request) return false;
+  request->hint = hint();
+  read_span(store_, *request, std::move(done_));
   return true;
 }
 
-void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left, ReadCallback done) {
-  const auto& [entry, identity, span, hint, ranged] = request;
+}  // namespace
+
+std::optional<SpanRequest> span_anew(const SpanRequest& request, const Identity& now) {
+  const bool whole = request.span.length == request.identity.size_bytes;
+  if (!whole && request.span.offset >= now.size_bytes) return std::nullopt;
+  SpanRequest anew = request;
+  anew.identity = now;
+  anew.span.length = whole ? now.size_bytes : std::min(request.span.length, now.size_bytes - request.span.offset);
+  anew.attempts_left -= 1;
+  return anew;
+}
+
+void read_span(StoreParts& store, const SpanRequest& request, ReadCallback done) {
+  const auto& [entry, identity, span, hint, ranged, attempts_left] = request;
   const std::uint64_t file_bytes = identity.size_bytes;
   // An empty file may have been written since it was listed, as any other: the source is asked once.
   if (span.length == 0 && (file_bytes > 0 || store.identities.is_confirmed(entry))) return done(View{});
@@ -222,7 +221,7 @@ void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left
   // Of a read alone many views may wait to be pushed: each as a copy, or it would pin a chunk for a few pages.
   const bool is_copied = is_alone(hint) && is_chunked(file_bytes);
   if (is_copied || first != chunk_at(file_bytes, span.offset + span.length - 1)) {
-    return (new GatheredRead(store, request, attempts_left, std::move(done)))->start();
+    return (new GatheredRead(store, request, std::move(done)))->start();
   }
   const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
   // UINT64_MAX: the whole file, even if it grew meanwhile.
@@ -236,12 +235,6 @@ void begin(StoreParts& store, const SpanRequest& request, unsigned attempts_left
               .ranged = ranged,
               .attempts_left = attempts_left},
              std::move(done));
-}
-
-}  // namespace
-
-void read_span(StoreParts& store, const SpanRequest& request, ReadCallback done) {
-  begin(store, request, kAttemptsAfterChange, std::move(done));
 }
 
 }  // namespace headrace::cache

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
-#include "headrace/cache/read_rights.h"
 #include "headrace/cache/source/source.h"
 #include "headrace/io/buffer.h"
 
@@ -52,14 +52,14 @@ class LeanRead final : public Move {
   const SpanRequest request_;
 };
 
-// By chunks: such a read finds out what the file is now.
+// By chunks from now on.
 void LeanRead::on_failure(const Error& error) {
-  const bool may_read = lets_in_all(store_.identities.attributes(entry()), attributes_);
-  if (!is_other_version(error) || !may_read) return fail(error);
-  SpanRequest anew = request_;
-  anew.hint = hint_by_now();
+  const std::optional<Identity> now = version_anew(error, request_.attempts_left);
+  std::optional<SpanRequest> anew = now ? span_anew(request_, *now) : std::nullopt;
+  if (!anew) return fail(error);
+  anew->hint = hint_by_now();
   const std::unique_ptr<Waiter> waiter(give_up());
-  read_span(store_, anew, std::move(waiter->done));
+  read_span(store_, *anew, std::move(waiter->done));
   end();
 }
 

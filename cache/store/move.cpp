@@ -150,6 +150,11 @@ Waiter* Move::give_up() {
   return waiters;
 }
 
+std::optional<Identity> Move::version_anew(const Error& error, unsigned attempts_left) {
+  if (!is_other_version(error) || !store_.look_at(entry(), identity_)) return std::nullopt;
+  return store_.version_anew(entry(), attributes_, attempts_left);
+}
+
 // This may be a thread that must not wait, and somebody may have joined a read ahead.
 ReadHint Move::hint_by_now() const {
   if (hint_ == ReadHint::kNowHere || holding_.wanted_now) return ReadHint::kNow;

@@ -80,6 +80,9 @@ class Move : public MemoryRequest {
 
   [[nodiscard]] io::Error cancelled() const { return {io::ErrorCode::kCancelled, 0, "read " + path_}; }
   [[nodiscard]] EntryId entry() const { return holding_.key.entry; }
+  // Where the file is not the version that was wanted: looks what is at its path now. nullopt: the move ends with the
+  // error, see StoreParts::version_anew().
+  [[nodiscard]] std::optional<Identity> version_anew(const io::Error& error, unsigned attempts_left);
   // How the move is wanted by now, for a read in place of it on whatever thread.
   [[nodiscard]] ReadHint hint_by_now() const;
 

@@ -245,25 +245,24 @@ void StoreImpl::start_read(const SpanRequest& request, ReadCallback done) {
 void StoreImpl::start_range(const SpanRequest& request, ReadCallback done) {
   const RangeChoice::Way way = range_choice_.choose(parts_, request);
   if (way.how == RangeChoice::How::kLean) return read_lean(parts_, request, std::move(done));
+  SpanRequest by_chunks = request;
   // A chunk takes longer than whoever reads a range may be kept from other requests.
-  const ReadHint hint = request.hint == ReadHint::kNowHere ? ReadHint::kNow : request.hint;
-  const auto& [entry, identity, span, ignored, ranged] = request;
-  const std::uint64_t file_bytes = identity.size_bytes;
+  if (request.hint == ReadHint::kNowHere) by_chunks.hint = ReadHint::kNow;
+  const std::uint64_t file_bytes = request.identity.size_bytes;
+  const ChunkRange& span = request.span;
   if (way.how == RangeChoice::How::kPart) {
     const std::uint32_t chunk = chunk_at(file_bytes, span.offset);
-    const std::uint64_t offset = span.offset - chunk_range(file_bytes, chunk).offset;
     return read_part(parts_,
-                     {.key = {entry, chunk},
-                      .offset = offset,
+                     {.key = {request.entry, chunk},
+                      .offset = span.offset - chunk_range(file_bytes, chunk).offset,
                       .length = span.length,
                       .is_cut = is_chunked(file_bytes),
-                      .hint = hint,
+                      .hint = by_chunks.hint,
                       .ranged = true},
                      std::move(done));
   }
-  read_span(parts_, {.entry = entry, .identity = identity, .span = span, .hint = hint, .ranged = true},
-            std::move(done));
-  if (way.in_stream) read_ahead_of(entry, file_bytes, chunk_at(file_bytes, span.offset + span.length - 1));
+  read_span(parts_, by_chunks, std::move(done));
+  if (way.in_stream) read_ahead_of(request.entry, file_bytes, chunk_at(file_bytes, span.offset + span.length - 1));
 }
 
 // Where the chunk before has gone already, chunks ahead would go before their reader comes, too.

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "headrace/cache/catalog/catalog_builder.h"
+#include "headrace/cache/read_rights.h"
 #include "headrace/io/scanner.h"
 
 namespace headrace::cache {
@@ -35,17 +36,29 @@ void StoreParts::tell_attributes(EntryId entry) {
 }
 
 Status StoreParts::look_at(EntryId entry, const std::optional<Identity>& expected) {
+  const auto is_as_expected = [&] {
+    const Result<Identity> known = identities.of(entry);
+    return (known ? std::optional(*known) : std::nullopt) == expected;
+  };
+  if (!is_as_expected()) return {};
   const std::string path = catalog.path(entry);
   HEADRACE_TRY(found, source->tree()->look_at(path));
   if (!S_ISREG(found.mode)) return io::make_error(io::ErrorCode::kNotFound, path + ": no file any more");
   MutexLock lock(change_mutex);
-  const Result<Identity> known = identities.of(entry);
-  if ((known ? std::optional(*known) : std::nullopt) != expected) return {};
+  if (!is_as_expected()) return {};
   carry_out(entry, attributes_of(found));                   // first, so that nobody is shown the content before
   if (catalog.identity(entry).inode == 0) found.inode = 0;  // the scan has seen that numbers do not last there
   carry_out(entry, identity_of(found));
   identities.confirm(entry);
   return {};
+}
+
+std::optional<Identity> StoreParts::version_anew(EntryId entry, const AttributeClass& let_in_by,
+                                                 unsigned attempts_left) const {
+  if (attempts_left == 0 || closing.load() || !lets_in_all(identities.attributes(entry), let_in_by))
+    return std::nullopt;
+  const Result<Identity> now = identities.of_file(entry);
+  return now ? std::optional(*now) : std::nullopt;
 }
 
 void StoreParts::carry_out(EntryId entry, const AttributeClass& attributes) {

@@ -33,6 +33,10 @@ namespace headrace::cache {
 // memory that reads need.
 inline constexpr std::uint64_t kWriteBehindBytesMax = 64ULL << 20;
 
+// How often a read begins anew because the file turned out to be another. Once is enough for a file that was replaced;
+// a file that is being written may be another each time, and then the read ends with kStale.
+inline constexpr unsigned kAttemptsAfterChange = 2;
+
 struct StoreParts {
   StoreParts(Catalog catalog_in, std::uint64_t ram_bytes);
 
@@ -45,6 +49,11 @@ struct StoreParts {
   // known to be `expected` (nullopt: gone), that holds. Errors: as io::read_attributes(); kNotFound for what is no file
   // any more.
   [[nodiscard]] Status look_at(EntryId entry, const std::optional<Identity>& expected);
+
+  // The version with which a read begins anew that turned out to be of another one; its readers were let in by
+  // `let_in_by`. nullopt: it ends, because no attempt is left, the file is gone, or a reader may not read it any more.
+  [[nodiscard]] std::optional<Identity> version_anew(EntryId entry, const AttributeClass& let_in_by,
+                                                     unsigned attempts_left) const;
 
   [[nodiscard]] bool held_on_disk(const RecordId& record) const;
   // Whether a file can stay in memory. Half of it: the rest is for what is on its way.
