@@ -81,14 +81,6 @@ RamTier::Claim RamTier::claim(std::unique_ptr<Holding> fresh, Waiter& waiter) {
   return {{.is_first = is_first_to_wait, .in_line = in_line, .ahead = ahead}, Claim::Outcome::kWaiting, found};
 }
 
-RamTier::Wanted RamTier::want_now(ChunkKey key) {
-  RamShard& shard = shard_of(key);
-  MutexLock lock(shard.mutex);
-  Holding* const found = shard.find(key);
-  if (found == nullptr || found->ready || found->wanted_now.exchange(true)) return {};
-  return {.is_first = true, .in_line = !found->has_memory, .ahead = found->source_read.load()};
-}
-
 bool RamTier::reserve(std::uint64_t bytes, bool may_evict_kept) {
   while (!try_take(bytes)) {
     if (!evict_one(may_evict_kept)) return try_take(bytes);  // somebody may have given back meanwhile

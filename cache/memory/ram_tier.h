@@ -45,9 +45,6 @@ class RamTier {
     // Its read of the source, if it has got there. It may have ended: only its address is of use.
     const SourceRead* ahead = nullptr;
   };
-  // Somebody waits now for a fetch that is under way.
-  [[nodiscard]] Wanted want_now(ChunkKey key);
-
   struct Claim : Wanted {  // of a fetch: kWaiting
     enum class Outcome : std::uint8_t { kReady, kWaiting, kOwner };
     Outcome outcome = Outcome::kReady;

@@ -135,9 +135,8 @@ void Fetch::read_anew(const Error& error) {
   request.memory = FetchMemory::kInLine;
   request.memory_bytes = 0;
   request.hint = hint_by_now();
-  StoreParts& store = store_;
+  const auto self = store_.mover.take(*this);
   Waiter* waiters = give_up();
-  end();
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
     request.offset = waiter->offset;
@@ -146,22 +145,22 @@ void Fetch::read_anew(const Error& error) {
       waiter->done(tl::unexpected<Error>(error));
       continue;
     }
-    read_chunk(store, request, std::move(waiter->done));
+    read_chunk(store_, request, std::move(waiter->done));
   }
 }
 
 // The identity is looked up now that the holding can be found: a change that comes later finds and forgets it.
 void start_fetch(StoreParts& store, Holding& holding, const ChunkRequest& request) {
   const Result<Identity> identity = store.identities.of_file(request.key.entry);
-  auto* fetch = new Fetch(store, holding, identity.value_or(Identity{}), request);
-  if (!identity) return fetch->denied(identity.error());
+  Fetch& fetch = store.mover.add(std::make_unique<Fetch>(store, holding, identity.value_or(Identity{}), request));
+  if (!identity) return fetch.denied(identity.error());
   const bool has_chunk =
       is_chunked(identity->size_bytes) == request.is_cut && request.key.chunk < chunk_count(identity->size_bytes);
-  if (!has_chunk) return fetch->denied(changed_meanwhile(store, request.key.entry));
+  if (!has_chunk) return fetch.denied(changed_meanwhile(store, request.key.entry));
   if (store.follower->watches() && request.key.chunk == 0 && !is_for_fill(request)) {
     store.follower->note_use(request.key.entry);
   }
-  fetch->start();
+  fetch.start();
 }
 
 // A read that needs no fetch. With a RAM budget the chunk was mostly fetched ahead, and that fetch was counted. Without
@@ -203,11 +202,11 @@ std::optional<View> read_from_memory(StoreParts& store, const ChunkRequest& requ
   return held->view(TierKind::kRam, request.offset, request.length);
 }
 
-void hurry_fetch(StoreParts& store, const RamTier::Wanted& fetch) {
-  if (!fetch.is_first) return;
-  if (fetch.in_line) store.memory.hurry();
+void hurry_move(StoreParts& store, const RamTier::Wanted& move) {
+  if (!move.is_first) return;
+  if (move.in_line) store.memory.hurry();
   for (const auto& tier : store.tiers) tier->hurry();
-  if (fetch.ahead != nullptr) store.source->hurry(fetch.ahead);
+  if (move.ahead != nullptr) store.source->hurry(move.ahead);
 }
 
 void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done) {
@@ -232,7 +231,7 @@ void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback don
     case RamTier::Claim::Outcome::kWaiting:
       static_cast<void>(waiter.release());  // the fetch answers it
       give_back(store, request);
-      hurry_fetch(store, claim);
+      hurry_move(store, claim);
       store.shared_fetches.fetch_add(1, std::memory_order_relaxed);
       note_use_in_memory(store, request);
       return;

@@ -44,7 +44,7 @@ struct ChunkRequest {
 // `done` runs at once where memory has the chunk, else on the thread on which the fetch ends.
 // Errors: kNotFound, kStale, kBusy, kNoSpace, kCancelled, else what the source said.
 void read_chunk(StoreParts& store, const ChunkRequest& request, ReadCallback done);
-// A fetch that was begun ahead goes before the others of its kind, wherever it is.
-void hurry_fetch(StoreParts& store, const RamTier::Wanted& fetch);
+// A move that was begun ahead goes before the others of its kind, wherever it is.
+void hurry_move(StoreParts& store, const RamTier::Wanted& move);
 
 }  // namespace headrace::cache

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,15 +21,17 @@ using io::ErrorCode;
 constexpr std::chrono::milliseconds kLookAgain{5};
 
 // Walks through the chunks of a file. Each kind of fill says where they go.
-// Ownership: its own; deletes itself once done.
+// Ownership: the mover's, until it is done.
 // Thread-safety: any thread, one step at a time.
-class Fill {
+class Fill : public UnderWay {
  public:
   Fill(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done)
-      : store_(store), entry_(entry), path_(store.catalog.path(entry)), done_(std::move(done)), identity_(identity) {}
-  virtual ~Fill() = default;
-  Fill(const Fill&) = delete;
-  Fill& operator=(const Fill&) = delete;
+      : UnderWay(entry),
+        store_(store),
+        entry_(entry),
+        path_(store.catalog.path(entry)),
+        done_(std::move(done)),
+        identity_(identity) {}
   // Deals with the next chunk that is not held.
   void run();
 
@@ -110,8 +113,8 @@ void Fill::begin_anew() {
 }
 
 void Fill::end(Status status) {
+  const auto self = store_.mover.take(*this);
   done_(std::move(status));
-  delete this;
 }
 
 class DiskFill final : public Fill {
@@ -180,11 +183,11 @@ void PeerFill::write(Holding& holding) {
 }  // namespace
 
 void fill_disk_tiers(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done) {
-  (new DiskFill(store, entry, identity, std::move(done)))->run();
+  store.mover.add(std::make_unique<DiskFill>(store, entry, identity, std::move(done))).run();
 }
 
 void fill_peer(StoreParts& store, EntryId entry, const Identity& identity, std::function<void(Status)> done) {
-  (new PeerFill(store, entry, identity, std::move(done)))->run();
+  store.mover.add(std::make_unique<PeerFill>(store, entry, identity, std::move(done))).run();
 }
 
 }  // namespace headrace::cache

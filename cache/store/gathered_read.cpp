@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,29 +22,35 @@ constexpr std::uint32_t kSideBySide = 4;  // 16 MiB on their way: enough for any
 // Reserves the target and the memory of one chunk, the spare, at once. From then on it waits for nobody's memory: a
 // chunk is fetched like any other where memory is free for it, else in the spare, one after the other. So each of these
 // reads goes on, however many there are and however small the budget is.
-// Ownership: its own; deletes itself once answered.
-class GatheredRead final : public MemoryRequest {
+// Ownership: the mover's, until it is answered.
+class GatheredRead final : public MemoryRequest, public UnderWay {
  public:
   GatheredRead(StoreParts& store, const SpanRequest& request, ReadCallback done)
       : MemoryRequest(footprint_bytes(request.span.length) + kSpareBytes, is_ahead(request.hint)),
+        UnderWay(request.entry),
         store_(store),
         request_(request),
         attributes_(store.identities.attributes(request.entry)),
+        wanted_now_(!is_ahead(request.hint)),
         done_(std::move(done)),
         next_chunk_(chunk_at(request.identity.size_bytes, request.span.offset)),
-        last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {
-    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry, wanted_now_);
-  }
+        last_chunk_(chunk_at(request.identity.size_bytes, request.span.offset + request.span.length - 1)) {}
   void start();
 
   [[nodiscard]] bool ahead() const override { return is_ahead(hint()); }
   void granted() override;
   void denied(Error error) override;
+  [[nodiscard]] RamTier::Wanted want() override {
+    const bool is_first = !wanted_now_.exchange(true);
+    return {.is_first = is_first, .in_line = is_first};
+  }
 
  private:
   static constexpr std::uint64_t kSpareBytes = footprint_bytes(kChunkBytes);
 
-  [[nodiscard]] ReadHint hint() const { return wanted_now_ ? ReadHint::kNow : request_.hint; }
+  [[nodiscard]] ReadHint hint() const {
+    return is_ahead(request_.hint) && wanted_now_ ? ReadHint::kNow : request_.hint;
+  }
   [[nodiscard]] bool wants_more() const { return next_chunk_ <= last_chunk_ && !failed_.load(); }
   [[nodiscard]] bool start_chunk();
   [[nodiscard]] bool take_memory(ChunkRequest& request, std::uint64_t chunk_bytes);
@@ -56,9 +63,8 @@ class GatheredRead final : public MemoryRequest {
 
   StoreParts& store_;
   const SpanRequest request_;
-  const AttributeClass attributes_;       // by which the reader was let in
-  std::atomic<bool> wanted_now_ = false;  // by somebody who waits for it, though it began ahead
-  std::optional<ReadsAhead::Read> read_ahead_;
+  const AttributeClass attributes_;  // by which the reader was let in
+  std::atomic<bool> wanted_now_;     // by somebody who waits for it, though it began ahead
   ReadCallback done_;
   Holding* target_ = nullptr;  // never listed; its only pin becomes the caller's view
 
@@ -82,8 +88,8 @@ void GatheredRead::start() {
 }
 
 void GatheredRead::denied(Error error) {
+  const auto self = store_.mover.take(*this);
   done_(tl::unexpected<Error>(std::move(error)));
-  delete this;
 }
 
 void GatheredRead::granted() {
@@ -181,6 +187,7 @@ void GatheredRead::copy_part(ChunkRange part, View view) {
 }
 
 void GatheredRead::finish() {
+  const auto self = store_.mover.take(*this);
   if (has_spare_.load()) store_.ram.unreserve(kSpareBytes);
   if (failed_.load()) {
     store_.ram.unpin(*target_);
@@ -188,7 +195,6 @@ void GatheredRead::finish() {
   } else {
     done_(target_->view(slowest_.load(), 0, request_.span.length));
   }
-  delete this;
 }
 
 bool GatheredRead::begin_anew() {
@@ -221,7 +227,7 @@ void read_span(StoreParts& store, const SpanRequest& request, ReadCallback done)
   // Of a read alone many views may wait to be pushed: each as a copy, or it would pin a chunk for a few pages.
   const bool is_copied = is_alone(hint) && is_chunked(file_bytes);
   if (is_copied || first != chunk_at(file_bytes, span.offset + span.length - 1)) {
-    return (new GatheredRead(store, request, std::move(done)))->start();
+    return store.mover.add(std::make_unique<GatheredRead>(store, request, std::move(done))).start();
   }
   const std::uint64_t offset = span.offset - chunk_range(file_bytes, first).offset;
   // UINT64_MAX: the whole file, even if it grew meanwhile.

@@ -31,7 +31,6 @@ class LeanRead final : public Move {
  public:
   LeanRead(StoreParts& store, Holding& holding, const SpanRequest& request)
       : Move(store, holding, cargo_of(request), request.hint), request_(request) {
-    if (is_ahead(request.hint)) read_ahead_.emplace(store.reads_ahead, request.entry, holding.wanted_now);
     // For a record that is on its way a READ may wait, of which nobody tells the source.
     source_read_.wanted = request.hint == ReadHint::kAheadAlone ? nullptr : &io::kNobodyWaits;
     source_read_.keep = request.entry;
@@ -58,9 +57,9 @@ void LeanRead::on_failure(const Error& error) {
   std::optional<SpanRequest> anew = now ? span_anew(request_, *now) : std::nullopt;
   if (!anew) return fail(error);
   anew->hint = hint_by_now();
+  const auto self = store_.mover.take(*this);
   const std::unique_ptr<Waiter> waiter(give_up());
   read_span(store_, *anew, std::move(waiter->done));
-  end();
 }
 
 }  // namespace
@@ -83,7 +82,7 @@ void read_lean(StoreParts& store, const SpanRequest& request, ReadCallback done)
                 .is_cut = is_chunked(request.identity.size_bytes),
                 .done = std::move(done)};
   Holding& holding = unlisted_holding(store, request.entry, request.hint, std::move(waiter));
-  (new LeanRead(store, holding, request))->start();
+  store.mover.add(std::make_unique<LeanRead>(store, holding, request)).start();
 }
 
 }  // namespace headrace::cache

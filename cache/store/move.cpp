@@ -32,6 +32,7 @@ Holding& unlisted_holding(StoreParts& store, EntryId entry, ReadHint hint, Waite
 
 Move::Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hint)
     : MemoryRequest(cargo.memory_bytes, is_ahead(hint)),
+      UnderWay(holding.key.entry),
       store_(store),
       holding_(holding),
       identity_(cargo.identity),
@@ -55,6 +56,11 @@ void Move::granted() {
   holding_.cost_bytes = bytes();
   holding_.has_memory = true;
   begin();
+}
+
+RamTier::Wanted Move::want() {
+  if (holding_.wanted_now.exchange(true)) return {};
+  return {.is_first = true, .in_line = !holding_.has_memory, .ahead = holding_.source_read.load()};
 }
 
 void Move::begin() {
@@ -113,7 +119,7 @@ void Move::read_source() {
 }
 
 void Move::finish(std::byte* data, TierKind from) {
-  read_ahead_.reset();
+  const auto self = store_.mover.take(*this);
   holding_.buffer = std::move(buffer_);
   holding_.data = data;
   holding_.size = range_.length;
@@ -128,21 +134,19 @@ void Move::finish(std::byte* data, TierKind from) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
     waiter->done(view_of(store_, holding_, from, *waiter));
   }
-  end();
 }
 
 void Move::fail(const Error& error) {
+  const auto self = store_.mover.take(*this);
   Waiter* waiters = give_up();
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
     store_.failures.fetch_add(1, std::memory_order_relaxed);
     waiter->done(tl::unexpected<Error>(error));
   }
-  end();
 }
 
 Waiter* Move::give_up() {
-  read_ahead_.reset();
   if (begun_) store_.memory.on_fetch_ended();
   buffer_.reset();  // freed before its bytes are given back
   Waiter* waiters = store_.ram.abandon(holding_);

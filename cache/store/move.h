@@ -9,7 +9,7 @@
 // has (part_read.h).
 //
 // Thread-safety: one step at a time, each on the thread where the step before completed.
-// Ownership: its own; deletes itself once the waiters are answered.
+// Ownership: the mover's (mover.h), until the step that ends it.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ namespace headrace::cache {
 // A holding that nobody else finds, with a pin for the move that fills it. It goes with the view of its waiter.
 [[nodiscard]] Holding& unlisted_holding(StoreParts& store, EntryId entry, ReadHint hint, Waiter waiter);
 
-class Move : public MemoryRequest {
+class Move : public MemoryRequest, public UnderWay {
  public:
   struct Cargo {
     Identity identity;  // the version of the file
@@ -54,6 +54,7 @@ class Move : public MemoryRequest {
   [[nodiscard]] bool ahead() const final { return !holding_.wanted_now; }
   void granted() final;
   void denied(io::Error error) final { fail(error); }
+  [[nodiscard]] RamTier::Wanted want() final;
 
  protected:
   // `holding` has the move's pin.
@@ -74,8 +75,7 @@ class Move : public MemoryRequest {
   void read_source();
   void finish(std::byte* data, TierKind from);
   void fail(const io::Error& error);
-  void end() { delete this; }
-  // The holding and its memory are given back. The caller answers those that wait.
+  // The holding and its memory are given back. The caller has taken the move, and answers those that wait.
   [[nodiscard]] Waiter* give_up();
 
   [[nodiscard]] io::Error cancelled() const { return {io::ErrorCode::kCancelled, 0, "read " + path_}; }
@@ -98,7 +98,6 @@ class Move : public MemoryRequest {
   std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy
   DiskRead disk_read_;
   SourceRead source_read_;
-  std::optional<ReadsAhead::Read> read_ahead_;  // of what nobody finds by its chunk, until its holding may go
 
  private:
   bool begun_ = false;  // it has its memory

@@ -50,9 +50,9 @@ bool PartRead::ask(DiskTier& tier) {
 }
 
 void PartRead::read_chunk_instead() {
+  const auto self = store_.mover.take(*this);
   const std::unique_ptr<Waiter> waiter(give_up());
   read_chunk(store_, request_, std::move(waiter->done));
-  end();
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void read_part(StoreParts& store, const ChunkRequest& request, ReadCallback done
     return read_chunk(store, request, std::move(done));
   Holding& holding = unlisted_holding(store, entry, request.hint,
                                       {.length = request.length, .is_cut = request.is_cut, .done = std::move(done)});
-  (new PartRead(store, holding, request, record))->start();
+  store.mover.add(std::make_unique<PartRead>(store, holding, request, record)).start();
 }
 
 }  // namespace headrace::cache

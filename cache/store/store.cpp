@@ -319,11 +319,7 @@ bool StoreImpl::is_range_on_disk(EntryId entry, std::uint64_t offset, std::uint6
 }
 
 void StoreImpl::hurry(EntryId entry) {
-  if (parts_.reads_ahead.want(entry)) parts_.memory.hurry();
-  const std::uint32_t chunks = parts_.identities.chunks_of(entry);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-    hurry_fetch(parts_, parts_.ram.want_now({entry, chunk}));
-  }
+  for (const RamTier::Wanted& move : parts_.mover.want(entry)) hurry_move(parts_, move);
 }
 
 void StoreImpl::drop(EntryId entry) {

@@ -23,7 +23,7 @@
 #include "headrace/cache/source/source.h"
 #include "headrace/cache/store/following.h"
 #include "headrace/cache/store/identities.h"
-#include "headrace/cache/store/reads_ahead.h"
+#include "headrace/cache/store/mover.h"
 #include "headrace/io/mutex.h"
 #include "headrace/io/timer_thread.h"
 
@@ -76,7 +76,7 @@ struct StoreParts {
   std::shared_ptr<KnownFiles> known_files;  // of the disk tiers; null: there are none
   RamTier ram;
   MemoryQueue memory;
-  ReadsAhead reads_ahead;          // that no chunk in `ram` stands for
+  Mover mover;
   std::unique_ptr<Source> source;  // set before the first read, as are the next three
   DiskTiers tiers;
   std::unique_ptr<SharedTier> shared;      // null: no other node is there to share with

@@ -13,6 +13,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -301,6 +302,47 @@ TEST_CASE("a range is known to be on a tier, by itself or with its chunks") {
   REQUIRE(warmed.get_future().get());
   CHECK(pack.store->is_range_on_disk(pack.entry, kChunkBytes - kPage, 2 * kPage));
   CHECK_FALSE(pack.store->is_range_on_disk(pack.entry, kFileBytes, kPage));
+}
+
+TEST_CASE("a part of a chunk that is read ahead and waits for memory is one for now once somebody waits for it") {
+  PackOnTier pack;
+  const std::vector<std::uint64_t> kept_bytes = {7 * kMiB, 7 * kMiB, 7 * kMiB, 7 * kMiB, 4 * kMiB - 12 * kPage};
+  for (std::size_t i = 0; i < kept_bytes.size(); ++i)
+    pack.source.write("kept" + std::to_string(i), std::string(kept_bytes[i], 'k'));
+  pack.source.write("small", "s");
+  pack.open_again();
+  std::promise<bool> warmed;
+  pack.store->warm(pack.entry, [&](const auto& status) { warmed.set_value(status.has_value()); });
+  REQUIRE(warmed.get_future().get());
+  const auto read_file = [&](const std::string& name, ReadHint hint) {
+    std::promise<bool> read;
+    pack.store->read_async(
+        *pack.store->catalog().find(name), [&](const auto& view) { read.set_value(view.has_value()); }, hint);
+    REQUIRE(read.get_future().get());
+  };
+  for (std::size_t i = 0; i < kept_bytes.size(); ++i)
+    read_file("kept" + std::to_string(i), ReadHint::kAheadAndKeep);  // 28 KiB are left
+
+  std::promise<Result<View>> promise;
+  std::future<Result<View>> ahead = promise.get_future();
+  pack.store->read_range_async(
+      pack.entry, 4 * kMiB, PackOnTier::kRecord / 4, [&](Result<View> view) { promise.set_value(std::move(view)); },
+      ReadHint::kAheadAlone);
+  pack.store->hurry(pack.entry);
+  // Others read on meanwhile, so that nothing stands still: then what is kept would go for a read ahead as well.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto is_there = [&] { return ahead.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+  while (!is_there() && std::chrono::steady_clock::now() < deadline) {
+    read_file("small", ReadHint::kNow);
+    pack.store->drop(*pack.store->catalog().find("small"));
+  }
+  CHECK(is_there());
+  for (std::size_t i = 0; i < kept_bytes.size(); ++i)
+    pack.store->release(*pack.store->catalog().find("kept" + std::to_string(i)));
+  const Result<View> view = ahead.get();
+  REQUIRE(view.has_value());
+  CHECK(view->served_from() == TierKind::kSsd);
+  CHECK(text_at_begin(*view) == Pack::mark(4 * kMiB / kPage, 'a'));
 }
 
 TEST_CASE("a damaged range on a tier is read from the source") {
