@@ -4,8 +4,6 @@
 //   read_span(store, {.entry = entry, .identity = identity, .span = {0, identity.size_bytes}}, done);
 #pragma once
 
-#include <optional>
-
 #include "headrace/cache/store/fetch.h"
 
 namespace headrace::cache {
@@ -19,9 +17,18 @@ struct SpanRequest {
   unsigned attempts_left = kAttemptsAfterChange;
 };
 
-// The same part of the file as it is now, for a read that begins anew; of a file that was read whole, all of it.
-// nullopt: nothing is left there.
-[[nodiscard]] std::optional<SpanRequest> span_anew(const SpanRequest& request, const Identity& now);
+// What lies in one chunk of it.
+[[nodiscard]] ChunkRequest part_in_chunk(const SpanRequest& request, std::uint32_t chunk);
+
+// A move for one reader. Where the file is another version by now, it gives way to a read of the same part of that.
+class SpanMove : public Move {
+ protected:
+  SpanMove(StoreParts& store, Holding& holding, const Cargo& cargo, const SpanRequest& request)
+      : Move(store, holding, cargo, request.hint), request_(request) {}
+  void on_failure(const io::Error& error) override;
+
+  const SpanRequest request_;
+};
 
 // All bytes are of one version of the file: where a chunk turns out to be of another one, the read begins anew, a few
 // times. Errors: as read_chunk(); kNoSpace where the span and one chunk do not fit into the RAM budget.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "headrace/cache/source/source.h"
@@ -12,8 +11,6 @@
 
 namespace headrace::cache {
 namespace {
-
-using io::Error;
 
 // Whole pages, so that the source can be read past its page cache.
 ChunkRange whole_pages(const ChunkRange& span, std::uint64_t file_bytes) {
@@ -27,10 +24,10 @@ Move::Cargo cargo_of(const SpanRequest& request) {
   return {request.identity, pages, footprint_bytes(pages.length)};
 }
 
-class LeanRead final : public Move {
+class LeanRead final : public SpanMove {
  public:
   LeanRead(StoreParts& store, Holding& holding, const SpanRequest& request)
-      : Move(store, holding, cargo_of(request), request.hint), request_(request) {
+      : SpanMove(store, holding, cargo_of(request), request) {
     // For a record that is on its way a READ may wait, of which nobody tells the source.
     source_read_.wanted = request.hint == ReadHint::kAheadAlone ? nullptr : &io::kNobodyWaits;
     source_read_.keep = request.entry;
@@ -46,21 +43,7 @@ class LeanRead final : public Move {
   void copy(TierKind /*from*/) override {
     if (is_kept()) store_.copy_to_tier(holding_, disk_read_.record, next_tier_);
   }
-  void on_failure(const Error& error) override;
-
-  const SpanRequest request_;
 };
-
-// By chunks from now on.
-void LeanRead::on_failure(const Error& error) {
-  const std::optional<Identity> now = version_anew(error, request_.attempts_left);
-  std::optional<SpanRequest> anew = now ? span_anew(request_, *now) : std::nullopt;
-  if (!anew) return fail(error);
-  anew->hint = hint_by_now();
-  const auto self = store_.mover.take(*this);
-  const std::unique_ptr<Waiter> waiter(give_up());
-  read_span(store_, *anew, std::move(waiter->done));
-}
 
 }  // namespace
 

@@ -31,7 +31,7 @@ Holding& unlisted_holding(StoreParts& store, EntryId entry, ReadHint hint, Waite
 }
 
 Move::Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hint)
-    : MemoryRequest(cargo.memory_bytes, is_ahead(hint)),
+    : MemoryRequest(cargo.memory_bytes + cargo.spare_bytes, is_ahead(hint)),
       UnderWay(holding.key.entry),
       store_(store),
       holding_(holding),
@@ -39,7 +39,8 @@ Move::Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hin
       attributes_(store.identities.attributes(holding.key.entry)),
       hint_(hint),
       waits_here_(may_wait_here(hint) ? std::this_thread::get_id() : std::thread::id()),
-      range_(cargo.range) {
+      range_(cargo.range),
+      buffer_bytes_(cargo.memory_bytes) {
   disk_read_.wanted = source_read_.wanted = &holding.wanted_now;
   disk_read_.context = source_read_.context = this;
   disk_read_.on_done = [](DiskRead& read, Status status) {
@@ -53,7 +54,7 @@ Move::Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hin
 }
 
 void Move::granted() {
-  holding_.cost_bytes = bytes();
+  holding_.cost_bytes = buffer_bytes_;
   holding_.has_memory = true;
   begin();
 }
@@ -66,7 +67,7 @@ RamTier::Wanted Move::want() {
 void Move::begin() {
   begun_ = true;
   store_.memory.on_fetch_begun();
-  auto buffer = Buffer::allocate(bytes());
+  auto buffer = Buffer::allocate(buffer_bytes_);
   if (!buffer) return on_failure(buffer.error());
   buffer_ = std::move(*buffer);
   path_ = store_.catalog.path(entry());
@@ -141,7 +142,7 @@ void Move::fail(const Error& error) {
   Waiter* waiters = give_up();
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));
-    store_.failures.fetch_add(1, std::memory_order_relaxed);
+    if (waiter->may_wait) store_.failures.fetch_add(1, std::memory_order_relaxed);  // others are parts of a read
     waiter->done(tl::unexpected<Error>(error));
   }
 }

@@ -6,7 +6,7 @@
 //
 // What differs between the kinds of moves is in the virtual functions below. The kinds: a chunk, which all that want
 // it share and which may stay in memory (fetch.h); a range alone (lean_read.h); some pieces of a chunk that a disk tier
-// has (part_read.h).
+// has (part_read.h); several chunks in one buffer (gathered_read.h).
 //
 // Thread-safety: one step at a time, each on the thread where the step before completed.
 // Ownership: the mover's (mover.h), until the step that ends it.
@@ -46,7 +46,8 @@ class Move : public MemoryRequest, public UnderWay {
   struct Cargo {
     Identity identity;  // the version of the file
     ChunkRange range;
-    std::uint64_t memory_bytes = 0;
+    std::uint64_t memory_bytes = 0;  // of the buffer
+    std::uint64_t spare_bytes = 0;   // that are reserved beyond it, at the same time
   };
 
   Move(const Move&) = delete;
@@ -93,6 +94,7 @@ class Move : public MemoryRequest, public UnderWay {
   const ReadHint hint_;
   const std::thread::id waits_here_;  // the thread that may wait for the source; none: nobody may
   const ChunkRange range_;
+  const std::uint64_t buffer_bytes_;
   std::string path_;           // once there is memory
   io::Buffer buffer_;          // where no place has it just now
   std::size_t next_tier_ = 0;  // the first that was not asked; those before it may take a copy

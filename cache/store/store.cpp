@@ -251,15 +251,7 @@ void StoreImpl::start_range(const SpanRequest& request, ReadCallback done) {
   const std::uint64_t file_bytes = request.identity.size_bytes;
   const ChunkRange& span = request.span;
   if (way.how == RangeChoice::How::kPart) {
-    const std::uint32_t chunk = chunk_at(file_bytes, span.offset);
-    return read_part(parts_,
-                     {.key = {request.entry, chunk},
-                      .offset = span.offset - chunk_range(file_bytes, chunk).offset,
-                      .length = span.length,
-                      .is_cut = is_chunked(file_bytes),
-                      .hint = by_chunks.hint,
-                      .ranged = true},
-                     std::move(done));
+    return read_part(parts_, part_in_chunk(by_chunks, chunk_at(file_bytes, span.offset)), std::move(done));
   }
   read_span(parts_, by_chunks, std::move(done));
   if (way.in_stream) read_ahead_of(request.entry, file_bytes, chunk_at(file_bytes, span.offset + span.length - 1));

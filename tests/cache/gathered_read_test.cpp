@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -129,6 +130,19 @@ TEST_CASE("a file in chunks needs room for itself and one chunk, and is refused 
   const Result<View> view = begin_read(*store, 0).get();
   REQUIRE_FALSE(view.has_value());
   CHECK(view.error().code == ErrorCode::kNoSpace);
+}
+
+TEST_CASE("a large file that cannot be read counts as one read that failed, and a range of it as another") {
+  Fixture fixture({12 * kMiB});
+  const std::unique_ptr<Store> store = fixture.open(64 * kMiB);
+  REQUIRE(std::filesystem::remove(fixture.source.path() / "class/a.bin"));
+  CHECK_FALSE(begin_read(*store, 0).get().has_value());
+  CHECK(store->stats().failures == 1);
+  std::promise<bool> read;
+  store->read_range_async(store->catalog().sample_entry(0), 5 * kMiB, 1000,
+                          [&](const Result<View>& view) { read.set_value(view.has_value()); });
+  CHECK_FALSE(read.get_future().get());
+  CHECK(store->stats().failures == 2);
 }
 
 TEST_CASE("where there is memory, a chunk is fetched once however many reads span it, and stays") {
