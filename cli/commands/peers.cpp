@@ -32,7 +32,7 @@ struct PeersArguments {
   bool json = false;
 };
 
-std::string milliseconds(const json& peer, const char* member) {
+std::string in_milliseconds(const json& peer, const char* member) {
   const double seconds = real_of(peer, member);
   return seconds > 0 ? fmt::format("{:.1f} ms", seconds * 1e3) : "-";
 }
@@ -49,8 +49,9 @@ void print_peers(const json& peers) {
                format_count(number_of(peer, "hits")), format_size(number_of(peer, "hit_bytes")),
                format_size(static_cast<std::uint64_t>(real_of(peer, "bytes_per_second"))) + "/s",
                format_count(number_of(peer, "misses")), format_count(number_of(peer, "writes")),
-               format_count(number_of(peer, "errors") + number_of(peer, "corrupt")), milliseconds(peer, "seconds_p50"),
-               milliseconds(peer, "seconds_p99"), text_of(peer, "state") + (other.empty() ? "" : "; " + other));
+               format_count(number_of(peer, "errors") + number_of(peer, "corrupt")),
+               in_milliseconds(peer, "seconds_p50"), in_milliseconds(peer, "seconds_p99"),
+               text_of(peer, "state") + (other.empty() ? "" : "; " + other));
   }
 }
 

@@ -42,8 +42,9 @@ const json& golden(std::string_view file) {
   static std::map<std::string, json> read;
   const auto [entry, is_new] = read.try_emplace(std::string(file));
   if (is_new) {
-    std::ifstream stream(std::filesystem::path(HEADRACE_TEST_DATA) / file);
-    REQUIRE_MESSAGE(stream.is_open(), entry->first);
+    const std::string& name = entry->first;
+    std::ifstream stream(std::filesystem::path(HEADRACE_TEST_DATA) / name);
+    REQUIRE_MESSAGE(stream.is_open(), name);
     entry->second = json::parse(stream);
   }
   return entry->second;
