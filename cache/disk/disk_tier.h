@@ -64,7 +64,7 @@ struct DiskRead {
   RecordId record;
   io::Buffer buffer;                          // capacity: footprint_bytes of the payload; given back in any case
   const std::atomic<bool>* wanted = nullptr;  // as of io::Operation
-  void (*on_done)(DiskRead& self, Status status) = nullptr;  // kCorrupt, kStale, kSystem: ask the next tier
+  void (*on_done)(DiskRead& self, const Status& status) = nullptr;  // kCorrupt, kStale, kSystem: ask the next tier
   void* context = nullptr;
   std::byte* data = nullptr;
 

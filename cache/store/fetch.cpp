@@ -134,8 +134,8 @@ void Fetch::read_anew(const Error& error) {
   request.attempts_left -= 1;
   request.memory = FetchMemory::kInLine;
   request.memory_bytes = 0;
+  const auto self = store_.mover.take(*this);  // from now on nobody else hurries it
   request.hint = hint_by_now();
-  const auto self = store_.mover.take(*this);
   Waiter* waiters = give_up();
   while (waiters != nullptr) {
     const std::unique_ptr<Waiter> waiter(std::exchange(waiters, waiters->next));

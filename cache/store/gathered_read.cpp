@@ -37,6 +37,7 @@ class GatheredRead final : public SpanMove {
   void ask_first() override { on_event(); }
   void copy(TierKind /*from*/) override {}
   void on_failure(const Error& error) override;
+  [[nodiscard]] bool see_file_anew() override { return true; }  // each chunk's own read has looked, where it may wait
   [[nodiscard]] bool start_chunk();
   [[nodiscard]] bool take_memory(ChunkRequest& request, std::uint64_t chunk_bytes);
   [[nodiscard]] bool is_expected(const View& view, const ChunkRange& part) const;
@@ -166,8 +167,8 @@ void SpanMove::on_failure(const Error& error) {
   const std::optional<Identity> now = version_anew(error, request_.attempts_left);
   std::optional<SpanRequest> anew = now ? span_anew(request_, *now) : std::nullopt;
   if (!anew) return fail(error);
+  const auto self = store_.mover.take(*this);  // from now on nobody else hurries it
   anew->hint = hint_by_now();
-  const auto self = store_.mover.take(*this);
   const std::unique_ptr<Waiter> waiter(give_up());
   read_span(store_, *anew, std::move(waiter->done));
 }

@@ -43,7 +43,7 @@ Move::Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hin
       buffer_bytes_(cargo.memory_bytes) {
   disk_read_.wanted = source_read_.wanted = &holding.wanted_now;
   disk_read_.context = source_read_.context = this;
-  disk_read_.on_done = [](DiskRead& read, Status status) {
+  disk_read_.on_done = [](DiskRead& read, const Status& status) {
     static_cast<Move*>(read.context)->on_tier_answer(std::move(read.buffer), read.data, status);
   };
   source_read_.on_done = [](SourceRead& read, Status status) {
@@ -61,7 +61,11 @@ void Move::granted() {
 
 RamTier::Wanted Move::want() {
   if (holding_.wanted_now.exchange(true)) return {};
-  return {.is_first = true, .in_line = !holding_.has_memory, .ahead = holding_.source_read.load()};
+  // A range alone keeps its place at the source: a pack has thousands on their way, and one of them is waited for.
+  const bool is_range_alone = source_read_.keep != kNoEntry;
+  return {.is_first = true,
+          .in_line = !holding_.has_memory,
+          .ahead = is_range_alone ? nullptr : holding_.source_read.load()};
 }
 
 void Move::begin() {
@@ -156,8 +160,12 @@ Waiter* Move::give_up() {
 }
 
 std::optional<Identity> Move::version_anew(const Error& error, unsigned attempts_left) {
-  if (!is_other_version(error) || !store_.look_at(entry(), identity_)) return std::nullopt;
+  if (!is_other_version(error) || !see_file_anew()) return std::nullopt;
   return store_.version_anew(entry(), attributes_, attempts_left);
+}
+
+bool Move::see_file_anew() {
+  return store_.look_at(entry(), identity_).has_value();
 }
 
 // This may be a thread that must not wait, and somebody may have joined a read ahead.

@@ -67,6 +67,9 @@ class Move : public MemoryRequest, public UnderWay {
   virtual void ask_beyond_tiers() { read_source(); }
   virtual void copy(TierKind from) = 0;  // to faster places, from the holding
   virtual void on_failure(const io::Error& error) { fail(error); }
+  // Looks what is at the file's path now, within an answer of the source that says it is another version. False: that
+  // cannot be told.
+  [[nodiscard]] virtual bool see_file_anew();
 
   // The steps.
   void begin();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "headrace/cache/store/mover.h"
 
+#include <algorithm>
+
 namespace headrace::cache {
 
 using io::MutexLock;
@@ -31,6 +33,7 @@ std::vector<RamTier::Wanted> Mover::want(EntryId entry) {
     if (each->file_ != entry) continue;
     if (const RamTier::Wanted found = each->want(); found.is_first) wanted.push_back(found);
   }
+  std::ranges::reverse(wanted);
   return wanted;
 }
 

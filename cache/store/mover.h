@@ -48,7 +48,7 @@ class Mover {
   }
   // What ends takes itself out, before anything that want() uses goes.
   [[nodiscard]] std::unique_ptr<UnderWay> take(UnderWay& ending);
-  // Somebody waits for what is on its way of the file. Returns what was to be hurried.
+  // Somebody waits for what is on its way of the file. Returns what is to be hurried, in the order in which it began.
   [[nodiscard]] std::vector<RamTier::Wanted> want(EntryId entry);
 
  private:

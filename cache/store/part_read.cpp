@@ -51,8 +51,10 @@ bool PartRead::ask(DiskTier& tier) {
 
 void PartRead::read_chunk_instead() {
   const auto self = store_.mover.take(*this);
+  ChunkRequest instead = request_;
+  instead.hint = hint_by_now();  // somebody may have come to wait for it
   const std::unique_ptr<Waiter> waiter(give_up());
-  read_chunk(store_, request_, std::move(waiter->done));
+  read_chunk(store_, instead, std::move(waiter->done));
 }
 
 }  // namespace
