@@ -99,7 +99,6 @@ class OrderBook {
   void leave_to_other_samples(const std::function<void()>& what);
 
  private:
-  [[nodiscard]] OrderPosition first() const HEADRACE_REQUIRES(mutex_);
   [[nodiscard]] GivenUp give_up(const OrderFollower::Contradiction& contradiction) HEADRACE_REQUIRES(mutex_);
   void learn(std::span<const SampleIndex> samples) HEADRACE_REQUIRES(mutex_);
   void forget_found() HEADRACE_REQUIRES(mutex_);
@@ -108,6 +107,7 @@ class OrderBook {
 
   const std::function<void(const Order*, const std::string&)> on_found_;  // may be empty
   const std::unique_ptr<OrderLearner> learner_;                           // null: no order is looked for
+  const std::uint64_t first_epoch_;                                       // where no order is known, too
   OrderFollower* follower_ = nullptr;                                     // set by begin()
 
   mutable io::Mutex mutex_;  // held while an order is handed on, so that an older one cannot overtake it

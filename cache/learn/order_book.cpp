@@ -22,21 +22,18 @@ std::unique_ptr<OrderLearner> make_learner(const OrderCandidates& candidates, Or
 OrderBook::OrderBook(OrderCandidates candidates, OrderLearnerOptions learning, bool& follows_before)
     : on_found_(std::move(candidates.on_found)),
       learner_(make_learner(candidates, std::move(learning))),
+      first_epoch_(candidates.first_epoch),
       follows_before_(follows_before) {
   follows_before_ = follows_before_ && candidates.before;
   if (follows_before_) candidates.given.insert(candidates.given.begin(), std::move(candidates.before));
   for (std::shared_ptr<const Order>& order : candidates.given)
-    in_turn_.push_back({.order = std::move(order), .epoch = candidates.first_epoch, .may_be_wrong = true});
+    in_turn_.push_back({.order = std::move(order), .epoch = first_epoch_, .may_be_wrong = true});
   found_.by = std::move(candidates.found_by);
 }
 
 OrderPosition OrderBook::next() const {
   MutexLock lock(mutex_);
-  return first();
-}
-
-OrderPosition OrderBook::first() const {
-  return in_turn_.empty() ? OrderPosition{} : in_turn_.front();
+  return in_turn_.empty() ? OrderPosition{.epoch = first_epoch_} : in_turn_.front();
 }
 
 void OrderBook::set(const OrderPosition& order) {
@@ -63,11 +60,12 @@ std::optional<OrderBook::GivenUp> OrderBook::on_opens(std::span<const SampleInde
   const OrderFollower::Finding finding = follower_->take_finding();
   std::optional<GivenUp> given_up;
   if (finding.contradiction) given_up = give_up(*finding.contradiction);
+  if (samples.empty()) return given_up;  // READs that tell nothing: the learner misses none
   // Looking costs a search. A lock that was found stays: the follower goes along it by itself.
   const bool looks = learner_ && in_turn_.empty() && finding.wants_order;
   if (looks && looked_away_) learner_->on_events_lost();
   looked_away_ = !looks;
-  if (looks && !samples.empty()) learn(samples);
+  if (looks) learn(samples);
   return given_up;
 }
 
