@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "headrace/cache/clear_share.h"
 #include "headrace/cache/record_order.h"
@@ -47,6 +48,7 @@
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
+#include "headrace/io/own_folders.h"
 
 namespace headrace::cli {
 namespace {
@@ -258,7 +260,11 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
     const io::Status status = replace_program(kept.program(), handover);
     io::log_error("mount {}: stays with this program: {}", plan.mount_point.string(), status.error().message());
   };
-  if (!taken) return fuse::supervise(options);
+  if (!taken) {
+    io::Status ended = fuse::supervise(options);
+    if (arguments.owner >= 0) remove_own_runtime_folder();
+    return ended;
+  }
   HEADRACE_TRY(channel, fuse::Channel::take_over(taken->channel));
   return fuse::go_on(options, std::move(channel), taken->stand_in);
 }
@@ -322,6 +328,10 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
 }
 
 }  // namespace
+
+void remove_own_runtime_folder() {
+  if (const io::Result<std::filesystem::path> folder = io::runtime_directory()) ::rmdir(folder->c_str());
+}
 
 // The terminal was left by the program before this one; stderr is a socket where it is the journal.
 io::Status run_take_over(const TakeOverArguments& arguments) {

@@ -6,6 +6,8 @@
 // first, its daemon unmounts it, and the command goes on with the source itself.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -34,6 +36,7 @@
 #include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/channel.h"
 #include "headrace/fuse/mounts.h"
+#include "headrace/io/own_folders.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -59,20 +62,46 @@ io::Result<fs::path> mount_point_of(const RunArguments& arguments) {
                                 arguments.mount.source.string()));
 }
 
-bool is_headrace_mount(const fs::path& path) {
-  return std::ranges::any_of(fuse::seen_mounts(), [path = canonical_path(path)](const fuse::SeenMount& mount) {
-    return mount.path == path || std::ranges::find(mount.also_at, path) != mount.also_at.end();
+// Whether this user shows the data set there already. Where a daemon has died, mounting anew clears what it left.
+bool is_shown_already(const fs::path& source, const fs::path& mount_point) {
+  constexpr std::chrono::seconds kPatience{10};  // for a process that is about to take the place of another one
+  const std::string name =
+      "headrace:" + (cache::is_object_url(source.native()) ? source : canonical_path(source)).string();
+  return std::ranges::any_of(fuse::seen_mounts(), [&](const fuse::SeenMount& mount) {
+    const bool is_there =
+        mount.path == mount_point || std::ranges::find(mount.also_at, mount_point) != mount.also_at.end();
+    return is_there && mount.source_name == name && fuse::has_living_mount(mount_point, kPatience);
   });
 }
 
+// What would keep the data set from being shown, as far as that can be seen before anything is changed.
+Status check_first(const MountArguments& mount) {
+  HEADRACE_TRY_DO(check_mount(mount));
+  if (::access("/dev/fuse", R_OK | W_OK) != 0) {
+    return io::system_error(errno, "/dev/fuse, which this user must be able to open (as root: chmod 0666 /dev/fuse)");
+  }
+  return see_private_mounts();
+}
+
+// Sockets and links of this run's daemon lie in a folder of their own: those of another run have the same names. The
+// command finds them by this variable.
+Status use_own_runtime_folder() {
+  HEADRACE_TRY(shared, io::runtime_directory());
+  const fs::path own = shared / fmt::format("run-{}", ::getpid());
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread
+  if (::setenv("HEADRACE_RUNTIME_DIR", own.c_str(), 1) != 0) return io::system_error(errno, "setenv");
+  return io::runtime_directory().map([](const fs::path&) {});
+}
+
 // Mounts in a namespace of this process's own. The working folder may lie below the mount, which covers it.
-io::Result<PrivateMounts> show_privately(const RunArguments& arguments, const fs::path& mount_point) {
+io::Result<PrivateMounts> show_privately(const MountArguments& arguments) {
+  MountArguments mount = arguments;
+  HEADRACE_TRY_DO(use_own_runtime_folder());
   HEADRACE_TRY(way, enter_private_mounts());
   const io::UniqueFd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   if (!self.valid()) return io::system_error(errno, "pidfd_open, by which the mount sees the end of this program");
-  MountArguments mount = arguments.mount;
-  mount.mount_point = mount_point;
   mount.owner = self.get();
+  mount.allow_other = way == PrivateMounts::kOfRoot;  // the command may start programs as other users
   std::error_code ignored;
   const fs::path working_folder = fs::current_path(ignored);
   HEADRACE_TRY_DO(run_mount(mount));
@@ -111,29 +140,45 @@ Status end_mount(const fs::path& mount_point) {
   return {};
 }
 
+// Its exit status is that of this program, whatever else goes wrong.
+Status run_to_its_end(const RunArguments& arguments, const fs::path& program) {
+  HEADRACE_TRY(status, run_foreground_command(program, arguments.command));
+  note_failed_child(status);
+  return {};
+}
+
+// A signal, or an option that makes no sense, is no reason to run it all the same.
+bool may_run_bare(const RunArguments& arguments, const io::Error& error) {
+  return arguments.or_bare && error.code != ErrorCode::kCancelled && error.code != ErrorCode::kInvalidArgument;
+}
+
 Status run_through_mount(const RunArguments& arguments, const fs::path& program) {
   HEADRACE_TRY(named, mount_point_of(arguments));
-  const fs::path mount_point = canonical_path(named);
-  if (is_headrace_mount(mount_point)) {
-    print_line(stderr,
-               fmt::format("headrace: {} is mounted already; the command reads through that", mount_point.string()));
-    HEADRACE_TRY(status, run_foreground_command(program, arguments.command));
-    note_failed_child(status);
-    return {};
+  MountArguments mount = arguments.mount;
+  mount.mount_point = canonical_path(named);
+  if (is_shown_already(mount.source, mount.mount_point)) {
+    print_line(stderr, fmt::format("headrace: {} is mounted already; the command reads through that",
+                                   mount.mount_point.string()));
+    return run_to_its_end(arguments, program);
   }
-  const io::Result<PrivateMounts> shown = show_privately(arguments, mount_point);
-  if (!shown && !arguments.or_bare) return tl::unexpected(shown.error());
-  print_line(stderr, shown ? fmt::format("headrace: {} shows {} to this command alone, by {}", mount_point.string(),
-                                         arguments.mount.source.string(), describe(*shown))
-                           : fmt::format("headrace: the command runs without headrace: {}", shown.error().message()));
-  const io::Result<int> status = run_foreground_command(program, arguments.command);
-  if (shown) {
-    tell_what_was_read(mount_point);
-    HEADRACE_TRY_DO(end_mount(mount_point));
+  if (const Status first = check_first(mount); !first) {
+    if (!may_run_bare(arguments, first.error())) return first;
+    print_line(stderr, "headrace: the command runs without headrace: " + first.error().message());
+    return run_to_its_end(arguments, program);
   }
-  if (!status) return tl::unexpected(status.error());
-  note_failed_child(*status);
-  return {};
+  const io::Result<PrivateMounts> way = show_privately(mount);
+  if (!way) {
+    remove_own_runtime_folder();
+    return tl::unexpected(way.error());
+  }
+  print_line(stderr, fmt::format("headrace: {} shows {} to this command alone, by {}", mount.mount_point.string(),
+                                 mount.source.string(), describe(*way)));
+  Status ran = run_to_its_end(arguments, program);
+  tell_what_was_read(mount.mount_point);
+  if (const Status ended = end_mount(mount.mount_point); !ended) {
+    print_line(stderr, "headrace: " + ended.error().message());
+  }
+  return ran;
 }
 
 Status run_command(const RunArguments& arguments) {

@@ -15,7 +15,7 @@ OwnerWatch::OwnerWatch(int pidfd, std::function<void()> on_end)
         pollfd waited[] = {{pidfd, POLLIN, 0}, {stop_.fd(), POLLIN, 0}};
         while (::poll(waited, 2, -1) < 0 && errno == EINTR) {
         }
-        if (waited[1].revents == 0) on_end();
+        if (waited[1].revents == 0 && (waited[0].revents & POLLIN) != 0) on_end();
       }) {}
 
 OwnerWatch::~OwnerWatch() {

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "headrace/io/unique_fd.h"
@@ -51,6 +52,20 @@ io::Result<PrivateMounts> enter_private_mounts() {
   }
   if (::mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) return system_error(errno, "make mounts private");
   return way;
+}
+
+io::Status see_private_mounts() {
+  const pid_t child = ::fork();
+  if (child < 0) return system_error(errno, "fork");
+  if (child == 0) ::_exit(enter_private_mounts() ? 0 : 1);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  return io::make_error(
+      io::ErrorCode::kPermission,
+      "a command can have mounts of its own only where root runs it, or where this user may make user "
+      "namespaces, which is refused here");
 }
 
 }  // namespace headrace::cli

@@ -17,9 +17,10 @@ enum class PrivateMounts {
 };
 [[nodiscard]] std::string_view describe(PrivateMounts way);
 
-// Mounts that are made outside later are still seen. In a user namespace, files of other users belong to nobody, and
-// the groups of this user but its first one give no access.
-// Errors: kPermission (neither way is allowed here; the sentence says what forbids it).
+// Mounts that are made outside later are still seen. In a user namespace, files of other users belong to nobody.
+// Errors: kPermission (neither way is allowed here; the sentence says what forbids it). Some systems refuse only in the
+// middle, and there is no way back: see_private_mounts() finds that out in a process of its own.
 [[nodiscard]] io::Result<PrivateMounts> enter_private_mounts();
+[[nodiscard]] io::Status see_private_mounts();
 
 }  // namespace headrace::cli
