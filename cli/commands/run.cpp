@@ -161,7 +161,7 @@ Status run_through_mount(const RunArguments& arguments, const fs::path& program)
                                    mount.mount_point.string()));
     return run_to_its_end(arguments, program);
   }
-  if (const Status first = check_first(mount); !first) {
+  if (Status first = check_first(mount); !first) {
     if (!may_run_bare(arguments, first.error())) return first;
     print_line(stderr, "headrace: the command runs without headrace: " + first.error().message());
     return run_to_its_end(arguments, program);
