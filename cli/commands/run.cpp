@@ -219,8 +219,8 @@ void add_run_command(Command& program) {
   };
   command.footer =
       "The data set is shown at its own path, to the command and to what it starts. All\n"
-      "ends with the command, whose exit status is that of headrace: 126 where it cannot\n"
-      "be executed, 127 where there is none. Without root, a user namespace is needed.\n\n"
+      "ends with the command, whose exit status is that of headrace (126: it cannot be\n"
+      "executed, 127: there is none). Without root, a user namespace is needed.\n\n"
       "Examples:\n"
       "  headrace run --ram 16G /data/imagenet -- torchrun train.py /data/imagenet\n"
       "  headrace run s3://bucket/train --at /mnt/train -- python train.py /mnt/train";
