@@ -8,7 +8,6 @@
 #include <csignal>
 #include <thread>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <spawn.h>
@@ -143,24 +142,6 @@ bool wait_for_end(std::chrono::seconds time) {
   }
 }
 
-// As many bytes as a chunk has at most, in the unit of the memcached that is installed: 1.6.18 (Debian 12) wants bytes,
-// 1.6.38 (Debian 13) wants KiB and ends at once with any other number.
-std::string chunk_max() {
-  const std::string in_bytes = "slab_chunk_max=16384";
-  const ArgumentList arguments({kProgram, "-o", in_bytes, "-V"});
-  posix_spawn_file_actions_t silent;
-  ::posix_spawn_file_actions_init(&silent);
-  for (const int each : {STDOUT_FILENO, STDERR_FILENO}) {
-    ::posix_spawn_file_actions_addopen(&silent, each, "/dev/null", O_WRONLY, 0);
-  }
-  pid_t child = -1;
-  int status = 0;
-  const bool ran = ::posix_spawnp(&child, kProgram, &silent, nullptr, arguments.pointers(), environ) == 0 &&
-                   ::waitpid(child, &status, 0) == child;
-  ::posix_spawn_file_actions_destroy(&silent);
-  return ran && status != 0 ? "slab_chunk_max=16" : in_bytes;
-}
-
 }  // namespace
 
 std::string as_command_line(const std::vector<std::string>& words) {
@@ -174,7 +155,7 @@ std::vector<std::string> memcached_command(const cache::SharedTierOptions& share
   words.insert(words.end(), {"-m", std::to_string(std::max<std::uint64_t>(1, shared.bytes_per_peer / kMiB)), "-I", "9m",
                              "-c", "4096"});
   if (::geteuid() == 0) words.insert(words.end(), {"-u", user_of_memcached()});
-  std::string extended = chunk_max() + ",no_slab_automove";
+  std::string extended = "slab_chunk_max=16384,no_slab_automove";
   if (!shared.certificates.empty()) {
     const cache::PeerCertificates files = cache::certificates_in(shared.certificates);
     words.emplace_back("-Z");
