@@ -77,7 +77,7 @@ class OrderBook {
   void on_events_lost();
   // A list was read; as OrderLearner::offer_list() takes it.
   void on_list(OrderLearner::SamplesWithin within);
-  // What may be fetched while no order is known.
+  // Hands out the samples that may be fetched while no order is known, each once an epoch. nullopt: none is left.
   [[nodiscard]] std::optional<SampleIndex> next_unseen() { return learner_->next_unseen(); }
 
   // How the order in use was found: empty while none is known.
@@ -113,7 +113,7 @@ class OrderBook {
   mutable io::Mutex mutex_;  // held while an order is handed on, so that an older one cannot overtake it
   std::vector<OrderPosition> in_turn_ HEADRACE_GUARDED_BY(mutex_);  // what was said; the first one is followed
   bool& follows_before_ HEADRACE_GUARDED_BY(mutex_);                // that first one is the order before
-  // Of the learner, that was looked at; nullopt: what it knows is to be looked at in any case.
+  // The learner's generation when it was last looked at; nullopt: the next open looks in any case.
   std::optional<std::uint64_t> generation_ HEADRACE_GUARDED_BY(mutex_);
   Found found_ HEADRACE_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> parts_version_ HEADRACE_GUARDED_BY(mutex_);  // of the parts in turn that are followed

@@ -25,6 +25,9 @@ struct SeenMount {
   std::vector<std::filesystem::path> also_at;  // the whole of it is shown there, too
   std::string source_name;                     // MountOptions::source_name
   std::optional<uid_t> user;                   // who mounted it; nullopt: the table does not say
+
+  // The path is one of its places.
+  [[nodiscard]] bool is_at(const std::filesystem::path& place) const;
 };
 
 // In the order in which they were mounted, each once.

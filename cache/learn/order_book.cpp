@@ -18,7 +18,7 @@ std::unique_ptr<OrderLearner> make_learner(const OrderCandidates& candidates, Or
 
 }  // namespace
 
-// Who listed the files before they were others goes on with what it listed.
+// A reader that listed the files before these were others goes on with its own list, so `before` comes first.
 OrderBook::OrderBook(OrderCandidates candidates, OrderLearnerOptions learning, bool& follows_before)
     : on_found_(std::move(candidates.on_found)),
       learner_(make_learner(candidates, std::move(learning))),
@@ -83,7 +83,7 @@ OrderBook::GivenUp OrderBook::give_up(const OrderFollower::Contradiction& contra
   return given_up;
 }
 
-// What the learner still knows, or what is left of it, is followed at the next open: one that does not fit fails then.
+// The next open follows whatever the learner still knows; an order that does not fit fails then.
 void OrderBook::forget_found() {
   generation_.reset();
   found_ = {};

@@ -36,7 +36,7 @@ class Fill : public UnderWay {
   void run();
 
  protected:
-  // Whether the place is known to hold the chunk before it is read, and after that.
+  // Both say whether the place is known to hold the chunk: before it is read, and after.
   [[nodiscard]] virtual bool holds() const = 0;
   [[nodiscard]] virtual bool holds_by_now(const View& read) const = 0;
   // Says why the place takes no chunk of so many bytes now.

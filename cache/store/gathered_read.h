@@ -17,7 +17,7 @@ struct SpanRequest {
   unsigned attempts_left = kAttemptsAfterChange;
 };
 
-// What lies in one chunk of it.
+// Asks for the part of the span that lies in one chunk.
 [[nodiscard]] ChunkRequest part_in_chunk(const SpanRequest& request, std::uint32_t chunk);
 
 // A move for one reader. Where the file is another version by now, it gives way to a read of the same part of that.

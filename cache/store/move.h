@@ -4,9 +4,9 @@
 // Its life: it gets a part of the memory budget, asks the disk tiers from the fastest to the slowest, then what lies
 // beyond them. It ends exactly once. Each that waits at its holding gets a view of what came, or the error.
 //
-// What differs between the kinds of moves is in the virtual functions below. The kinds: a chunk, which all that want
-// it share and which may stay in memory (fetch.h); a range alone (lean_read.h); some pieces of a chunk that a disk tier
-// has (part_read.h); several chunks in one buffer (gathered_read.h).
+// The virtual functions below hold the differences between the kinds of moves: a chunk, which all that want it share
+// and which may stay in memory (fetch.h); a range alone (lean_read.h); some pieces of a chunk that a disk tier has
+// (part_read.h); several chunks in one buffer (gathered_read.h).
 //
 // Thread-safety: one step at a time, each on the thread where the step before completed.
 // Ownership: the mover's (mover.h), until the step that ends it.
@@ -36,7 +36,7 @@ namespace headrace::cache {
 }
 
 [[nodiscard]] io::Error changed_meanwhile(const StoreParts& store, EntryId entry);
-// What a waiter gets of a holding that is ready; takes over a pin.
+// Returns what a waiter gets of a holding that is ready. Takes over a pin.
 [[nodiscard]] Result<View> view_of(StoreParts& store, Holding& holding, TierKind from, const Waiter& waiter);
 // A holding that nobody else finds, with a pin for the move that fills it. It goes with the view of its waiter.
 [[nodiscard]] Holding& unlisted_holding(StoreParts& store, EntryId entry, ReadHint hint, Waiter waiter);
@@ -61,7 +61,7 @@ class Move : public MemoryRequest, public UnderWay {
   // `holding` has the move's pin.
   Move(StoreParts& store, Holding& holding, const Cargo& cargo, ReadHint hint);
 
-  // What differs between the kinds.
+  // These differ between the kinds.
   virtual void ask_first() = 0;                    // memory is there; ask_tiers() or ask_beyond_tiers() follows
   [[nodiscard]] virtual bool ask(DiskTier& tier);  // false: the tier has not got it
   virtual void ask_beyond_tiers() { read_source(); }
@@ -84,8 +84,8 @@ class Move : public MemoryRequest, public UnderWay {
 
   [[nodiscard]] io::Error cancelled() const { return {io::ErrorCode::kCancelled, 0, "read " + path_}; }
   [[nodiscard]] EntryId entry() const { return holding_.key.entry; }
-  // Where the file is not the version that was wanted: looks what is at its path now. nullopt: the move ends with the
-  // error, see StoreParts::version_anew().
+  // Looks what is at the file's path now, if the error says that the file is another version. nullopt: the move ends
+  // with the error, see StoreParts::version_anew().
   [[nodiscard]] std::optional<Identity> version_anew(const io::Error& error, unsigned attempts_left);
   // How the move is wanted by now, for a read in place of it on whatever thread.
   [[nodiscard]] ReadHint hint_by_now() const;

@@ -46,7 +46,7 @@ class Mover {
     insert(std::move(begun));
     return added;
   }
-  // What ends takes itself out, before anything that want() uses goes.
+  // A read or fill that ends takes itself out, before anything that its want() uses goes.
   [[nodiscard]] std::unique_ptr<UnderWay> take(UnderWay& ending);
   // Somebody waits for what is on its way of the file. Returns what is to be hurried, in the order in which it began.
   [[nodiscard]] std::vector<RamTier::Wanted> want(EntryId entry);

@@ -48,7 +48,6 @@
 #include "headrace/fuse/mount.h"
 #include "headrace/fuse/supervisor.h"
 #include "headrace/io/log.h"
-#include "headrace/io/own_folders.h"
 
 namespace headrace::cli {
 namespace {
@@ -92,7 +91,7 @@ io::Result<std::unique_ptr<fuse::Mount>> start_mount(const MountArguments& argum
                                                      KeptSettings& kept, cache::Store& store, fuse::Channel& channel) {
   fuse::MountOptions options;
   options.mountpoint = plan.mount_point;
-  options.source_name = mounted_name(plan.source);
+  options.source_name = mounted_name(plan.source.path);
   options.ram_bytes = plan.ram_bytes;
   options.source_rate = plan.source_rate;
   options.allow_other = arguments.allow_other;
@@ -164,7 +163,7 @@ void serve_until_stopped(fuse::Mount& mount, StopSignal& stop) {
   watcher.join();
 }
 
-// What is open stays readable, and the mount ends with the last of that; what is opened from now on is the source.
+// Files that are open stay readable, and the mount ends with the last of them. Those opened later are the source's.
 void leave_to_source(const MountPlan& plan, StopSignal& stop) {
   io::log_info("{}: the program that it was mounted for has ended", plan.mount_point.string());
   const io::Status unmounted = fuse::unmount(plan.mount_point);
@@ -236,7 +235,7 @@ io::Status serve(const MountArguments& arguments, const MountPlan& plan, const R
   }
   fuse::SupervisorOptions options;
   options.channel.mountpoint = plan.mount_point;
-  options.channel.source_name = mounted_name(plan.source);
+  options.channel.source_name = mounted_name(plan.source.path);
   options.channel.allow_other = arguments.allow_other;
   options.channel.over_source = plan.over_source;
   if (const auto before = find_daemon(plan.mount_point)) options.channel.served_by = before->worker;
@@ -328,10 +327,6 @@ io::Status run_own_mount(const MountArguments& arguments, io::LogLevel level, Mo
 }
 
 }  // namespace
-
-void remove_own_runtime_folder() {
-  if (const io::Result<std::filesystem::path> folder = io::runtime_directory()) ::rmdir(folder->c_str());
-}
 
 // The terminal was left by the program before this one; stderr is a socket where it is the journal.
 io::Status run_take_over(const TakeOverArguments& arguments) {

@@ -38,8 +38,6 @@ struct TakeOverArguments {
   MountArguments mount;
 };
 [[nodiscard]] io::Status run_take_over(const TakeOverArguments& arguments);
-// Removes the runtime folder that `run` made for its daemon, if that is empty by now.
-void remove_own_runtime_folder();
 // Makes the checks that mount makes before it touches anything, and nothing more.
 [[nodiscard]] io::Status check_mount(const MountArguments& arguments);
 

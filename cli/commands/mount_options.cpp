@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -70,10 +67,9 @@ io::Result<std::filesystem::path> configured_mount_point(const std::string& file
 }
 
 std::vector<std::string> words_of(const Command& command) {
-  constexpr std::array<std::string_view, 3> kNotOfMount = {"--config", "--at", "--or-bare"};
   std::vector<std::string> words;
   for (const Option& option : command.options) {
-    if (option.long_name().empty() || std::ranges::find(kNotOfMount, option.name) != kNotOfMount.end()) continue;
+    if (option.long_name().empty() || option.name == "--config") continue;
     for (const std::string& value : option.given) {  // a flag may be false
       words.push_back(fmt::format("{}={}", option.name, value));
     }

@@ -186,8 +186,8 @@ io::Result<MountPlan> make_plan(const MountArguments& arguments, const Handover&
   return plan;
 }
 
-std::string mounted_name(const Source& source) {
-  return "headrace:" + source.path.string();
+std::string mounted_name(const fs::path& source) {
+  return "headrace:" + source.string();
 }
 
 }  // namespace headrace::cli

@@ -44,6 +44,7 @@ struct MountPlan {
 
 // What mount(8) and findmnt(8) list as the source. It is not the bare path: somebody who types "umount SOURCE" means
 // the file system that is mounted at the source, but umount(8) would take the words for the name of this mount.
-[[nodiscard]] std::string mounted_name(const Source& source);
+// `source`: as Source::path.
+[[nodiscard]] std::string mounted_name(const std::filesystem::path& source);
 
 }  // namespace headrace::cli

@@ -126,7 +126,7 @@ std::vector<std::string> differences(const MountArguments& arguments, const Moun
 
 // Whether it reads the very folder that is to be shown. That may be covered by the mount itself.
 bool is_same_source(const MountPlan& plan, const Neighbour& other) {
-  if (other.source_name != mounted_name(plan.source)) return false;
+  if (other.source_name != mounted_name(plan.source.path)) return false;
   if (plan.source.is_bucket()) return other.source_device == 0;
   struct stat source {};
   struct stat shown {};

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "headrace/cache/object_store.h"
 #include "headrace/cli/commands/commands.h"
 #include "headrace/cli/commands/mount.h"
+#include "headrace/cli/commands/mount_plan.h"
 #include "headrace/cli/daemon/protocol.h"
 #include "headrace/cli/options/config_file.h"
 #include "headrace/cli/options/options.h"
@@ -36,7 +36,6 @@
 #include "headrace/cli/show/terminal.h"
 #include "headrace/fuse/channel.h"
 #include "headrace/fuse/mounts.h"
-#include "headrace/io/own_folders.h"
 #include "headrace/io/unique_fd.h"
 
 namespace headrace::cli {
@@ -62,35 +61,22 @@ io::Result<fs::path> mount_point_of(const RunArguments& arguments) {
                                 arguments.mount.source.string()));
 }
 
-// Whether this user shows the data set there already. Where a daemon has died, mounting anew clears what it left.
+// True where this user shows the data set there already. A dead mount does not count: mounting anew clears it.
 bool is_shown_already(const fs::path& source, const fs::path& mount_point) {
   constexpr std::chrono::seconds kPatience{10};  // for a process that is about to take the place of another one
-  const std::string name =
-      "headrace:" + (cache::is_object_url(source.native()) ? source : canonical_path(source)).string();
+  const std::string name = mounted_name(cache::is_object_url(source.native()) ? source : canonical_path(source));
   return std::ranges::any_of(fuse::seen_mounts(), [&](const fuse::SeenMount& mount) {
-    const bool is_there =
-        mount.path == mount_point || std::ranges::find(mount.also_at, mount_point) != mount.also_at.end();
-    return is_there && mount.source_name == name && fuse::has_living_mount(mount_point, kPatience);
+    return mount.is_at(mount_point) && mount.source_name == name && fuse::has_living_mount(mount_point, kPatience);
   });
 }
 
-// What would keep the data set from being shown, as far as that can be seen before anything is changed.
+// Finds what would keep the data set from being shown, as far as that can be seen before anything is changed.
 Status check_first(const MountArguments& mount) {
   HEADRACE_TRY_DO(check_mount(mount));
   if (::access("/dev/fuse", R_OK | W_OK) != 0) {
     return io::system_error(errno, "/dev/fuse, which this user must be able to open (as root: chmod 0666 /dev/fuse)");
   }
   return see_private_mounts();
-}
-
-// Sockets and links of this run's daemon lie in a folder of their own: those of another run have the same names. The
-// command finds them by this variable.
-Status use_own_runtime_folder() {
-  HEADRACE_TRY(shared, io::runtime_directory());
-  const fs::path own = shared / fmt::format("run-{}", ::getpid());
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread
-  if (::setenv("HEADRACE_RUNTIME_DIR", own.c_str(), 1) != 0) return io::system_error(errno, "setenv");
-  return io::runtime_directory().map([](const fs::path&) {});
 }
 
 // Mounts in a namespace of this process's own. The working folder may lie below the mount, which covers it.
@@ -123,7 +109,7 @@ void tell_what_was_read(const fs::path& mount_point) {
                                  order.empty() ? "no order was found" : "the order was " + order));
 }
 
-// What tiers have not written yet takes its time; files that processes of the command hold open keep a daemon longer.
+// A tier takes its time to write what is left. Files that processes of the command hold open keep a daemon longer.
 constexpr int kPatienceMs = 10'000;
 
 Status end_mount(const fs::path& mount_point) {
@@ -215,6 +201,9 @@ void add_run_command(Command& program) {
   add_environment_names(command);
   command.settle = [&command, arguments]() -> Status {
     arguments->mount.words = words_of(command);
+    std::erase_if(arguments->mount.words, [](const std::string& word) {  // a mount has no such options
+      return word.starts_with("--at=") || word.starts_with("--or-bare=");
+    });
     return {};
   };
   command.footer =

@@ -93,9 +93,7 @@ io::Status check_not_used(const fs::path& mount_point, const std::vector<Holder>
 
 bool is_shown_twice(const fs::path& mount_point) {
   return std::ranges::any_of(fuse::seen_mounts(), [&](const fuse::SeenMount& mount) {
-    const bool is_here =
-        mount.path == mount_point || std::ranges::find(mount.also_at, mount_point) != mount.also_at.end();
-    return is_here && !mount.also_at.empty();
+    return mount.is_at(mount_point) && !mount.also_at.empty();
   });
 }
 

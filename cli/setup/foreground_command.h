@@ -17,7 +17,7 @@ namespace headrace::cli {
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
-// Where a shell would find it: along PATH, unless it names a folder.
+// Finds it where a shell would: along PATH, unless it names a folder.
 // Errors: kNotFound; kPermission (it is there, and cannot be executed).
 [[nodiscard]] io::Result<std::filesystem::path> find_program(const std::string& name);
 

@@ -2,9 +2,12 @@
 #include "headrace/cli/setup/places.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
 #include <fmt/core.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "headrace/io/own_folders.h"
@@ -48,6 +51,18 @@ io::Result<fs::path> control_socket_of(const fs::path& mount_point) {
   return io::runtime_directory().map([&](const fs::path& directory) {
     return directory / file_name_for(path.filename().native(), path.native(), ".sock");
   });
+}
+
+io::Status use_own_runtime_folder() {
+  HEADRACE_TRY(shared, io::runtime_directory());
+  const fs::path own = shared / fmt::format("run-{}", ::getpid());
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): this process has one thread
+  if (::setenv("HEADRACE_RUNTIME_DIR", own.c_str(), 1) != 0) return io::system_error(errno, "setenv");
+  return io::runtime_directory().map([](const fs::path&) {});
+}
+
+void remove_own_runtime_folder() {
+  if (const io::Result<fs::path> folder = io::runtime_directory()) ::rmdir(folder->c_str());
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {

@@ -22,6 +22,12 @@ namespace headrace::cli {
 // A file name that people recognise and that differs for each identity: "imagenet-0123456789abcdef.sock".
 [[nodiscard]] std::string file_name_for(std::string_view readable, std::string_view identity, std::string_view ending);
 
+// Gives this process and those that it starts a runtime folder of their own, below the user's: a mount that only they
+// see may have the name of another one. They find it by HEADRACE_RUNTIME_DIR. The process must have one thread.
+[[nodiscard]] io::Status use_own_runtime_folder();
+// Removes that folder, if it is empty by now.
+void remove_own_runtime_folder();
+
 // Errors: those of io::runtime_directory().
 [[nodiscard]] io::Result<std::filesystem::path> control_socket_of(const std::filesystem::path& mount_point);
 

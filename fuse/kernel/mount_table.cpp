@@ -237,6 +237,10 @@ std::vector<SeenMount> seen_mounts() {
   return seen_mounts(mountinfo_of_this_process());
 }
 
+bool SeenMount::is_at(const fs::path& place) const {
+  return path == place || std::ranges::find(also_at, place) != also_at.end();
+}
+
 bool is_shown(const std::vector<std::string>& devices) {
   return std::ranges::any_of(devices, [](const std::string& device) { return !places_of(device).empty(); });
 }
@@ -244,8 +248,7 @@ bool is_shown(const std::vector<std::string>& devices) {
 bool has_living_mount(const fs::path& path, std::chrono::milliseconds patience) {
   const std::vector<SeenMount> seen = seen_mounts();
   const bool is_own = std::any_of(seen.begin(), seen.end(), [&](const SeenMount& mount) {
-    const bool is_here = mount.path == path || std::ranges::find(mount.also_at, path) != mount.also_at.end();
-    return is_here && (!mount.user || *mount.user == ::geteuid());
+    return mount.is_at(path) && (!mount.user || *mount.user == ::geteuid());
   });
   return is_own && pulse_of(path, patience) != Pulse::kDead;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process of a mount takes over of the orders that the process before it knew.
+// Tests which orders a process of a mount takes over from the one before.
 #include "headrace/cli/commands/mount_orders.h"
 
 #include <optional>
@@ -33,7 +33,7 @@ struct Succession {
     for (unsigned i = 0; i < kSamples; ++i) source.write(fmt::format("{}.jpg", i), "x");
     catalog.emplace(cache::Catalog::scan(source.path(), {}).value());
   }
-  // What a process that begins now is given.
+  // Returns what a process that begins now is given.
   cache::OrderCandidates begin() {
     auto orders = mount_orders(plan, kept, *catalog, -1, fallbacks);
     REQUIRE_MESSAGE(orders.has_value(), orders.error().message());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which order goes first, and what the next process is left, without a mount.
+// Tests, without a mount, which order goes first and what the next process is left.
 #include "headrace/cache/order_book.h"
 
 #include <algorithm>
