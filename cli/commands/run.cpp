@@ -104,9 +104,9 @@ void tell_what_was_read(const fs::path& mount_point) {
   if (opens == 0) return;
   const double in_memory = 100.0 * static_cast<double>(number_of(mount, "hits")) / static_cast<double>(opens);
   const std::string order = text_of(mount, "order");
-  print_line(stderr, fmt::format("headrace: {} samples were opened, {:.0f}% of them in memory; readers waited {}; {}",
+  print_line(stderr, fmt::format("headrace: {} samples were opened, {:.0f}% of them in memory; readers waited {}{}",
                                  format_count(opens), in_memory, format_duration(real_of(mount, "read_wait_seconds")),
-                                 order.empty() ? "no order was found" : "the order was " + order));
+                                 order.empty() ? "" : "; the order was " + order));
 }
 
 // A tier takes its time to write what is left. Files that processes of the command hold open keep a daemon longer.
